@@ -1,0 +1,181 @@
+//! The loom machine: the same algorithms under a model checker, on shrunk sizes.
+//!
+//! Use it only inside `loom::model`. Cells and bytes are race-checked: an access that words do not order fails the model.
+
+use std::sync::atomic::Ordering;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::{Condvar, Mutex};
+
+use crate::processor::{Arena, Park, Place, Prefetch, Processor};
+
+/// A word, with the queue of those parked on it.
+#[derive(Debug)]
+pub struct LoomWord {
+    value: AtomicU64,
+    // Only words that somebody may park on need the queue, and loom explores every object: made by `LoomArena::parking`.
+    parked: Option<(Mutex<u64>, Condvar)>,
+}
+
+/// A datum whose accesses loom checks for races.
+#[derive(Debug)]
+pub struct LoomCell(UnsafeCell<u64>);
+
+/// Bytes whose accesses loom checks for races, as a whole.
+#[derive(Debug)]
+pub struct LoomBytes(UnsafeCell<Vec<u8>>);
+
+// SAFETY: loom checks that accesses do not race and fails the model if they do.
+unsafe impl Send for LoomCell {}
+// SAFETY: as above.
+unsafe impl Sync for LoomCell {}
+// SAFETY: as above.
+unsafe impl Send for LoomBytes {}
+// SAFETY: as above.
+unsafe impl Sync for LoomBytes {}
+
+/// A thread of the model, with its number.
+#[derive(Clone, Copy, Debug)]
+pub struct LoomProcessor {
+    /// See [`Processor::id`].
+    pub id: usize,
+}
+
+/// Makes words. With `parking`, processors may park on them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoomArena {
+    /// Whether words get a queue for those who park.
+    pub parking: bool,
+}
+
+impl Arena<LoomProcessor> for LoomArena {
+    fn word(&self, _place: Place, value: u64) -> LoomWord {
+        LoomWord {
+            value: AtomicU64::new(value),
+            parked: self.parking.then(|| (Mutex::new(0), Condvar::new())),
+        }
+    }
+    fn cell(&self, _place: Place, value: u64) -> LoomCell {
+        LoomCell(UnsafeCell::new(value))
+    }
+    fn bytes(&self, len: usize) -> LoomBytes {
+        LoomBytes(UnsafeCell::new(vec![0; len]))
+    }
+}
+
+impl Processor for LoomProcessor {
+    type Word = LoomWord;
+    type Cell = LoomCell;
+    type Bytes = LoomBytes;
+
+    fn id(&self) -> usize {
+        self.id
+    }
+    fn load(&self, word: &LoomWord, order: Ordering) -> u64 {
+        word.value.load(order)
+    }
+    fn store(&self, word: &LoomWord, value: u64, order: Ordering) {
+        word.value.store(value, order);
+    }
+    fn swap(&self, word: &LoomWord, value: u64, order: Ordering) -> u64 {
+        word.value.swap(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        word: &LoomWord,
+        old: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        word.value.compare_exchange(old, new, success, failure)
+    }
+    fn fetch_add(&self, word: &LoomWord, delta: u64, order: Ordering) -> u64 {
+        word.value.fetch_add(delta, order)
+    }
+    fn fetch_or(&self, word: &LoomWord, bits: u64, order: Ordering) -> u64 {
+        word.value.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, word: &LoomWord, mask: u64, order: Ordering) -> u64 {
+        word.value.fetch_and(mask, order)
+    }
+    fn fence(&self, order: Ordering) {
+        fence(order);
+    }
+    fn read(&self, cell: &LoomCell) -> u64 {
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that nobody writes.
+        cell.0.with(|p| unsafe { *p })
+    }
+    fn write(&self, cell: &LoomCell, value: u64) {
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that nobody else uses it.
+        cell.0.with_mut(|p| unsafe { *p = value });
+    }
+    fn copy_in(&self, to: &LoomBytes, at: usize, from: &[u8]) {
+        // SAFETY: as in `write`.
+        to.0.with_mut(|p| unsafe { (&mut *p)[at..at + from.len()].copy_from_slice(from) });
+    }
+    fn copy_out(&self, from: &LoomBytes, at: usize, to: &mut [u8]) {
+        // SAFETY: as in `read`.
+        from.0.with(|p| unsafe { to.copy_from_slice(&(&*p)[at..at + to.len()]) });
+    }
+
+    /// With no budget a single probe; otherwise until accepted, letting the others run between probes (loom has no time: a budget
+    /// never runs out).
+    fn spin_until(
+        &self,
+        word: &LoomWord,
+        order: Ordering,
+        budget: u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64> {
+        loop {
+            let value = word.value.load(order);
+            if done(value) {
+                return Ok(value);
+            }
+            if budget == 0 {
+                return Err(value);
+            }
+            loom::thread::yield_now();
+        }
+    }
+
+    fn delay(&self, _ns: u64) {
+        loom::thread::yield_now();
+    }
+    fn work(&self, _ns: u64) {}
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+impl Park for LoomProcessor {
+    /// Never times out, so that a lost wake-up is a deadlock that loom reports.
+    fn park(&self, word: &LoomWord, expected: u64, _timeout_ns: u64) {
+        let (mutex, condvar) = word.parked.as_ref().expect("make words to park on with LoomArena::parking");
+        let mut guard = mutex.lock().expect("loom mutexes are not poisoned");
+        if word.value.load(Ordering::SeqCst) as u32 == expected as u32 {
+            *guard += 1;
+            drop(condvar.wait(guard).expect("loom mutexes are not poisoned"));
+        }
+    }
+    fn wake(&self, word: &LoomWord, count: u32) -> u32 {
+        let (mutex, condvar) = word.parked.as_ref().expect("make words to park on with LoomArena::parking");
+        let mut guard = mutex.lock().expect("loom mutexes are not poisoned");
+        let woken = (*guard).min(u64::from(count));
+        *guard -= woken;
+        for _ in 0..woken {
+            condvar.notify_one();
+        }
+        woken as u32
+    }
+    fn yield_now(&self) {
+        loom::thread::yield_now();
+    }
+}
+
+impl Prefetch for LoomProcessor {
+    fn prefetch_exclusive(&self, _word: &LoomWord) {}
+    fn prefetch_shared(&self, _word: &LoomWord) {}
+}

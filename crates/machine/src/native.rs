@@ -1,0 +1,448 @@
+//! The native machine: words are atomics, the processor costs nothing.
+//!
+//! This is the module of the room that needs `unsafe`: system calls on the address of a word, and copies from and to
+//! raw shared memory.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell as StdCell, UnsafeCell};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Instant;
+
+use crate::processor::{Arena, FetchOp, KernelMutex, LockOutcome, Park, Place, Prefetch, Processor};
+
+/// The processor that really acts. Copy it freely; it holds nothing but its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Native {
+    id: u32,
+}
+
+/// How many threads of one process can have a number of their own ([`Native::current`]).
+const THREADS_PER_PROCESS: u32 = 8;
+
+static PROCESS_BASE: AtomicU32 = AtomicU32::new(0);
+static THREADS_TAKEN: AtomicU64 = AtomicU64::new(0);
+
+struct ThreadNumber(StdCell<Option<u32>>);
+
+impl Drop for ThreadNumber {
+    fn drop(&mut self) {
+        if let Some(n) = self.0.get()
+            && n < 64
+        {
+            THREADS_TAKEN.fetch_and(!(1 << n), Ordering::Relaxed);
+        }
+    }
+}
+
+thread_local! {
+    static THREAD_NUMBER: ThreadNumber = const { ThreadNumber(StdCell::new(None)) };
+}
+
+impl Native {
+    /// A processor with the given number. The caller chooses numbers that are unique among those that contend for the
+    /// same object (see [`Processor::id`]).
+    #[inline(always)]
+    pub const fn with_id(id: u32) -> Self {
+        Native { id }
+    }
+
+    /// The calling thread's processor: a number from 0 to 63 that no other living thread of this process has (freed when the
+    /// thread ends), plus this process's base ([`Native::set_process_base`]). A 65th thread gets number 64 and more.
+    pub fn current() -> Self {
+        THREAD_NUMBER.with(|slot| {
+            let n = slot.0.get().unwrap_or_else(|| {
+                let n = take_thread_number();
+                slot.0.set(Some(n));
+                n
+            });
+            Native { id: PROCESS_BASE.load(Ordering::Relaxed) + n }
+        })
+    }
+
+    /// Sets the number from which this process's threads count, so that numbers are unique among the processes of a world:
+    /// process `p` counts from `p × Native::threads_per_process()`.
+    pub fn set_process_base(participant: u32) {
+        PROCESS_BASE.store(participant * THREADS_PER_PROCESS, Ordering::Relaxed);
+    }
+
+    /// How many threads of one process have numbers apart from every other process's in a world.
+    pub const fn threads_per_process() -> u32 {
+        THREADS_PER_PROCESS
+    }
+
+    /// A zeroed word that is not in shared memory, for locks between threads.
+    pub const fn word(value: u64) -> AtomicU64 {
+        AtomicU64::new(value)
+    }
+
+    /// The pause instruction's length in picoseconds, measured once per process.
+    pub fn pause_ps() -> u32 {
+        static PAUSE_PS: AtomicU32 = AtomicU32::new(0);
+        match PAUSE_PS.load(Ordering::Relaxed) {
+            0 => {
+                // The shortest of five, so that a preemption in one of them does not count.
+                let ps = (0..5)
+                    .map(|_| {
+                        let start = Instant::now();
+                        for _ in 0..200 {
+                            core::hint::spin_loop();
+                        }
+                        start.elapsed().as_nanos() as u64 * 1000 / 200
+                    })
+                    .min()
+                    .unwrap_or(1)
+                    .clamp(100, 1_000_000) as u32;
+                PAUSE_PS.store(ps, Ordering::Relaxed);
+                ps
+            }
+            ps => ps,
+        }
+    }
+}
+
+fn take_thread_number() -> u32 {
+    static OVERFLOW: AtomicU32 = AtomicU32::new(64);
+    loop {
+        let taken = THREADS_TAKEN.load(Ordering::Relaxed);
+        let n = (!taken).trailing_zeros();
+        if n == 64 {
+            return OVERFLOW.fetch_add(1, Ordering::Relaxed);
+        }
+        if THREADS_TAKEN.compare_exchange(taken, taken | 1 << n, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            return n;
+        }
+    }
+}
+
+/// A run of shared bytes: a view, which does not own them.
+#[derive(Debug)]
+pub struct NativeBytes {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a view of shared memory; accesses go through `copy_in` and `copy_out`, which callers order by words.
+unsafe impl Send for NativeBytes {}
+// SAFETY: as above.
+unsafe impl Sync for NativeBytes {}
+
+impl NativeBytes {
+    /// A view of `len` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// * `base..base + len` stays mapped, readable and writable for as long as the view is used.
+    /// * No Rust reference to these bytes exists meanwhile.
+    pub const unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Self {
+        NativeBytes { base, len }
+    }
+
+    /// The number of bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first byte's address.
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+}
+
+impl Processor for Native {
+    type Word = AtomicU64;
+    type Cell = AtomicU64;
+    type Bytes = NativeBytes;
+
+    #[inline(always)]
+    fn id(&self) -> usize {
+        self.id as usize
+    }
+    #[inline(always)]
+    fn load(&self, word: &AtomicU64, order: Ordering) -> u64 {
+        word.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, word: &AtomicU64, value: u64, order: Ordering) {
+        word.store(value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, word: &AtomicU64, value: u64, order: Ordering) -> u64 {
+        word.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(
+        &self,
+        word: &AtomicU64,
+        old: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        word.compare_exchange(old, new, success, failure)
+    }
+    #[inline(always)]
+    fn fetch_add(&self, word: &AtomicU64, delta: u64, order: Ordering) -> u64 {
+        word.fetch_add(delta, order)
+    }
+    #[inline(always)]
+    fn fetch_or(&self, word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
+        word.fetch_or(bits, order)
+    }
+    #[inline(always)]
+    fn fetch_and(&self, word: &AtomicU64, mask: u64, order: Ordering) -> u64 {
+        word.fetch_and(mask, order)
+    }
+    #[inline(always)]
+    fn fence(&self, order: Ordering) {
+        fence(order);
+    }
+    // A datum is read and written as a relaxed atomic: as cheap as a plain access, and no undefined behaviour when
+    // another process misbehaves.
+    #[inline(always)]
+    fn read(&self, cell: &AtomicU64) -> u64 {
+        cell.load(Ordering::Relaxed)
+    }
+    #[inline(always)]
+    fn write(&self, cell: &AtomicU64, value: u64) {
+        cell.store(value, Ordering::Relaxed);
+    }
+    #[inline(always)]
+    fn copy_in(&self, to: &NativeBytes, at: usize, from: &[u8]) {
+        assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
+        // SAFETY: in bounds (checked above) of memory that `NativeBytes::from_raw`'s caller keeps mapped, and `from` can't
+        // overlap it, since no Rust reference to those bytes exists.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.base.as_ptr().add(at), from.len()) }
+    }
+    #[inline(always)]
+    fn copy_out(&self, from: &NativeBytes, at: usize, to: &mut [u8]) {
+        assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
+        // SAFETY: as in `copy_in`, the other way round.
+        unsafe { core::ptr::copy_nonoverlapping(from.base.as_ptr().add(at), to.as_mut_ptr(), to.len()) }
+    }
+
+    #[inline]
+    fn spin_until(
+        &self,
+        word: &AtomicU64,
+        order: Ordering,
+        budget: u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64> {
+        let value = word.load(order);
+        if done(value) {
+            return Ok(value);
+        }
+        if budget == 0 {
+            return Err(value);
+        }
+        let mut probes = budget * 1000 / u64::from(Native::pause_ps()) + 1;
+        loop {
+            core::hint::spin_loop();
+            let value = word.load(order);
+            if done(value) {
+                return Ok(value);
+            }
+            probes -= 1;
+            if probes == 0 {
+                return Err(value);
+            }
+        }
+    }
+
+    fn delay(&self, ns: u64) {
+        for _ in 0..ns * 1000 / u64::from(Native::pause_ps()) + 1 {
+            core::hint::spin_loop();
+        }
+    }
+
+    fn work(&self, ns: u64) {
+        let end = self.now() + ns;
+        while self.now() < end {}
+    }
+
+    fn now(&self) -> u64 {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `t` is a valid place for the result; CLOCK_MONOTONIC always exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+}
+
+/// The address of the half of a word that holds its low 32 bits: what a futex compares.
+fn low_half(word: &AtomicU64) -> *mut u32 {
+    let half = word.as_ptr().cast::<u32>();
+    if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half }
+}
+
+impl Park for Native {
+    fn park(&self, word: &AtomicU64, expected: u64, timeout_ns: u64) {
+        let timeout = libc::timespec {
+            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+        };
+        // The shared (not private) kind, since the word may be mapped by other processes. Every outcome (woken, value differs,
+        // timed out, interrupted) means the same to the caller: look again.
+        // SAFETY: the address is that of a live word, aligned to 4; the kernel only reads it; `timeout` outlives the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                low_half(word),
+                libc::FUTEX_WAIT,
+                expected as u32,
+                &timeout as *const libc::timespec,
+            );
+        }
+    }
+
+    fn wake(&self, word: &AtomicU64, count: u32) -> u32 {
+        // SAFETY: the address is that of a live word, aligned to 4; the kernel does not touch its contents.
+        let woken = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                low_half(word),
+                libc::FUTEX_WAKE,
+                count.min(i32::MAX as u32) as i32,
+            )
+        };
+        woken.max(0) as u32
+    }
+
+    fn yield_now(&self) {
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+/// A process-shared, robust `pthread_mutex_t`, in place.
+#[repr(C, align(64))]
+pub struct NativeKernelMutex(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a pthread mutex is made to be used from several threads through its address.
+unsafe impl Send for NativeKernelMutex {}
+// SAFETY: as above.
+unsafe impl Sync for NativeKernelMutex {}
+
+impl core::fmt::Debug for NativeKernelMutex {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("NativeKernelMutex")
+    }
+}
+
+impl Default for NativeKernelMutex {
+    /// A mutex that [`KernelMutex::mutex_init`] has yet to prepare, at its final address.
+    fn default() -> Self {
+        NativeKernelMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+    }
+}
+
+fn outcome(code: i32) -> LockOutcome {
+    match code {
+        0 => LockOutcome::Acquired,
+        libc::EOWNERDEAD => LockOutcome::OwnerDied,
+        libc::EBUSY => LockOutcome::Busy,
+        _ => LockOutcome::NotRecoverable,
+    }
+}
+
+impl KernelMutex for Native {
+    type Mutex = NativeKernelMutex;
+
+    fn mutex_init(mutex: &NativeKernelMutex) {
+        let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        // SAFETY: `attributes` is initialised by the first call before the others use it and destroyed last; the mutex is at its final
+        // address and, by the trait's contract, nobody else uses it yet.
+        unsafe {
+            libc::pthread_mutexattr_init(attributes.as_mut_ptr());
+            libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutex_init(mutex.0.get(), attributes.as_ptr());
+            libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
+        }
+    }
+
+    fn mutex_lock(&self, mutex: &NativeKernelMutex) -> LockOutcome {
+        // SAFETY: the mutex was initialised at this address (trait contract).
+        outcome(unsafe { libc::pthread_mutex_lock(mutex.0.get()) })
+    }
+
+    fn mutex_try_lock(&self, mutex: &NativeKernelMutex) -> LockOutcome {
+        // SAFETY: the mutex was initialised at this address (trait contract).
+        outcome(unsafe { libc::pthread_mutex_trylock(mutex.0.get()) })
+    }
+
+    fn mutex_make_consistent(&self, mutex: &NativeKernelMutex) {
+        // SAFETY: the mutex was initialised at this address (trait contract); a wrong state is an error code, not a fault.
+        unsafe { libc::pthread_mutex_consistent(mutex.0.get()) };
+    }
+
+    fn mutex_unlock(&self, mutex: &NativeKernelMutex) {
+        // SAFETY: the mutex was initialised at this address (trait contract); a robust mutex checks its owner.
+        unsafe { libc::pthread_mutex_unlock(mutex.0.get()) };
+    }
+}
+
+impl FetchOp for Native {
+    fn fetch_load(&self, word: &AtomicU64) -> u64 {
+        word.load(Ordering::SeqCst)
+    }
+    fn fetch_store(&self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::SeqCst);
+    }
+    fn fetch_increment(&self, word: &AtomicU64) -> u64 {
+        word.fetch_add(1, Ordering::SeqCst)
+    }
+    fn fetch_decrement(&self, word: &AtomicU64) -> u64 {
+        word.fetch_sub(1, Ordering::SeqCst)
+    }
+    fn fetch_clear(&self, word: &AtomicU64) -> u64 {
+        word.swap(0, Ordering::SeqCst)
+    }
+}
+
+impl Prefetch for Native {
+    #[inline(always)]
+    fn prefetch_exclusive(&self, word: &AtomicU64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is a hint: it never faults and changes no value. PREFETCHW decodes as a no-op where unsupported.
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) word.as_ptr(), options(nostack, preserves_flags, readonly))
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
+    }
+    #[inline(always)]
+    fn prefetch_shared(&self, word: &AtomicU64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is a hint: it never faults and changes no value.
+        unsafe {
+            core::arch::x86_64::_mm_prefetch(word.as_ptr() as *const i8, core::arch::x86_64::_MM_HINT_T0)
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
+    }
+}
+
+/// Makes words and data for threads of one process: in place, by value. [`Arena::bytes`] leaks its memory, since a
+/// view has no owner.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
+
+impl Arena<Native> for Heap {
+    fn word(&self, _place: Place, value: u64) -> AtomicU64 {
+        AtomicU64::new(value)
+    }
+    fn cell(&self, _place: Place, value: u64) -> AtomicU64 {
+        AtomicU64::new(value)
+    }
+    fn bytes(&self, len: usize) -> NativeBytes {
+        let bytes: &'static mut [u8] = Box::leak(vec![0u8; len].into_boxed_slice());
+        NativeBytes { base: NonNull::from(bytes).cast(), len }
+    }
+}

@@ -1,0 +1,208 @@
+//! The traits: what a machine is, seen by an algorithm.
+
+use core::sync::atomic::Ordering;
+
+/// Where a word or datum is to lie. Natively the layout of the Rust structure decides and this is ignored; a
+/// simulated machine takes it as an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Starts a new line, homed wherever the arena puts things by default.
+    NewLine,
+    /// On the line of the word or datum that this arena made last (a new one once that line is full).
+    SameLine,
+    /// Starts a new line, homed at the given node.
+    Home(u32),
+    /// At memory: never cached, for at-memory operations ([`FetchOp`]); homed at the given node.
+    AtMemory(u32),
+}
+
+/// Makes words and data. The layout is part of an experiment, so algorithms take an arena where they are built.
+pub trait Arena<P: Processor> {
+    /// A word with an initial value.
+    fn word(&self, place: Place, value: u64) -> P::Word;
+    /// A datum with an initial value.
+    fn cell(&self, place: Place, value: u64) -> P::Cell;
+    /// A run of zeroed payload bytes, starting on a new line.
+    fn bytes(&self, len: usize) -> P::Bytes;
+}
+
+/// What an algorithm tells the machine about itself; costs nothing natively.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The start of an acquisition or claim of the object with this number.
+    Acquiring(u64),
+    /// It succeeded.
+    Acquired(u64),
+    /// It was released.
+    Released(u64),
+    /// A message was published or consumed, by sequence number.
+    Message(u64),
+}
+
+/// The acting processor: every access to shared memory goes through it.
+///
+/// # Contract for machines
+///
+/// * Accesses to words have at least the given C11 ordering (stronger is allowed: a sequentially consistent machine
+///   ignores it).
+/// * Cells and bytes may be touched only when words order the accesses; a machine may check that and fail.
+pub trait Processor: Sized + 'static {
+    /// A shared 64-bit word.
+    type Word: Send + Sync + 'static;
+    /// A shared 64-bit datum, ordered by words.
+    type Cell: Send + Sync + 'static;
+    /// A run of payload bytes, ordered by words.
+    type Bytes: Send + Sync + 'static;
+
+    /// This processor's number: unique among those that may contend for the same object at one time.
+    fn id(&self) -> usize;
+
+    /// Reads a word.
+    fn load(&self, word: &Self::Word, order: Ordering) -> u64;
+    /// Writes a word.
+    fn store(&self, word: &Self::Word, value: u64, order: Ordering);
+    /// Writes a word and returns what it held.
+    fn swap(&self, word: &Self::Word, value: u64, order: Ordering) -> u64;
+    /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err` if it was another one.
+    /// Never fails spuriously.
+    fn compare_exchange(
+        &self,
+        word: &Self::Word,
+        old: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64>;
+    /// Adds (wrapping) and returns the previous value.
+    fn fetch_add(&self, word: &Self::Word, delta: u64, order: Ordering) -> u64;
+    /// Sets bits and returns the previous value.
+    fn fetch_or(&self, word: &Self::Word, bits: u64, order: Ordering) -> u64;
+    /// Clears the bits that are not in `mask` and returns the previous value.
+    fn fetch_and(&self, word: &Self::Word, mask: u64, order: Ordering) -> u64;
+    /// A memory fence.
+    fn fence(&self, order: Ordering);
+
+    /// Reads a datum.
+    fn read(&self, cell: &Self::Cell) -> u64;
+    /// Writes a datum.
+    fn write(&self, cell: &Self::Cell, value: u64);
+    /// Copies `from` into the bytes that start at offset `at`. Panics if it does not fit.
+    fn copy_in(&self, to: &Self::Bytes, at: usize, from: &[u8]);
+    /// Copies the bytes that start at offset `at` to `to`. Panics if they are not all there.
+    fn copy_out(&self, from: &Self::Bytes, at: usize, to: &mut [u8]);
+
+    /// Spins until `done` accepts the word's value, for at most about `budget` nanoseconds (0: probes just once).
+    /// Returns the last value read: `Ok` if accepted, `Err` if the budget ran out. The one place where anything spins.
+    fn spin_until(
+        &self,
+        word: &Self::Word,
+        order: Ordering,
+        budget: u64,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64>;
+
+    /// Backs off for about `ns` nanoseconds without touching shared memory. Coarse: a machine may round up to its
+    /// cheapest pause.
+    fn delay(&self, ns: u64);
+    /// Private computation of about `ns` nanoseconds.
+    fn work(&self, ns: u64);
+    /// Nanoseconds since some fixed instant that all processors of the machine share.
+    fn now(&self) -> u64;
+    /// Notes an event. Does nothing natively.
+    #[inline(always)]
+    fn note(&self, _event: Event) {}
+}
+
+/// Capability: giving up the processor.
+pub trait Park: Processor {
+    /// Blocks while the low 32 bits of the word equal those of `expected`, until woken or for about `timeout_ns`. May return early
+    /// for no reason. The comparison and the falling asleep are one atomic step with regard to [`Park::wake`].
+    fn park(&self, word: &Self::Word, expected: u64, timeout_ns: u64);
+    /// Wakes up to `count` processors parked on the word; returns how many.
+    fn wake(&self, word: &Self::Word, count: u32) -> u32;
+    /// Lets another runnable process use this processor, if there is one.
+    fn yield_now(&self);
+}
+
+/// How a lock of the operating system was obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockOutcome {
+    /// In the ordinary way.
+    Acquired,
+    /// Its previous owner died while holding it; the caller holds it now and must decide what that means.
+    OwnerDied,
+    /// An owner died and nobody declared the protected data consistent: the lock can't be had any more.
+    NotRecoverable,
+    /// Somebody else holds it (only from [`KernelMutex::try_lock`]).
+    Busy,
+}
+
+/// Capability: the operating system's own robust mutex between processes (the baseline `posix`).
+pub trait KernelMutex: Processor {
+    /// The mutex, in place in shared memory.
+    type Mutex: Send + Sync + 'static;
+    /// Prepares a mutex in memory that nobody else uses yet.
+    fn mutex_init(mutex: &Self::Mutex);
+    /// Acquires; blocks as the operating system sees fit.
+    fn mutex_lock(&self, mutex: &Self::Mutex) -> LockOutcome;
+    /// Acquires if free.
+    fn mutex_try_lock(&self, mutex: &Self::Mutex) -> LockOutcome;
+    /// Declares the protected data consistent after [`LockOutcome::OwnerDied`].
+    fn mutex_make_consistent(&self, mutex: &Self::Mutex);
+    /// Releases. The caller must hold it.
+    fn mutex_unlock(&self, mutex: &Self::Mutex);
+}
+
+/// Capability: fetch-and-op at memory, without caching the word ([`Place::AtMemory`]).
+pub trait FetchOp: Processor {
+    /// Reads at memory.
+    fn fetch_load(&self, word: &Self::Word) -> u64;
+    /// Writes at memory.
+    fn fetch_store(&self, word: &Self::Word, value: u64);
+    /// Adds one at memory; returns the previous value.
+    fn fetch_increment(&self, word: &Self::Word) -> u64;
+    /// Subtracts one at memory; returns the previous value.
+    fn fetch_decrement(&self, word: &Self::Word) -> u64;
+    /// Reads and sets to zero at memory.
+    fn fetch_clear(&self, word: &Self::Word) -> u64;
+}
+
+/// Capability: load-linked and store-conditional.
+pub trait LlSc: Processor {
+    /// Reads and sets a reservation on the word's line.
+    fn load_linked(&self, word: &Self::Word) -> u64;
+    /// Writes if the reservation still stands.
+    fn store_conditional(&self, word: &Self::Word, value: u64) -> bool;
+    /// Whether the reservation still stands.
+    fn validate(&self, word: &Self::Word) -> bool;
+}
+
+/// Capability: double compare-and-swap on two independent words.
+pub trait Dcas: Processor {
+    /// Writes both new values if both words hold their old ones.
+    fn dcas(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool;
+}
+
+/// Capability: the advisory load (Cload) of Greenwald & Cheriton §6.2.
+pub trait AdvisoryLoad: Processor {
+    /// Reads the word and takes its line's advisory lock; `None` if another processor has it.
+    fn advisory_load(&self, word: &Self::Word) -> Option<u64>;
+}
+
+/// Capability: hints that a line will be needed.
+pub trait Prefetch: Processor {
+    /// For writing.
+    fn prefetch_exclusive(&self, word: &Self::Word);
+    /// For reading.
+    fn prefetch_shared(&self, word: &Self::Word);
+}
+
+/// Capability: messages between processors beside shared memory.
+pub trait Network: Processor {
+    /// A message.
+    type Message;
+    /// Sends to the processor with this number.
+    fn send(&self, to: usize, message: Self::Message);
+    /// The next message that arrived.
+    fn receive(&self) -> Option<Self::Message>;
+}
