@@ -1,1 +1,12 @@
-//! TODO
+//! Waiting policies and locks, each written once for every machine ([`towpath_machine::Processor`]).
+//!
+//! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation that may have to
+//! ([`Waiting`]); which machine acts is another.
+#![deny(unsafe_code)]
+
+mod lock;
+pub mod locks;
+mod waiting;
+
+pub use lock::{Lock, LockError};
+pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

@@ -1,0 +1,60 @@
+//! The family's trait: what every lock offers.
+
+use towpath_machine::{Arena, Processor};
+
+use crate::Waiting;
+
+/// Why a lock could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockError {
+    /// Its holder, or somebody in the queue before us, died, and this lock cannot repair that (see the file of each lock).
+    Abandoned,
+    /// The data that it protects was declared beyond repair.
+    Poisoned,
+}
+
+/// A mutual exclusion lock in shared memory.
+///
+/// All-zero memory is an unlocked lock (natively; `posix` wants [`Lock::prepare`] too). One lock is used by processors whose
+/// [`Processor::id`] differ and, for the locks with a place per contender, lie below the capacity.
+pub trait Lock<P: Processor>: Sized {
+    /// The name by which users choose it.
+    const NAME: &'static str;
+    /// Whether it serves waiters in the order of their arrival.
+    const FIFO: bool;
+    /// What a holder keeps from acquisition to release.
+    type Held;
+
+    /// A lock in memory of the given arena.
+    fn new(arena: &impl Arena<P>) -> Self;
+
+    /// Prepares a lock that came to be as all-zero memory, before anybody uses it.
+    fn prepare(&self) {}
+
+    /// How many processors (ids below this) may use it; `usize::MAX` if any number.
+    fn capacity(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Acquires, waiting as `wait` says.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Abandoned`] if the wait was given up because it cannot end; the caller then is not in the queue any more.
+    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Self::Held, LockError>;
+
+    /// Acquires if nobody holds it or queues for it; never waits.
+    fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
+
+    /// Releases.
+    fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
+
+    /// Whether this acquisition came from an owner that died while holding the lock. The data may be half-changed; the new
+    /// owner repairs it and says so ([`Lock::make_consistent`]), or the release poisons the lock.
+    fn owner_died(_held: &Self::Held) -> bool {
+        false
+    }
+
+    /// Declares the protected data consistent after [`Lock::owner_died`].
+    fn make_consistent(&self, _cpu: &P, _held: &mut Self::Held) {}
+}

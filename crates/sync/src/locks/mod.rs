@@ -1,0 +1,5 @@
+//! The locks: one algorithm, one file.
+
+mod ticket;
+
+pub use ticket::{Ticket, TicketTwoLines};

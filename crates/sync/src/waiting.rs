@@ -1,0 +1,269 @@
+//! Waiting policies: how to wait is a parameter of every operation that may have to.
+//!
+//! A waiter that parks leaves [`PARKED`] in the word that it waits for; whoever changes the word sees the bit in the value that it
+//! replaces and wakes the sleepers. Waking thus costs nothing when nobody sleeps. Values proper use bits 0 to 62, and a change that a
+//! waiter may wait for changes the low 32 bits (what a futex compares).
+
+use towpath_machine::{Ordering, Park, Processor};
+
+/// The bit of a waited-for word that says that somebody is parked on it.
+pub const PARKED: u64 = 1 << 63;
+
+/// The wait was given up, since what it waited for cannot come any more (its bringer is dead).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandoned;
+
+/// How to wait, and how to let go so that waiters notice.
+pub trait Waiting<P: Processor> {
+    /// Whether waiters may be parked, so that releases must look for them.
+    fn parks(&self) -> bool;
+
+    /// Waits until `done` accepts the word's value (given without [`PARKED`]), which was read with Acquire. Returns that value.
+    ///
+    /// # Errors
+    ///
+    /// [`Abandoned`] if the surroundings say that waiting is in vain.
+    fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned>;
+
+    /// Waits a little where there is no word to wait for: the `round`-th time in a row (from 0).
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned>;
+
+    /// How often to try a lock without queueing before queueing for it: 0, except where a place in a FIFO queue could make
+    /// everybody wait for a process that isn't running.
+    fn attempts_before_queueing(&self, cpu: &P) -> u32;
+
+    /// Writes a word that others may wait for, with Release, and wakes them.
+    fn release(&self, cpu: &P, word: &P::Word, value: u64);
+}
+
+/// Pure spinning, decided when the program is compiled. For tests, for the simulator, and where nothing else will do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spinning;
+
+impl<P: Processor> Waiting<P> for Spinning {
+    #[inline(always)]
+    fn parks(&self) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn wait_until(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        loop {
+            // Acquire: pairs with the Release in `release`.
+            if let Ok(value) = cpu.spin_until(word, Ordering::Acquire, 1_000_000, &mut done) {
+                return Ok(value);
+            }
+        }
+    }
+    #[inline(always)]
+    fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
+        cpu.delay(25 << round.min(6));
+        Ok(())
+    }
+    #[inline(always)]
+    fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn release(&self, cpu: &P, word: &P::Word, value: u64) {
+        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock that calls this.
+        cpu.store(word, value, Ordering::Release);
+    }
+}
+
+/// A waiting policy, chosen when the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Spins, whatever happens.
+    Spin,
+    /// Spins for about a context switch, then yields between probes.
+    SpinThenYield,
+    /// Competitive: spins for about the cost of a context switch, then parks.
+    SpinThenPark,
+    /// Parks at once.
+    Park,
+    /// Spins, yields or parks according to how many runnable participants share the cores.
+    #[default]
+    Adaptive,
+}
+
+impl Policy {
+    /// All of them, with the names by which users choose them.
+    pub const ALL: [(Policy, &'static str); 5] = [
+        (Policy::Spin, "spin"),
+        (Policy::SpinThenYield, "spin-then-yield"),
+        (Policy::SpinThenPark, "spin-then-park"),
+        (Policy::Park, "park"),
+        (Policy::Adaptive, "adaptive"),
+    ];
+
+    /// The name by which users choose it.
+    pub fn name(self) -> &'static str {
+        Policy::ALL.iter().find(|(p, _)| *p == self).map_or("", |(_, n)| n)
+    }
+
+    /// The policy of that name.
+    pub fn from_name(name: &str) -> Option<Policy> {
+        Policy::ALL.iter().find(|(_, n)| *n == name).map(|(p, _)| *p)
+    }
+}
+
+/// What a waiter can learn about the world around it. Asked only on slow paths.
+pub trait Surroundings: Sync {
+    /// Whether more runnable participants than cores share the machine.
+    fn oversubscribed(&self) -> bool {
+        false
+    }
+    /// Whether waiting is in vain. Asked about every millisecond of a wait.
+    fn abandoned(&self) -> bool {
+        false
+    }
+    /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does again, count as runnable.
+    fn asleep(&self, _asleep: bool) {}
+}
+
+/// Surroundings of which nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Surroundings for Alone {}
+
+/// A policy in its surroundings: what operations are given.
+#[derive(Clone, Copy)]
+pub struct Wait<'a> {
+    /// What to do.
+    pub policy: Policy,
+    /// What is known about the world.
+    pub around: &'a dyn Surroundings,
+    /// How long to spin before yielding or parking, in nanoseconds: about the cost of a context switch.
+    pub budget: u64,
+}
+
+/// How long one sleep may last before the surroundings are asked again, in nanoseconds.
+const NAP: u64 = 20_000_000;
+/// How long to spin between two questions to the surroundings, in nanoseconds.
+const PATIENCE: u64 = 1_000_000;
+
+impl<P: Processor + Park> Waiting<P> for Wait<'_> {
+    #[inline(always)]
+    fn parks(&self) -> bool {
+        !matches!(self.policy, Policy::Spin | Policy::SpinThenYield)
+    }
+
+    #[inline]
+    fn wait_until(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        // (1) Acquire: pairs with the Release (2) in `release` or the Release of the algorithm that writes the word.
+        match cpu.spin_until(word, Ordering::Acquire, 0, |v| done(v & !PARKED)) {
+            Ok(value) => Ok(value & !PARKED),
+            Err(_) => self.wait_slowly(cpu, word, &mut done),
+        }
+    }
+
+    fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
+        let yields = match self.policy {
+            Policy::Spin => false,
+            Policy::Adaptive => round >= 8 || self.around.oversubscribed(),
+            _ => round >= 8,
+        };
+        if yields {
+            cpu.yield_now()
+        } else {
+            cpu.delay(25 << round.min(7))
+        }
+        if round % 256 == 255 && self.around.abandoned() { Err(Abandoned) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
+        if self.policy == Policy::Adaptive && self.around.oversubscribed() { 200 } else { 0 }
+    }
+
+    #[inline(always)]
+    fn release(&self, cpu: &P, word: &P::Word, value: u64) {
+        if Waiting::<P>::parks(self) {
+            // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the old value tells whether one is parked.
+            if cpu.swap(word, value, Ordering::Release) & PARKED != 0 {
+                cpu.wake(word, u32::MAX);
+            }
+        } else {
+            // Release: as (2); nobody can be parked.
+            cpu.store(word, value, Ordering::Release);
+        }
+    }
+}
+
+impl Wait<'_> {
+    #[cold]
+    fn wait_slowly<P: Processor + Park>(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        done: &mut impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        let mut since_asked = 0u64;
+        let mut yields = 0u32;
+        loop {
+            let oversubscribed = self.policy == Policy::Adaptive && self.around.oversubscribed();
+            let spin = match self.policy {
+                Policy::Spin => PATIENCE,
+                Policy::SpinThenYield | Policy::SpinThenPark => self.budget,
+                Policy::Park => 0,
+                Policy::Adaptive => {
+                    if oversubscribed {
+                        0
+                    } else {
+                        4 * self.budget
+                    }
+                }
+            };
+            // (3) Acquire: as (1).
+            let seen = match cpu.spin_until(word, Ordering::Acquire, spin, |v| done(v & !PARKED)) {
+                Ok(value) => return Ok(value & !PARKED),
+                Err(value) => value,
+            };
+            since_asked += spin;
+            let park = match self.policy {
+                Policy::Spin => false,
+                Policy::SpinThenYield => false,
+                Policy::SpinThenPark | Policy::Park => true,
+                Policy::Adaptive => !oversubscribed || yields >= 16,
+            };
+            if park {
+                // Relaxed: the bit carries no data; parking compares the value again.
+                let marked = seen & PARKED != 0
+                    || cpu
+                        .compare_exchange(word, seen, seen | PARKED, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok();
+                if marked {
+                    self.around.asleep(true);
+                    cpu.park(word, seen, NAP);
+                    self.around.asleep(false);
+                    since_asked += NAP;
+                }
+            } else if self.policy != Policy::Spin {
+                cpu.yield_now();
+                yields += 1;
+                since_asked += self.budget;
+            }
+            if since_asked >= PATIENCE {
+                since_asked = 0;
+                if self.around.abandoned() {
+                    return Err(Abandoned);
+                }
+            }
+        }
+    }
+}
