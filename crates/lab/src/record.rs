@@ -1,0 +1,246 @@
+//! What an experiment writes down: one flat JSON object per line.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::stats::Summary;
+
+/// The `machine` of everything that is measured on the machine at hand (simulated machines have names of their own).
+pub const NATIVE: &str = "native";
+
+/// One measured figure, with where it comes from. Serialises to one flat object: the fields below, then the host's, then the extra ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Which experiment: `floor`, `logp`, `stress`, `bulk`, `crash`, `idle`.
+    pub experiment: String,
+    /// Which machine: [`NATIVE`], or a simulated machine's name.
+    pub machine: String,
+    /// Which claim algorithm or peer; in the floor what is measured: `hardware`, `memcpy`, `kernel`.
+    pub algorithm: String,
+    /// Which waiting policy; `own` where a peer waits as it sees fit, `none` where nobody waits.
+    pub waiting: String,
+    /// How many processes took part.
+    pub procs: u32,
+    /// What is measured, with its unit at the end of its name.
+    pub metric: String,
+    /// The unit.
+    pub unit: String,
+    /// The median of the runs.
+    pub value: f64,
+    /// The smallest of the runs.
+    pub min: f64,
+    /// The largest of the runs.
+    pub max: f64,
+    /// How many runs there were.
+    pub runs: u32,
+    /// What the pseudo-random parts of the experiment started from.
+    pub seed: u64,
+    /// The host's description.
+    #[serde(flatten)]
+    pub host: Host,
+    /// What else distinguishes this figure: `writers`, `bytes`, `lines`, `path`, …
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The fields of a record beyond the common ones.
+pub type Extra = BTreeMap<String, serde_json::Value>;
+
+/// What is measured and by whom: a [`Record`] before its value is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Subject {
+    /// See [`Record::experiment`].
+    pub experiment: String,
+    /// See [`Record::algorithm`].
+    pub algorithm: String,
+    /// See [`Record::waiting`].
+    pub waiting: String,
+    /// See [`Record::procs`].
+    pub procs: u32,
+    /// See [`Record::extra`].
+    pub extra: Extra,
+}
+
+impl Subject {
+    /// A subject without extra fields.
+    pub fn new(experiment: &str, algorithm: &str, waiting: &str, procs: u32) -> Self {
+        Subject {
+            experiment: experiment.into(),
+            algorithm: algorithm.into(),
+            waiting: waiting.into(),
+            procs,
+            extra: Extra::new(),
+        }
+    }
+
+    /// The same with one more extra field.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.extra.insert(key.into(), value.into());
+        self
+    }
+
+    /// The record of one of its metrics.
+    pub fn record(&self, metric: Metric, summary: Summary, seed: u64, host: &Host) -> Record {
+        Record {
+            experiment: self.experiment.clone(),
+            machine: NATIVE.into(),
+            algorithm: self.algorithm.clone(),
+            waiting: self.waiting.clone(),
+            procs: self.procs,
+            metric: metric.name.into(),
+            unit: metric.unit.into(),
+            value: summary.median,
+            min: summary.min,
+            max: summary.max,
+            runs: summary.runs,
+            seed,
+            host: host.clone(),
+            extra: self.extra.clone(),
+        }
+    }
+}
+
+impl Record {
+    /// An extra field as a number, if it is there and is one.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        self.extra.get(key)?.as_u64()
+    }
+
+    /// An extra field as text, if it is there and is text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.extra.get(key)?.as_str()
+    }
+
+    /// The record as one line of JSON, without the line's end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a record has only string keys and finite numbers")
+    }
+}
+
+/// The name of a metric and its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Metric {
+    /// As in [`Record::metric`].
+    pub name: &'static str,
+    /// As in [`Record::unit`].
+    pub unit: &'static str,
+}
+
+/// The metrics of this laboratory.
+pub mod metrics {
+    use super::Metric;
+
+    macro_rules! metrics {
+        ($($(#[$doc:meta])* $constant:ident = $name:literal, $unit:literal;)*) => {
+            $($(#[$doc])* pub const $constant: Metric = Metric { name: $name, unit: $unit };)*
+            /// All of them.
+            pub const ALL: &[Metric] = &[$($constant),*];
+        };
+    }
+
+    metrics! {
+        /// `floor`: one or two cache lines (extra field `lines`) to another process and back.
+        LINE_ROUND_TRIP = "line_round_trip_ns", "ns";
+        /// `floor`: copying `bytes` within one process.
+        MEMCPY = "memcpy_bytes_per_s", "bytes/s";
+        /// `floor`: what waking a sleeper costs its waker; with the extra field `path`, a ping-pong of sleepers.
+        FUTEX_WAKE = "futex_wake_ns", "ns";
+        /// `floor`: the shortest system call.
+        SYSCALL = "syscall_ns", "ns";
+        /// `floor`: one switch from one process to another on the same core.
+        CONTEXT_SWITCH = "context_switch_ns", "ns";
+        /// `logp`: L.
+        LATENCY = "latency_ns", "ns";
+        /// `logp`: o_s.
+        SEND_OVERHEAD = "send_overhead_ns", "ns";
+        /// `logp`: o_r.
+        RECEIVE_OVERHEAD = "receive_overhead_ns", "ns";
+        /// `logp`: g.
+        GAP = "gap_ns", "ns";
+        /// `logp`: request and reply.
+        ROUND_TRIP = "round_trip_ns", "ns";
+        /// `stress`: what the reader receives.
+        MESSAGES_PER_S = "messages_per_s", "messages/s";
+        /// `stress`: Jain's index over the writers' rates (1: all alike, 1/n: one has everything).
+        FAIRNESS = "fairness", "ratio";
+        /// `stress`: processor time that all processes used together, per million messages.
+        CPU_SECONDS = "cpu_seconds", "s";
+        /// `bulk`: payload bandwidth at transfers of `bytes`.
+        BYTES_PER_S = "bytes_per_s", "bytes/s";
+        /// `crash`: how many senders were killed.
+        KILLS = "kills", "count";
+        /// `crash`: messages that were published and never arrived.
+        LOST = "lost", "count";
+        /// `crash`: messages that arrived twice.
+        DUPLICATED = "duplicated", "count";
+        /// `crash`: slots that stayed unusable after recovery.
+        LEAKED_SLOTS = "leaked_slots", "count";
+        /// `crash`: from the kill to the next message of a survivor.
+        RECOVERY = "recovery_us", "us";
+        /// `idle`: how much of a core a waiting process uses.
+        CPU_FRACTION = "cpu_fraction", "ratio";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::summarise;
+
+    fn example() -> Record {
+        Subject::new("stress", "towpath", "adaptive", 8).with("writers", 7).with("path", "direct").record(
+            metrics::MESSAGES_PER_S,
+            summarise(&[3.0, 1.5, 2.0]).expect("there are samples"),
+            42,
+            &Host::detect("none"),
+        )
+    }
+
+    #[test]
+    fn a_record_survives_the_journey_through_json() {
+        let record = example();
+        let line = record.to_json();
+        assert!(!line.contains('\n'));
+        let back: Record = serde_json::from_str(&line).expect("what was written can be read");
+        assert_eq!(back, record);
+        assert_eq!(back.number("writers"), Some(7));
+        assert_eq!(back.text("path"), Some("direct"));
+    }
+
+    #[test]
+    fn a_record_is_one_flat_object_with_the_agreed_names() {
+        let value: serde_json::Value = serde_json::from_str(&example().to_json()).expect("it is JSON");
+        let object = value.as_object().expect("it is an object");
+        for field in [
+            "experiment",
+            "machine",
+            "algorithm",
+            "waiting",
+            "procs",
+            "metric",
+            "unit",
+            "value",
+            "min",
+            "max",
+            "runs",
+            "seed",
+            "cpu",
+            "cores",
+            "kernel",
+            "commit",
+            "pinning",
+            "governor",
+            "not_available",
+            "writers",
+            "path",
+        ] {
+            assert!(object.contains_key(field), "{field} is missing from {value}");
+        }
+        assert!(object.values().all(|v| !v.is_object()), "{value} is not flat");
+        assert_eq!((value["value"].as_f64(), value["min"].as_f64()), (Some(2.0), Some(1.5)));
+        assert_eq!((value["max"].as_f64(), value["runs"].as_u64()), (Some(3.0), Some(3)));
+    }
+}

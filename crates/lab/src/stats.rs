@@ -1,0 +1,117 @@
+//! From samples to figures.
+
+/// What is recorded of the runs of one measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The median.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many samples there were.
+    pub runs: u32,
+}
+
+/// Median, smallest and largest of the finite samples; `None` if there are none.
+pub fn summarise(samples: &[f64]) -> Option<Summary> {
+    let sorted = sorted(samples);
+    let (first, last) = (*sorted.first()?, *sorted.last()?);
+    Some(Summary {
+        median: percentile_of_sorted(&sorted, 50.0),
+        min: first,
+        max: last,
+        runs: sorted.len() as u32,
+    })
+}
+
+/// The `p`-th percentile (0 to 100) of the finite samples, interpolated between neighbours; `None` if there are none.
+pub fn percentile(samples: &[f64], p: f64) -> Option<f64> {
+    let sorted = sorted(samples);
+    (!sorted.is_empty()).then(|| percentile_of_sorted(&sorted, p))
+}
+
+fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut finite: Vec<f64> = samples.iter().copied().filter(|x| x.is_finite()).collect();
+    finite.sort_by(f64::total_cmp);
+    finite
+}
+
+fn percentile_of_sorted(sorted: &[f64], p: f64) -> f64 {
+    let position = p.clamp(0.0, 100.0) / 100.0 * (sorted.len() - 1) as f64;
+    let below = sorted[position.floor() as usize];
+    let above = sorted[position.ceil() as usize];
+    below + (above - below) * position.fract()
+}
+
+/// Jain's fairness index of what each participant got: 1 if all got the same, 1/n if one got everything. `None` if nobody got anything.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// The least-served participant's part of the mean: 1 if all got the same, 0 if one got nothing. `None` if nobody got anything.
+pub fn least_share(shares: &[f64]) -> Option<f64> {
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+    (mean > 0.0).then(|| least / mean)
+}
+
+/// The geometric mean of positive numbers; `None` if there are none or one is not positive.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() || values.iter().any(|x| !x.is_finite() || *x <= 0.0) {
+        return None;
+    }
+    Some((values.iter().map(|x| x.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_the_median_and_the_extremes() {
+        let odd = summarise(&[5.0, 1.0, 3.0]).unwrap();
+        assert_eq!((odd.median, odd.min, odd.max, odd.runs), (3.0, 1.0, 5.0, 3));
+        let even = summarise(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((even.median, even.runs), (2.5, 4));
+        assert_eq!(summarise(&[]), None);
+    }
+
+    #[test]
+    fn what_is_not_a_number_does_not_count() {
+        let summary = summarise(&[f64::NAN, 2.0, f64::INFINITY]).unwrap();
+        assert_eq!((summary.median, summary.runs), (2.0, 1));
+        assert_eq!(summarise(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn percentiles_interpolate() {
+        let samples: Vec<f64> = (1..=101).rev().map(f64::from).collect();
+        assert_eq!(percentile(&samples, 0.0), Some(1.0));
+        assert_eq!(percentile(&samples, 99.0), Some(100.0));
+        assert_eq!(percentile(&samples, 100.0), Some(101.0));
+        assert_eq!(percentile(&[1.0, 2.0], 25.0), Some(1.25));
+        assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn fairness_is_one_for_equals_and_one_nth_for_a_monopoly() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[0.0, 8.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(jain(&[0.0, 0.0]), None);
+        assert_eq!(jain(&[]), None);
+        assert_eq!(least_share(&[1.0, 3.0]), Some(0.5));
+        assert_eq!(least_share(&[0.0, 3.0]), Some(0.0));
+        assert_eq!(least_share(&[0.0]), None);
+    }
+
+    #[test]
+    fn geometric_means_need_positive_numbers() {
+        let mean = geometric_mean(&[2.0, 8.0]).unwrap();
+        assert!((mean - 4.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+        assert_eq!(geometric_mean(&[]), None);
+    }
+}
