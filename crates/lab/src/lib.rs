@@ -3,10 +3,22 @@
 //! An experiment produces [`Record`]s, one JSON object per line; tables and the report are made from records alone.
 #![deny(unsafe_code)]
 
+pub mod error;
+pub mod experiment;
 pub mod host;
 pub mod record;
 pub mod stats;
 pub mod topology;
+pub mod transport;
 
+#[cfg(test)]
+mod fake;
+
+pub use error::Error;
+pub use experiment::{Bench, Experiment, Samples, Settings, Sink, Variant};
 pub use host::Host;
 pub use record::{Extra, Metric, NATIVE, Record, Subject, metrics};
+pub use topology::{Pin, Placement};
+pub use transport::{
+    ADAPTIVE, CLAIM_ALGORITHMS, ClaimAlgorithm, Contender, Crash, LogP, OURS, Run, Side, Stress,
+};

@@ -1,0 +1,346 @@
+//! What an experiment is, and the one way in which measurements are compared: side by side, in interleaved rounds.
+
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::host::Host;
+use crate::record::{Extra, Metric, Record, Subject};
+use crate::stats::summarise;
+use crate::topology::{Pin, Placement};
+use crate::transport::{Contender, Run};
+
+/// What the user asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Which claim algorithms; empty: all.
+    pub algorithms: Vec<String>,
+    /// Which waiting policies, by name.
+    pub waiting: Vec<String>,
+    /// Numbers of writers for the stress test.
+    pub writers: Vec<u32>,
+    /// Messages in each stress test.
+    pub messages: u64,
+    /// Sizes of bulk transfers, in bytes.
+    pub sizes: Vec<u64>,
+    /// How many rounds (the records' median, smallest and largest are over these).
+    pub runs: u32,
+    /// Whether to pin processes to cores.
+    pub pin: Pin,
+    /// Whether to measure the peers too.
+    pub peers: bool,
+    /// How many processes to kill.
+    pub kills: u32,
+    /// Where pseudo-random choices start.
+    pub seed: u64,
+    /// About how long one measurement may take.
+    pub sample: Duration,
+    /// After how long an experiment begins no further round; `None`: it runs all of them.
+    pub limit: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            algorithms: Vec::new(),
+            waiting: vec![crate::transport::ADAPTIVE.into()],
+            writers: vec![1, 3, 7, 15],
+            messages: 1_000_000,
+            sizes: (6..=22).step_by(2).map(|power| 1 << power).collect(),
+            runs: 5,
+            pin: Pin::Auto,
+            peers: false,
+            kills: 300,
+            seed: 1,
+            sample: Duration::from_secs(2),
+            limit: None,
+        }
+    }
+}
+
+/// Where an experiment puts its results and its progress.
+pub trait Sink {
+    /// A figure.
+    fn record(&mut self, record: Record);
+    /// Something that was not measured, and why.
+    fn missing(&mut self, subject: &Subject, reason: &str);
+    /// An experiment is about to take this many steps more (or, if negative, fewer than it announced).
+    fn expect(&mut self, steps: i64);
+    /// A step begins; the text says what it measures.
+    fn step(&mut self, what: &str);
+}
+
+/// One experiment: one file, and one line in the list of experiments.
+pub trait Experiment: Sync {
+    /// Its name, as in the records.
+    fn name(&self) -> &'static str;
+    /// What it shows, in one sentence.
+    fn about(&self) -> &'static str;
+    /// About how long it may take as one of all, in seconds.
+    fn seconds(&self) -> u64;
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// Only what makes all of it impossible. What concerns one contender goes to [`Sink::missing`].
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error>;
+}
+
+/// What an experiment works with.
+pub struct Bench<'a> {
+    /// What the user asked for.
+    pub settings: &'a Settings,
+    /// Which process goes where.
+    pub placement: &'a Placement,
+    /// The machine.
+    pub host: &'a Host,
+    /// What is to be compared.
+    pub contenders: &'a mut [Box<dyn Contender>],
+    /// Where the results go.
+    pub sink: &'a mut dyn Sink,
+}
+
+/// What one measurement yielded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// Figures by metric. A metric may occur several times (every recovery after a kill, say): then all of them count.
+    pub values: Vec<(Metric, f64)>,
+    /// What else to record: of several rounds the last one's.
+    pub extra: Extra,
+}
+
+impl Samples {
+    /// A single figure.
+    pub fn one(metric: Metric, value: f64) -> Samples {
+        Samples { values: vec![(metric, value)], extra: Extra::new() }
+    }
+
+    /// One more figure.
+    pub fn push(&mut self, metric: Metric, value: f64) {
+        self.values.push((metric, value));
+    }
+}
+
+/// One of several things to measure side by side: what it is for the records, and what the measuring code needs to know.
+#[derive(Clone, Debug)]
+pub struct Variant<T> {
+    /// For the records.
+    pub subject: Subject,
+    /// For the measuring code.
+    pub key: T,
+}
+
+/// The order in which round `round` of `rounds` takes `variants` variants: all of them, beginning elsewhere each time, so that
+/// none is always the first after a pause or always behind the same neighbour's heat.
+pub fn order(variants: usize, round: u32, rounds: u32) -> impl Iterator<Item = usize> {
+    let shift = variants * round as usize / rounds.max(1) as usize;
+    let backwards = round % 2 == 1;
+    (0..variants)
+        .map(move |n| if backwards { variants - 1 - n } else { n })
+        .map(move |n| (n + shift) % variants)
+}
+
+impl Bench<'_> {
+    /// Measures all variants in each of the settings' rounds, in an order that changes from round to round, and records the medians.
+    /// A variant that fails is reported as missing and left out of further rounds.
+    pub fn compare<T>(
+        &mut self,
+        variants: &[Variant<T>],
+        mut measure: impl FnMut(&mut [Box<dyn Contender>], &T, &Run<'_>) -> Result<Samples, Error>,
+    ) {
+        let rounds = self.settings.runs.max(1);
+        let mut collected: Vec<Samples> = variants.iter().map(|_| Samples::default()).collect();
+        let mut failed = vec![false; variants.len()];
+        self.sink.expect((variants.len() * rounds as usize) as i64);
+        let start = Instant::now();
+        for round in 0..rounds {
+            let round_start = Instant::now();
+            for n in order(variants.len(), round, rounds) {
+                let Variant { subject, key } = &variants[n];
+                self.sink.step(&format!("{} · {}", subject.experiment, describe(subject)));
+                if failed[n] {
+                    continue;
+                }
+                let run = Run {
+                    settings: self.settings,
+                    placement: self.placement,
+                    round,
+                    seed: self.settings.seed.wrapping_add(u64::from(round) << 32).wrapping_add(n as u64),
+                    limit: self.settings.sample,
+                };
+                match measure(self.contenders, key, &run) {
+                    Ok(samples) => {
+                        collected[n].values.extend(samples.values);
+                        collected[n].extra.extend(samples.extra);
+                    }
+                    Err(error) => {
+                        failed[n] = true;
+                        self.sink.missing(subject, &error.to_string());
+                    }
+                }
+            }
+            let spent = start.elapsed() + round_start.elapsed();
+            if self.settings.limit.is_some_and(|limit| spent > limit) {
+                let left = (rounds - 1 - round) as i64 * variants.len() as i64;
+                self.sink.expect(-left);
+                break;
+            }
+        }
+        for (variant, samples) in variants.iter().zip(collected) {
+            self.record(&variant.subject, samples);
+        }
+    }
+
+    /// Records what was measured of one subject: for each metric, in order of appearance, the median, smallest and largest.
+    pub fn record(&mut self, subject: &Subject, samples: Samples) {
+        let mut subject = subject.clone();
+        subject.extra.extend(samples.extra);
+        let mut by_metric: Vec<(Metric, Vec<f64>)> = Vec::new();
+        for (metric, value) in samples.values {
+            match by_metric.iter_mut().find(|(m, _)| *m == metric) {
+                Some((_, values)) => values.push(value),
+                None => by_metric.push((metric, vec![value])),
+            }
+        }
+        for (metric, values) in by_metric {
+            match summarise(&values) {
+                Some(summary) => {
+                    self.sink.record(subject.record(metric, summary, self.settings.seed, self.host))
+                }
+                None => self.sink.missing(&subject, &format!("{} has no finite value", metric.name)),
+            }
+        }
+    }
+
+    /// The contenders that can be measured, as `(index, subject)`; the others are reported as missing.
+    pub fn present(&mut self, experiment: &str, procs: u32) -> Vec<(usize, Subject)> {
+        let mut present = Vec::new();
+        for (n, contender) in self.contenders.iter().enumerate() {
+            let subject = Subject::new(experiment, contender.name(), contender.waiting(), procs);
+            match contender.available() {
+                Ok(()) => present.push((n, subject)),
+                Err(reason) => self.sink.missing(&subject, &reason),
+            }
+        }
+        present
+    }
+}
+
+/// A subject in a few words, for progress and tables.
+pub fn describe(subject: &Subject) -> String {
+    let mut text = subject.algorithm.clone();
+    if !matches!(subject.waiting.as_str(), "" | "own" | "none") {
+        text.push_str(&format!(" ({})", subject.waiting));
+    }
+    for (key, value) in &subject.extra {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        text.push_str(&format!(" {key}={value}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Collected, Fake, bench_with};
+    use crate::record::metrics::{GAP, MESSAGES_PER_S};
+
+    fn variants(names: &[&str]) -> Vec<Variant<usize>> {
+        names
+            .iter()
+            .enumerate()
+            .map(|(key, name)| Variant { subject: Subject::new("logp", name, "own", 2), key })
+            .collect()
+    }
+
+    #[test]
+    fn each_round_takes_every_variant_once_and_begins_elsewhere() {
+        let rounds = 4;
+        let orders: Vec<Vec<usize>> = (0..rounds).map(|r| order(4, r, rounds).collect()).collect();
+        for one in &orders {
+            let mut sorted = one.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3]);
+        }
+        let firsts: std::collections::BTreeSet<usize> = orders.iter().map(|o| o[0]).collect();
+        assert!(firsts.len() > 1, "{orders:?}");
+        assert_ne!(orders[0], orders[1]);
+        assert_eq!(order(0, 0, 3).count(), 0);
+    }
+
+    #[test]
+    fn measurements_are_interleaved_and_the_medians_recorded() {
+        let settings = Settings { runs: 3, ..Settings::default() };
+        let mut sink = Collected::default();
+        let mut seen = Vec::new();
+        bench_with(&settings, &mut [], &mut sink, |bench| {
+            bench.compare(&variants(&["a", "b"]), |_, &key, run| {
+                seen.push((run.round, key));
+                Ok(Samples::one(GAP, f64::from(run.round) + 10.0 * key as f64))
+            });
+        });
+        assert_eq!(seen.len(), 6);
+        assert_eq!(seen.iter().map(|(round, _)| *round).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2]);
+        let values: Vec<(String, f64, f64, f64, u32)> =
+            sink.records.iter().map(|r| (r.algorithm.clone(), r.value, r.min, r.max, r.runs)).collect();
+        assert_eq!(values, [("a".into(), 1.0, 0.0, 2.0, 3), ("b".into(), 11.0, 10.0, 12.0, 3)]);
+        assert_eq!(sink.expected, 6);
+        assert_eq!(sink.steps.len(), 6);
+    }
+
+    #[test]
+    fn a_failing_variant_is_named_and_does_not_stop_the_others() {
+        let settings = Settings { runs: 2, ..Settings::default() };
+        let mut sink = Collected::default();
+        let mut calls = 0;
+        bench_with(&settings, &mut [], &mut sink, |bench| {
+            bench.compare(&variants(&["good", "bad"]), |_, &key, _| {
+                if key == 1 {
+                    calls += 1;
+                    return Err(Error::NotAvailable("it is not installed".into()));
+                }
+                Ok(Samples::one(MESSAGES_PER_S, 5.0))
+            });
+        });
+        assert_eq!(calls, 1, "a failed variant is not tried again");
+        assert_eq!(sink.records.len(), 1);
+        assert_eq!(sink.missing, [("bad".to_string(), "it is not installed".to_string())]);
+    }
+
+    #[test]
+    fn no_round_begins_after_the_limit_but_one_always_runs() {
+        let settings = Settings { runs: 50, limit: Some(Duration::ZERO), ..Settings::default() };
+        let mut sink = Collected::default();
+        bench_with(&settings, &mut [], &mut sink, |bench| {
+            bench.compare(&variants(&["a", "b"]), |_, _, _| Ok(Samples::one(GAP, 1.0)));
+        });
+        assert!(sink.records.iter().all(|r| r.runs == 1));
+        assert_eq!((sink.records.len(), sink.expected), (2, 2));
+    }
+
+    #[test]
+    fn a_figure_that_is_not_a_number_is_missing_not_recorded() {
+        let settings = Settings { runs: 1, ..Settings::default() };
+        let mut sink = Collected::default();
+        bench_with(&settings, &mut [], &mut sink, |bench| {
+            bench.compare(&variants(&["a"]), |_, _, _| Ok(Samples::one(GAP, f64::NAN)));
+        });
+        assert!(sink.records.is_empty());
+        assert_eq!(sink.missing.len(), 1);
+    }
+
+    #[test]
+    fn contenders_that_are_not_there_are_named() {
+        let settings = Settings::default();
+        let mut sink = Collected::default();
+        let mut contenders: Vec<Box<dyn Contender>> =
+            vec![Box::new(Fake::ours("towpath", 1.0)), Box::new(Fake::absent("mpich"))];
+        let mut present = Vec::new();
+        bench_with(&settings, &mut contenders, &mut sink, |bench| present = bench.present("logp", 2));
+        assert_eq!(
+            present.iter().map(|(n, s)| (*n, s.algorithm.as_str())).collect::<Vec<_>>(),
+            [(0, "towpath")]
+        );
+        assert_eq!(sink.missing.len(), 1);
+        assert_eq!(sink.missing[0].0, "mpich");
+    }
+}

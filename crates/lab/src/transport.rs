@@ -1,0 +1,230 @@
+//! What is compared: one trait for our claim algorithms and for the peers.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::experiment::Settings;
+use crate::topology::Placement;
+
+/// Whose a contender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// One of Towpath's claim algorithms.
+    Ours,
+    /// What a user would take instead.
+    Peer,
+}
+
+/// The circumstances of one measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// What the user asked for.
+    pub settings: &'a Settings,
+    /// Which process goes to which core: process 0 is the one that receives (or answers), the others send.
+    pub placement: &'a Placement,
+    /// Which round of the comparison this is, from 0.
+    pub round: u32,
+    /// Where pseudo-random choices of this measurement start.
+    pub seed: u64,
+    /// About how long the measurement may take. Measure less rather than longer, and report what was really done; never less than a
+    /// figure needs to mean something.
+    pub limit: Duration,
+}
+
+/// The parameters of the LogP model, for a request and its reply with 8 bytes of arguments each, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogP {
+    /// L: what the round trip takes beyond the overheads, halved. Negative where the overheads overlap in time.
+    pub latency: f64,
+    /// o_s: how long the sender is busy with one message.
+    pub send_overhead: f64,
+    /// o_r: how long the receiver is busy with one message.
+    pub receive_overhead: f64,
+    /// g: the time from one message to the next in a long stream.
+    pub gap: f64,
+    /// From sending the request to having handled the reply.
+    pub round_trip: f64,
+}
+
+impl LogP {
+    /// From the four figures that can be measured; L is what remains, as in the paper: RTT ÷ 2 − o_s − o_r.
+    pub fn from_measured(send_overhead: f64, receive_overhead: f64, gap: f64, round_trip: f64) -> LogP {
+        let latency = round_trip / 2.0 - send_overhead - receive_overhead;
+        LogP { latency, send_overhead, receive_overhead, gap, round_trip }
+    }
+}
+
+/// What one stress test showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stress {
+    /// How many messages arrived (less than asked for if the time ran out).
+    pub messages: u64,
+    /// From the first writer's start to the last arrival.
+    pub seconds: f64,
+    /// How many messages of each writer had arrived when the first writer's last one arrived, or when the time ran out. Empty if the
+    /// contender can't tell.
+    pub shares: Vec<f64>,
+    /// Processor time that all processes used together meanwhile, if the contender can tell.
+    pub cpu_seconds: Option<f64>,
+}
+
+/// What became of a world whose senders were killed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Crash {
+    /// How many processes were killed.
+    pub kills: u64,
+    /// Messages that somebody had published and that never arrived.
+    pub lost: u64,
+    /// Messages that arrived twice.
+    pub duplicated: u64,
+    /// Slots that stayed unusable after recovery.
+    pub leaked_slots: u64,
+    /// For each kill, the time until the receiver next got a message of a survivor, in microseconds.
+    pub recovery_us: Vec<f64>,
+}
+
+/// One thing to be measured: an algorithm of ours with a waiting policy, or a peer. Each method starts the processes that it needs,
+/// measures, ends them all, and leaves nothing behind, also when it fails. What it does not offer is [`Error::NotSupported`].
+pub trait Contender {
+    /// As in the records' `algorithm`.
+    fn name(&self) -> &str;
+
+    /// As in the records' `waiting`.
+    fn waiting(&self) -> &str {
+        "own"
+    }
+
+    /// Whose it is.
+    fn side(&self) -> Side {
+        Side::Peer
+    }
+
+    /// Whether it can be measured here.
+    ///
+    /// # Errors
+    ///
+    /// Why not, as a clause that follows "not measured:" and says what to install or change.
+    fn available(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Its version or variant, for the report: `5.0.11`, `threads, spinning`.
+    fn variant(&self) -> Option<String> {
+        None
+    }
+
+    /// The LogP parameters. Two processes. A peer that only knows the round trip offers [`Contender::round_trip`] instead.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be measured.
+    fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
+        let _ = run;
+        Err(Error::NotSupported)
+    }
+
+    /// An 8-byte message there and one back, in nanoseconds: the mean of many. Two processes.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be measured.
+    fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+        self.logp(run).map(|figures| figures.round_trip)
+    }
+
+    /// Process 0 reads what `writers` others write as fast as they can: `messages` one-way messages of 8 bytes in all, as evenly
+    /// divided as they go. With one writer this is the one-way stream.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be measured.
+    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+        let _ = (writers, messages, run);
+        Err(Error::NotSupported)
+    }
+
+    /// The ways in which it moves bulk data, each measured by itself: the records' `path`. An empty name stands for the only way.
+    fn bulk_paths(&self) -> &'static [&'static str] {
+        &[""]
+    }
+
+    /// Payload bandwidth in bytes per second of one-way transfers of `bytes` each, one after the other, from process 1 to process 0,
+    /// where the data ends up in memory that the receiver may go on using. Two processes.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be measured.
+    fn bulk(&mut self, bytes: u64, path: &str, run: &Run<'_>) -> Result<f64, Error> {
+        let _ = (bytes, path, run);
+        Err(Error::NotSupported)
+    }
+
+    /// Kills senders at random instants, `kills` times in all, and counts the damage.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be measured.
+    fn crash(&mut self, kills: u32, run: &Run<'_>) -> Result<Crash, Error> {
+        let _ = (kills, run);
+        Err(Error::NotSupported)
+    }
+
+    /// The part of a core that a process uses while it waits and nothing comes.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be measured.
+    fn idle(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+        let _ = run;
+        Err(Error::NotSupported)
+    }
+}
+
+/// One of Towpath's claim algorithms, as far as the laboratory must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimAlgorithm {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether a contended claim is handed over in the order of arrival.
+    pub fifo: bool,
+}
+
+/// The claim algorithms, in the order in which tables show them.
+pub const CLAIM_ALGORITHMS: [ClaimAlgorithm; 8] = [
+    ClaimAlgorithm { name: "test-and-set", fifo: false },
+    ClaimAlgorithm { name: "test-and-test-and-set", fifo: false },
+    ClaimAlgorithm { name: "ticket", fifo: true },
+    ClaimAlgorithm { name: "anderson", fifo: true },
+    ClaimAlgorithm { name: "mcs", fifo: true },
+    ClaimAlgorithm { name: "posix", fifo: false },
+    ClaimAlgorithm { name: "lock-free", fifo: false },
+    ClaimAlgorithm { name: OURS, fifo: false },
+];
+
+/// Towpath's own claim algorithm, the default.
+pub const OURS: &str = "towpath";
+
+/// The waiting policy that is the default.
+pub const ADAPTIVE: &str = "adaptive";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latency_is_what_the_paper_says_it_is() {
+        // Table 1's columns Test & Set, Posix and Lock-Free, in microseconds: L is given with one digit.
+        for (send, receive, gap, round_trip, latency) in
+            [(1.6, 1.2, 2.9, 5.5, -0.1), (2.2, 1.3, 3.5, 6.9, 0.0), (1.9, 1.2, 3.1, 5.6, -0.3)]
+        {
+            let figures = LogP::from_measured(send, receive, gap, round_trip);
+            assert!((figures.latency - latency).abs() <= 0.0501, "{figures:?}");
+        }
+    }
+
+    #[test]
+    fn the_claim_algorithms_are_the_ones_that_policies_and_records_name() {
+        assert_eq!(CLAIM_ALGORITHMS.iter().filter(|a| a.name == OURS).count(), 1);
+        assert!(towpath_sync::Policy::from_name(ADAPTIVE).is_some());
+    }
+}
