@@ -69,7 +69,7 @@ pub trait Sink {
     fn step(&mut self, what: &str);
 }
 
-/// One experiment: one file, and one line in the list of experiments.
+/// One experiment: one file, and one line in [`crate::EXPERIMENTS`].
 pub trait Experiment: Sync {
     /// Its name, as in the records.
     fn name(&self) -> &'static str;

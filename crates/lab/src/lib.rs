@@ -5,7 +5,9 @@
 
 pub mod error;
 pub mod experiment;
+pub mod experiments;
 pub mod host;
+pub mod process;
 pub mod record;
 pub mod stats;
 pub mod topology;
@@ -16,6 +18,7 @@ mod fake;
 
 pub use error::Error;
 pub use experiment::{Bench, Experiment, Samples, Settings, Sink, Variant};
+pub use experiments::EXPERIMENTS;
 pub use host::Host;
 pub use record::{Extra, Metric, NATIVE, Record, Subject, metrics};
 pub use topology::{Pin, Placement};

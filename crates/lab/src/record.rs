@@ -146,8 +146,10 @@ pub mod metrics {
         LINE_ROUND_TRIP = "line_round_trip_ns", "ns";
         /// `floor`: copying `bytes` within one process.
         MEMCPY = "memcpy_bytes_per_s", "bytes/s";
-        /// `floor`: what waking a sleeper costs its waker; with the extra field `path`, a ping-pong of sleepers.
+        /// `floor`: what waking `sleepers` (0 or 1) processes costs their waker.
         FUTEX_WAKE = "futex_wake_ns", "ns";
+        /// `floor`: from one sleeper to the other and back, on `across_cores` (1 or 2) cores.
+        FUTEX_ROUND_TRIP = "futex_round_trip_ns", "ns";
         /// `floor`: the shortest system call.
         SYSCALL = "syscall_ns", "ns";
         /// `floor`: one switch from one process to another on the same core.

@@ -80,6 +80,23 @@ pub fn pin_to(core: usize) -> std::io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
+/// Calls `body` while the calling thread is pinned to `core` (if there is one, and if that is possible).
+pub fn pinned<T>(core: Option<usize>, body: impl FnOnce() -> T) -> T {
+    struct Restore(Option<rustix::thread::CpuSet>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            if let Some(set) = &self.0 {
+                // It held before, so that it can hold again; if a hot-plugged core has gone meanwhile, the kernel's choice will do.
+                let _ = rustix::thread::sched_setaffinity(None, set);
+            }
+        }
+    }
+    let before = core.and_then(|_| rustix::thread::sched_getaffinity(None).ok());
+    let pinned = core.is_some_and(|core| pin_to(core).is_ok());
+    let _restore = Restore(before.filter(|_| pinned));
+    body()
+}
+
 /// The lowest-numbered hardware thread of the physical core that `core` belongs to.
 fn siblings(core: usize) -> usize {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
@@ -129,6 +146,14 @@ mod tests {
             let core = *allowed_cores().last().expect("there is at least one core");
             pin_to(core).expect("an allowed core");
             assert_eq!(allowed_cores(), [core]);
+        })
+        .join()
+        .expect("the thread's assertions hold");
+        std::thread::spawn(|| {
+            let before = allowed_cores();
+            assert_eq!(pinned(Some(before[0]), allowed_cores), [before[0]]);
+            assert_eq!(allowed_cores(), before);
+            assert_eq!(pinned(None, allowed_cores), before);
         })
         .join()
         .expect("the thread's assertions hold");

@@ -1,0 +1,290 @@
+//! What the operating system's help costs: a system call, a wake-up, a switch from one process to another.
+//!
+//! # Safety
+//!
+//! The system calls are made directly, so that nothing but the kernel is measured; the futex calls act on words of live shared pages.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::process::{SharedPages, team};
+use crate::stats::percentile;
+use crate::topology::{Placement, pinned};
+
+/// How many samples are kept.
+const SAMPLES: usize = 512;
+/// What the leading process writes when it has finished.
+const FINISHED: u64 = 1 << 30;
+/// How long the two may take to start and to end, beyond measuring.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// The shortest system call, in nanoseconds.
+pub fn system_call(placement: &Placement) -> f64 {
+    pinned(placement.core(0), || {
+        let times = batches(|| {
+            for _ in 0..200 {
+                // SAFETY: getppid has no preconditions. (The call by number, since a library may remember getpid's answer.)
+                unsafe { libc::syscall(libc::SYS_getppid) };
+            }
+        });
+        times / 200.0
+    })
+}
+
+/// What FUTEX_WAKE costs when nobody sleeps, in nanoseconds.
+pub fn wake_nobody(placement: &Placement) -> f64 {
+    let word = AtomicU64::new(0);
+    pinned(placement.core(0), || {
+        let times = batches(|| {
+            for _ in 0..200 {
+                wake(&word);
+            }
+        });
+        times / 200.0
+    })
+}
+
+/// The median over batches of how long a batch takes, in nanoseconds.
+fn batches(mut batch: impl FnMut()) -> f64 {
+    let times: Vec<f64> = (0..101)
+        .map(|_| {
+            let begun = Instant::now();
+            batch();
+            begun.elapsed().as_nanos() as f64
+        })
+        .collect();
+    percentile(&times, 50.0).unwrap_or(f64::NAN)
+}
+
+fn wake(word: &AtomicU64) -> i64 {
+    // SAFETY: the address is that of a live, aligned word; the kernel does not touch its contents.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) }
+}
+
+/// Sleeps while the word's low half is `seen`'s; returns for other reasons too. Wakes by itself after 100 ms, so that a partner's death can
+/// be noticed.
+fn sleep(word: &AtomicU64, seen: u64) {
+    let timeout = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let low = word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")));
+    // SAFETY: the address is that of half a live word, aligned to 4; the kernel only reads it; `timeout` outlives the call.
+    unsafe {
+        libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAIT, seen as u32, &timeout as *const libc::timespec);
+    }
+}
+
+fn sleep_until(word: &AtomicU64, value: u64) -> u64 {
+    loop {
+        // (1) Acquire, pairs with the Release stores (2), (3).
+        let seen = word.load(Ordering::Acquire);
+        if seen == value || seen == FINISHED {
+            return seen;
+        }
+        sleep(word, seen);
+    }
+}
+
+fn set_and_wake(word: &AtomicU64, value: u64) {
+    // (2) Release, pairs with Acquire (1).
+    word.store(value, Ordering::Release);
+    wake(word);
+}
+
+/// What FUTEX_WAKE costs its caller when it wakes a process that sleeps on another core, in nanoseconds: the median.
+///
+/// # Errors
+///
+/// Without two cores there is nothing to measure; otherwise the processes' failures.
+pub fn wake_sleeper(placement: &Placement, time: Duration) -> Result<f64, Error> {
+    let cores = two_cores(placement)?;
+    pairs(
+        &cores,
+        time,
+        |word, answer, end, samples| {
+            for turn in 1.. {
+                if samples.full() || Instant::now() >= end && turn > 3 {
+                    break;
+                }
+                // The partner says that it is about to sleep; then it is given the time to fall asleep.
+                while answer.load(Ordering::Acquire) != turn {
+                    // Acquire, pairs with Release (3).
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(Duration::from_micros(150));
+                // Release, pairs with Acquire (1).
+                word.store(turn, Ordering::Release);
+                let begun = Instant::now();
+                if wake(word) == 1 {
+                    samples.add(begun.elapsed());
+                }
+            }
+        },
+        |word, answer| {
+            for turn in 1.. {
+                // (3) Release, pairs with the Acquire load above.
+                answer.store(turn, Ordering::Release);
+                if sleep_until(word, turn) == FINISHED {
+                    break;
+                }
+            }
+        },
+    )
+}
+
+/// The round trip between two processes that sleep until the other wakes them, in nanoseconds: the median.
+///
+/// # Errors
+///
+/// Across cores, one core alone is an error; otherwise the processes' failures.
+pub fn sleeping_round_trip(placement: &Placement, across: bool, time: Duration) -> Result<f64, Error> {
+    let cores = if across { two_cores(placement)? } else { [placement.core(0), placement.core(0)] };
+    pairs(
+        &cores,
+        time,
+        |word, answer, end, samples| {
+            for turn in 1.. {
+                if samples.full() || Instant::now() >= end && turn > 3 {
+                    break;
+                }
+                let begun = Instant::now();
+                set_and_wake(word, turn);
+                sleep_until(answer, turn);
+                samples.add(begun.elapsed());
+            }
+        },
+        |word, answer| {
+            for turn in 1.. {
+                if sleep_until(word, turn) == FINISHED {
+                    break;
+                }
+                set_and_wake(answer, turn);
+            }
+        },
+    )
+}
+
+/// Half a round trip between two processes that yield one core to each other, in nanoseconds: the median.
+///
+/// # Errors
+///
+/// The processes' failures.
+pub fn context_switch(placement: &Placement, time: Duration) -> Result<f64, Error> {
+    let yield_until = |word: &AtomicU64, value: u64| {
+        loop {
+            // Acquire, pairs with the Release stores below.
+            let seen = word.load(Ordering::Acquire);
+            if seen == value || seen == FINISHED {
+                return seen;
+            }
+            std::thread::yield_now();
+        }
+    };
+    let round_trip = pairs(
+        &[placement.core(0), placement.core(0)],
+        time,
+        |word, answer, end, samples| {
+            for turn in 1.. {
+                if samples.full() || Instant::now() >= end && turn > 3 {
+                    break;
+                }
+                let begun = Instant::now();
+                // Release, pairs with the Acquire in `yield_until`.
+                word.store(turn, Ordering::Release);
+                yield_until(answer, turn);
+                samples.add(begun.elapsed());
+            }
+        },
+        |word, answer| {
+            for turn in 1.. {
+                if yield_until(word, turn) == FINISHED {
+                    break;
+                }
+                // Release, pairs with the Acquire in `yield_until`.
+                answer.store(turn, Ordering::Release);
+            }
+        },
+    )?;
+    Ok(round_trip / 2.0)
+}
+
+fn two_cores(placement: &Placement) -> Result<[Option<usize>; 2], Error> {
+    match (placement.core(0), placement.core(1)) {
+        (Some(a), Some(b)) => Ok([Some(a), Some(b)]),
+        _ => Err(Error::NotAvailable("it needs two cores, and this process may use only one".into())),
+    }
+}
+
+/// Where the leading process leaves its samples.
+struct SampleWords<'a> {
+    pages: &'a SharedPages,
+    count: usize,
+}
+
+impl SampleWords<'_> {
+    fn full(&self) -> bool {
+        self.count == SAMPLES
+    }
+    fn add(&mut self, time: Duration) {
+        // Relaxed: read after the process has ended, which orders it.
+        self.pages.word(3 + self.count).store(time.as_nanos() as u64, Ordering::Relaxed);
+        self.count += 1;
+    }
+}
+
+/// Runs a leading and a following process that share two words; returns the median of the leader's samples, in nanoseconds.
+fn pairs(
+    cores: &[Option<usize>; 2],
+    time: Duration,
+    lead: impl Fn(&AtomicU64, &AtomicU64, Instant, &mut SampleWords<'_>),
+    follow: impl Fn(&AtomicU64, &AtomicU64),
+) -> Result<f64, Error> {
+    let pages = SharedPages::new(3 + SAMPLES)?;
+    let (word, answer) = (pages.word(0), pages.word(1));
+    team(cores, time + GRACE, |rank| {
+        if rank == 1 {
+            follow(word, answer);
+            return 0;
+        }
+        let mut samples = SampleWords { pages: &pages, count: 0 };
+        lead(word, answer, Instant::now() + time, &mut samples);
+        // Relaxed: read after the process has ended, which orders it.
+        pages.word(2).store(samples.count as u64, Ordering::Relaxed);
+        set_and_wake(word, FINISHED);
+        0
+    })?;
+    // Relaxed: the processes that wrote these have ended.
+    let count = pages.word(2).load(Ordering::Relaxed) as usize;
+    let times: Vec<f64> = (0..count).map(|n| pages.word(3 + n).load(Ordering::Relaxed) as f64).collect();
+    percentile(&times, 50.0).ok_or_else(|| Error::NotAvailable("no sample was completed".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Pin;
+
+    const TIME: Duration = Duration::from_millis(10);
+
+    #[test]
+    fn calls_and_switches_take_time() {
+        let placement = Placement::detect(Pin::Auto);
+        assert!(system_call(&placement) > 1.0);
+        assert!(wake_nobody(&placement) > 1.0);
+        assert!(context_switch(&placement, TIME).unwrap() > 1.0);
+        assert!(sleeping_round_trip(&placement, false, TIME).unwrap() > 1.0);
+    }
+
+    #[test]
+    fn what_needs_two_cores_says_so() {
+        let placement = Placement::detect(Pin::Auto);
+        for result in [wake_sleeper(&placement, TIME), sleeping_round_trip(&placement, true, TIME)] {
+            match result {
+                Ok(ns) => assert!(placement.cores() >= 2 && ns > 1.0),
+                Err(error) => {
+                    assert!(placement.cores() < 2 && error.to_string().contains("two cores"), "{error}")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The floor of all communication: a cache line to another process and back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::process::{SharedPages, team};
+use crate::stats::percentile;
+use crate::topology::Placement;
+
+/// Round trips between two looks at the clock.
+const BATCH: u64 = 200;
+/// How many batches are kept.
+const BATCHES: usize = 512;
+/// What the asking process writes when it has finished.
+const FINISHED: u64 = u64::MAX;
+
+/// How long the two may take to start and to end, beyond measuring.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// How the partners wait for the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probing {
+    /// With the processor's pause between two looks, as all of Towpath's waiting does.
+    Pausing,
+    /// Without.
+    Bare,
+}
+
+/// The round trip of `lines` (1 or 2) cache lines between processes on two cores, in nanoseconds: the median of batches. With one, both
+/// write the same line; with two, each writes one and reads the other, as a request and a reply do.
+///
+/// # Errors
+///
+/// Without two cores there is nothing to measure; otherwise the processes' failures.
+pub fn round_trip(
+    lines: usize,
+    probing: Probing,
+    placement: &Placement,
+    time: Duration,
+) -> Result<f64, Error> {
+    let (Some(here), Some(there)) = (placement.core(0), placement.core(1)) else {
+        return Err(Error::NotAvailable("it needs two cores, and this process may use only one".into()));
+    };
+    let pages = SharedPages::new(3 + BATCHES)?;
+    let (ask, answer, count) = (pages.word(0), pages.word(lines.min(2) - 1), pages.word(2));
+    team(&[Some(here), Some(there)], time + GRACE, |rank| {
+        if rank == 1 {
+            reply(ask, answer, probing);
+            return 0;
+        }
+        let end = Instant::now() + time;
+        let mut batches = 0;
+        let mut turn = 0;
+        while batches < BATCHES && (batches < 3 || Instant::now() < end) {
+            let begun = Instant::now();
+            for _ in 0..BATCH {
+                // (1) Release, pairs with Acquire (2): the line itself is the message. Two values per round trip: odd asks, even answers.
+                ask.store(turn + 1, Ordering::Release);
+                wait_for(answer, turn + 2, probing);
+                turn += 2;
+            }
+            let nanoseconds = begun.elapsed().as_nanos() as u64;
+            // Relaxed: read after the process has ended, which orders it.
+            pages.word(3 + batches).store(nanoseconds, Ordering::Relaxed);
+            batches += 1;
+        }
+        // Relaxed: as above.
+        count.store(batches as u64, Ordering::Relaxed);
+        // Release: pairs with Acquire (2) in `wait_for`, like (1).
+        ask.store(FINISHED, Ordering::Release);
+        0
+    })?;
+    // Relaxed: the processes that wrote these have ended.
+    let batches = count.load(Ordering::Relaxed) as usize;
+    let times: Vec<f64> =
+        (0..batches).map(|n| pages.word(3 + n).load(Ordering::Relaxed) as f64 / BATCH as f64).collect();
+    percentile(&times, 50.0).ok_or_else(|| Error::NotAvailable("no round trip was completed".into()))
+}
+
+fn reply(ask: &AtomicU64, answer: &AtomicU64, probing: Probing) {
+    let mut turn = 1;
+    while wait_for(ask, turn, probing) != FINISHED {
+        // (3) Release, pairs with Acquire (2) in the asking process.
+        answer.store(turn + 1, Ordering::Release);
+        turn += 2;
+    }
+}
+
+/// Spins until the word has that value, or says that all is over.
+#[inline(always)]
+fn wait_for(word: &AtomicU64, value: u64, probing: Probing) -> u64 {
+    loop {
+        // (2) Acquire, pairs with Release (1), (3).
+        let seen = word.load(Ordering::Acquire);
+        if seen == value || seen == FINISHED {
+            return seen;
+        }
+        if probing == Probing::Pausing {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Pin;
+
+    #[test]
+    fn a_line_travels_or_the_reason_is_given() {
+        let placement = Placement::detect(Pin::Auto);
+        for lines in [1, 2] {
+            for probing in [Probing::Pausing, Probing::Bare] {
+                match round_trip(lines, probing, &placement, Duration::from_millis(5)) {
+                    // No signal crosses a chip and comes back within a nanosecond.
+                    Ok(ns) => assert!(placement.cores() >= 2 && ns > 1.0, "{ns}"),
+                    Err(error) => {
+                        assert!(placement.cores() < 2, "{error}");
+                        assert!(error.to_string().contains("two cores"));
+                    }
+                }
+            }
+        }
+    }
+}

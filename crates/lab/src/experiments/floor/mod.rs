@@ -1,0 +1,115 @@
+//! The floor: what the machine and the operating system themselves cost, below which no message can go.
+
+pub mod kernel;
+pub mod line;
+pub mod memcpy;
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::experiment::{Bench, Experiment, Samples, Variant};
+use crate::record::Subject;
+use crate::record::metrics::{
+    CONTEXT_SWITCH, FUTEX_ROUND_TRIP, FUTEX_WAKE, LINE_ROUND_TRIP, MEMCPY, SYSCALL,
+};
+use crate::transport::Run;
+use line::Probing;
+
+/// The experiment.
+pub struct Floor;
+
+/// The sizes that are copied.
+const SIZES: [usize; 6] = [64, 1 << 12, 1 << 16, 1 << 20, 1 << 22, 1 << 26];
+
+/// How long one measurement may last.
+const TIME: Duration = Duration::from_millis(60);
+
+#[derive(Clone, Copy)]
+enum Probe {
+    Line(usize, Probing),
+    Copy(usize),
+    WakeNobody,
+    WakeSleeper,
+    SleepingRoundTrip { across: bool },
+    SystemCall,
+    Switch,
+}
+
+impl Experiment for Floor {
+    fn name(&self) -> &'static str {
+        "floor"
+    }
+    fn about(&self) -> &'static str {
+        "what this machine costs below any algorithm: cache lines, copying, wake-ups, system calls"
+    }
+    fn seconds(&self) -> u64 {
+        6
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let variants = variants(self.name());
+        let mut copier = memcpy::Copier::new(SIZES[SIZES.len() - 1])?;
+        bench.compare(&variants, |_, &probe, run| measure(probe, run, &mut copier));
+        Ok(())
+    }
+}
+
+fn variants(experiment: &str) -> Vec<Variant<Probe>> {
+    let subject = |what: &str, procs| Subject::new(experiment, what, "none", procs);
+    let mut variants = Vec::new();
+    for lines in [1, 2] {
+        for (probing, pause) in [(Probing::Pausing, true), (Probing::Bare, false)] {
+            let subject = subject("hardware", 2).with("lines", lines).with("pause", pause);
+            variants.push(Variant { subject, key: Probe::Line(lines, probing) });
+        }
+    }
+    for bytes in SIZES {
+        variants
+            .push(Variant { subject: subject("memcpy", 1).with("bytes", bytes), key: Probe::Copy(bytes) });
+    }
+    variants.push(Variant { subject: subject("kernel", 1).with("sleepers", 0), key: Probe::WakeNobody });
+    variants.push(Variant { subject: subject("kernel", 2).with("sleepers", 1), key: Probe::WakeSleeper });
+    for (cores, across) in [(1, false), (2, true)] {
+        let subject = subject("kernel", 2).with("across_cores", cores);
+        variants.push(Variant { subject, key: Probe::SleepingRoundTrip { across } });
+    }
+    variants.push(Variant { subject: subject("kernel", 1), key: Probe::SystemCall });
+    variants.push(Variant { subject: subject("kernel", 2), key: Probe::Switch });
+    variants
+}
+
+fn measure(probe: Probe, run: &Run<'_>, copier: &mut memcpy::Copier) -> Result<Samples, Error> {
+    let (placement, time) = (run.placement, run.limit.min(TIME));
+    Ok(match probe {
+        Probe::Line(lines, probing) => {
+            Samples::one(LINE_ROUND_TRIP, line::round_trip(lines, probing, placement, time)?)
+        }
+        Probe::Copy(bytes) => Samples::one(MEMCPY, copier.measure(bytes, placement)),
+        Probe::WakeNobody => Samples::one(FUTEX_WAKE, kernel::wake_nobody(placement)),
+        Probe::WakeSleeper => Samples::one(FUTEX_WAKE, kernel::wake_sleeper(placement, time)?),
+        Probe::SleepingRoundTrip { across } => {
+            Samples::one(FUTEX_ROUND_TRIP, kernel::sleeping_round_trip(placement, across, time)?)
+        }
+        Probe::SystemCall => Samples::one(SYSCALL, kernel::system_call(placement)),
+        Probe::Switch => Samples::one(CONTEXT_SWITCH, kernel::context_switch(placement, time)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Collected, bench_with, quick};
+
+    #[test]
+    fn every_figure_of_the_floor_is_recorded_or_its_absence_explained() {
+        let mut sink = Collected::default();
+        bench_with(&quick(), &mut [], &mut sink, |b| Floor.run(b).unwrap());
+        assert_eq!(sink.records.len() + sink.missing.len(), variants("floor").len());
+        assert!(sink.records.iter().all(|r| r.value > 0.0), "{:?}", sink.records);
+        for metric in ["memcpy_bytes_per_s", "syscall_ns", "context_switch_ns", "futex_wake_ns"] {
+            assert!(sink.records.iter().any(|r| r.metric == metric), "{metric} is missing");
+        }
+        let two_cores =
+            sink.records.iter().any(|r| r.metric == "line_round_trip_ns" && r.number("lines") == Some(2));
+        assert!(two_cores || sink.missing.iter().any(|(_, reason)| reason.contains("two cores")));
+    }
+}

@@ -1,0 +1,61 @@
+//! What waiting costs when nothing comes.
+
+use crate::error::Error;
+use crate::experiment::{Bench, Experiment, Samples, Variant};
+use crate::record::metrics::CPU_FRACTION;
+use crate::transport::{Contender, Side};
+
+/// The experiment.
+pub struct Idle;
+
+impl Experiment for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+    fn about(&self) -> &'static str {
+        "the part of a core that a process uses while it waits and nothing comes"
+    }
+    fn seconds(&self) -> u64 {
+        3
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        // Waiting depends on the policy, not on how packets are claimed: one algorithm stands for all of ours.
+        let mut seen: Vec<String> = Vec::new();
+        let mut variants: Vec<Variant<usize>> = Vec::new();
+        let mut present = bench.present(self.name(), 1);
+        present.sort_by_key(|(n, _)| bench.contenders[*n].name() != crate::transport::OURS);
+        for (key, subject) in present {
+            if bench.contenders[key].side() == Side::Ours {
+                if seen.contains(&subject.waiting) {
+                    continue;
+                }
+                seen.push(subject.waiting.clone());
+            }
+            variants.push(Variant { subject, key });
+        }
+        bench.compare(&variants, |contenders, &n, run| {
+            let contender: &mut dyn Contender = &mut *contenders[n];
+            Ok(Samples::one(CPU_FRACTION, contender.idle(run)?))
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Collected, Fake, bench_with, quick};
+
+    #[test]
+    fn one_algorithm_stands_for_all_of_ours_and_peers_for_themselves() {
+        let mut contenders: Vec<Box<dyn Contender>> = vec![
+            Box::new(Fake::ours("ticket", 2.0)),
+            Box::new(Fake::ours("towpath", 1.0)),
+            Box::new(Fake::peer("open-mpi", 500.0)),
+        ];
+        let mut sink = Collected::default();
+        bench_with(&quick(), &mut contenders, &mut sink, |b| Idle.run(b).unwrap());
+        let found: Vec<_> = sink.records.iter().map(|r| (r.algorithm.as_str(), r.value)).collect();
+        assert_eq!(found, [("towpath", 0.002), ("open-mpi", 1.0)]);
+    }
+}

@@ -1,0 +1,19 @@
+//! The experiments: one file each, and one line in [`EXPERIMENTS`].
+
+mod bulk;
+mod crash;
+pub mod floor;
+mod idle;
+mod logp;
+mod stress;
+
+use crate::experiment::Experiment;
+
+/// All experiments, in the order in which they run.
+pub const EXPERIMENTS: &[&dyn Experiment] =
+    &[&floor::Floor, &logp::LogParameters, &stress::StressTest, &bulk::Bulk, &crash::CrashTest, &idle::Idle];
+
+/// The experiment of that name.
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    EXPERIMENTS.iter().copied().find(|e| e.name() == name)
+}
