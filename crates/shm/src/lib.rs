@@ -1,1 +1,39 @@
-//! TODO
+//! Real shared memory: worlds of processes that share a segment, and that outlive each other.
+//!
+//! A [`World`] is a segment and a table of participants. It is anonymous (a memfd that travels to other processes by
+//! inheritance or over a Unix socket: nothing can be left behind) or named (a file in /dev/shm that any process of the
+//! same user can open). A process [enters](World::enter) it as one of its ranks; from then on the others can ask whether it
+//! [is alive](World::is_alive), and they get a truthful answer however it ended.
+//!
+//! * Sizes are reserved at creation, so that memory that runs out is an [`Error`] with a remedy, never a signal.
+//! * Nothing read from a segment is believed: every index and length is checked before it is used.
+//! * Every step of every protocol here may be the last one of the process that makes it; the modules say what the others see then.
+//!
+//! What lies in a world's [`Area`] is the business of the rooms above.
+#![deny(unsafe_code)]
+
+mod area;
+mod around;
+mod barrier;
+mod directory;
+mod error;
+mod handover;
+mod layout;
+pub mod limits;
+mod liveness;
+mod local;
+mod participant;
+mod process;
+mod segment;
+mod sweep;
+mod world;
+
+pub use area::Area;
+pub use directory::Shared;
+pub use error::Error;
+pub use handover::{Handover, variables};
+pub use layout::{LAYOUT_VERSION, MAX_PROCESSES};
+pub use participant::ParticipantId;
+pub use segment::directory as named_worlds_directory;
+pub use sweep::{Leftover, leftovers};
+pub use world::{World, WorldSpec};

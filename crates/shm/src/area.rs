@@ -1,0 +1,93 @@
+//! The area: the part of a segment that belongs to the rooms above.
+#![allow(unsafe_code)]
+
+use core::mem::{align_of, size_of};
+use core::ptr::NonNull;
+
+use towpath_machine::{NativeBytes, Plain};
+
+use crate::layout::AREA;
+use crate::{Error, World};
+
+/// The area of a world. Keeps the world mapped.
+#[derive(Clone, Debug)]
+pub struct Area {
+    world: World,
+}
+
+impl Area {
+    pub(crate) fn new(world: World) -> Self {
+        Area { world }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.world.inner().area_bytes
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The address of its first byte: a multiple of 4,096. Different in every process.
+    pub fn base(&self) -> NonNull<u8> {
+        // SAFETY: the area starts at `AREA`, within the mapping (checked when the world was opened).
+        unsafe { self.world.inner().segment.base().add(AREA as usize) }
+    }
+
+    /// The world that it is part of.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// `n` values of a type from an offset on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Misaligned`].
+    pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
+        let len = (size_of::<T>() as u64).saturating_mul(n);
+        let at = self.check(offset, len, align_of::<T>())?;
+        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every bit pattern is a `T` and accesses
+        // through shared references are atomic (`Plain`).
+        Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
+    }
+
+    /// One value of a type at an offset.
+    ///
+    /// # Errors
+    ///
+    /// As [`Area::slice`].
+    pub fn get<T: Plain>(&self, offset: u64) -> Result<&T, Error> {
+        Ok(&self.slice(offset, 1)?[0])
+    }
+
+    /// A view of payload bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    ///
+    /// # Safety
+    ///
+    /// * The view is not used after the last handle of this world (this area, the world, or a clone of either) is dropped.
+    /// * No reference from [`Area::slice`] or [`Area::get`] to these bytes exists while the view is used.
+    pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<NativeBytes, Error> {
+        let at = self.check(offset, len, 1)?;
+        // SAFETY: stays mapped while the world does, and without references: the caller's obligations, in this order.
+        Ok(unsafe { NativeBytes::from_raw(at, len as usize) })
+    }
+
+    fn check(&self, offset: u64, len: u64, align: usize) -> Result<NonNull<u8>, Error> {
+        let available = self.len();
+        if offset.checked_add(len).is_none_or(|end| end > available) {
+            return Err(Error::OutOfBounds { offset, len, available });
+        }
+        if align as u64 > crate::layout::PAGE || !offset.is_multiple_of(align as u64) {
+            return Err(Error::Misaligned { offset, align });
+        }
+        // SAFETY: at most `available` bytes into the area, hence within the mapping.
+        Ok(unsafe { self.base().add(offset as usize) })
+    }
+}

@@ -1,0 +1,140 @@
+//! A barrier that survives its participants.
+//!
+//! Each participant writes the number of the episode at which it has arrived into its own place, so nothing has to be counted and
+//! nobody's death leaves a count wrong. Whoever then sees that all have arrived moves `episode` on, with the outcome in the same compare-and-swap: everybody
+//! who waits for this episode reads the same outcome. Those who wait look again now and then, so if the last to arrive dies between
+//! arriving and moving on, another does it.
+//!
+//! ```text
+//! episode:  63     62     61     56 55        32 31          0
+//!           [PARKED][failed][ rank ][ deaths   ][ number      ]
+//! ```
+//!
+//! **Source.** The sense-reversing central barrier (Mellor-Crummey & Scott 1991, algorithm 7), with the count replaced by places.
+//!
+//! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by anybody, by compare-and-swap; waiters add PARKED.
+//!
+//! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to notice.
+//!
+//! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and all get `MemberDied`. After
+//! arriving, before or after moving on: the same, or the episode succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death.
+
+use core::sync::atomic::Ordering;
+
+use towpath_machine::{Native, Park};
+use towpath_sync::{PARKED, Policy, Surroundings, Wait, Waiting};
+
+use crate::Error;
+use crate::participant::{EntryWord, State};
+use crate::world::Inner;
+
+const FAILED: u64 = 1 << 62;
+/// About a context switch, in nanoseconds.
+const BUDGET: u64 = 5_000;
+
+fn number(episode: u64) -> u32 {
+    episode as u32
+}
+
+fn deaths_of(episode: u64) -> u64 {
+    episode >> 32 & 0xff_ffff
+}
+
+/// The surroundings of those who wait here: being asked, they complete the episode if they can.
+struct AtBarrier<'a> {
+    inner: &'a Inner,
+    number: u32,
+}
+
+impl Surroundings for AtBarrier<'_> {
+    fn oversubscribed(&self) -> bool {
+        self.inner.oversubscribed()
+    }
+    fn asleep(&self, asleep: bool) {
+        self.inner.asleep(asleep);
+    }
+    /// Never in vain, but it may be up to the one who asks.
+    fn abandoned(&self) -> bool {
+        self.inner.check_deaths();
+        self.inner.complete(self.number);
+        false
+    }
+}
+
+impl Inner {
+    pub(crate) fn barrier(&self, policy: Policy) -> Result<(), Error> {
+        let me = self.me()?;
+        let state = &self.control().barrier;
+        // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant arrives, so the next number is its own.
+        let mine = number(state.episode.load(Ordering::Acquire)).wrapping_add(1);
+        // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all, itself included; pairs with (2) in `complete`.
+        state.arrivals[me.index as usize % state.arrivals.len()].store(mine, Ordering::SeqCst);
+        self.complete(mine);
+        let around = AtBarrier { inner: self, number: mine };
+        let wait = Wait { policy, around: &around, budget: BUDGET };
+        let reached = |episode: u64| number(episode).wrapping_sub(mine) < 1 << 31;
+        let outcome = loop {
+            // Acquire (in `wait_until`): pairs with the AcqRel (3).
+            if let Ok(outcome) = wait.wait_until(&Native::current(), &state.episode, reached) {
+                break outcome;
+            }
+        };
+        if outcome & FAILED != 0 && number(outcome) == mine {
+            return Err(Error::MemberDied { rank: (outcome >> 56 & 0x3f) as u32 });
+        }
+        Ok(())
+    }
+
+    /// If all that count have arrived at this episode, and it is the next, ends it.
+    fn complete(&self, wanted: u32) {
+        let state = &self.control().barrier;
+        loop {
+            // (1) Acquire: as above.
+            let seen = state.episode.load(Ordering::Acquire);
+            if number(seen).wrapping_add(1) != wanted {
+                return;
+            }
+            // Read before the participants are: a death that is noted later than this leaves its mark at the next barrier.
+            let deaths = self.deaths();
+            for index in 0..self.processes {
+                // (2) SeqCst: pairs with the store (2) in `barrier`.
+                let arrived =
+                    state.arrivals[index as usize % state.arrivals.len()].load(Ordering::SeqCst) == wanted;
+                // (4) Acquire: pairs with whoever changed the entry.
+                let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
+                let expected = match word.state {
+                    State::Entered | State::Joining => true,
+                    // Not yet here, or here no more.
+                    State::Free => word.generation == 0,
+                    State::Dying => {
+                        self.count_death(index);
+                        false
+                    }
+                    State::Dead => false,
+                };
+                if expected && !arrived {
+                    return;
+                }
+            }
+            let count = deaths.count() & 0xff_ffff;
+            let failed =
+                if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank() & 0x3f) << 56 };
+            let next = failed | count << 32 | u64::from(wanted);
+            // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if somebody else ended it, or parked.
+            if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                if seen & PARKED != 0 {
+                    Native::with_id(0).wake(&state.episode, u32::MAX);
+                }
+                return;
+            }
+        }
+    }
+
+    /// A newcomer has not arrived anywhere, whatever its predecessor had.
+    pub(crate) fn reset_arrival(&self, index: u32) {
+        let state = &self.control().barrier;
+        // Relaxed: published with the entry. At worst the episode moves on meanwhile, and the value is one before it.
+        let now = number(state.episode.load(Ordering::Relaxed));
+        state.arrivals[index as usize % state.arrivals.len()].store(now, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,292 @@
+//! What can go wrong, with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why something with a world did not work, and what would help.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something that ought to work.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A name that a world or a shared object can't have.
+    #[error("{name:?} can't be a name: {why}")]
+    InvalidName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+
+    /// A number of processes out of range.
+    #[error("a world has 1 to {most} processes, not {wanted}", most = crate::MAX_PROCESSES)]
+    InvalidProcesses {
+        /// How many were wanted.
+        wanted: u32,
+    },
+
+    /// A size that no address space holds.
+    #[error("an area of {0} bytes is larger than this machine can map; ask for less with --size")]
+    TooLarge(u64),
+
+    /// The name is in use by a world in which somebody is alive.
+    #[error("a world named {name:?} exists and is in use; choose another name, or end its processes first")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+
+    /// There is no such world.
+    #[error(
+        "there is no world named {name:?} ({path}); start it first, for example with `towpath run --world {name}`"
+    )]
+    NoSuchWorld {
+        /// The name.
+        name: String,
+        /// Where it would be.
+        path: PathBuf,
+    },
+
+    /// The process was not started as a member of a world.
+    #[error(
+        "this process was not started by `towpath run` ({variable} is not set); start it with `towpath run -n N PROGRAM`, or create or open a named world",
+        variable = crate::variables::RANK
+    )]
+    NotLaunched,
+
+    /// A variable of the environment has a value that makes no sense.
+    #[error(
+        "the environment variable {variable} is {value:?}, which makes no sense; it is set by `towpath run`, leave it alone"
+    )]
+    BadEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+
+    /// The world that the environment names can't be reached.
+    #[error(
+        "the world of this process can't be reached: descriptor {descriptor} isn't it any more, and asking the launcher for it failed ({source}); is `towpath run` still there?"
+    )]
+    LauncherGone {
+        /// What the environment says about the descriptor.
+        descriptor: String,
+        /// Why asking failed.
+        source: io::Error,
+    },
+
+    /// The file belongs to somebody else, or others may write it.
+    #[error("{path} is not to be trusted: {why}; remove it, or choose another name")]
+    NotTrusted {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The file system for shared memory is full.
+    #[error(
+        "{place} is full: {wanted} bytes wanted, {free} free; ask for less with --size, remove what dead worlds left behind with `towpath clean`, or enlarge it (`mount -o remount,size=2G {place}`; in a container start it with `docker run --shm-size=2g`)"
+    )]
+    NoSpace {
+        /// Where.
+        place: PathBuf,
+        /// The segment's size.
+        wanted: u64,
+        /// What is free.
+        free: u64,
+    },
+
+    /// The process may not make files so large.
+    #[error(
+        "a segment of {wanted} bytes exceeds this process's limit for the size of a file, {limit} bytes; raise it (`ulimit -f unlimited`) or ask for less with --size"
+    )]
+    FileSizeLimit {
+        /// The segment's size.
+        wanted: u64,
+        /// The limit.
+        limit: u64,
+    },
+
+    /// The control group's memory limit leaves too little.
+    #[error(
+        "the memory limit of the control group {group} leaves {free} bytes, {wanted} are wanted; raise the limit (`docker run --memory=…`, systemd's MemoryMax=, memory.max) or ask for less with --size"
+    )]
+    MemoryLimit {
+        /// The group whose limit it is.
+        group: PathBuf,
+        /// The segment's size.
+        wanted: u64,
+        /// What the limit leaves.
+        free: u64,
+    },
+
+    /// The machine has too little memory.
+    #[error("this machine has {free} bytes of memory left, {wanted} are wanted; ask for less with --size")]
+    NoMemory {
+        /// The segment's size.
+        wanted: u64,
+        /// What is left.
+        free: u64,
+    },
+
+    /// Not a segment of a world at all.
+    #[error("{what} is not a world of Towpath: {why}")]
+    NotAWorld {
+        /// What was opened.
+        what: String,
+        /// How one can tell.
+        why: &'static str,
+    },
+
+    /// Made by another version.
+    #[error(
+        "this world was made by another version of Towpath: layout {here} here, {there} there; rebuild all programs of the world with the same version"
+    )]
+    OtherLayout {
+        /// Ours.
+        here: u32,
+        /// The segment's.
+        there: u32,
+    },
+
+    /// The creator has not finished, and never will.
+    #[error(
+        "this world was never finished: its creator (process {creator}) died or is still at it; create it again"
+    )]
+    Unfinished {
+        /// The creator's pid.
+        creator: u64,
+    },
+
+    /// The segment contradicts itself.
+    #[error(
+        "this world's segment is damaged: {what} is {found}, not {expected}; end the world and start it again"
+    )]
+    Damaged {
+        /// Which field.
+        what: &'static str,
+        /// What it holds.
+        found: u64,
+        /// What it should hold.
+        expected: u64,
+    },
+
+    /// A rank that the world does not have.
+    #[error("there is no rank {rank} in a world of {size} processes")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+        /// The number of ranks.
+        size: u32,
+    },
+
+    /// Somebody alive has that rank.
+    #[error(
+        "rank {rank} is taken by process {pid}, which is alive; each rank of a world can be entered by one process"
+    )]
+    RankTaken {
+        /// The rank.
+        rank: u32,
+        /// Who has it.
+        pid: u32,
+    },
+
+    /// All ranks are taken.
+    #[error("all {size} ranks of the world are taken by living processes; create a larger world")]
+    WorldFull {
+        /// The number of ranks.
+        size: u32,
+    },
+
+    /// The process is a participant already.
+    #[error("this process has already entered the world, as rank {rank}; it can do so once at a time")]
+    AlreadyEntered {
+        /// As which rank.
+        rank: u32,
+    },
+
+    /// The process is no participant.
+    #[error(
+        "this process has not entered the world; call World::enter first (after a fork, in the child too)"
+    )]
+    NotEntered,
+
+    /// A member died.
+    #[error("rank {rank} died; the others can go on without it")]
+    MemberDied {
+        /// Which.
+        rank: u32,
+    },
+
+    /// Something does not lie within the area.
+    #[error("{len} bytes at offset {offset} don't lie within the area of {available} bytes")]
+    OutOfBounds {
+        /// Where it should start.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// The area's length.
+        available: u64,
+    },
+
+    /// An offset that does not suit a type.
+    #[error("offset {offset} is not a multiple of {align}, which the type there needs")]
+    Misaligned {
+        /// The offset.
+        offset: u64,
+        /// What it should be a multiple of.
+        align: usize,
+    },
+
+    /// A shared object of this name exists and is of another type.
+    #[error(
+        "the shared object {name:?} has {found} bytes, here it should have {expected}; build all programs of the world alike"
+    )]
+    OtherType {
+        /// The object.
+        name: String,
+        /// Its size in the segment.
+        found: u64,
+        /// The size of the type that was asked for.
+        expected: u64,
+    },
+
+    /// No room for another shared object.
+    #[error("no room for the shared object {name:?}: {why}")]
+    DirectoryFull {
+        /// The object.
+        name: String,
+        /// What ran out.
+        why: &'static str,
+    },
+
+    /// A shared object was asked for while another one is being prepared by the same thread.
+    #[error(
+        "the shared object {name:?} was asked for within the preparation of another one; ask for it before"
+    )]
+    NestedPreparation {
+        /// The object.
+        name: String,
+    },
+}
+
+impl Error {
+    /// Turns a system error into one of ours, naming what was tried.
+    pub(crate) fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
+        move |errno| Error::System { what, source: errno.into() }
+    }
+
+    /// As [`Error::system`], for the standard library's errors.
+    pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Error {
+        move |source| Error::System { what, source }
+    }
+}

@@ -1,0 +1,245 @@
+//! How a world reaches the processes for which it was made.
+//!
+//! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and since some programs close what
+//! they inherit before they start others (Python's subprocess does), the launcher also gives it to whoever of the same user asks for it at
+//! an abstract Unix socket.
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg, sockopt,
+};
+
+use crate::segment::inode_of;
+use crate::{Error, World};
+
+/// The variables of the environment.
+pub mod variables {
+    /// The rank of this process.
+    pub const RANK: &str = "TOWPATH_RANK";
+    /// The number of ranks.
+    pub const SIZE: &str = "TOWPATH_SIZE";
+    /// The name of the world, if it has one.
+    pub const WORLD: &str = "TOWPATH_WORLD";
+    /// The inherited descriptor of an anonymous world.
+    pub const WORLD_FD: &str = "TOWPATH_WORLD_FD";
+    /// The device and inode that the descriptor must have, as `DEVICE:INODE`.
+    pub const WORLD_INODE: &str = "TOWPATH_WORLD_INODE";
+    /// The abstract Unix socket where the launcher hands out the descriptor.
+    pub const WORLD_SOCKET: &str = "TOWPATH_WORLD_SOCKET";
+    /// Another directory for named worlds than /dev/shm.
+    pub const DIRECTORY: &str = "TOWPATH_SHM_DIR";
+}
+
+/// Hands a world over to processes that are started for it. Keep it until they have ended.
+#[derive(Debug)]
+pub struct Handover {
+    world: World,
+    inode: (u64, u64),
+    server: Option<Server>,
+}
+
+#[derive(Debug)]
+struct Server {
+    name: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handover {
+    /// Gets ready to hand over; for an anonymous world, starts a thread that answers at a socket.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn new(world: &World) -> Result<Self, Error> {
+        let server = if world.name().is_none() { Some(Server::start(world.clone())?) } else { None };
+        Ok(Handover { world: world.clone(), inode: inode_of(world.file())?, server })
+    }
+
+    /// The descriptor that a child must inherit; `None` for a named world.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.server.as_ref().map(|_| self.world.file().as_raw_fd())
+    }
+
+    /// What to put into the environment of the process with this rank; `None` means: take the variable out.
+    pub fn variables(&self, rank: u32) -> Vec<(&'static str, Option<String>)> {
+        let (device, inode) = self.inode;
+        vec![
+            (variables::RANK, Some(rank.to_string())),
+            (variables::SIZE, Some(self.world.size().to_string())),
+            (variables::WORLD, self.world.name().map(str::to_owned)),
+            (variables::WORLD_FD, self.descriptor().map(|fd| fd.to_string())),
+            (variables::WORLD_INODE, Some(format!("{device}:{inode}"))),
+            (variables::WORLD_SOCKET, self.server.as_ref().map(|s| s.name.clone())),
+        ]
+    }
+
+    /// Prepares a command to be started as that rank: environment and descriptor.
+    pub fn prepare(&self, command: &mut Command, rank: u32) {
+        for (variable, value) in self.variables(rank) {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
+        }
+        if let Some(descriptor) = self.descriptor() {
+            let inherit = move || {
+                // SAFETY: the descriptor is open: a copy of the one that `self.world`, which outlives the spawning, owns.
+                let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+                fcntl_setfd(descriptor, FdFlags::empty()).map_err(io::Error::from)
+            };
+            // SAFETY: the closure makes one system call: it neither allocates nor takes a lock.
+            unsafe { command.pre_exec(inherit) };
+        }
+    }
+}
+
+impl Server {
+    fn start(world: World) -> Result<Self, Error> {
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(Error::system("getting random bytes"))?;
+        let name = format!("towpath.{}.{:016x}", std::process::id(), u64::from_ne_bytes(random));
+        let address = SocketAddr::from_abstract_name(&name).map_err(Error::io("naming a socket"))?;
+        let listener = UnixListener::bind_addr(&address).map_err(Error::io("making a socket"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let serve = move || {
+            while let Ok((client, _)) = listener.accept() {
+                // Relaxed: the connection that made `accept` return came after the store.
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Who goes away without listening is none of our business.
+                let _ = give(&client, world.file());
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("towpath-handover".into())
+            .spawn(serve)
+            .map_err(Error::io("starting a thread"))?;
+        Ok(Server { name, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Relaxed: see `start`.
+        self.stop.store(true, Ordering::Relaxed);
+        let woken = SocketAddr::from_abstract_name(&self.name).and_then(|a| UnixStream::connect_addr(&a));
+        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn same_user(peer: &UnixStream) -> io::Result<()> {
+    let peer = sockopt::socket_peercred(peer)?;
+    if peer.uid == rustix::process::geteuid() {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the other end of the socket is another user's"))
+    }
+}
+
+fn give(client: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
+    same_user(client)?;
+    let files = [file];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(client, &[IoSlice::new(b"t")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn ask(name: &str) -> io::Result<OwnedFd> {
+    let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    same_user(&socket)?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0u8; 1];
+    recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    control
+        .drain()
+        .find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        })
+        .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the launcher gave no descriptor"))
+}
+
+/// What the environment says about this process's world.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub rank: u32,
+    pub name: Option<String>,
+    descriptor: Option<RawFd>,
+    inode: Option<(u64, u64)>,
+    socket: Option<String>,
+}
+
+/// Reads the environment.
+pub(crate) fn from_environment() -> Result<Place, Error> {
+    fn number<T: std::str::FromStr>(variable: &'static str, text: &str) -> Result<T, Error> {
+        text.parse().map_err(|_| Error::BadEnvironment { variable, value: text.to_owned() })
+    }
+    let get = |variable| std::env::var(variable).ok().filter(|v| !v.is_empty());
+    let rank = number(variables::RANK, &get(variables::RANK).ok_or(Error::NotLaunched)?)?;
+    let inode = match get(variables::WORLD_INODE) {
+        None => None,
+        Some(text) => {
+            let (device, inode) = text.split_once(':').ok_or_else(|| Error::BadEnvironment {
+                variable: variables::WORLD_INODE,
+                value: text.clone(),
+            })?;
+            Some((number(variables::WORLD_INODE, device)?, number(variables::WORLD_INODE, inode)?))
+        }
+    };
+    let descriptor = get(variables::WORLD_FD).map(|text| number(variables::WORLD_FD, &text)).transpose()?;
+    let (name, socket) = (get(variables::WORLD), get(variables::WORLD_SOCKET));
+    if name.is_none() && descriptor.is_none() && socket.is_none() {
+        return Err(Error::NotLaunched);
+    }
+    Ok(Place { rank, name, descriptor, inode, socket })
+}
+
+impl Place {
+    /// The world's descriptor: the inherited one if it still is what it was, else the launcher's.
+    pub fn receive(&self) -> Result<OwnedFd, Error> {
+        let is_it = |fd: BorrowedFd<'_>| inode_of(fd).is_ok_and(|inode| Some(inode) == self.inode);
+        if let Some(raw) = self.descriptor.filter(|&raw| raw >= 0) {
+            // SAFETY: used only for calls that fail if it isn't open; if it is by now something else, `is_it` says so.
+            let inherited = unsafe { BorrowedFd::borrow_raw(raw) };
+            // A copy: the inherited one stays for this process's own children.
+            if is_it(inherited)
+                && let Ok(own) = fcntl_dupfd_cloexec(inherited, 3)
+            {
+                return Ok(own);
+            }
+        }
+        let descriptor = self.descriptor.map_or_else(|| "(none)".to_owned(), |raw| raw.to_string());
+        let gone = |source| Error::LauncherGone { descriptor: descriptor.clone(), source };
+        let socket = self.socket.as_deref().ok_or_else(|| gone(io::ErrorKind::NotFound.into()))?;
+        let given = ask(socket).map_err(gone)?;
+        if is_it(given.as_fd()) {
+            Ok(given)
+        } else {
+            Err(gone(io::Error::new(io::ErrorKind::InvalidData, "it gave another world's descriptor")))
+        }
+    }
+}

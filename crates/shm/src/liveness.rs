@@ -1,0 +1,293 @@
+//! Who is alive, and how a death becomes known to all, exactly once.
+//!
+//! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is), and the process with its pid started when the entry says (a
+//! pid is used again). pidfds are kept. Where the participant lives in another pid or time namespace, its pid means nothing here; then the lock that it holds on a byte
+//! of the segment decides, and without one it counts as alive.
+//!
+//! **Noting.** Whoever finds a participant dead moves its entry from ENTERED to DYING. Then the death is counted in `counts.deaths`:
+//!
+//! ```text
+//! 63    32 31    24 23          0
+//! [ count ][ rank  ][ generation ]
+//! ```
+//!
+//! and the entry moves to DEAD. Anybody may do the second and third step, so a noter that dies in between holds up nobody; and each death
+//! counts once: before the word changes from one death to the next, the entry of the former is moved to DEAD, so an entry that is
+//! DYING and is not the last one counted has not been counted.
+//!
+//! **Progress.** Lock-free, besides the system calls.
+
+use core::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use towpath_machine::{Native, Park};
+
+use crate::layout::LOCKS;
+use crate::participant::{EntryWord, ParticipantId, State};
+use crate::process::{self, Dead, Pulse, start_hash};
+use crate::segment::byte_is_locked;
+use crate::world::Inner;
+
+/// How long a half-made entry must not have changed before its maker is taken for dead: a maker from another namespace can't be seen.
+const JOINING_PATIENCE: Duration = Duration::from_millis(200);
+
+/// What is remembered between two questions about the same participant.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    /// The entry's word at the time.
+    word: u64,
+    /// Since when.
+    since: Instant,
+    pidfd: Option<OwnedFd>,
+}
+
+/// The last death counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deaths(u64);
+
+impl Deaths {
+    pub fn count(self) -> u64 {
+        self.0 >> 32
+    }
+    /// Checked by nobody: only for messages, or to be compared.
+    pub fn rank(self) -> u32 {
+        (self.0 >> 24) as u32 & 0xff
+    }
+    fn generation(self) -> u32 {
+        self.0 as u32 & 0xff_ffff
+    }
+    fn next(self, rank: u32, generation: u32) -> Deaths {
+        Deaths(
+            self.count().wrapping_add(1) << 32
+                | u64::from(rank & 0xff) << 24
+                | u64::from(generation & 0xff_ffff),
+        )
+    }
+}
+
+impl Inner {
+    /// Finds out whether the participant described by the entry's word is alive.
+    pub(crate) fn pulse(&self, index: u32, bits: u64) -> Pulse {
+        // A lock that is taken (by another thread, or for ever by one that a fork did not copy) costs only the memory.
+        let Ok(mut watched) = self.watched.try_lock() else {
+            return self.pulse_of(index, bits, &mut None);
+        };
+        match watched.get_mut(index as usize) {
+            Some(slot) => self.pulse_of(index, bits, slot),
+            None => Pulse::Alive,
+        }
+    }
+
+    fn pulse_of(&self, index: u32, bits: u64, watched: &mut Option<Watched>) -> Pulse {
+        let word = EntryWord::unpack(bits);
+        let entry = self.entry(index);
+        let fresh = !matches!(watched, Some(w) if w.word == bits);
+        if fresh {
+            *watched = Some(Watched { word: bits, since: Instant::now(), pidfd: None });
+        }
+        let Some(memory) = watched else { return Pulse::Alive };
+        if let Some(pidfd) = &memory.pidfd {
+            return if process::has_ended(pidfd) { Pulse::Dead } else { Pulse::Alive };
+        }
+        let found = match word.state {
+            State::Entered => {
+                // Relaxed, all three: written before the word that says ENTERED, which was read with Acquire (4).
+                let start = entry.start.load(Ordering::Relaxed);
+                if entry.namespace.load(Ordering::Relaxed) != self.namespace() {
+                    let locked = entry.locked.load(Ordering::Relaxed) == 1;
+                    let unlocked = locked
+                        && byte_is_locked(self.segment.file(), LOCKS + u64::from(index)) == Some(false);
+                    return if unlocked { Pulse::Dead } else { Pulse::Alive };
+                }
+                process::watch(word.pid, |s| s == start)
+            }
+            State::Joining if memory.since.elapsed() < JOINING_PATIENCE => return Pulse::Alive,
+            State::Joining => process::watch(word.pid, |s| start_hash(s) == word.start_hash),
+            _ => return Pulse::Dead,
+        };
+        match found {
+            Err(Dead) => Pulse::Dead,
+            Ok(None) => Pulse::Alive,
+            Ok(Some(pidfd)) => {
+                let ended = process::has_ended(&pidfd);
+                memory.pidfd = Some(pidfd);
+                if ended { Pulse::Dead } else { Pulse::Alive }
+            }
+        }
+    }
+
+    /// See [`crate::World::is_alive`].
+    pub(crate) fn is_alive(&self, id: ParticipantId) -> bool {
+        if id.index >= self.processes {
+            return false;
+        }
+        // (4) Acquire: pairs with the Release (5) in `enter`.
+        let bits = self.entry(id.index).word.load(Ordering::Acquire);
+        let word = EntryWord::unpack(bits);
+        if word.generation != id.generation {
+            return false;
+        }
+        match word.state {
+            State::Entered => match self.pulse(id.index, bits) {
+                Pulse::Alive => true,
+                Pulse::Dead => {
+                    self.note_death(id.index, bits);
+                    false
+                }
+            },
+            State::Dying => {
+                self.count_death(id.index);
+                false
+            }
+            State::Free | State::Joining | State::Dead => false,
+        }
+    }
+
+    /// Looks after everybody but this process; returns the number of deaths noted so far.
+    pub(crate) fn check_deaths(&self) -> u64 {
+        let me = self.local.me.load(Ordering::Relaxed);
+        for index in 0..self.processes {
+            if me != 0 && ParticipantId::from_bits(me).index == index {
+                continue;
+            }
+            // (4) Acquire: as above.
+            let bits = self.entry(index).word.load(Ordering::Acquire);
+            match EntryWord::unpack(bits).state {
+                State::Entered | State::Joining => {
+                    if self.pulse(index, bits) == Pulse::Dead {
+                        self.note_death(index, bits);
+                    }
+                }
+                State::Dying => self.count_death(index),
+                State::Free | State::Dead => {}
+            }
+        }
+        self.deaths().count()
+    }
+
+    pub(crate) fn deaths(&self) -> Deaths {
+        // (1) Acquire: pairs with the Release half of (2): who sees the count sees the entry's DYING or DEAD.
+        Deaths(self.control().counts.deaths.load(Ordering::Acquire))
+    }
+
+    /// The participant is dead: tells everybody, once. `bits`: the entry's word when that was found out.
+    pub(crate) fn note_death(&self, index: u32, bits: u64) {
+        let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
+        let bit = !(1u64 << (index % 64));
+        // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody else has noted it, or it left.
+        if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            let counts = &self.control().counts;
+            // Relaxed: hints (`around.rs`).
+            counts.entered.fetch_and(bit, Ordering::Relaxed);
+            counts.asleep.fetch_and(bit, Ordering::Relaxed);
+        }
+        self.count_death(index);
+        self.count_processors();
+        self.wake_everybody();
+    }
+
+    /// Counts the death of the participant whose entry is DYING, if nobody has, and makes the entry DEAD.
+    pub(crate) fn count_death(&self, index: u32) {
+        let deaths = &self.control().counts.deaths;
+        loop {
+            let seen = self.deaths();
+            // After `seen` was read: the order on which the module's argument rests. (4) Acquire keeps it, with (1).
+            let bits = self.entry(index).word.load(Ordering::Acquire);
+            let word = EntryWord::unpack(bits);
+            if word.state != State::Dying {
+                return;
+            }
+            if (seen.rank(), seen.generation()) != (index, word.generation) {
+                self.bury(seen.rank(), seen.generation());
+                let next = seen.next(index, word.generation);
+                // (2) AcqRel: Release pairs with (1); fails if another death was counted meanwhile.
+                if deaths.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                    continue;
+                }
+            }
+            self.bury(index, word.generation);
+            return;
+        }
+    }
+
+    /// Moves an entry whose death is counted from DYING to DEAD.
+    fn bury(&self, index: u32, generation: u32) {
+        if index >= self.processes {
+            return;
+        }
+        let entry = self.entry(index);
+        // (4) Acquire: as above.
+        let bits = entry.word.load(Ordering::Acquire);
+        let word = EntryWord::unpack(bits);
+        if word.state == State::Dying && word.generation == generation {
+            let dead = EntryWord { state: State::Dead, pid: 0, ..word }.pack();
+            // (3) AcqRel: as in `note_death`. Fails only if somebody else has done it.
+            let _ = entry.word.compare_exchange(bits, dead, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Wakes all that sleep on a doorbell or at the barrier, so that they look around.
+    pub(crate) fn wake_everybody(&self) {
+        let cpu = Native::with_id(0);
+        let control = self.control();
+        for bell in control.bells.iter().take(self.processes as usize) {
+            cpu.wake(&bell.0, u32::MAX);
+        }
+        cpu.wake(&control.barrier.episode, u32::MAX);
+    }
+
+    /// Notes from outside that the process of a rank has ended. See [`crate::World::process_ended`].
+    pub(crate) fn process_ended(&self, index: u32, pid: u32, failed: bool) -> bool {
+        if index >= self.processes {
+            return false;
+        }
+        let entry = self.entry(index);
+        loop {
+            // (4) Acquire: as above.
+            let bits = entry.word.load(Ordering::Acquire);
+            let word = EntryWord::unpack(bits);
+            match word.state {
+                State::Entered | State::Joining if word.pid == pid => {
+                    self.note_death(index, bits);
+                    return true;
+                }
+                // It never came, and never will: whoever waits for it must learn that.
+                State::Free if word.generation == 0 => {
+                    let state = if failed { State::Dying } else { State::Free };
+                    let next =
+                        EntryWord { generation: 1, start_hash: 0, pid: if failed { pid } else { 0 }, state };
+                    // (3) AcqRel: as in `note_death`.
+                    if entry
+                        .word
+                        .compare_exchange(bits, next.pack(), Ordering::AcqRel, Ordering::Acquire)
+                        .is_ok()
+                    {
+                        if failed {
+                            self.count_death(index);
+                        }
+                        self.wake_everybody();
+                        return false;
+                    }
+                }
+                State::Dying if word.pid == pid => {
+                    self.count_death(index);
+                    return true;
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    fn namespace(&self) -> u64 {
+        // Relaxed: everybody who computes it computes the same.
+        match self.local.namespace.load(Ordering::Relaxed) {
+            0 => {
+                let namespace = process::own_namespace();
+                self.local.namespace.store(namespace, Ordering::Relaxed);
+                namespace
+            }
+            namespace => namespace,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a process remembers about its own part in a world, and what a fork must not copy.
+//!
+//! It lies on a page that the kernel clears in a forked child (MADV_WIPEONFORK): the child has the mapping but is not the
+//! participant that its parent is, and no call has to ask for the pid to know.
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use crate::Error;
+
+/// All zero after a fork.
+#[repr(C)]
+pub(crate) struct Local {
+    /// The participant that this process is, or 0.
+    pub me: AtomicU64,
+    /// How many threads of this process sleep.
+    pub sleepers: AtomicU64,
+    /// The namespaces of this process; 0 if not looked up yet.
+    pub namespace: AtomicU64,
+    /// 1 while this process is entering or has entered.
+    pub entering: AtomicU64,
+    /// 1 in the process that opened the world, 0 in its children.
+    pub opener: AtomicU64,
+}
+
+const LEN: usize = 4096;
+
+/// Owns the page.
+#[derive(Debug)]
+pub(crate) struct LocalPage(NonNull<Local>);
+
+// SAFETY: the page may be used from any thread; what lies on it is atomic.
+unsafe impl Send for LocalPage {}
+// SAFETY: as above.
+unsafe impl Sync for LocalPage {}
+
+impl LocalPage {
+    pub fn new() -> Result<Self, Error> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let page = unsafe {
+            mmap_anonymous(core::ptr::null_mut(), LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }
+        .map_err(Error::system("mapping a page"))?;
+        let page = LocalPage(NonNull::new(page.cast()).ok_or(Error::TooLarge(LEN as u64))?);
+        // SAFETY: the range was mapped above, is ours alone, and holds nothing that a child would need.
+        unsafe { madvise(page.0.as_ptr().cast(), LEN, Advice::LinuxWipeOnFork) }
+            .map_err(Error::system("asking for a page that a fork clears (Linux 4.14 or newer is needed)"))?;
+        Ok(page)
+    }
+}
+
+impl core::ops::Deref for LocalPage {
+    type Target = Local;
+    fn deref(&self) -> &Local {
+        // SAFETY: mapped, page-aligned, as large as a `Local` or larger, atomics only, and alive as long as `self`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for LocalPage {
+    fn drop(&mut self) {
+        // SAFETY: this range was mapped by `new` and nothing refers to it any more.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), LEN) };
+    }
+}

@@ -1,0 +1,126 @@
+//! Participants: who is who, and the word in which an entry of the table changes state.
+//!
+//! ```text
+//! 63        40 39       24 23       2 1   0
+//! [generation][start hash][   pid   ][state]
+//! ```
+//!
+//! | state | meaning | leaves to |
+//! | --- | --- | --- |
+//! | FREE | nobody; the generation is that of the last participant (0: there was none) | JOINING, by the newcomer, with the next generation |
+//! | JOINING | the process named by pid and start hash is filling in the rest | ENTERED, by itself; DYING, if it is dead |
+//! | ENTERED | a participant | FREE, when it leaves; DYING, by whoever finds it dead |
+//! | DYING | dead, perhaps not yet counted | DEAD, once counted (`liveness.rs`) |
+//! | DEAD | dead and counted | JOINING, as from FREE |
+//!
+//! DYING and DEAD share a code: DYING still has its pid, DEAD has pid 0. Every change is one compare-and-swap of the whole word, so a process that dies between
+//! two steps leaves one of these states, and each names who must be alive for it to go on.
+
+/// A process's participation in a world: a rank and a generation, so that a later process with the same rank is somebody
+/// else. Never all zero bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ParticipantId {
+    /// The rank: the index in the table.
+    pub index: u32,
+    /// How many participants there have been with this rank, modulo 2²⁴, without 0.
+    pub generation: u32,
+}
+
+impl ParticipantId {
+    /// As one word: the generation above the index. Never 0 for a real participant.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The reverse of [`ParticipantId::to_bits`]. Any bits give an id, though perhaps one that nobody ever had.
+    pub const fn from_bits(bits: u64) -> Self {
+        ParticipantId { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    Joining,
+    Entered,
+    Dying,
+    Dead,
+}
+
+/// The word, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryWord {
+    pub generation: u32,
+    pub start_hash: u16,
+    pub pid: u32,
+    pub state: State,
+}
+
+const PID_BITS: u32 = 22;
+const GENERATION_BITS: u32 = 24;
+
+impl EntryWord {
+    pub fn unpack(bits: u64) -> Self {
+        let pid = (bits >> 2) as u32 & ((1 << PID_BITS) - 1);
+        EntryWord {
+            generation: (bits >> 40) as u32,
+            start_hash: (bits >> 24) as u16,
+            pid,
+            state: match bits & 3 {
+                0 => State::Free,
+                1 => State::Joining,
+                2 => State::Entered,
+                _ if pid != 0 => State::Dying,
+                _ => State::Dead,
+            },
+        }
+    }
+
+    pub fn pack(self) -> u64 {
+        let state = match self.state {
+            State::Free => 0,
+            State::Joining => 1,
+            State::Entered => 2,
+            State::Dying | State::Dead => 3,
+        };
+        debug_assert!(self.generation < 1 << GENERATION_BITS && self.pid < 1 << PID_BITS);
+        debug_assert!((self.state == State::Dead) == (state == 3 && self.pid == 0));
+        u64::from(self.generation) << 40 | u64::from(self.start_hash) << 24 | u64::from(self.pid) << 2 | state
+    }
+
+    /// The generation after this one: never 0.
+    pub fn next_generation(self) -> u32 {
+        match (self.generation + 1) & ((1 << GENERATION_BITS) - 1) {
+            0 => 1,
+            next => next,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_survive_packing(bits: u64) {
+            let word = EntryWord::unpack(bits);
+            let again = EntryWord::unpack(word.pack());
+            prop_assert_eq!(word, again);
+        }
+
+        #[test]
+        fn ids_survive_bits(bits: u64) {
+            prop_assert_eq!(ParticipantId::from_bits(bits).to_bits(), bits);
+        }
+    }
+
+    #[test]
+    fn zero_is_free_and_generations_skip_zero() {
+        let nobody = EntryWord::unpack(0);
+        assert_eq!(nobody.state, State::Free);
+        assert_eq!(nobody.next_generation(), 1);
+        assert_eq!(EntryWord { generation: (1 << 24) - 1, ..nobody }.next_generation(), 1);
+    }
+}

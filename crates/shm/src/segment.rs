@@ -1,0 +1,325 @@
+//! Segments: files in memory, reserved and mapped.
+//!
+//! A named segment is made without a name and gets it last, in one step: a creator that dies half-way leaves nothing, and
+//! nobody opens a half-made one. Every process that has a named segment open holds a shared lock (flock) on it; whoever gets the exclusive lock knows
+//! that nobody has it open. The kernel lets go of a dead process's locks, whatever its namespace.
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags, Stat, fallocate, fchmod,
+    fcntl_add_seals, flock, fstat, ftruncate, linkat, memfd_create, open, unlink,
+};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::layout::{AREA, Control};
+use crate::{Error, limits};
+
+/// The directory in which named worlds lie: /dev/shm, or what the variable `TOWPATH_SHM_DIR` names.
+pub fn directory() -> PathBuf {
+    std::env::var_os(crate::variables::DIRECTORY)
+        .filter(|d| !d.is_empty())
+        .map_or_else(|| "/dev/shm".into(), PathBuf::from)
+}
+
+/// What the names of this user's segments start with.
+pub(crate) fn prefix() -> String {
+    format!("towpath.{}.", rustix::process::geteuid().as_raw())
+}
+
+/// The file of a named world.
+pub(crate) fn path_of(name: &str) -> Result<PathBuf, Error> {
+    check_name(name, 64)?;
+    Ok(directory().join(prefix() + name))
+}
+
+/// Names are short and of letters, digits, `-` and `_`: no path, nothing to quote.
+pub(crate) fn check_name(name: &str, longest: usize) -> Result<(), Error> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > longest {
+        "it is too long"
+    } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+        "only letters, digits, - and _ are allowed"
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidName { name: name.to_owned(), why })
+}
+
+/// A mapped segment. Unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    file: OwnedFd,
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping may be used from any thread; what lies in it is accessed atomically.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: this range was mapped by `map` and nothing refers to it any more: references borrow from the owner.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Segment {
+    /// A memfd of this size, zeroed, reserved, sealed against changes of its size.
+    pub fn anonymous(bytes: u64) -> Result<Self, Error> {
+        limits::check(bytes)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 don't know that a memfd can be made never to be executable.
+        let file = memfd_create(c"towpath", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(c"towpath", flags))
+            .map_err(Error::system("making a memfd"))?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::system("setting a memfd's mode"))?;
+        reserve(&file, bytes, Path::new("memory"))?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(Error::system("sealing a memfd"))?;
+        Self::map(file, bytes)
+    }
+
+    /// A file of this size in the directory of named worlds, zeroed, reserved, locked (shared), and as yet without a name.
+    pub fn unnamed(bytes: u64) -> Result<Self, Error> {
+        limits::check(bytes)?;
+        let directory = directory();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
+        let file = open(&directory, flags, Mode::RUSR | Mode::WUSR).map_err(Error::system(
+            "making a file in the directory of named worlds (/dev/shm or TOWPATH_SHM_DIR)",
+        ))?;
+        // The umask may have taken bits away.
+        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::system("setting a segment's mode"))?;
+        lock(&file, FlockOperation::NonBlockingLockShared).map_err(Error::system("locking a new segment"))?;
+        reserve(&file, bytes, &directory)?;
+        Self::map(file, bytes)
+    }
+
+    /// Gives an unnamed segment its name. `Ok(false)` if the name is in use.
+    pub fn publish(&self, path: &Path) -> Result<bool, Error> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        match linkat(rustix::fs::CWD, own, rustix::fs::CWD, path, AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(e) => Err(Error::system("naming a segment (is /proc mounted?)")(e)),
+        }
+    }
+
+    /// Opens a named segment and holds a shared lock on it. `Ok(None)` if there is none.
+    pub fn open(path: &Path) -> Result<Option<Self>, Error> {
+        let Some(file) = open_locked(path, FlockOperation::NonBlockingLockShared)? else { return Ok(None) };
+        let stat = check_trust(&file, path)?;
+        Self::map_checked(file, &stat, path).map(Some)
+    }
+
+    /// Maps a segment from a descriptor that somebody handed over.
+    pub fn from_descriptor(file: OwnedFd) -> Result<Self, Error> {
+        let path = Path::new("the descriptor of this world");
+        let stat = check_trust(&file, path)?;
+        Self::map_checked(file, &stat, path)
+    }
+
+    fn map_checked(file: OwnedFd, stat: &Stat, path: &Path) -> Result<Self, Error> {
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        let not_a_world = |why| Error::NotAWorld { what: path.display().to_string(), why };
+        if bytes < AREA {
+            return Err(not_a_world("it is too short"));
+        }
+        // Holes would be filled when touched, with a SIGBUS where that fails. Ours has none.
+        if u64::try_from(stat.st_blocks).unwrap_or(0) * 512 < bytes {
+            return Err(not_a_world("its memory is not reserved"));
+        }
+        Self::map(file, bytes)
+    }
+
+    fn map(file: OwnedFd, bytes: u64) -> Result<Self, Error> {
+        let len = usize::try_from(bytes).map_err(|_| Error::TooLarge(bytes))?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            mmap(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
+        }
+        .map_err(Error::system("mapping a segment"))?;
+        let base = NonNull::new(base.cast()).ok_or(Error::TooLarge(bytes))?;
+        Ok(Segment { file, base, len })
+    }
+
+    /// The part that precedes the heap.
+    pub fn control(&self) -> &Control {
+        // SAFETY: the mapping is at least `AREA` bytes long (checked in `map_checked`, `segment_bytes`), page-aligned, lives as long as `self`,
+        // and `Control` consists of atomics only.
+        unsafe { self.base.cast::<Control>().as_ref() }
+    }
+
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Whether nobody else has this named segment open; if so, the name is removed. The shared lock is given up: only for the end.
+    pub fn unlink_if_last(&self, path: &Path) {
+        if lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && let Ok(stat) = fstat(&self.file)
+            && is_named(&stat, path)
+        {
+            let _ = unlink(path);
+        }
+    }
+
+    /// Removes the name, if it is still this segment's.
+    pub fn unlink(&self, path: &Path) -> Result<(), Error> {
+        let stat = fstat(&self.file).map_err(Error::system("looking at a segment"))?;
+        if is_named(&stat, path) {
+            unlink(path).map_err(Error::system("removing a segment's name"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether the path leads to the file with this status.
+pub(crate) fn is_named(stat: &Stat, path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|at| (at.st_dev, at.st_ino) == (stat.st_dev, stat.st_ino))
+}
+
+/// Opens a file without following links and locks it. `Ok(None)` if there is none. An exclusive lock that can't be had at once
+/// is [`Error::NameTaken`].
+pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<OwnedFd>, Error> {
+    // Somebody who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to a new file.
+    for round in 0.. {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = match open(path, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => {
+                return Err(Error::NotTrusted { path: path.to_owned(), why: "it is a symbolic link".into() });
+            }
+            Err(Errno::ACCESS) => {
+                return Err(Error::NotTrusted {
+                    path: path.to_owned(),
+                    why: "it can't be opened (owner or mode)".into(),
+                });
+            }
+            Err(e) => return Err(Error::system("opening a segment")(e)),
+        };
+        match lock(&file, how) {
+            Ok(()) => {
+                let stat = fstat(&file).map_err(Error::system("looking at a segment"))?;
+                if is_named(&stat, path) {
+                    return Ok(Some(file));
+                }
+            }
+            Err(Errno::WOULDBLOCK) if how == FlockOperation::NonBlockingLockExclusive => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                return Err(Error::NameTaken { name: name.trim_start_matches(&prefix()).to_owned() });
+            }
+            Err(Errno::WOULDBLOCK) if round < 200 => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            Err(e) => return Err(Error::system("locking a segment")(e)),
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn lock(file: impl AsFd, how: FlockOperation) -> Result<(), Errno> {
+    loop {
+        match flock(&file, how) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// A regular file of ours that nobody else may write.
+pub(crate) fn check_trust(file: impl AsFd, path: &Path) -> Result<Stat, Error> {
+    let stat = fstat(file).map_err(Error::system("looking at a segment"))?;
+    let me = rustix::process::geteuid().as_raw();
+    let why = if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        "it is not a regular file".to_owned()
+    } else if stat.st_uid != me {
+        format!("it belongs to user {}, not {me}", stat.st_uid)
+    } else if stat.st_mode & 0o077 != 0 {
+        format!("others may use it (mode {:03o} instead of 600)", stat.st_mode & 0o777)
+    } else {
+        return Ok(stat);
+    };
+    Err(Error::NotTrusted { path: path.to_owned(), why })
+}
+
+/// Gives a new file its size, and memory for all of it.
+fn reserve(file: &OwnedFd, bytes: u64, place: &Path) -> Result<(), Error> {
+    let no_space = || {
+        let free = limits::file_system(file).map_or(0, |(_, free)| free);
+        Error::NoSpace { place: place.to_owned(), wanted: bytes, free }
+    };
+    if limits::file_system(file).is_some_and(|(_, free)| free < bytes) {
+        return Err(no_space());
+    }
+    ftruncate(file, bytes).map_err(Error::system("sizing a segment"))?;
+    loop {
+        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => return Ok(()),
+            // Undone by the kernel on a signal; begins again.
+            Err(Errno::INTR) => {}
+            Err(Errno::NOSPC | Errno::DQUOT) => return Err(no_space()),
+            Err(Errno::NOMEM) => {
+                let free = limits::available_memory().unwrap_or(0);
+                return Err(Error::NoMemory { wanted: bytes, free });
+            }
+            Err(e) => return Err(Error::system("reserving a segment's memory")(e)),
+        }
+    }
+}
+
+/// A descriptor of the same file with an open file description of its own, so that locks made through it are apart.
+pub(crate) fn open_again(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Locks one byte of a file for the open file description (released when its last descriptor is closed, at the latest by the
+/// process's death).
+pub(crate) fn lock_byte(file: BorrowedFd<'_>, at: u64) -> bool {
+    let mut range = byte_range(at);
+    // SAFETY: `range` is a valid `flock` structure that outlives the call.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &mut range) == 0 }
+}
+
+/// Whether another open file description has the byte locked; `None` if there is no telling.
+pub(crate) fn byte_is_locked(file: BorrowedFd<'_>, at: u64) -> Option<bool> {
+    let mut range = byte_range(at);
+    // SAFETY: as in `lock_byte`.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut range) == 0 };
+    done.then_some(range.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+fn byte_range(at: u64) -> libc::flock {
+    // SAFETY: all-zero is a valid value of this plain C structure.
+    let mut range: libc::flock = unsafe { core::mem::zeroed() };
+    range.l_type = libc::F_WRLCK as libc::c_short;
+    range.l_whence = libc::SEEK_SET as libc::c_short;
+    range.l_start = at as libc::off_t;
+    range.l_len = 1;
+    range
+}
+
+/// Device and inode, as handed to children so that they recognise the descriptor.
+pub(crate) fn inode_of(file: impl AsFd) -> Result<(u64, u64), Error> {
+    let stat = fstat(file).map_err(Error::system("looking at a segment"))?;
+    Ok((stat.st_dev, stat.st_ino))
+}

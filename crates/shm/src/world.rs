@@ -1,0 +1,580 @@
+//! Worlds: made, opened, entered, left.
+//!
+//! **Entering** claims an entry of the table with one compare-and-swap that carries the claimer's pid and part of its start time (`participant.rs`), fills in
+//! the rest, and publishes it with a second one. A process that dies in between leaves an entry in JOINING; whoever wants the rank, or looks after
+//! everybody, finds its process dead and clears the entry away.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use towpath_machine::Native;
+use towpath_sync::{Policy, Surroundings};
+
+use crate::layout::{
+    AREA, Control, Entry, LAYOUT_VERSION, LOCKS, MAGIC, MAX_PROCESSES, READY, segment_bytes,
+};
+use crate::liveness::Watched;
+use crate::local::LocalPage;
+use crate::participant::{EntryWord, ParticipantId, State};
+use crate::process::{Identity, Pulse, start_hash};
+use crate::segment::{Segment, lock_byte, open_again, path_of};
+use crate::{Area, Error, handover, sweep};
+
+/// What a new world is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorldSpec {
+    /// Its name; `None`: anonymous.
+    pub name: Option<String>,
+    /// How many ranks it has: 1 to [`MAX_PROCESSES`].
+    pub processes: u32,
+    /// The length of its area.
+    pub area_bytes: u64,
+    /// Whatever those who use the area want to tell whoever opens the world.
+    pub params: [u64; 16],
+}
+
+/// A world of processes that share a segment; this is one process's handle. Clones are the same handle.
+///
+/// Dropping the last clone [leaves](World::leave) the world and unmaps the segment; if the world has a name and nobody else has it open, the name is removed too.
+#[derive(Clone)]
+pub struct World(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub segment: Segment,
+    pub local: LocalPage,
+    pub processes: u32,
+    pub area_bytes: u64,
+    params: [u64; 16],
+    name: Option<(String, PathBuf)>,
+    /// The rank that the environment gives to this process.
+    suggested: Option<u32>,
+    pub watched: Mutex<[Option<Watched>; MAX_PROCESSES]>,
+    /// Holds the lock on this participant's byte.
+    lock: Mutex<Option<OwnedFd>>,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("World");
+        out.field("name", &self.name()).field("size", &self.size()).field("entered", &self.entered()).finish()
+    }
+}
+
+impl World {
+    /// Makes a world. The caller is not a participant yet: see [`World::enter`].
+    ///
+    /// A dead world of the same name is removed first.
+    ///
+    /// # Errors
+    ///
+    /// A bad name, number or size; a name in use; too little memory, with what to do about it.
+    pub fn create(spec: &WorldSpec) -> Result<World, Error> {
+        if spec.processes == 0 || spec.processes as usize > MAX_PROCESSES {
+            return Err(Error::InvalidProcesses { wanted: spec.processes });
+        }
+        let bytes = segment_bytes(spec.area_bytes)?;
+        let Some(name) = &spec.name else {
+            let segment = Segment::anonymous(bytes)?;
+            write_header(&segment, spec);
+            return adopt(segment, None, None);
+        };
+        let path = path_of(name)?;
+        sweep::remove_if_dead(&path)?;
+        let segment = Segment::unnamed(bytes)?;
+        write_header(&segment, spec);
+        while !segment.publish(&path)? {
+            // Somebody was faster. If it is dead already, once more.
+            sweep::remove_if_dead(&path)?;
+        }
+        adopt(segment, Some((name.clone(), path)), None)
+    }
+
+    /// Opens a named world of the same user.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name, it isn't to be trusted, it was made by another version, it is damaged.
+    pub fn open(name: &str) -> Result<World, Error> {
+        Self::open_as(name, None)
+    }
+
+    fn open_as(name: &str, suggested: Option<u32>) -> Result<World, Error> {
+        let path = path_of(name)?;
+        match Segment::open(&path)? {
+            Some(segment) => adopt(segment, Some((name.to_owned(), path)), suggested),
+            None => Err(Error::NoSuchWorld { name: name.to_owned(), path }),
+        }
+    }
+
+    /// Opens the world for which `towpath run` (or a [`crate::Handover`]) started this process. [`World::enter`] without a rank then takes the
+    /// rank that the launcher chose.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; as [`World::open`].
+    pub fn from_environment() -> Result<World, Error> {
+        let place = handover::from_environment()?;
+        let world = match place.name {
+            Some(name) => Self::open_as(&name, Some(place.rank))?,
+            None => adopt(Segment::from_descriptor(place.receive()?)?, None, Some(place.rank))?,
+        };
+        if place.rank < world.size() {
+            Ok(world)
+        } else {
+            Err(Error::NoSuchRank { rank: place.rank, size: world.size() })
+        }
+    }
+
+    /// Opens and enters the world for which this process was started.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::from_environment`] and [`World::enter`].
+    pub fn join() -> Result<World, Error> {
+        let world = Self::from_environment()?;
+        world.enter(None)?;
+        Ok(world)
+    }
+
+    /// Another handle to the same world, with which this process can enter it a second time, as another rank.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn reopen(&self) -> Result<World, Error> {
+        match &self.0.name {
+            Some((name, _)) => Self::open(name),
+            None => {
+                let file = open_again(self.0.segment.file()).map_err(Error::io("opening a segment again"))?;
+                adopt(Segment::from_descriptor(file)?, None, None)
+            }
+        }
+    }
+
+    /// Becomes a participant, as the given rank or else as the one that the launcher chose or else as the first free one.
+    ///
+    /// A child that was forked from a participant is none itself until it enters, with the same handle, as another rank.
+    ///
+    /// Sets the base of this process's processor numbers ([`Native::set_process_base`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyEntered`], [`Error::NoSuchRank`], [`Error::RankTaken`], [`Error::WorldFull`].
+    pub fn enter(&self, rank: Option<u32>) -> Result<(), Error> {
+        self.0.enter(rank)
+    }
+
+    /// Stops being a participant. Does nothing if this process is none.
+    pub fn leave(&self) {
+        self.0.leave();
+    }
+
+    /// This process's rank.
+    ///
+    /// # Panics
+    ///
+    /// If it has not entered.
+    pub fn rank(&self) -> u32 {
+        self.me().index
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> u32 {
+        self.0.processes
+    }
+
+    /// The world's name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// What the creator wrote for the users of the area. Copied when the world was opened.
+    pub fn params(&self) -> [u64; 16] {
+        self.0.params
+    }
+
+    /// Who this process is.
+    ///
+    /// # Panics
+    ///
+    /// If it has not entered.
+    pub fn me(&self) -> ParticipantId {
+        self.entered().expect("this process has not entered the world: call World::enter first (after a fork, in the child too)")
+    }
+
+    /// Who this process is, if it has entered.
+    pub fn entered(&self) -> Option<ParticipantId> {
+        // Relaxed: written by this process's own call of `enter`.
+        match self.0.local.me.load(Ordering::Relaxed) {
+            0 => None,
+            bits => Some(ParticipantId::from_bits(bits)),
+        }
+    }
+
+    /// Who has entered as that rank (and, as far as has been noted, not died).
+    pub fn participant(&self, index: u32) -> Option<ParticipantId> {
+        if index >= self.0.processes {
+            return None;
+        }
+        // (4) Acquire: pairs with the Release (5) in `enter`.
+        let word = EntryWord::unpack(self.0.entry(index).word.load(Ordering::Acquire));
+        (word.state == State::Entered).then_some(ParticipantId { index, generation: word.generation })
+    }
+
+    /// The pid of a participant, as it itself sees it; `None` if it is gone. For messages.
+    pub fn pid_of(&self, id: ParticipantId) -> Option<u32> {
+        if id.index >= self.0.processes {
+            return None;
+        }
+        // Relaxed: pid and generation are in one word.
+        let word = EntryWord::unpack(self.0.entry(id.index).word.load(Ordering::Relaxed));
+        (word.state == State::Entered && word.generation == id.generation).then_some(word.pid)
+    }
+
+    /// Whether a participant is alive and has not left. Asks the operating system (under a microsecond, mostly); a zombie is dead. A death found
+    /// is noted for all.
+    pub fn is_alive(&self, id: ParticipantId) -> bool {
+        self.0.is_alive(id)
+    }
+
+    /// How many deaths were noted so far in this world. One load of a line that is otherwise not written.
+    #[inline]
+    pub fn deaths(&self) -> u64 {
+        self.0.deaths().count()
+    }
+
+    /// Asks after all others and notes the dead; returns [`World::deaths`].
+    pub fn check_deaths(&self) -> u64 {
+        self.0.check_deaths()
+    }
+
+    /// For launchers: the process started for a rank has ended, says the operating system. If it was a participant, or never
+    /// came and failed, that is a death, and everybody learns of it now; if it never came and ended well, nobody waits for it any more.
+    /// Returns whether it was still a participant.
+    pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> bool {
+        self.0.process_ended(rank, pid, failed)
+    }
+
+    /// A word per rank on a line of its own, to park on. Its owner is whoever defines its use. When a death is noted and when
+    /// somebody leaves, those who sleep on it are woken, without a change of its value.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rank.
+    #[inline]
+    pub fn doorbell(&self, index: u32) -> &AtomicU64 {
+        assert!(index < self.0.processes, "no rank {index} in a world of {}", self.0.processes);
+        &self.0.control().bells[index as usize].0
+    }
+
+    /// What a waiter can learn about the world: whether more participants run than there are cores for them together.
+    pub fn surroundings(&self) -> &dyn Surroundings {
+        &*self.0
+    }
+
+    /// Tells the world that the set of processors on which this process may run has changed (it was pinned).
+    pub fn note_affinity(&self) {
+        if let Some(me) = self.entered() {
+            self.0.note_processors(me);
+        }
+    }
+
+    /// The area. Its users give it a meaning.
+    pub fn area(&self) -> Area {
+        Area::new(self.clone())
+    }
+
+    /// Waits until all ranks are here. Those that have left, or are dead and known to be by everybody, are not waited for; those that have not
+    /// come yet are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MemberDied`] if a member has died since the last time: all that are here get the same error, and the next
+    /// barrier is among the survivors. [`Error::NotEntered`].
+    pub fn barrier(&self, policy: Policy) -> Result<(), Error> {
+        self.0.barrier(policy)
+    }
+
+    /// Removes the world's name now: nobody can open it any more, those who have go on.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn unlink(&self) -> Result<(), Error> {
+        match &self.0.name {
+            Some((_, path)) => self.0.segment.unlink(path),
+            None => Ok(()),
+        }
+    }
+
+    /// The segment's size in bytes: the area and what the world itself needs.
+    pub fn segment_bytes(&self) -> u64 {
+        self.0.segment.len()
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.0.segment.file()
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+}
+
+fn write_header(segment: &Segment, spec: &WorldSpec) {
+    let header = &segment.control().header;
+    // Relaxed, all but the last: (6) publishes them.
+    let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
+    set(&header.magic, MAGIC);
+    header.layout.store(LAYOUT_VERSION, Ordering::Relaxed);
+    header.control_bytes.store(size_of::<Control>() as u32, Ordering::Relaxed);
+    set(&header.bytes, segment.len());
+    set(&header.area_offset, AREA);
+    set(&header.area_bytes, spec.area_bytes);
+    set(&header.processes, u64::from(spec.processes));
+    set(&header.creator, u64::from(std::process::id()));
+    for (word, value) in header.params.iter().zip(spec.params) {
+        set(word, value);
+    }
+    // (6) Release: pairs with the Acquire (7) in `adopt`.
+    header.state.store(READY, Ordering::Release);
+}
+
+/// Believes nothing of what a segment says about itself before it has been compared with what it must be.
+fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u32>) -> Result<World, Error> {
+    let header = &segment.control().header;
+    // (7) Acquire: pairs with the Release (6) in `write_header`. The loads below may then be Relaxed.
+    let state = header.state.load(Ordering::Acquire);
+    let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    if get(&header.magic) != MAGIC {
+        let what = name.map_or_else(
+            || "the descriptor of this world".to_owned(),
+            |(_, path)| path.display().to_string(),
+        );
+        return Err(Error::NotAWorld { what, why: "it does not begin like one" });
+    }
+    let layout = header.layout.load(Ordering::Relaxed);
+    if layout != LAYOUT_VERSION {
+        return Err(Error::OtherLayout { here: LAYOUT_VERSION, there: layout });
+    }
+    if state != READY {
+        return Err(Error::Unfinished { creator: get(&header.creator) });
+    }
+    let expect = |what, found: u64, expected: u64| {
+        if found == expected { Ok(()) } else { Err(Error::Damaged { what, found, expected }) }
+    };
+    expect(
+        "the size of the control part",
+        header.control_bytes.load(Ordering::Relaxed).into(),
+        size_of::<Control>() as u64,
+    )?;
+    let processes = get(&header.processes);
+    expect("the number of processes", processes, processes.clamp(1, MAX_PROCESSES as u64))?;
+    let area_bytes = get(&header.area_bytes);
+    expect("the segment's size", get(&header.bytes), segment.len())?;
+    expect("the area's size plus the rest", segment_bytes(area_bytes).unwrap_or(u64::MAX), segment.len())?;
+    expect("the area's offset", get(&header.area_offset), AREA)?;
+    let params = std::array::from_fn(|i| get(&header.params[i]));
+    let local = LocalPage::new()?;
+    // Relaxed: nobody else has this page yet.
+    local.opener.store(1, Ordering::Relaxed);
+    Ok(World(Arc::new(Inner {
+        segment,
+        local,
+        processes: processes as u32,
+        area_bytes,
+        params,
+        name,
+        suggested,
+        watched: Mutex::new([const { None }; MAX_PROCESSES]),
+        lock: Mutex::new(None),
+    })))
+}
+
+impl Inner {
+    pub(crate) fn control(&self) -> &Control {
+        self.segment.control()
+    }
+
+    /// The entry of a rank below `processes`.
+    pub(crate) fn entry(&self, index: u32) -> &Entry {
+        debug_assert!(index < self.processes);
+        &self.control().entries[index as usize]
+    }
+
+    pub(crate) fn me(&self) -> Result<ParticipantId, Error> {
+        // Relaxed: written by this process's own call of `enter`.
+        match self.local.me.load(Ordering::Relaxed) {
+            0 => Err(Error::NotEntered),
+            bits => Ok(ParticipantId::from_bits(bits)),
+        }
+    }
+
+    fn enter(&self, rank: Option<u32>) -> Result<(), Error> {
+        // Relaxed: only threads of this process compete, for the permission to try.
+        if self.local.entering.swap(1, Ordering::Relaxed) == 1 {
+            let rank = self.me().map_or(0, |me| me.index);
+            return Err(Error::AlreadyEntered { rank });
+        }
+        let result = self.find_rank(rank);
+        match &result {
+            Ok(me) => {
+                Native::set_process_base(me.index);
+                // Relaxed: other threads learn of it however they learn that `enter` has returned.
+                self.local.me.store(me.to_bits(), Ordering::Relaxed);
+            }
+            Err(_) => self.local.entering.store(0, Ordering::Relaxed),
+        }
+        result.map(|_| ())
+    }
+
+    fn find_rank(&self, rank: Option<u32>) -> Result<ParticipantId, Error> {
+        let identity = Identity::own()?;
+        match rank.or(self.suggested) {
+            Some(rank) if rank >= self.processes => Err(Error::NoSuchRank { rank, size: self.processes }),
+            Some(rank) => self
+                .try_enter(rank, identity, Duration::from_secs(1))?
+                .map_err(|pid| Error::RankTaken { rank, pid }),
+            None => {
+                for rank in 0..self.processes {
+                    if let Ok(me) = self.try_enter(rank, identity, Duration::ZERO)? {
+                        return Ok(me);
+                    }
+                }
+                Err(Error::WorldFull { size: self.processes })
+            }
+        }
+    }
+
+    /// `Ok(Err(pid))`: taken by that process. Waits for the given time at most for one that is only just joining.
+    fn try_enter(
+        &self,
+        index: u32,
+        identity: Identity,
+        patience: Duration,
+    ) -> Result<Result<ParticipantId, u32>, Error> {
+        let entry = self.entry(index);
+        let since = Instant::now();
+        loop {
+            // (4) Acquire: pairs with the Release of whoever changed the entry last.
+            let bits = entry.word.load(Ordering::Acquire);
+            let word = EntryWord::unpack(bits);
+            match word.state {
+                State::Entered | State::Joining => match self.pulse(index, bits) {
+                    Pulse::Dead => self.note_death(index, bits),
+                    Pulse::Alive if word.state == State::Joining && since.elapsed() < patience => {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    Pulse::Alive => return Ok(Err(word.pid)),
+                },
+                State::Dying => self.count_death(index),
+                State::Free | State::Dead => {
+                    let claim = EntryWord {
+                        generation: word.next_generation(),
+                        start_hash: start_hash(identity.start),
+                        pid: identity.pid,
+                        state: State::Joining,
+                    };
+                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving; fails if somebody was faster.
+                    if entry
+                        .word
+                        .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
+                        .is_ok()
+                        && let Some(me) = self.finish_entering(index, claim, identity)
+                    {
+                        return Ok(Ok(me));
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish_entering(&self, index: u32, claim: EntryWord, identity: Identity) -> Option<ParticipantId> {
+        let entry = self.entry(index);
+        let me = ParticipantId { index, generation: claim.generation };
+        let lock = open_again(self.segment.file()).ok().filter(|file| {
+            use std::os::fd::AsFd;
+            lock_byte(file.as_fd(), LOCKS + u64::from(index))
+        });
+        // Relaxed, all: published by (5).
+        entry.start.store(identity.start, Ordering::Relaxed);
+        entry.namespace.store(identity.namespace, Ordering::Relaxed);
+        entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
+        self.reset_arrival(index);
+        let entered = EntryWord { state: State::Entered, ..claim };
+        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others took this process for dead.
+        entry
+            .word
+            .compare_exchange(claim.pack(), entered.pack(), Ordering::AcqRel, Ordering::Acquire)
+            .ok()?;
+        let counts = &self.control().counts;
+        // Relaxed: hints (`around.rs`).
+        counts.asleep.fetch_and(!(1 << index), Ordering::Relaxed);
+        counts.entered.fetch_or(1 << index, Ordering::Relaxed);
+        self.local.sleepers.store(0, Ordering::Relaxed);
+        self.note_processors(me);
+        if let Ok(mut held) = self.lock.try_lock() {
+            *held = lock;
+        } else {
+            // Held for ever by a thread that a fork did not copy: keep the descriptor open all the same.
+            std::mem::forget(lock);
+        }
+        Some(me)
+    }
+
+    fn leave(&self) {
+        // Relaxed: as in `enter`.
+        let bits = self.local.me.swap(0, Ordering::Relaxed);
+        if bits == 0 {
+            return;
+        }
+        let me = ParticipantId::from_bits(bits);
+        let counts = &self.control().counts;
+        // Relaxed: hints (`around.rs`).
+        counts.entered.fetch_and(!(1 << (me.index % 64)), Ordering::Relaxed);
+        counts.asleep.fetch_and(!(1 << (me.index % 64)), Ordering::Relaxed);
+        let entry = self.entry(me.index);
+        // (4) Acquire: as everywhere.
+        let seen = entry.word.load(Ordering::Acquire);
+        let word = EntryWord::unpack(seen);
+        if word.generation == me.generation && word.state == State::Entered {
+            let free = EntryWord { state: State::Free, pid: 0, start_hash: 0, ..word };
+            // (3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took this process for dead.
+            let _ = entry.word.compare_exchange(seen, free.pack(), Ordering::AcqRel, Ordering::Acquire);
+        }
+        if let Ok(mut held) = self.lock.try_lock() {
+            *held = None;
+        }
+        self.count_processors();
+        self.wake_everybody();
+        self.local.entering.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether somebody alive has entered.
+    fn is_inhabited(&self) -> bool {
+        self.check_deaths();
+        (0..self.processes).any(|index| {
+            // (4) Acquire: as everywhere.
+            let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
+            matches!(word.state, State::Entered | State::Joining)
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.leave();
+        // Only the process that opened the world: its children share its lock.
+        if let Some((_, path)) = &self.name
+            && self.local.opener.load(Ordering::Relaxed) == 1
+            && !self.is_inhabited()
+        {
+            self.segment.unlink_if_last(path);
+        }
+    }
+}
