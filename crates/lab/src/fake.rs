@@ -1,11 +1,13 @@
 //! For tests: contenders whose figures are known, and a sink that keeps everything.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::experiment::{Bench, Settings, Sink};
 use crate::host::Host;
 use crate::record::{Record, Subject};
+use crate::results::{Missing, Results};
 use crate::topology::Placement;
 use crate::transport::{ADAPTIVE, Contender, Crash, LogP, Run, Side, Stress};
 
@@ -124,4 +126,53 @@ pub fn bench_with(
 /// Settings under which experiments are over at once.
 pub fn quick() -> Settings {
     Settings { runs: 1, messages: 1000, sample: Duration::from_millis(20), ..Settings::default() }
+}
+
+/// The results of all experiments over fake contenders: four of ours (one of them `towpath`) and two peers, one of which is not there. The
+/// floor and memcpy are really measured, but shortly, and only once for all tests.
+pub fn example_results() -> Results {
+    static EXAMPLE: OnceLock<Results> = OnceLock::new();
+    EXAMPLE.get_or_init(measure_example).clone()
+}
+
+fn measure_example() -> Results {
+    let settings = Settings { runs: 2, kills: 6, ..quick() };
+    let mut contenders: Vec<Box<dyn Contender>> = vec![
+        Box::new(Fake::ours("test-and-set", 1.4)),
+        Box::new(Fake::ours("ticket", 2.0)),
+        Box::new(Fake::ours("lock-free", 1.3)),
+        Box::new(Fake::ours("towpath", 1.0)),
+        Box::new(Fake::peer("open-mpi", 1.8)),
+        Box::new(Fake::absent("mpich")),
+    ];
+    let mut collected = FullSink::default();
+    let mut host = None;
+    bench_with(&settings, &mut contenders, &mut collected, |bench| {
+        host = Some(bench.host.clone());
+        for experiment in crate::EXPERIMENTS {
+            experiment.run(bench).expect("fakes do not fail");
+        }
+    });
+    Results {
+        host: host.expect("the bench was made"),
+        settings,
+        records: collected.0,
+        missing: collected.1,
+        seconds: 1.0,
+    }
+}
+
+/// A sink that keeps what [`Results`] needs.
+#[derive(Default)]
+struct FullSink(Vec<Record>, Vec<Missing>);
+
+impl Sink for FullSink {
+    fn record(&mut self, record: Record) {
+        self.0.push(record);
+    }
+    fn missing(&mut self, subject: &Subject, reason: &str) {
+        self.1.push(Missing { subject: subject.clone(), reason: reason.into() });
+    }
+    fn expect(&mut self, _steps: i64) {}
+    fn step(&mut self, _what: &str) {}
 }

@@ -3,24 +3,37 @@
 //! An experiment produces [`Record`]s, one JSON object per line; tables and the report are made from records alone.
 #![deny(unsafe_code)]
 
+pub mod console;
+pub mod contenders;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
+pub mod format;
 pub mod host;
+pub mod paper;
 pub mod process;
+pub mod recommend;
 pub mod record;
+pub mod report;
+pub mod results;
+pub mod session;
 pub mod stats;
+pub mod tables;
 pub mod topology;
 pub mod transport;
+pub mod verdict;
 
 #[cfg(test)]
 mod fake;
 
+pub use contenders::contenders;
 pub use error::Error;
 pub use experiment::{Bench, Experiment, Samples, Settings, Sink, Variant};
 pub use experiments::EXPERIMENTS;
 pub use host::Host;
 pub use record::{Extra, Metric, NATIVE, Record, Subject, metrics};
+pub use results::{Missing, Results};
+pub use session::Session;
 pub use topology::{Pin, Placement};
 pub use transport::{
     ADAPTIVE, CLAIM_ALGORITHMS, ClaimAlgorithm, Contender, Crash, LogP, OURS, Run, Side, Stress,

@@ -1,0 +1,136 @@
+//! What a run shows on the console: tables on stdout, progress on stderr while somebody looks at it.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use comfy_table::{Cell as ConsoleCell, CellAlignment, ContentArrangement, Table as ConsoleTable, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::recommend::recommendation;
+use crate::results::Results;
+use crate::tables::{Kind, Table, tables};
+
+/// How wide a console is that does not say so.
+const WIDTH: u16 = 120;
+
+/// Everything that a run has found, as text; the recommendation is the last line.
+pub fn render(results: &Results) -> String {
+    let mut text = String::new();
+    let host = &results.host;
+    let _ = writeln!(
+        text,
+        "{}, {} cores, {}, {}; pinning: {}; commit {}; {}",
+        host.cpu, host.cores, host.virtualisation, host.kernel, host.pinning, host.commit, host.date
+    );
+    if !host.not_available.is_empty() {
+        let _ = writeln!(text, "not available here: {}", host.not_available.join("; "));
+    }
+    for table in tables(results) {
+        let _ = writeln!(text, "\n{}\n{}", table.title, render_table(&table));
+    }
+    let missing = results.missing_summary();
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nNot measured");
+        for (experiments, who, reason) in missing {
+            let _ = writeln!(text, "  {who} ({experiments}): {reason}");
+        }
+    }
+    let _ = writeln!(text, "\n{}", recommendation(results));
+    text
+}
+
+fn render_table(table: &Table) -> String {
+    let mut console = ConsoleTable::new();
+    console.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    if console.width().is_none() {
+        console.set_width(WIDTH);
+    }
+    console.set_header(table.header.clone());
+    for row in &table.rows {
+        console.add_row(row.iter().map(|cell| {
+            let text = match cell.kind {
+                Kind::Best => format!("*{}", cell.text),
+                _ => cell.text.clone(),
+            };
+            let alignment = if cell.kind == Kind::Text { CellAlignment::Left } else { CellAlignment::Right };
+            ConsoleCell::new(text).set_alignment(alignment)
+        }));
+    }
+    let mut text = console.to_string();
+    if table.rows.iter().flatten().any(|c| c.kind == Kind::Best) {
+        text.push_str("\n* the best of its column");
+    }
+    text
+}
+
+/// The progress of a run: a bar on stderr if that is a terminal, and otherwise nothing.
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// A bar, if `wanted` and if somebody can see it.
+    pub fn new(wanted: bool) -> Progress {
+        // No ticking thread: processes are forked while the bar is shown.
+        let bar = if wanted && std::io::stderr().is_terminal() {
+            ProgressBar::new(0)
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos:>4}/{len} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Progress { bar }
+    }
+
+    /// That many steps more, or fewer if negative.
+    pub fn expect(&self, steps: i64) {
+        let length = self.bar.length().unwrap_or(0).saturating_add_signed(steps);
+        self.bar.set_length(length);
+    }
+
+    /// The step before this one is done, and this one begins.
+    pub fn step(&self, what: &str) {
+        self.bar.set_message(what.to_string());
+        self.bar.inc(1);
+    }
+
+    /// How long it has taken so far.
+    pub fn elapsed(&self) -> Duration {
+        self.bar.elapsed()
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::example_results;
+
+    #[test]
+    fn the_console_shows_tables_what_is_missing_and_ends_with_the_recommendation() {
+        let results = example_results();
+        let text = render(&results);
+        for words in
+            ["The floor", "LogP", "Stress test", "Bulk", "killed in mid-send", "Targets", "Not measured"]
+        {
+            assert!(text.contains(words), "{words} is missing from\n{text}");
+        }
+        assert!(text.contains("mpich is not installed"));
+        assert_eq!(text.lines().last(), Some(recommendation(&results).as_str()));
+    }
+
+    #[test]
+    fn progress_counts_what_it_is_told() {
+        let progress = Progress::new(false);
+        progress.expect(10);
+        progress.expect(-4);
+        progress.step("a");
+        assert_eq!((progress.bar.length(), progress.bar.position()), (Some(6), 1));
+        progress.finish();
+    }
+}

@@ -1,0 +1,120 @@
+//! Figures as people read them.
+
+/// Three significant digits, without an exponent.
+pub fn digits(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".into();
+    }
+    let magnitude = value.abs();
+    let decimals = match magnitude {
+        m if m >= 99.95 || m == 0.0 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.9995 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.decimals$}").replace('-', "−");
+    if text.trim_start_matches('−').chars().all(|c| matches!(c, '0' | '.')) { "0".into() } else { text }
+}
+
+fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
+    let step = steps.iter().rev().find(|(from, _)| value.abs() >= *from * 0.9995).unwrap_or(&steps[0]);
+    format!("{} {}", digits(value / step.0), step.1)
+}
+
+/// A time given in nanoseconds.
+pub fn nanoseconds(value: f64) -> String {
+    scaled(value, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
+}
+
+/// A rate of messages per second.
+pub fn message_rate(value: f64) -> String {
+    scaled(value, &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")])
+}
+
+/// A bandwidth in bytes per second (decimal units, as bandwidths are).
+pub fn bandwidth(value: f64) -> String {
+    scaled(value, &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")])
+}
+
+/// A size in bytes (binary units, as sizes are).
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GB", b >> 30),
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+/// A part of a whole.
+pub fn percent(value: f64) -> String {
+    format!("{} %", digits(value * 100.0))
+}
+
+/// A value in its record's unit.
+pub fn in_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => nanoseconds(value),
+        "us" => nanoseconds(value * 1e3),
+        "s" => nanoseconds(value * 1e9),
+        "bytes/s" => bandwidth(value),
+        "messages/s" => message_rate(value),
+        "count" => format!("{value:.0}"),
+        _ => digits(value),
+    }
+}
+
+/// Parses a size with an optional suffix: `64`, `4K`, `1M`, `2G` (powers of 1024).
+///
+/// # Errors
+///
+/// What is wrong with it, and what would be right.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no size: give bytes, or a number with K, M or G (64, 4K, 1M)");
+    let trimmed = text.trim().trim_end_matches(['B', 'b']);
+    let (number, factor) = match trimmed.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&trimmed[..at], 1 << 10),
+        Some((at, 'M' | 'm')) => (&trimmed[..at], 1 << 20),
+        Some((at, 'G' | 'g')) => (&trimmed[..at], 1 << 30),
+        _ => (trimmed, 1),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(wrong)?;
+    if bytes == 0 { Err(wrong()) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_a_fitting_unit() {
+        assert_eq!(nanoseconds(112.4), "112 ns");
+        assert_eq!(nanoseconds(4387.0), "4.39 µs");
+        assert_eq!(nanoseconds(999.7), "1.00 µs");
+        assert_eq!(nanoseconds(-12.34), "−12.3 ns");
+        assert_eq!(nanoseconds(0.0), "0 ns");
+        assert_eq!(message_rate(24_600_000.0), "24.6 M/s");
+        assert_eq!(bandwidth(57.3e9), "57.3 GB/s");
+        assert_eq!(percent(0.0042), "0.420 %");
+        assert_eq!(digits(-0.0001), "0");
+        assert_eq!(digits(f64::NAN), "–");
+        assert_eq!(in_unit(300.0, "count"), "300");
+        assert_eq!(in_unit(52.0, "us"), "52.0 µs");
+    }
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        for (text, bytes) in [("64", 64), ("4K", 4096), ("1M", 1 << 20), ("2g", 2 << 30), ("64 B", 64)] {
+            assert_eq!(parse_size(&text.replace(' ', "")), Ok(bytes), "{text}");
+        }
+        assert_eq!(
+            (size(64).as_str(), size(4096).as_str(), size(4 << 20).as_str()),
+            ("64 B", "4 KB", "4 MB")
+        );
+        assert_eq!(size(1500), "1500 B");
+        for wrong in ["", "K", "-1", "4X", "1.5M", "0", "99999999999999999999", "18446744073709551615K"] {
+            let error = parse_size(wrong).unwrap_err();
+            assert!(error.contains("4K"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The report: `results.jsonl`, and `index.html` made from the same results, one self-contained file.
+
+mod page;
+mod plots;
+mod svg;
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::results::Results;
+
+pub use page::page;
+
+/// Writes both files into `folder`, which is made if need be.
+///
+/// # Errors
+///
+/// The system's, with the folder's name.
+pub fn write(results: &Results, folder: &Path) -> Result<(), Error> {
+    let failed = |source| {
+        Error::system(
+            format!("writing the report to {} (choose another folder with --report)", folder.display()),
+            source,
+        )
+    };
+    fs::create_dir_all(folder).map_err(failed)?;
+    fs::write(folder.join("results.jsonl"), results.to_json_lines()).map_err(failed)?;
+    fs::write(folder.join("index.html"), page(results)).map_err(failed)
+}

@@ -1,0 +1,245 @@
+//! What a run yielded: the records, what is missing, and ways to ask for a figure.
+
+use crate::experiment::Settings;
+use crate::host::Host;
+use crate::record::{Record, Subject};
+use crate::transport::{ADAPTIVE, CLAIM_ALGORITHMS};
+
+/// Something that was not measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Missing {
+    /// What would have been measured.
+    pub subject: Subject,
+    /// Why it was not.
+    pub reason: String,
+}
+
+/// Everything that tables and the report are made from.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// The machine.
+    pub host: Host,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The figures.
+    pub records: Vec<Record>,
+    /// What is missing.
+    pub missing: Vec<Missing>,
+    /// How long the whole run took, in seconds.
+    pub seconds: f64,
+}
+
+/// One line of a table or of a plot: who, waiting how, by which path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    rank: usize,
+    /// The claim algorithm or peer.
+    pub algorithm: String,
+    /// The waiting policy.
+    pub waiting: String,
+    /// The path of a bulk transfer; empty if there is only one.
+    pub path: String,
+}
+
+impl Row {
+    fn of(record: &Record) -> Row {
+        let rank = CLAIM_ALGORITHMS.iter().position(|a| a.name == record.algorithm);
+        Row {
+            rank: match (rank, record.algorithm.as_str()) {
+                (Some(rank), _) => rank,
+                (None, "hardware" | "memcpy") => usize::MAX,
+                (None, _) => CLAIM_ALGORITHMS.len(),
+            },
+            algorithm: record.algorithm.clone(),
+            waiting: record.waiting.clone(),
+            path: record.text("path").unwrap_or_default().into(),
+        }
+    }
+
+    /// What tables and plots call it.
+    pub fn label(&self) -> String {
+        let mut label = match self.algorithm.as_str() {
+            "hardware" => "floor (two lines)".to_string(),
+            name => name.to_string(),
+        };
+        if !matches!(self.waiting.as_str(), ADAPTIVE | "own" | "none" | "") {
+            label.push_str(&format!(", {}", self.waiting));
+        }
+        if !self.path.is_empty() {
+            label.push_str(&format!(", {}", self.path));
+        }
+        label
+    }
+
+    /// The same whatever the path.
+    #[must_use]
+    pub fn without_path(mut self) -> Row {
+        self.path.clear();
+        self
+    }
+
+    /// Whether it is one of our claim algorithms.
+    pub fn is_ours(&self) -> bool {
+        self.rank < CLAIM_ALGORITHMS.len()
+    }
+
+    /// Whether it is what the machine itself can do.
+    pub fn is_floor(&self) -> bool {
+        self.rank == usize::MAX
+    }
+}
+
+fn has_numbers(record: &Record, extra: &[(&str, u64)]) -> bool {
+    extra.iter().all(|(key, value)| record.number(key) == Some(*value))
+}
+
+impl Results {
+    /// The records of one metric of one experiment.
+    pub fn of<'a>(&'a self, experiment: &'a str, metric: &'a str) -> impl Iterator<Item = &'a Record> {
+        self.records.iter().filter(move |r| r.experiment == experiment && r.metric == metric)
+    }
+
+    /// Who has any figure in an experiment: ours first, then the peers, then the floor.
+    pub fn rows(&self, experiment: &str) -> Vec<Row> {
+        let mut rows: Vec<Row> =
+            self.records.iter().filter(|r| r.experiment == experiment).map(Row::of).collect();
+        rows.sort();
+        rows.dedup();
+        rows
+    }
+
+    /// The record of a row, with extra fields that must have the given numbers.
+    pub fn get(&self, experiment: &str, metric: &str, row: &Row, extra: &[(&str, u64)]) -> Option<&Record> {
+        self.records.iter().find(|r| {
+            r.experiment == experiment && r.metric == metric && Row::of(r) == *row && has_numbers(r, extra)
+        })
+    }
+
+    /// The record of an algorithm under a waiting policy: the largest, where there are several (bulk by several paths).
+    pub fn best(
+        &self,
+        experiment: &str,
+        metric: &str,
+        algorithm: &str,
+        waiting: &str,
+        extra: &[(&str, u64)],
+    ) -> Option<&Record> {
+        self.records
+            .iter()
+            .filter(|r| r.experiment == experiment && r.metric == metric && has_numbers(r, extra))
+            .filter(|r| r.algorithm == algorithm && r.waiting == waiting)
+            .max_by(|a, b| a.value.total_cmp(&b.value))
+    }
+
+    /// Its median.
+    pub fn value(
+        &self,
+        experiment: &str,
+        metric: &str,
+        algorithm: &str,
+        waiting: &str,
+        extra: &[(&str, u64)],
+    ) -> Option<f64> {
+        self.best(experiment, metric, algorithm, waiting, extra).map(|r| r.value)
+    }
+
+    /// The different numbers that an extra field has in an experiment, in order.
+    pub fn numbers(&self, experiment: &str, key: &str) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self
+            .records
+            .iter()
+            .filter(|r| r.experiment == experiment)
+            .filter_map(|r| r.number(key))
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Whether an experiment has any figure.
+    pub fn has(&self, experiment: &str) -> bool {
+        self.records.iter().any(|r| r.experiment == experiment)
+    }
+
+    /// What is missing, told once for each experiment, contender and reason: `(experiment, who, reason)`.
+    pub fn missing_summary(&self) -> Vec<(String, String, String)> {
+        let mut lines: Vec<(String, String, String)> = Vec::new();
+        for missing in &self.missing {
+            let who = match missing.subject.waiting.as_str() {
+                ADAPTIVE | "own" | "none" | "" => missing.subject.algorithm.clone(),
+                waiting => format!("{}, {waiting}", missing.subject.algorithm),
+            };
+            match lines.iter_mut().find(|(_, w, reason)| *w == who && *reason == missing.reason) {
+                Some((experiments, _, _)) => {
+                    if !experiments.split(", ").any(|e| e == missing.subject.experiment) {
+                        experiments.push_str(&format!(", {}", missing.subject.experiment));
+                    }
+                }
+                None => lines.push((missing.subject.experiment.clone(), who, missing.reason.clone())),
+            }
+        }
+        lines
+    }
+
+    /// The records as JSON lines.
+    pub fn to_json_lines(&self) -> String {
+        self.records.iter().map(|r| r.to_json() + "\n").collect()
+    }
+
+    /// Defects that the crash test found: algorithms of ours that lost, doubled or leaked something.
+    pub fn defects(&self) -> Vec<String> {
+        ["lost", "duplicated", "leaked_slots"]
+            .iter()
+            .flat_map(|metric| {
+                self.of("crash", metric)
+                    .filter(|r| r.value > 0.0)
+                    .map(move |r| format!("{} ({}): {} = {:.0}", r.algorithm, r.waiting, metric, r.value))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fake::example_results;
+
+    #[test]
+    fn rows_are_ours_then_peers_then_the_floor() {
+        let results = example_results();
+        let rows = results.rows("stress");
+        let ours = rows.iter().take_while(|r| r.is_ours()).count();
+        assert!(ours >= 3);
+        assert!(rows[ours..].iter().all(|r| !r.is_ours()));
+        assert_eq!(rows[ours - 1].algorithm, "towpath");
+        assert!(results.rows("bulk").last().expect("bulk was measured").is_floor());
+    }
+
+    #[test]
+    fn figures_are_found_by_what_distinguishes_them() {
+        let results = example_results();
+        let one =
+            results.value("stress", "messages_per_s", "towpath", "adaptive", &[("writers", 1)]).unwrap();
+        let seven =
+            results.value("stress", "messages_per_s", "towpath", "adaptive", &[("writers", 7)]).unwrap();
+        assert!(one > seven);
+        assert_eq!(results.value("stress", "messages_per_s", "towpath", "park", &[("writers", 1)]), None);
+        assert_eq!(results.numbers("stress", "writers"), [1, 3, 7, 15]);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_once() {
+        let summary = example_results().missing_summary();
+        let mpich: Vec<_> = summary.iter().filter(|(_, who, _)| who == "mpich").collect();
+        assert_eq!(mpich.len(), 1, "{summary:?}");
+        assert!(mpich[0].0.contains("logp") && mpich[0].0.contains("stress"));
+    }
+
+    #[test]
+    fn damage_is_a_defect() {
+        let mut results = example_results();
+        assert!(results.defects().is_empty());
+        let lost = results.records.iter_mut().find(|r| r.metric == "lost").unwrap();
+        lost.value = 2.0;
+        assert_eq!(results.defects().len(), 1);
+    }
+}

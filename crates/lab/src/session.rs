@@ -1,0 +1,148 @@
+//! A whole run: the experiments one after the other, their results to the console, to stdout as JSON, and to the report.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::console::Progress;
+use crate::error::Error;
+use crate::experiment::{Bench, Experiment, Settings, Sink};
+use crate::host::Host;
+use crate::record::{Record, Subject};
+use crate::report;
+use crate::results::{Missing, Results};
+use crate::topology::Placement;
+use crate::transport::Contender;
+
+/// What is to be run, and where the results go.
+pub struct Session {
+    /// What the user asked for.
+    pub settings: Settings,
+    /// Which experiments.
+    pub experiments: Vec<&'static dyn Experiment>,
+    /// What is compared.
+    pub contenders: Vec<Box<dyn Contender>>,
+    /// Whether records go to stdout as JSON lines, as soon as they are there.
+    pub json: bool,
+    /// The folder of the report, if one is to be written.
+    pub report: Option<PathBuf>,
+    /// Whether each experiment stops after about the time that it may take as one of all.
+    pub budgeted: bool,
+}
+
+impl Session {
+    /// Runs it. The report is written anew after each experiment, so that an interrupted run has one too.
+    ///
+    /// # Errors
+    ///
+    /// If the report or stdout can't be written. An experiment that fails as a whole is one of the results.
+    pub fn run(mut self) -> Result<Results, Error> {
+        let placement = Placement::detect(self.settings.pin);
+        let host = Host::detect(&placement.describe());
+        let results = Results {
+            host: host.clone(),
+            settings: self.settings.clone(),
+            records: vec![],
+            missing: vec![],
+            seconds: 0.0,
+        };
+        let mut sink = Gather { results, progress: Progress::new(true), json: self.json, broken: None };
+        let begun = Instant::now();
+        for experiment in &self.experiments {
+            let mut settings = self.settings.clone();
+            if self.budgeted {
+                settings.limit = Some(std::time::Duration::from_secs(experiment.seconds()));
+            }
+            let mut bench = Bench {
+                settings: &settings,
+                placement: &placement,
+                host: &host,
+                contenders: &mut self.contenders,
+                sink: &mut sink,
+            };
+            if let Err(error) = experiment.run(&mut bench) {
+                sink.missing(&Subject::new(experiment.name(), "all", "none", 0), &error.to_string());
+            }
+            sink.results.seconds = begun.elapsed().as_secs_f64();
+            if let Some(folder) = &self.report {
+                report::write(&sink.results, folder)?;
+            }
+            if let Some(error) = sink.broken.take() {
+                return Err(Error::system("writing records to stdout", error));
+            }
+        }
+        sink.progress.finish();
+        Ok(sink.results)
+    }
+}
+
+struct Gather {
+    results: Results,
+    progress: Progress,
+    json: bool,
+    broken: Option<io::Error>,
+}
+
+impl Sink for Gather {
+    fn record(&mut self, record: Record) {
+        if self.json && self.broken.is_none() {
+            let mut stdout = io::stdout().lock();
+            let written = writeln!(stdout, "{}", record.to_json()).and_then(|()| stdout.flush());
+            self.broken = written.err();
+        }
+        self.results.records.push(record);
+    }
+    fn missing(&mut self, subject: &Subject, reason: &str) {
+        self.results.missing.push(Missing { subject: subject.clone(), reason: reason.into() });
+    }
+    fn expect(&mut self, steps: i64) {
+        self.progress.expect(steps);
+    }
+    fn step(&mut self, what: &str) {
+        self.progress.step(what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::find;
+    use crate::fake::{Fake, quick};
+
+    #[test]
+    fn a_session_writes_its_report_and_returns_its_results() {
+        let folder = std::env::temp_dir().join(format!("towpath-session-{}", std::process::id()));
+        let session = Session {
+            settings: quick(),
+            experiments: vec![find("logp").unwrap(), find("stress").unwrap()],
+            contenders: vec![Box::new(Fake::ours("towpath", 1.0)), Box::new(Fake::absent("mpich"))],
+            json: false,
+            report: Some(folder.clone()),
+            budgeted: true,
+        };
+        let results = session.run().unwrap();
+        assert!(results.has("logp") && results.has("stress") && !results.has("bulk"));
+        assert!(results.missing.iter().any(|m| m.subject.algorithm == "mpich"));
+        let lines = std::fs::read_to_string(folder.join("results.jsonl")).unwrap();
+        assert_eq!(lines, results.to_json_lines());
+        assert!(std::fs::read_to_string(folder.join("index.html")).unwrap().contains("towpath"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_is_an_error_that_names_the_folder() {
+        let file = std::env::temp_dir().join(format!("towpath-file-{}", std::process::id()));
+        std::fs::write(&file, "in the way").unwrap();
+        let session = Session {
+            settings: quick(),
+            experiments: vec![find("logp").unwrap()],
+            contenders: Vec::new(),
+            json: false,
+            report: Some(file.join("below")),
+            budgeted: false,
+        };
+        let error = session.run().unwrap_err().to_string();
+        assert!(error.contains("below") && error.contains("--report"), "{error}");
+        std::fs::remove_file(&file).unwrap();
+    }
+}

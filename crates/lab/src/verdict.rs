@@ -1,0 +1,272 @@
+//! The figures that Towpath sets itself, computed from the records of one run.
+
+use crate::format::{bandwidth, message_rate, nanoseconds, percent};
+use crate::results::Results;
+use crate::transport::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sense {
+    /// The smaller the better.
+    AtMost,
+    /// The larger the better.
+    AtLeast,
+}
+
+/// How a figure turned out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The aim itself is reached.
+    Aim,
+    /// What must be reached is reached.
+    Met,
+    /// It is missed, by this part of what must be reached.
+    Missed(f64),
+    /// It could not be computed, and why.
+    NotMeasured(String),
+}
+
+/// One line of the table of targets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What is divided by what.
+    pub what: String,
+    /// The ratio, if it could be computed.
+    pub ours: Option<f64>,
+    /// The two figures that it was computed from, in words.
+    pub detail: String,
+    /// Which way is better.
+    pub sense: Sense,
+    /// What must be reached.
+    pub must: f64,
+    /// What it aims at.
+    pub aim: f64,
+    /// How it turned out.
+    pub verdict: Verdict,
+}
+
+impl Figure {
+    fn new(what: &str, sense: Sense, must: f64, aim: f64, found: Result<(f64, String), String>) -> Figure {
+        let (ours, detail, verdict) = match found {
+            Ok((ratio, detail)) => (Some(ratio), detail, judge(ratio, sense, must, aim)),
+            Err(reason) => (None, String::new(), Verdict::NotMeasured(reason)),
+        };
+        Figure { what: what.into(), ours, detail, sense, must, aim, verdict }
+    }
+
+    /// What must be reached, with its sense: `≤ 1.5`.
+    pub fn must_text(&self) -> String {
+        let sign = if self.sense == Sense::AtMost { "≤" } else { "≥" };
+        format!("{sign} {}", self.must)
+    }
+
+    /// The verdict in words.
+    pub fn verdict_text(&self) -> String {
+        match &self.verdict {
+            Verdict::Aim => "met, aim reached".into(),
+            Verdict::Met => "met".into(),
+            Verdict::Missed(by) => format!("missed by {}", percent(*by)),
+            Verdict::NotMeasured(reason) => format!("not measured: {reason}"),
+        }
+    }
+}
+
+fn judge(ratio: f64, sense: Sense, must: f64, aim: f64) -> Verdict {
+    let reaches = |bound: f64| match sense {
+        Sense::AtMost => ratio <= bound,
+        Sense::AtLeast => ratio >= bound,
+    };
+    if reaches(aim) {
+        Verdict::Aim
+    } else if reaches(must) {
+        Verdict::Met
+    } else {
+        Verdict::Missed((ratio - must).abs() / must)
+    }
+}
+
+/// All figures, in the order of the project's table of targets. Those for which nothing in the run could serve are not measured, and
+/// say why.
+pub fn figures(results: &Results) -> Vec<Figure> {
+    use Sense::{AtLeast, AtMost};
+    let ours = |writers| stress(results, OURS, ADAPTIVE, writers);
+    vec![
+        Figure::new(
+            "round trip of 8 bytes ÷ the floor's two-line round trip",
+            AtMost,
+            1.5,
+            1.25,
+            round_trip(results),
+        ),
+        Figure::new(
+            "one-way stream of short messages ÷ Open MPI's",
+            AtLeast,
+            1.5,
+            3.0,
+            ratio(ours(1), stress(results, "open-mpi", "own", 1), message_rate),
+        ),
+        Figure::new(
+            "stress, 7 writers ÷ 1 writer",
+            AtLeast,
+            0.65,
+            0.95,
+            ratio(ours(7), ours(1), message_rate),
+        ),
+        Figure::new(
+            "stress, 15 writers ÷ 1 writer",
+            AtLeast,
+            0.65,
+            0.95,
+            ratio(ours(15), ours(1), message_rate),
+        ),
+        Figure::new(
+            "stress, 7 writers ÷ the best of our other claim algorithms",
+            AtLeast,
+            1.15,
+            2.0,
+            best_other(results),
+        ),
+        Figure::new(
+            "stress, 15 writers ÷ 1 writer, FIFO claim algorithms (the worst)",
+            AtLeast,
+            0.05,
+            0.2,
+            worst_kept(results, true),
+        ),
+        Figure::new(
+            "stress, 15 writers ÷ 1 writer, the other claim algorithms (the worst)",
+            AtLeast,
+            0.3,
+            0.7,
+            worst_kept(results, false),
+        ),
+        Figure::new("bulk, 1 MB ÷ memcpy of 1 MB", AtLeast, 0.75, 0.95, bulk(results)),
+    ]
+}
+
+fn ratio(
+    above: Result<f64, String>,
+    below: Result<f64, String>,
+    format: impl Fn(f64) -> String,
+) -> Result<(f64, String), String> {
+    let (above, below) = (above?, below?);
+    if below <= 0.0 {
+        return Err("the figure to divide by is zero".into());
+    }
+    Ok((above / below, format!("{} ÷ {}", format(above), format(below))))
+}
+
+/// Why something is missing: what the run itself says of it, or what to ask for.
+fn reason(results: &Results, experiment: &str, algorithm: &str, otherwise: &str) -> String {
+    results
+        .missing
+        .iter()
+        .find(|m| m.subject.experiment == experiment && m.subject.algorithm == algorithm)
+        .map_or_else(|| otherwise.to_string(), |m| format!("{algorithm}: {}", m.reason))
+}
+
+fn stress(results: &Results, algorithm: &str, waiting: &str, writers: u64) -> Result<f64, String> {
+    results.value("stress", "messages_per_s", algorithm, waiting, &[("writers", writers)]).ok_or_else(|| {
+        let otherwise = match (results.has("stress"), algorithm) {
+            (true, "open-mpi") if !results.settings.peers => "needs --peers".into(),
+            (true, _) => format!("{algorithm} ({waiting}) with {writers} writers was not part of this run"),
+            (false, _) => "the stress test was not part of this run".into(),
+        };
+        reason(results, "stress", algorithm, &otherwise)
+    })
+}
+
+fn round_trip(results: &Results) -> Result<(f64, String), String> {
+    let ours = results
+        .value("logp", "round_trip_ns", OURS, ADAPTIVE, &[])
+        .ok_or_else(|| reason(results, "logp", OURS, "towpath (adaptive) in logp was not part of this run"));
+    // The floor that was taken between the rounds of the same experiment, not the one of the experiment `floor`.
+    let floor = results
+        .value("logp", "round_trip_ns", "hardware", "none", &[("lines", 2)])
+        .ok_or_else(|| reason(results, "logp", "hardware", "the floor was not part of this run"));
+    ratio(ours, floor, nanoseconds)
+}
+
+fn best_other(results: &Results) -> Result<(f64, String), String> {
+    let best = CLAIM_ALGORITHMS
+        .iter()
+        .filter(|a| a.name != OURS)
+        .filter_map(|a| Some((stress(results, a.name, ADAPTIVE, 7).ok()?, a.name)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let ours = stress(results, OURS, ADAPTIVE, 7);
+    let (rate, name) = match best {
+        Some(best) => best,
+        None => {
+            return Err(ours.err().unwrap_or_else(|| "no other claim algorithm was part of this run".into()));
+        }
+    };
+    ratio(ours, Ok(rate), message_rate).map(|(ratio, detail)| (ratio, format!("{detail} ({name})")))
+}
+
+fn worst_kept(results: &Results, fifo: bool) -> Result<(f64, String), String> {
+    let mut kept = Vec::new();
+    let mut why = String::new();
+    for algorithm in CLAIM_ALGORITHMS.iter().filter(|a| a.name != OURS && a.fifo == fifo) {
+        let rate = |writers| stress(results, algorithm.name, ADAPTIVE, writers);
+        match ratio(rate(15), rate(1), message_rate) {
+            Ok((ratio, detail)) => kept.push((ratio, format!("{detail} ({})", algorithm.name))),
+            Err(reason) => why = reason,
+        }
+    }
+    kept.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(why)
+}
+
+fn bulk(results: &Results) -> Result<(f64, String), String> {
+    let at = |algorithm: &str, waiting: &str| {
+        results.value("bulk", "bytes_per_s", algorithm, waiting, &[("bytes", 1 << 20)]).ok_or_else(|| {
+            reason(results, "bulk", algorithm, &format!("{algorithm} at 1 MB was not part of this run"))
+        })
+    };
+    ratio(at(OURS, ADAPTIVE), at("memcpy", "none"), bandwidth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::example_results;
+
+    #[test]
+    fn verdicts_follow_the_bounds_in_both_senses() {
+        use Sense::{AtLeast, AtMost};
+        assert_eq!(judge(1.2, AtMost, 1.5, 1.25), Verdict::Aim);
+        assert_eq!(judge(1.5, AtMost, 1.5, 1.25), Verdict::Met);
+        assert_eq!(judge(3.0, AtMost, 1.5, 1.25), Verdict::Missed(1.0));
+        assert_eq!(judge(3.0, AtLeast, 1.5, 3.0), Verdict::Aim);
+        assert_eq!(judge(1.5, AtLeast, 1.5, 3.0), Verdict::Met);
+        assert_eq!(judge(0.75, AtLeast, 1.5, 3.0), Verdict::Missed(0.5));
+    }
+
+    #[test]
+    fn figures_are_ratios_of_records_of_this_run() {
+        let results = example_results();
+        let figures = figures(&results);
+        assert_eq!(figures.len(), 8);
+        // The fakes' rates fall with the square root of the number of writers, and Open MPI's fake is 1.8 times as slow as ours.
+        let by = |start: &str| figures.iter().find(|f| f.what.starts_with(start)).unwrap();
+        let near = |figure: &Figure, value: f64| (figure.ours.unwrap() - value).abs() < 1e-9;
+        assert!(near(by("one-way stream"), 1.8), "{figures:?}");
+        assert!(near(by("stress, 7 writers ÷ 1"), 1.0 / 7f64.sqrt()));
+        assert!(near(by("stress, 7 writers ÷ the best"), 1.3));
+        assert!(by("stress, 7 writers ÷ the best").detail.contains("lock-free"));
+        assert!(matches!(by("stress, 7 writers ÷ 1").verdict, Verdict::Missed(_)));
+        assert!(by("stress, 7 writers ÷ 1").verdict_text().contains("missed by"));
+        assert_eq!(by("stress, 7 writers ÷ the best").must_text(), "≥ 1.15");
+    }
+
+    #[test]
+    fn what_was_not_measured_says_why() {
+        let mut results = example_results();
+        results.records.retain(|r| r.algorithm != "open-mpi" && r.experiment != "bulk");
+        let figures = figures(&results);
+        let stream = figures.iter().find(|f| f.what.starts_with("one-way")).unwrap();
+        assert_eq!(stream.verdict_text(), "not measured: needs --peers");
+        assert_eq!(stream.ours, None);
+        let bulk = figures.iter().find(|f| f.what.starts_with("bulk")).unwrap();
+        assert!(matches!(&bulk.verdict, Verdict::NotMeasured(why) if why.contains("1 MB")), "{bulk:?}");
+    }
+}
