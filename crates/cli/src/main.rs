@@ -1,2 +1,65 @@
 //! The command `towpath`.
-fn main() {}
+
+mod clean;
+mod doctor;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Processes that talk through shared memory: starts them, measures them, looks after what they leave behind.
+#[derive(Debug, Parser)]
+#[command(name = "towpath", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start N processes of a program as one world.
+    Run(run::Arguments),
+    /// Say what this machine offers, and what dead worlds have left behind.
+    Doctor(doctor::Arguments),
+    /// Remove what dead worlds have left behind.
+    Clean(clean::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Doctor(arguments)) => doctor::run(&arguments),
+        Some(Command::Clean(arguments)) => clean::run(&arguments),
+        None => {
+            let _ = Cli::command().print_help();
+            Ok(ExitCode::from(2))
+        }
+    };
+    result.unwrap_or_else(|failure| {
+        eprintln!("towpath: {}", failure.message);
+        ExitCode::from(failure.code)
+    })
+}
+
+/// Why a command gave up.
+#[derive(Debug)]
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// The command itself failed: exit code 1.
+    fn new(message: impl ToString) -> Self {
+        Failure { message: message.to_string(), code: 1 }
+    }
+
+    /// With a certain exit code.
+    fn with_code(self, code: u8) -> Self {
+        Failure { code, ..self }
+    }
+}
+
+/// What a command ends with.
+type Outcome = Result<ExitCode, Failure>;

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use towpath_machine::{Native, Park};
 
 use crate::layout::LOCKS;
-use crate::participant::{EntryWord, ParticipantId, State};
+use crate::participant::{EntryWord, PID_BITS, ParticipantId, State};
 use crate::process::{self, Dead, Pulse, start_hash};
 use crate::segment::byte_is_locked;
 use crate::world::Inner;
@@ -40,6 +40,17 @@ pub(crate) struct Watched {
     /// Since when.
     since: Instant,
     pidfd: Option<OwnedFd>,
+}
+
+/// How a process that has ended stood to its world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was a participant to the end, and its death is known to all now.
+    Participant,
+    /// It had left; or somebody else has its rank.
+    Left,
+    /// It was never a participant. If it failed, that counts as a death; otherwise nobody waits for it any more.
+    NeverCame,
 }
 
 /// The last death counted.
@@ -237,10 +248,10 @@ impl Inner {
         cpu.wake(&control.barrier.episode, u32::MAX);
     }
 
-    /// Notes from outside that the process of a rank has ended. See [`crate::World::process_ended`].
-    pub(crate) fn process_ended(&self, index: u32, pid: u32, failed: bool) -> bool {
+    /// See [`crate::World::process_ended`].
+    pub(crate) fn process_ended(&self, index: u32, pid: u32, failed: bool) -> Ending {
         if index >= self.processes {
-            return false;
+            return Ending::NeverCame;
         }
         let entry = self.entry(index);
         loop {
@@ -250,31 +261,31 @@ impl Inner {
             match word.state {
                 State::Entered | State::Joining if word.pid == pid => {
                     self.note_death(index, bits);
-                    return true;
+                    return Ending::Participant;
                 }
                 // It never came, and never will: whoever waits for it must learn that.
                 State::Free if word.generation == 0 => {
+                    let pid = if failed { pid & ((1 << PID_BITS) - 1) } else { 0 };
                     let state = if failed { State::Dying } else { State::Free };
-                    let next =
-                        EntryWord { generation: 1, start_hash: 0, pid: if failed { pid } else { 0 }, state };
+                    let next = EntryWord { generation: 1, start_hash: 0, pid, state };
                     // (3) AcqRel: as in `note_death`.
                     if entry
                         .word
                         .compare_exchange(bits, next.pack(), Ordering::AcqRel, Ordering::Acquire)
                         .is_ok()
                     {
-                        if failed {
-                            self.count_death(index);
-                        }
+                        self.count_death(index);
                         self.wake_everybody();
-                        return false;
+                        return Ending::NeverCame;
                     }
                 }
+                // Another participant was faster to notice.
                 State::Dying if word.pid == pid => {
                     self.count_death(index);
-                    return true;
+                    return Ending::Participant;
                 }
-                _ => return false,
+                State::Dead => return Ending::Participant,
+                _ => return Ending::Left,
             }
         }
     }

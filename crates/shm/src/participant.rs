@@ -56,7 +56,8 @@ pub(crate) struct EntryWord {
     pub state: State,
 }
 
-const PID_BITS: u32 = 22;
+/// Linux has no more pids.
+pub(crate) const PID_BITS: u32 = 22;
 const GENERATION_BITS: u32 = 24;
 
 impl EntryWord {

@@ -1,28 +1,19 @@
-//! Worlds: made, opened, entered, left.
-//!
-//! **Entering** claims an entry of the table with one compare-and-swap that carries the claimer's pid and part of its start time (`participant.rs`), fills in
-//! the rest, and publishes it with a second one. A process that dies in between leaves an entry in JOINING; whoever wants the rank, or looks after
-//! everybody, finds its process dead and clears the entry away.
+//! Worlds: made, opened, and what they offer to their participants.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use towpath_machine::Native;
 use towpath_sync::{Policy, Surroundings};
 
-use crate::layout::{
-    AREA, Control, Entry, LAYOUT_VERSION, LOCKS, MAGIC, MAX_PROCESSES, READY, segment_bytes,
-};
+use crate::layout::{AREA, Control, Entry, LAYOUT_VERSION, MAGIC, MAX_PROCESSES, READY, segment_bytes};
 use crate::liveness::Watched;
 use crate::local::LocalPage;
 use crate::participant::{EntryWord, ParticipantId, State};
-use crate::process::{Identity, Pulse, start_hash};
-use crate::segment::{Segment, lock_byte, open_again, path_of};
-use crate::{Area, Error, handover, sweep};
+use crate::segment::{Segment, open_again, path_of};
+use crate::{Area, Ending, Error, handover, sweep};
 
 /// What a new world is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +43,10 @@ pub(crate) struct Inner {
     params: [u64; 16],
     name: Option<(String, PathBuf)>,
     /// The rank that the environment gives to this process.
-    suggested: Option<u32>,
+    pub suggested: Option<u32>,
     pub watched: Mutex<[Option<Watched>; MAX_PROCESSES]>,
     /// Holds the lock on this participant's byte.
-    lock: Mutex<Option<OwnedFd>>,
+    pub lock: Mutex<Option<OwnedFd>>,
 }
 
 impl fmt::Debug for World {
@@ -253,10 +244,9 @@ impl World {
         self.0.check_deaths()
     }
 
-    /// For launchers: the process started for a rank has ended, says the operating system. If it was a participant, or never
-    /// came and failed, that is a death, and everybody learns of it now; if it never came and ended well, nobody waits for it any more.
-    /// Returns whether it was still a participant.
-    pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> bool {
+    /// For launchers: the process that was started for a rank has ended, and has or hasn't failed. If it was a participant, or never came
+    /// and failed, that is a death, and everybody learns of it now.
+    pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> Ending {
         self.0.process_ended(rank, pid, failed)
     }
 
@@ -413,156 +403,6 @@ impl Inner {
             0 => Err(Error::NotEntered),
             bits => Ok(ParticipantId::from_bits(bits)),
         }
-    }
-
-    fn enter(&self, rank: Option<u32>) -> Result<(), Error> {
-        // Relaxed: only threads of this process compete, for the permission to try.
-        if self.local.entering.swap(1, Ordering::Relaxed) == 1 {
-            let rank = self.me().map_or(0, |me| me.index);
-            return Err(Error::AlreadyEntered { rank });
-        }
-        let result = self.find_rank(rank);
-        match &result {
-            Ok(me) => {
-                Native::set_process_base(me.index);
-                // Relaxed: other threads learn of it however they learn that `enter` has returned.
-                self.local.me.store(me.to_bits(), Ordering::Relaxed);
-            }
-            Err(_) => self.local.entering.store(0, Ordering::Relaxed),
-        }
-        result.map(|_| ())
-    }
-
-    fn find_rank(&self, rank: Option<u32>) -> Result<ParticipantId, Error> {
-        let identity = Identity::own()?;
-        match rank.or(self.suggested) {
-            Some(rank) if rank >= self.processes => Err(Error::NoSuchRank { rank, size: self.processes }),
-            Some(rank) => self
-                .try_enter(rank, identity, Duration::from_secs(1))?
-                .map_err(|pid| Error::RankTaken { rank, pid }),
-            None => {
-                for rank in 0..self.processes {
-                    if let Ok(me) = self.try_enter(rank, identity, Duration::ZERO)? {
-                        return Ok(me);
-                    }
-                }
-                Err(Error::WorldFull { size: self.processes })
-            }
-        }
-    }
-
-    /// `Ok(Err(pid))`: taken by that process. Waits for the given time at most for one that is only just joining.
-    fn try_enter(
-        &self,
-        index: u32,
-        identity: Identity,
-        patience: Duration,
-    ) -> Result<Result<ParticipantId, u32>, Error> {
-        let entry = self.entry(index);
-        let since = Instant::now();
-        loop {
-            // (4) Acquire: pairs with the Release of whoever changed the entry last.
-            let bits = entry.word.load(Ordering::Acquire);
-            let word = EntryWord::unpack(bits);
-            match word.state {
-                State::Entered | State::Joining => match self.pulse(index, bits) {
-                    Pulse::Dead => self.note_death(index, bits),
-                    Pulse::Alive if word.state == State::Joining && since.elapsed() < patience => {
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
-                    Pulse::Alive => return Ok(Err(word.pid)),
-                },
-                State::Dying => self.count_death(index),
-                State::Free | State::Dead => {
-                    let claim = EntryWord {
-                        generation: word.next_generation(),
-                        start_hash: start_hash(identity.start),
-                        pid: identity.pid,
-                        state: State::Joining,
-                    };
-                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving; fails if somebody was faster.
-                    if entry
-                        .word
-                        .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
-                        .is_ok()
-                        && let Some(me) = self.finish_entering(index, claim, identity)
-                    {
-                        return Ok(Ok(me));
-                    }
-                }
-            }
-        }
-    }
-
-    fn finish_entering(&self, index: u32, claim: EntryWord, identity: Identity) -> Option<ParticipantId> {
-        let entry = self.entry(index);
-        let me = ParticipantId { index, generation: claim.generation };
-        let lock = open_again(self.segment.file()).ok().filter(|file| {
-            use std::os::fd::AsFd;
-            lock_byte(file.as_fd(), LOCKS + u64::from(index))
-        });
-        // Relaxed, all: published by (5).
-        entry.start.store(identity.start, Ordering::Relaxed);
-        entry.namespace.store(identity.namespace, Ordering::Relaxed);
-        entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
-        self.reset_arrival(index);
-        let entered = EntryWord { state: State::Entered, ..claim };
-        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others took this process for dead.
-        entry
-            .word
-            .compare_exchange(claim.pack(), entered.pack(), Ordering::AcqRel, Ordering::Acquire)
-            .ok()?;
-        let counts = &self.control().counts;
-        // Relaxed: hints (`around.rs`).
-        counts.asleep.fetch_and(!(1 << index), Ordering::Relaxed);
-        counts.entered.fetch_or(1 << index, Ordering::Relaxed);
-        self.local.sleepers.store(0, Ordering::Relaxed);
-        self.note_processors(me);
-        if let Ok(mut held) = self.lock.try_lock() {
-            *held = lock;
-        } else {
-            // Held for ever by a thread that a fork did not copy: keep the descriptor open all the same.
-            std::mem::forget(lock);
-        }
-        Some(me)
-    }
-
-    fn leave(&self) {
-        // Relaxed: as in `enter`.
-        let bits = self.local.me.swap(0, Ordering::Relaxed);
-        if bits == 0 {
-            return;
-        }
-        let me = ParticipantId::from_bits(bits);
-        let counts = &self.control().counts;
-        // Relaxed: hints (`around.rs`).
-        counts.entered.fetch_and(!(1 << (me.index % 64)), Ordering::Relaxed);
-        counts.asleep.fetch_and(!(1 << (me.index % 64)), Ordering::Relaxed);
-        let entry = self.entry(me.index);
-        // (4) Acquire: as everywhere.
-        let seen = entry.word.load(Ordering::Acquire);
-        let word = EntryWord::unpack(seen);
-        if word.generation == me.generation && word.state == State::Entered {
-            let free = EntryWord { state: State::Free, pid: 0, start_hash: 0, ..word };
-            // (3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took this process for dead.
-            let _ = entry.word.compare_exchange(seen, free.pack(), Ordering::AcqRel, Ordering::Acquire);
-        }
-        if let Ok(mut held) = self.lock.try_lock() {
-            *held = None;
-        }
-        self.count_processors();
-        self.wake_everybody();
-        self.local.entering.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether somebody alive has entered.
-    fn is_inhabited(&self) -> bool {
-        self.check_deaths();
-        (0..self.processes).any(|index| {
-            // (4) Acquire: as everywhere.
-            let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
-            matches!(word.state, State::Entered | State::Joining)
-        })
     }
 }
 

@@ -1,0 +1,48 @@
+//! `towpath clean`: removes what belongs to dead worlds, and nothing that is alive.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use towpath_shm::{Error, leftovers};
+
+use crate::{Failure, Outcome};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 if nothing is left behind (any more), 1 if something could not be removed."
+)]
+pub struct Arguments {
+    /// Only say what would be removed.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    let mut failed = false;
+    let mut removed = 0;
+    for world in leftovers().map_err(Failure::new)?.into_iter().filter(|w| !w.alive) {
+        let size = crate::doctor::size(world.bytes);
+        let path = world.path.display();
+        if arguments.dry_run {
+            println!("would remove {path} ({size})");
+            removed += 1;
+            continue;
+        }
+        match world.remove() {
+            Ok(true) => {
+                println!("removed {path} ({size})");
+                removed += 1;
+            }
+            // Gone, or alive again, since it was listed.
+            Ok(false) | Err(Error::NameTaken { .. }) => {}
+            Err(e) => {
+                eprintln!("towpath: {path}: {e}");
+                failed = true;
+            }
+        }
+    }
+    if removed == 0 && !failed {
+        println!("nothing is left behind");
+    }
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,153 @@
+//! `towpath doctor`: what this machine offers, and what dead worlds have left behind.
+
+mod probes;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use towpath_shm::{leftovers, named_worlds_directory};
+
+use crate::{Failure, Outcome};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 if Towpath works here, 1 if something that it needs is missing.")]
+pub struct Arguments {
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found out about one thing.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// For programs: short, stable.
+    key: &'static str,
+    /// For people.
+    name: &'static str,
+    available: bool,
+    /// Whether Towpath does not work without it.
+    needed: bool,
+    value: String,
+    meaning: String,
+}
+
+impl Finding {
+    fn new(key: &'static str, name: &'static str, available: bool, value: String, meaning: &str) -> Self {
+        Finding { key, name, available, needed: false, value, meaning: meaning.to_owned() }
+    }
+
+    fn needed(self) -> Self {
+        Finding { needed: true, ..self }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct World {
+    name: String,
+    path: String,
+    bytes: u64,
+    alive: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    layout: u32,
+    works: bool,
+    findings: Vec<Finding>,
+    directory: String,
+    worlds: Vec<World>,
+}
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    let findings = probes::all();
+    let worlds: Vec<World> = leftovers()
+        .map_err(Failure::new)?
+        .into_iter()
+        .map(|w| World { name: w.name, path: w.path.display().to_string(), bytes: w.bytes, alive: w.alive })
+        .collect();
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        layout: towpath_shm::LAYOUT_VERSION,
+        works: findings.iter().all(|f| f.available || !f.needed),
+        findings,
+        directory: named_worlds_directory().display().to_string(),
+        worlds,
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?);
+    } else {
+        print(&report);
+    }
+    Ok(if report.works { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print(report: &Report) {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(110);
+    }
+    for finding in &report.findings {
+        let mark = match (finding.available, finding.needed) {
+            (true, _) => "yes",
+            (false, true) => "NO",
+            (false, false) => "no",
+        };
+        table.add_row([finding.name, mark, &finding.value, &finding.meaning]);
+    }
+    println!("{table}");
+    println!();
+    let (alive, dead): (Vec<&World>, Vec<&World>) = report.worlds.iter().partition(|w| w.alive);
+    for world in &alive {
+        println!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path);
+    }
+    for world in &dead {
+        println!("left behind by a dead world: {} ({})", world.path, size(world.bytes));
+    }
+    if dead.is_empty() {
+        println!("No dead world has left anything behind in {}.", report.directory);
+    } else {
+        let total: u64 = dead.iter().map(|w| w.bytes).sum();
+        println!("`towpath clean` frees {}.", size(total));
+    }
+    if !report.works {
+        println!("Towpath does not work here: what is marked NO is needed.");
+    }
+}
+
+/// A number of bytes, for people.
+pub fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << shift)),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(5 << 30), "5.0 GiB");
+    }
+
+    #[test]
+    fn every_finding_says_what_it_means() {
+        let findings = probes::all();
+        for finding in &findings {
+            assert!(!finding.value.is_empty() && !finding.meaning.is_empty(), "{}", finding.key);
+        }
+        let mut keys: Vec<_> = findings.iter().map(|f| f.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), findings.len());
+    }
+}

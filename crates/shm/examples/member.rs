@@ -1,0 +1,202 @@
+//! A member of a world that does one thing, for the tests of this room and of the command: `member WHAT ARGUMENTS…`.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
+use towpath_shm::{Error, World, WorldSpec};
+use towpath_sync::Policy;
+
+type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments[..] {
+        ["hello"] => hello(),
+        ["lines", count] => lines(count.parse().expect("a number of lines")),
+        ["crash", rank, how] => crash(rank.parse().expect("a rank"), how),
+        ["wait"] => wait(),
+        ["stay", name] => stay(name),
+        ["create", name] => create(name),
+        ["hurry", name, rounds] => hurry(name, rounds.parse().expect("a number of rounds")),
+        ["file-limit"] => file_limit(),
+        ["small-tmpfs", directory] => small_tmpfs(directory),
+        ["pid-namespace", name] => pid_namespace(name),
+        _ => Err("member: unknown arguments".into()),
+    };
+    result.unwrap_or_else(|e| {
+        eprintln!("member: {e}");
+        ExitCode::from(70)
+    })
+}
+
+fn say(what: impl std::fmt::Display) {
+    println!("{what}");
+    let _ = std::io::stdout().flush();
+}
+
+fn until_stdin_ends() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// Joins, meets the others, leaves.
+fn hello() -> Outcome {
+    let world = World::join()?;
+    world.barrier(Policy::default())?;
+    let met = world.shared::<AtomicU64>("met", |_| {})?;
+    met.fetch_add(1, Ordering::SeqCst);
+    world.barrier(Policy::default())?;
+    say(format_args!("rank {} of {} met {}", world.rank(), world.size(), met.load(Ordering::SeqCst)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes lines in small pieces to both streams.
+fn lines(count: u32) -> Outcome {
+    let world = World::join()?;
+    let rank = world.rank();
+    for i in 0..count {
+        for piece in ["line ", &i.to_string(), " of ", &rank.to_string(), "\n"] {
+            std::io::stdout().write_all(piece.as_bytes())?;
+            std::io::stdout().flush()?;
+            std::io::stderr().write_all(piece.as_bytes())?;
+        }
+    }
+    print!("end of {rank}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One rank ends badly, the others find out at the barrier, or wait for ever.
+fn crash(rank: u32, how: &str) -> Outcome {
+    if how == "before" && std::env::var("TOWPATH_RANK").as_deref() == Ok(&*rank.to_string()) {
+        return Ok(ExitCode::from(9));
+    }
+    let world = World::join()?;
+    if how != "before" {
+        world.barrier(Policy::default())?;
+    }
+    if world.rank() == rank {
+        match how {
+            "abort" => std::process::abort(),
+            "kill" => kill_process(getpid(), Signal::KILL)?,
+            "exit" => std::process::exit(7),
+            "leave" => return Ok(ExitCode::from(3)),
+            _ => {}
+        }
+    }
+    match world.barrier(Policy::default()) {
+        Err(Error::MemberDied { rank }) => say(format_args!("rank {} lost {rank}", world.rank())),
+        Err(e) => return Err(e.into()),
+        Ok(()) => say(format_args!("rank {} lost nobody", world.rank())),
+    }
+    // The survivors go on.
+    world.barrier(Policy::default())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that it is there, and waits for a signal.
+fn wait() -> Outcome {
+    let world = World::join()?;
+    say(format_args!("rank {} is ready", world.rank()));
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Enters a named world until its standard input ends.
+fn stay(name: &str) -> Outcome {
+    let world = World::open(name)?;
+    world.enter(None)?;
+    say(format_args!("entered as {}", world.rank()));
+    until_stdin_ends();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a named world, and holds it until its standard input ends.
+fn create(name: &str) -> Outcome {
+    let spec = WorldSpec { name: Some(name.to_owned()), processes: 4, area_bytes: 1 << 16, params: [0; 16] };
+    let world = World::create(&spec)?;
+    say("created");
+    until_stdin_ends();
+    drop(world);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes, enters, opens and checks a world of the same name again and again: each time it must be whole and stay so.
+fn hurry(name: &str, rounds: u32) -> Outcome {
+    let spec = WorldSpec { name: Some(name.to_owned()), processes: 4, area_bytes: 1 << 14, params: [5; 16] };
+    let path = towpath_shm::named_worlds_directory()
+        .join(format!("towpath.{}.{name}", rustix::process::geteuid().as_raw()));
+    for _ in 0..rounds {
+        let world = World::create(&spec)?;
+        if !path.exists() {
+            return Err("the world's name is gone while it is in use".into());
+        }
+        let other = World::open(name)?;
+        other.enter(None)?;
+        if other.params() != [5; 16] || !other.is_alive(other.me()) {
+            return Err("not the world that was made".into());
+        }
+        if !path.exists() {
+            return Err("the world's name is gone while it is in use".into());
+        }
+        drop(world);
+        drop(other);
+        if path.exists() {
+            return Err("the world's name outlived it".into());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn large(name: Option<&str>) -> WorldSpec {
+    WorldSpec { name: name.map(str::to_owned), processes: 1, area_bytes: 4 << 20, params: [0; 16] }
+}
+
+/// Says what happens when files may only have 1 MiB.
+fn file_limit() -> Outcome {
+    setrlimit(Resource::Fsize, Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) })?;
+    match World::create(&large(None)) {
+        Err(e @ Error::FileSizeLimit { limit: 1_048_576, .. }) => say(e),
+        other => return Err(format!("unexpected: {other:?}").into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what happens when the file system has 1 MiB: mounts such a one, in a mount namespace of its own.
+fn small_tmpfs(directory: &str) -> Outcome {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    // SAFETY: this process has one thread, and keeps its descriptors.
+    let alone = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
+    let mounted = alone
+        .and_then(|()| mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))
+        .and_then(|()| mount("tmpfs", directory, "tmpfs", MountFlags::empty(), Some(c"size=1m")));
+    if let Err(e) = mounted {
+        say(format_args!("unsupported: mounting a tmpfs: {e}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    match World::create(&large(Some("large"))) {
+        Err(e @ Error::NoSpace { .. }) => say(e),
+        other => return Err(format!("unexpected: {other:?}").into()),
+    }
+    // What fits, works; and what was refused took nothing.
+    let small = WorldSpec { area_bytes: 1 << 16, ..large(Some("small")) };
+    drop(World::create(&small)?);
+    say(format_args!("{} left", std::fs::read_dir(directory)?.count()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Enters a named world from a pid namespace of its own, until its standard input ends.
+fn pid_namespace(name: &str) -> Outcome {
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    // SAFETY: this process has one thread, and keeps its descriptors.
+    if let Err(e) = unsafe { unshare_unsafe(UnshareFlags::NEWPID) } {
+        say(format_args!("unsupported: making a pid namespace: {e}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    // The next child is the first process there.
+    let status = std::process::Command::new(std::env::current_exe()?).args(["stay", name]).status()?;
+    Ok(ExitCode::from(status.code().unwrap_or(71) as u8))
+}
