@@ -1,1 +1,35 @@
-//! TODO
+//! Active Messages through shared memory, with the semantics of Active Messages II (Mainwaring & Culler 1996).
+//!
+//! An [`Endpoint`] has a receive block in the world's memory: a request queue and a reply queue, each with a packet queue and a shorter
+//! bulk queue (Lumetta & Culler 1998, Figure 1). Many send to it and one receives. How concurrent senders come to own a packet is the
+//! world's claim [`Algorithm`]; how everybody waits is its policy.
+//!
+//! The queues themselves ([`queue`], [`claim`], [`packet`]) are written for any machine; endpoints are native.
+#![deny(unsafe_code)]
+
+mod attach;
+mod bundle;
+pub mod claim;
+mod deliver;
+mod endpoint;
+mod error;
+mod layout;
+mod name;
+pub mod packet;
+mod parallel;
+pub mod queue;
+mod segment;
+mod send;
+mod token;
+mod tools;
+
+pub use bundle::{Bundle, Events};
+pub use claim::Algorithm;
+pub use endpoint::{Audit, Endpoint};
+pub use error::{Error, Status};
+pub use layout::{LAYOUT, Layout, MAX_ENDPOINTS, WorldConfig};
+pub use name::{Name, Tag};
+pub use packet::MAX_ARGS;
+pub use parallel::ParallelEndpoint;
+pub use segment::Segment;
+pub use token::{Operation, Payload, Returned, Token};

@@ -6,7 +6,9 @@
 
 mod lock;
 pub mod locks;
+mod space;
 mod waiting;
 
 pub use lock::{Lock, LockError};
+pub use space::WaitForSpace;
 pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

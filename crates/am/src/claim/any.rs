@@ -1,0 +1,262 @@
+//! The claim algorithm that was chosen when the world was made.
+
+use towpath_machine::{Arena, KernelMutex, Prefetch, Processor};
+use towpath_sync::WaitForSpace;
+use towpath_sync::locks::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket};
+use towpath_sync::Lock;
+
+use super::{Claim, LockFree, Locked, Towpath};
+use crate::packet::Header;
+use crate::queue::{Census, ClaimError, Queue, Receiver, Sender};
+
+/// The most endpoints that the locks with a place for each contender can serve.
+pub const MAX_CONTENDERS: usize = 64;
+
+/// The claim algorithms by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Algorithm {
+    /// Figure 2 over a test&set lock.
+    TestAndSet = 0,
+    /// Figure 2 over a test&test&set lock.
+    TestAndTestAndSet = 1,
+    /// Figure 2 over a ticket lock, both counters on one line.
+    Ticket = 2,
+    /// Figure 2 over Anderson's array lock.
+    Anderson = 3,
+    /// Figure 2 over an MCS queue lock.
+    Mcs = 4,
+    /// Figure 2 over a process-shared, robust pthread mutex.
+    Posix = 5,
+    /// Figure 3.
+    LockFree = 6,
+    /// Ours.
+    #[default]
+    Towpath = 7,
+}
+
+impl Algorithm {
+    /// All of them, in the order of the paper's tables, ours last.
+    pub const ALL: [Algorithm; 8] = [
+        Algorithm::TestAndSet,
+        Algorithm::TestAndTestAndSet,
+        Algorithm::Ticket,
+        Algorithm::Anderson,
+        Algorithm::Mcs,
+        Algorithm::Posix,
+        Algorithm::LockFree,
+        Algorithm::Towpath,
+    ];
+
+    /// The name by which users choose it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::TestAndSet => "test-and-set",
+            Algorithm::TestAndTestAndSet => "test-and-test-and-set",
+            Algorithm::Ticket => "ticket",
+            Algorithm::Anderson => "anderson",
+            Algorithm::Mcs => "mcs",
+            Algorithm::Posix => "posix",
+            Algorithm::LockFree => "lock-free",
+            Algorithm::Towpath => "towpath",
+        }
+    }
+
+    /// The algorithm of that name.
+    pub fn from_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| a.name() == name)
+    }
+
+    /// The algorithm with that number.
+    pub fn from_bits(bits: u64) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| *a as u64 == bits)
+    }
+
+    /// Whether a claim takes a lock.
+    pub const fn is_locked(self) -> bool {
+        !matches!(self, Algorithm::LockFree | Algorithm::Towpath)
+    }
+
+    /// Whether its claims are handed over in the order of arrival.
+    pub const fn is_fifo(self) -> bool {
+        matches!(self, Algorithm::Ticket | Algorithm::Anderson | Algorithm::Mcs)
+    }
+}
+
+/// The locks of one queue, side by side: whichever the world's algorithm needs is there.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Locks<P: Processor + KernelMutex> {
+    test_and_set: TestAndSet<P>,
+    test_and_test_and_set: TestAndTestAndSet<P>,
+    ticket: Ticket<P>,
+    posix: Posix<P>,
+    anderson: Anderson<P, MAX_CONTENDERS>,
+    mcs: Mcs<P, MAX_CONTENDERS>,
+}
+
+impl<P: Processor + KernelMutex> Locks<P> {
+    /// All unlocked.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        Locks {
+            test_and_set: Lock::new(arena),
+            test_and_test_and_set: Lock::new(arena),
+            ticket: Lock::new(arena),
+            posix: Lock::new(arena),
+            anderson: Lock::new(arena),
+            mcs: Lock::new(arena),
+        }
+    }
+
+    /// Prepares locks that came to be as zeroed memory, before anybody uses them.
+    pub fn prepare(&self) {
+        Lock::<P>::prepare(&self.posix);
+    }
+
+    /// The chosen algorithm over these locks.
+    pub fn choose(&self, algorithm: Algorithm) -> Any<'_, P> {
+        match algorithm {
+            Algorithm::TestAndSet => Any::TestAndSet(Locked(&self.test_and_set)),
+            Algorithm::TestAndTestAndSet => Any::TestAndTestAndSet(Locked(&self.test_and_test_and_set)),
+            Algorithm::Ticket => Any::Ticket(Locked(&self.ticket)),
+            Algorithm::Anderson => Any::Anderson(Locked(&self.anderson)),
+            Algorithm::Mcs => Any::Mcs(Locked(&self.mcs)),
+            Algorithm::Posix => Any::Posix(Locked(&self.posix)),
+            Algorithm::LockFree => Any::LockFree(LockFree),
+            Algorithm::Towpath => Any::Towpath(Towpath),
+        }
+    }
+}
+
+/// Any of the algorithms: one well-predicted branch before the real one.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "named as in `Algorithm`")]
+pub enum Any<'a, P: Processor + KernelMutex> {
+    TestAndSet(Locked<'a, TestAndSet<P>>),
+    TestAndTestAndSet(Locked<'a, TestAndTestAndSet<P>>),
+    Ticket(Locked<'a, Ticket<P>>),
+    Anderson(Locked<'a, Anderson<P, MAX_CONTENDERS>>),
+    Mcs(Locked<'a, Mcs<P, MAX_CONTENDERS>>),
+    Posix(Locked<'a, Posix<P>>),
+    LockFree(LockFree),
+    Towpath(Towpath),
+}
+
+macro_rules! each {
+    ($self:ident, $c:ident => $call:expr) => {
+        match $self {
+            Any::Towpath($c) => $call,
+            Any::LockFree($c) => $call,
+            Any::TestAndSet($c) => $call,
+            Any::TestAndTestAndSet($c) => $call,
+            Any::Ticket($c) => $call,
+            Any::Anderson($c) => $call,
+            Any::Mcs($c) => $call,
+            Any::Posix($c) => $call,
+        }
+    };
+}
+
+impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
+    #[inline(always)]
+    fn claim<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        wait: &W,
+        intent: &P::Word,
+    ) -> Result<u64, ClaimError> {
+        each!(self, c => c.claim(q, sender, cpu, wait, intent))
+    }
+    fn claim_block<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        wait: &W,
+        intent: &P::Word,
+    ) -> Result<usize, ClaimError> {
+        each!(self, c => c.claim_block(q, sender, cpu, wait, intent))
+    }
+    #[inline(always)]
+    fn publish(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        parks: bool,
+        intent: &P::Word,
+        ticket: u64,
+        header: Header,
+    ) -> bool {
+        each!(self, c => c.publish(q, sender, cpu, parks, intent, ticket, header))
+    }
+    #[inline(always)]
+    fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool {
+        match self {
+            Any::Towpath(c) => c.is_ready(q, header, ticket),
+            // The paper's algorithms share the hand-shake.
+            _ => header.is_ready(),
+        }
+    }
+    #[inline(always)]
+    fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        each!(self, c => c.release(q, receiver, cpu, ticket))
+    }
+    fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        each!(self, c => c.release_late(q, receiver, cpu, ticket))
+    }
+    #[inline(always)]
+    fn flush<W: WaitForSpace<P>>(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, wait: &W) {
+        each!(self, c => c.flush(q, receiver, cpu, wait))
+    }
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    ) {
+        each!(self, c => c.await_space(q, sender, cpu, wait, round))
+    }
+    fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
+        each!(self, c => c.fall_asleep(q, receiver, cpu))
+    }
+    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P) {
+        each!(self, c => c.wake_up(q, cpu))
+    }
+    fn resolve_head(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        overdue: bool,
+    ) -> bool {
+        each!(self, c => c.resolve_head(q, receiver, cpu, census, overdue))
+    }
+    fn resolve_late(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+    ) -> bool {
+        each!(self, c => c.resolve_late(q, receiver, cpu, census))
+    }
+    fn sweep_packets(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        tail: u64,
+    ) {
+        each!(self, c => c.sweep_packets(q, receiver, cpu, census, tail))
+    }
+    fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64 {
+        each!(self, c => c.packets_in_use(q, receiver, cpu))
+    }
+}

@@ -1,0 +1,249 @@
+//! `lock-free`: the paper's new algorithm. Assign a packet by compare-and-swap on the tail, then claim it by compare-and-swap on its type.
+//!
+//! **Source.** Lumetta & Culler 1998, §3.2 and Figure 3, to the letter: the tail advances without asking whether the packet is free, so more senders
+//! than packets may be assigned, and they compete for a packet in the second step. A bulk transfer does the same on the bulk queue first (L15: four
+//! compare-and-swaps in all).
+//!
+//! **Progress.** The assignment is lock-free. A sender whose packet is not free waits for it, polling (the caller does that); the receiver waits for
+//! packets in order.
+//!
+//! **Fields.** `tail`, `bulk_tail`: senders, by compare-and-swap. Header: whoever makes it CLAIMED, until READY; then the receiver.
+//!
+//! **A sender that stops or dies.** The paper leaves it open; we add, on the receiver's side only:
+//! * Between the two compare-and-swaps: the packet stays FREE. After [`STALL`](crate::queue::STALL) the receiver passes over it and remembers it; another sender may
+//!   claim it a lap later, or the stopped one when it goes on.
+//! * With a claimed packet: passed over likewise; its message is delivered when it comes, before anything that the same sender sends later. A
+//!   dead one's packet is freed. A sender that was assigned a packet that a stopped one holds draws another after a while (its ticket stays unused and is passed over).
+//! * After publishing: the message is delivered.
+//!
+//! **Memory.** No line beyond the queue's own.
+//!
+//! **Don't use it** if `towpath` will do: that needs one compare-and-swap and no write by the receiver to free a packet.
+
+use towpath_machine::{Ordering, Processor};
+use towpath_sync::WaitForSpace;
+
+use super::Claim;
+use super::locked::{
+    back_off_and_poll, count_not_free, free_packet, free_packets_of_the_dead, pass_over_dead,
+    publish_and_look, say_asleep,
+};
+use crate::packet::{CLAIMED, FREE, Header, block_owner};
+use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent};
+
+/// The algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct LockFree;
+
+/// How many vain attempts make a sender give up its assigned packet or block if its holder doesn't move.
+const PATIENCE: u32 = 200;
+
+/// The first step: an assignment. `None` if the queue is closed.
+#[inline(always)]
+fn assign<P: Processor>(word: &P::Word, cpu: &P, closed: impl Fn(u64) -> bool) -> Option<u64> {
+    loop {
+        // Relaxed: a guess, confirmed by the exchange.
+        let tail = cpu.load(word, Ordering::Relaxed);
+        if closed(tail) {
+            return None;
+        }
+        // (F1) Release: our intent comes before; pairs with the Acquire in `Receiver::behind`.
+        if cpu.compare_exchange(word, tail, tail + 1, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return Some(tail & TICKET);
+        }
+    }
+}
+
+impl<P: Processor> Claim<P> for LockFree {
+    #[inline(always)]
+    fn claim<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        _wait: &W,
+        intent: &P::Word,
+    ) -> Result<u64, ClaimError> {
+        let ticket = match sender.pending.take() {
+            Some(ticket) => ticket,
+            None => {
+                // Relaxed: ordered before the tail by the Release in (F1).
+                cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
+                let assigned = assign(&q.control.tail, cpu, |tail| sender.shut_out(tail));
+                // Release: what we know now replaces it; pairs with the Acquire of the census.
+                cpu.store(intent, 0, Ordering::Release);
+                assigned.ok_or(ClaimError::Closed)?
+            }
+        };
+        let claimed = Header::claimed(sender.endpoint, sender.generation).0;
+        // (F2) Acquire: the receiver has read the packet; pairs with the Release (C3) in `free_packet`. Release: survivors see whose it is.
+        if cpu
+            .compare_exchange(&q.slot(ticket).header, FREE, claimed, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            sender.misses = 0;
+            return Ok(ticket);
+        }
+        sender.misses += 1;
+        if sender.misses < PATIENCE {
+            sender.pending = Some(ticket);
+        } else {
+            // Its holder may be stopped: draw another. The receiver passes over this one.
+            sender.misses = 0;
+        }
+        // Relaxed: a closed queue stays closed.
+        if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
+            return Err(ClaimError::Closed);
+        }
+        Err(ClaimError::Full)
+    }
+
+    fn claim_block<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        _wait: &W,
+        _intent: &P::Word,
+    ) -> Result<usize, ClaimError> {
+        // Relaxed: a closed queue stays closed.
+        if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
+            return Err(ClaimError::Closed);
+        }
+        let ticket = match sender.pending_block.take() {
+            Some(ticket) => ticket,
+            None => assign(&q.control.bulk_tail, cpu, |_| false).ok_or(ClaimError::Closed)?,
+        };
+        let block = (ticket % q.blocks.len() as u64) as usize;
+        let me = block_owner(sender.endpoint, sender.generation);
+        // (B1) Acquire: pairs with the Release (B2) in `free_block`. Release: survivors see whose it is.
+        if cpu
+            .compare_exchange(&q.blocks[block].owner, 0, me, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            sender.misses = 0;
+            return Ok(block);
+        }
+        sender.misses += 1;
+        if sender.misses < PATIENCE {
+            sender.pending_block = Some(ticket);
+        } else {
+            sender.misses = 0;
+        }
+        Err(ClaimError::Full)
+    }
+
+    #[inline(always)]
+    fn publish(
+        &self,
+        q: &Queue<'_, P>,
+        _sender: &mut Sender,
+        cpu: &P,
+        parks: bool,
+        _intent: &P::Word,
+        ticket: u64,
+        header: Header,
+    ) -> bool {
+        publish_and_look(q, cpu, parks, ticket, header)
+    }
+
+    #[inline(always)]
+    fn is_ready(&self, _q: &Queue<'_, P>, header: Header, _ticket: u64) -> bool {
+        header.is_ready()
+    }
+
+    #[inline(always)]
+    fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        if !receiver.late.is_empty() {
+            // The place may be one that was passed over a lap ago: whatever came on it has come.
+            receiver.late.retain(|late| q.index(late.ticket) != q.index(ticket));
+        }
+        free_packet(q, cpu, ticket);
+    }
+
+    fn release_late(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        free_packet(q, cpu, ticket);
+    }
+
+    fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
+
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    ) {
+        back_off_and_poll(q, sender, cpu, wait, round);
+    }
+
+    fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
+        say_asleep(q, receiver, cpu)
+    }
+
+    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P) {
+        // Relaxed: taking the request to be woken back orders nothing.
+        cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
+    }
+
+    fn resolve_head(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        overdue: bool,
+    ) -> bool {
+        if pass_over_dead(q, receiver, cpu, census) {
+            return true;
+        }
+        let index = q.index(receiver.head);
+        let known = receiver.late.iter().any(|late| q.index(late.ticket) == index);
+        // A place that was passed over before and still isn't there does not cost the others a stall in every lap.
+        if !(overdue || known) {
+            return false;
+        }
+        if !known {
+            receiver.late.push(Late { ticket: receiver.head, cleared: 0 });
+        }
+        receiver.head += 1;
+        true
+    }
+
+    fn resolve_late(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+    ) -> bool {
+        let before = receiver.late.len();
+        receiver.late.retain(|late| {
+            let word = &q.slot(late.ticket).header;
+            // Acquire: pairs with the Release of the claim.
+            let header = Header(cpu.load(word, Ordering::Acquire));
+            if header.state() != CLAIMED || census.alive(header.source(), header.lap()) {
+                return true;
+            }
+            // Relaxed: fails if its owner published before it died; orders nothing.
+            cpu.compare_exchange(word, header.0, FREE, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        });
+        before != receiver.late.len()
+    }
+
+    fn sweep_packets(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        tail: u64,
+    ) {
+        free_packets_of_the_dead(q, receiver, cpu, census, tail);
+    }
+
+    fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
+        count_not_free(q, cpu)
+    }
+}

@@ -1,0 +1,323 @@
+//! Claiming under a lock: the paper's generic mutual exclusion algorithm, with any lock of `towpath-sync`.
+//!
+//! **Source.** Lumetta & Culler 1998, Figure 2 and §3.1. Under the lock: if the packet at the tail is FREE, it becomes CLAIMED and the tail
+//! advances. A bulk transfer claims its block under the same lock, before the packet (L19).
+//!
+//! **Progress.** Blocking, as the lock is.
+//!
+//! **Fields.** `tail`, `bulk_tail`: only under the lock. Header: its claimer from CLAIMED to READY, then the receiver, which makes it FREE.
+//!
+//! **A sender that stops or dies.**
+//! * Between wanting the lock and having left it (intent [`intent::LOCKING`]): a stopped sender holds everybody up for as long as it is stopped.
+//!   If it dies, `posix` passes the lock on and the next owner finds the queue as it is (each step below leaves it valid); the spin locks cannot:
+//!   whoever waits learns of the death, the queue is closed, and its senders get their messages back as unreachable.
+//! * With a claimed packet: the receiver waits for a stopped one; the place of a dead one is passed over and freed.
+//! * After publishing: the message is delivered.
+//!
+//! **Memory.** The lock's.
+//!
+//! **Don't use it** when processes may be stopped or killed and the lock is not `posix`; the other algorithms go on.
+
+use towpath_machine::{Ordering, Processor};
+use towpath_sync::{Lock, WaitForSpace};
+
+use super::Claim;
+use crate::packet::{CLAIMED, FREE, Header, SKIPPED, block_owner};
+use crate::queue::{CLOSED, Census, ClaimError, Queue, Receiver, Sender, TICKET, intent};
+
+/// The algorithm, over a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Locked<'a, L>(pub &'a L);
+
+/// Runs `body` under the queue's lock, with the intent that tells survivors.
+#[inline(always)]
+fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
+    lock: &L,
+    q: &Queue<'_, P>,
+    cpu: &P,
+    wait: &W,
+    intent: &P::Word,
+    body: impl FnOnce() -> Result<T, ClaimError>,
+) -> Result<T, ClaimError> {
+    // Relaxed: ordered before the lock's own first exchange, which is a full barrier for the census that follows it.
+    cpu.store(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::Relaxed);
+    let result = match lock.lock(cpu, wait) {
+        Ok(mut held) => {
+            if L::owner_died(&held) {
+                // Each step of the body leaves the queue valid, so there is nothing to mend: a packet that the dead one has claimed carries its
+                // name, and the receiver frees it.
+                lock.make_consistent(cpu, &mut held);
+            }
+            let result = body();
+            lock.unlock(cpu, wait, held);
+            result
+        }
+        Err(_) => {
+            // Nobody can claim any more. Relaxed: whoever sees the bit only stops.
+            cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
+            Err(ClaimError::Closed)
+        }
+    };
+    // (C1) Release: we are out of the lock; pairs with the Acquire of the census.
+    cpu.store(intent, 0, Ordering::Release);
+    result
+}
+
+impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
+    fn claim<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        wait: &W,
+        intent: &P::Word,
+    ) -> Result<u64, ClaimError> {
+        locked(self.0, q, cpu, wait, intent, || {
+            // Relaxed: under the lock.
+            let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
+            if sender.shut_out(tail) {
+                return Err(ClaimError::Closed);
+            }
+            let header = &q.slot(tail & TICKET).header;
+            // (C2) Acquire: the receiver has read the packet; pairs with the Release (C3) in `release`.
+            if Header(cpu.load(header, Ordering::Acquire)).state() != FREE {
+                return Err(ClaimError::Full);
+            }
+            // Release, both: a survivor that sees the tail advanced sees whose packet it is.
+            let claimed = Header::claimed(sender.endpoint, sender.generation);
+            cpu.store(header, claimed.0, Ordering::Release);
+            cpu.store(&q.control.tail, tail + 1, Ordering::Release);
+            Ok(tail & TICKET)
+        })
+    }
+
+    fn claim_block<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        wait: &W,
+        intent: &P::Word,
+    ) -> Result<usize, ClaimError> {
+        locked(self.0, q, cpu, wait, intent, || {
+            // Relaxed: under the lock; a closed queue stays closed.
+            if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
+                return Err(ClaimError::Closed);
+            }
+            // Relaxed: under the lock.
+            let next = cpu.load(&q.control.bulk_tail, Ordering::Relaxed);
+            let block = (next % q.blocks.len() as u64) as usize;
+            let owner = &q.blocks[block].owner;
+            // (B1) Acquire: pairs with the Release (B2) in `free_block`.
+            if cpu.load(owner, Ordering::Acquire) != 0 {
+                return Err(ClaimError::Full);
+            }
+            // Release: as for packets.
+            cpu.store(owner, block_owner(sender.endpoint, sender.generation), Ordering::Release);
+            cpu.store(&q.control.bulk_tail, next + 1, Ordering::Release);
+            Ok(block)
+        })
+    }
+
+    #[inline(always)]
+    fn publish(
+        &self,
+        q: &Queue<'_, P>,
+        _sender: &mut Sender,
+        cpu: &P,
+        parks: bool,
+        _intent: &P::Word,
+        ticket: u64,
+        header: Header,
+    ) -> bool {
+        publish_and_look(q, cpu, parks, ticket, header)
+    }
+
+    #[inline(always)]
+    fn is_ready(&self, _q: &Queue<'_, P>, header: Header, _ticket: u64) -> bool {
+        header.is_ready()
+    }
+
+    #[inline(always)]
+    fn release(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        free_packet(q, cpu, ticket);
+    }
+
+    fn release_late(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        free_packet(q, cpu, ticket);
+    }
+
+    fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
+
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    ) {
+        back_off_and_poll(q, sender, cpu, wait, round);
+    }
+
+    fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
+        say_asleep(q, receiver, cpu)
+    }
+
+    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P) {
+        // Relaxed: taking the request to be woken back orders nothing.
+        cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
+    }
+
+    fn resolve_head(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        _overdue: bool,
+    ) -> bool {
+        pass_over_dead(q, receiver, cpu, census)
+    }
+
+    fn resolve_late(
+        &self,
+        _q: &Queue<'_, P>,
+        _receiver: &mut Receiver,
+        _cpu: &P,
+        _census: &dyn Census,
+    ) -> bool {
+        false
+    }
+
+    fn sweep_packets(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        tail: u64,
+    ) {
+        free_packets_of_the_dead(q, receiver, cpu, census, tail);
+    }
+
+    fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
+        count_not_free(q, cpu)
+    }
+}
+
+// What the paper's algorithms have in common (Figures 2 and 3): the three-state hand-shake in the packet's type.
+
+/// READY, and whether the receiver must be woken.
+#[inline(always)]
+pub(super) fn publish_and_look<P: Processor>(
+    q: &Queue<'_, P>,
+    cpu: &P,
+    parks: bool,
+    ticket: u64,
+    header: Header,
+) -> bool {
+    let word = &q.slot(ticket).header;
+    if !parks {
+        // (Q2) Release: the contents come before; pairs with the Acquire (Q1) in `Receiver::next`.
+        cpu.store(word, header.with_lap(0).0, Ordering::Release);
+        return false;
+    }
+    // (Q2), and SeqCst (an exchange): either we see that the receiver sleeps, or it sees the packet before it does; pairs with
+    // the fence (S1) in `say_asleep`.
+    cpu.swap(word, header.with_lap(0).0, Ordering::SeqCst);
+    // Relaxed: ordered by the exchange.
+    cpu.load(&q.control.sleeping, Ordering::SeqCst) != 0
+}
+
+/// The receiver's last look before it sleeps.
+pub(super) fn say_asleep<P: Processor>(
+    q: &Queue<'_, P>,
+    receiver: &Receiver,
+    cpu: &P,
+) -> bool {
+    // (S1) SeqCst exchange: pairs with the exchange in `publish_and_look`.
+    cpu.swap(&q.control.sleeping, 1, Ordering::SeqCst);
+    // SeqCst: after the exchange in the single order.
+    let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::SeqCst));
+    let awake = header.is_ready()
+        || receiver
+            .late
+            .iter()
+            .any(|late| Header(cpu.load(&q.slot(late.ticket).header, Ordering::SeqCst)).is_ready());
+    if awake {
+        // Relaxed: see `wake_up`.
+        cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
+    }
+    !awake
+}
+
+#[inline(always)]
+pub(super) fn free_packet<P: Processor>(q: &Queue<'_, P>, cpu: &P, ticket: u64) {
+    // (C3) Release: our reads of the packet come before; pairs with the Acquire of the claims (C2), (F2).
+    cpu.store(&q.slot(ticket).header, FREE, Ordering::Release);
+}
+
+/// Exponential back-off while the queue is full; the caller polls between the turns.
+pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
+    q: &Queue<'_, P>,
+    _sender: &Sender,
+    cpu: &P,
+    wait: &W,
+    round: u32,
+) {
+    // Relaxed: to see whether the receiver makes progress.
+    let seen = cpu.load(&q.control.consumed, Ordering::Relaxed) & !towpath_sync::PARKED;
+    if round < 8 {
+        // In vain or not, the caller looks again.
+        let _ = wait.back_off(cpu, round);
+    } else {
+        wait.wait_briefly(cpu, &q.control.consumed, seen, round);
+    }
+}
+
+/// Passes over the head if a dead endpoint had claimed it.
+pub(super) fn pass_over_dead<P: Processor>(
+    q: &Queue<'_, P>,
+    receiver: &mut Receiver,
+    cpu: &P,
+    census: &dyn Census,
+) -> bool {
+    // Acquire: pairs with the Release of the claim.
+    let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire));
+    let dead = header.state() == SKIPPED
+        || header.state() == CLAIMED && !census.alive(header.source(), header.lap());
+    // Alive when it claimed and dead now: what it published before dying must not be thrown away.
+    // Acquire: as (Q1).
+    if !dead || Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)) != header {
+        return false;
+    }
+    free_packet(q, cpu, receiver.head);
+    receiver.head += 1;
+    true
+}
+
+/// Marks (inside the ring) or frees (outside) packets that the dead had claimed.
+pub(super) fn free_packets_of_the_dead<P: Processor>(
+    q: &Queue<'_, P>,
+    receiver: &Receiver,
+    cpu: &P,
+    census: &dyn Census,
+    tail: u64,
+) {
+    for ticket in receiver.head..receiver.head + q.len() {
+        let word = &q.slot(ticket).header;
+        // Acquire: pairs with the Release of the claim.
+        let header = Header(cpu.load(word, Ordering::Acquire));
+        if header.state() == CLAIMED && !census.alive(header.source(), header.lap()) {
+            let new = if ticket < tail { header.with_state(SKIPPED).0 } else { FREE };
+            // Relaxed: fails if the owner published before it died; orders nothing.
+            let _ = cpu.compare_exchange(word, header.0, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(super) fn count_not_free<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> u64 {
+    // Relaxed: an audit of a queue at rest.
+    q.slots.iter().filter(|s| Header(cpu.load(&s.header, Ordering::Relaxed)).state() != FREE).count() as u64
+}

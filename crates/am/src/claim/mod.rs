@@ -1,0 +1,123 @@
+//! Claim algorithms: how concurrent senders come to own a packet. One algorithm, one file.
+
+mod any;
+mod lock_free;
+mod locked;
+mod towpath;
+
+use towpath_machine::Processor;
+use towpath_sync::WaitForSpace;
+
+use crate::packet::Header;
+use crate::queue::{Census, ClaimError, Queue, Receiver, Sender};
+
+pub use any::{Algorithm, Any, Locks};
+pub use lock_free::LockFree;
+pub use locked::Locked;
+pub use towpath::Towpath;
+
+/// A claim algorithm: the sender's way to a packet and a block, and the receiver's way of giving them back.
+///
+/// None of the claims waits for space: that is the endpoint's business, which polls meanwhile.
+pub trait Claim<P: Processor> {
+    /// Claims a packet. `intent` is the sending endpoint's word for claims on queues of this kind.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError::Full`]: nothing was claimed for good; try again. [`ClaimError::Closed`]: never.
+    fn claim<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        wait: &W,
+        intent: &P::Word,
+    ) -> Result<u64, ClaimError>;
+
+    /// Claims a block. On success the caller owns it until it publishes it with a packet or frees it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Claim::claim`].
+    fn claim_block<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        wait: &W,
+        intent: &P::Word,
+    ) -> Result<usize, ClaimError>;
+
+    /// Publishes a filled packet. Returns whether the receiver sleeps and must be woken.
+    fn publish(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        parks: bool,
+        intent: &P::Word,
+        ticket: u64,
+        header: Header,
+    ) -> bool;
+
+    /// Whether the ticket's packet can be delivered.
+    fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool;
+
+    /// Makes a delivered packet reusable, now or later ([`Claim::flush`]). `receiver.head` is past it already.
+    fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
+
+    /// The same for a packet that came late.
+    fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
+
+    /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called when a poll ends.
+    fn flush<W: WaitForSpace<P>>(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, wait: &W);
+
+    /// Waits a while for space in a queue that was found full. A hint: returns at any time.
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    );
+
+    /// Says that the receiver will sleep. `false` if it must not, since something was claimed already.
+    fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool;
+
+    /// Takes that back.
+    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P);
+
+    /// The head has been claimed but not published: if its owner is dead, or `overdue`, pass over it where the algorithm permits.
+    /// Returns whether the head has moved.
+    fn resolve_head(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        overdue: bool,
+    ) -> bool;
+
+    /// Decides about places passed over whose owner is dead. Returns whether one was freed.
+    fn resolve_late(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+    ) -> bool;
+
+    /// Frees packets that the dead had claimed.
+    fn sweep_packets(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+        tail: u64,
+    );
+
+    /// How many packets nobody could claim although nothing is in the queue.
+    fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64;
+}

@@ -1,0 +1,320 @@
+//! `towpath`: our own claim. One compare-and-swap gives a ticket; the ticket's lap in the header is the hand-shake.
+//!
+//! **Source.** Ours. It keeps of the paper's lock-free algorithm (Lumetta & Culler 1998, §3.2) the separation of assigning a packet from
+//! filling it, and needs one synchronisation primitive where that needs two: a place is free because the receiver's published
+//! progress says so (read rarely, and cached), not because a second compare-and-swap finds it so. A sequence per place
+//! is as in Vyukov's bounded queue.
+//!
+//! **Progress.** Claiming is lock-free while the queue is not full. Receiving is wait-free; a message is delivered in the order of
+//! tickets unless its sender stops between claiming and publishing.
+//!
+//! **Fields.** `tail`: senders by compare-and-swap; the receiver sets [`SLEEPING`], [`HOLES`], [`CLOSED`]. `head`: the receiver, every
+//! eighth of the ring or when idle; senders read it when their copy says full, and mark it when they park. Slot: its ticket's owner
+//! until the header is published, then the receiver. `valid_from`: the receiver.
+//!
+//! **A sender that stops or dies.** Its intent word says on which queue it is claiming (before the ticket), then which ticket it holds.
+//! * Before the compare-and-swap on the tail: nothing happened.
+//! * Holding a ticket, not published: after [`STALL`](crate::queue::STALL) the receiver passes over the place: it makes a *hole* of it. Later
+//!   tickets of that place are void (their senders see [`HOLES`] in the tail they replaced, read `valid_from`, and take another ticket), so
+//!   the others go on without limit. If the stopped sender publishes after all, its message is delivered then, before any
+//!   message that it sent later. Once every living endpoint is known not to own the ticket, the place returns to use.
+//! * After publishing: the message is delivered like any other.
+//! * Between publishing and waking the receiver: the receiver's sleep is bounded, so the message is late, not lost.
+//!
+//! **Memory.** No line beyond the queue's own.
+//!
+//! **Don't use it** where the tail must be strictly fair under heavy contention on many processors: a compare-and-swap can fail again and again.
+
+use towpath_machine::{Ordering, Prefetch, Processor};
+use towpath_sync::{PARKED, WaitForSpace};
+
+use super::Claim;
+use crate::packet::{Header, READY, READY_BULK, block_owner};
+use crate::queue::{
+    Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent,
+};
+
+/// The algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Towpath;
+
+/// The receiver publishes its progress this many times in a lap.
+const PUBLICATIONS: u64 = 8;
+/// How many places ahead a sender asks for ownership of the line.
+const AHEAD: u64 = 4;
+
+impl<P: Processor + Prefetch> Claim<P> for Towpath {
+    #[inline(always)]
+    fn claim<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        _wait: &W,
+        intent: &P::Word,
+    ) -> Result<u64, ClaimError> {
+        loop {
+            // Relaxed: only a guess, which (T1) confirms.
+            let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
+            let ticket = tail & TICKET;
+            if sender.shut_out(tail) {
+                return Err(ClaimError::Closed);
+            }
+            if beyond(ticket, sender.head_seen, q.len()) {
+                // (T3) Acquire: the receiver's reads of the place come before our writes; pairs with the Release (T4) in `flush`.
+                sender.head_seen = cpu.load(&q.control.head, Ordering::Acquire) & !PARKED;
+                if beyond(ticket, sender.head_seen, q.len()) {
+                    return Err(ClaimError::Full);
+                }
+            }
+            // Relaxed: ordered before the tail by the Release in (T1).
+            cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
+            // (T1) Release: whoever sees the ticket taken sees our intent; pairs with the Acquire in `Receiver::behind`. Acquire: if the
+            // tail had `HOLES`, then `valid_from` is visible; pairs with (T5) in `resolve_head`.
+            let claimed = cpu.compare_exchange(
+                &q.control.tail,
+                tail,
+                (tail & !SLEEPING) + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if claimed.is_err() {
+                // Release: we own nothing; pairs with the Acquire of the census.
+                cpu.store(intent, 0, Ordering::Release);
+                continue;
+            }
+            // Release: pairs with the Acquire of the census.
+            cpu.store(intent, intent::encode(q.id, intent::CLAIMED, ticket), Ordering::Release);
+            if tail & (SLEEPING | HOLES) != 0 {
+                sender.must_wake |= tail & SLEEPING != 0;
+                // Acquire: pairs with the Release of `valid_from` (T6).
+                if tail & HOLES != 0
+                    && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire)
+                {
+                    // Void: the receiver knows that too. Release: as above.
+                    cpu.store(intent, 0, Ordering::Release);
+                    continue;
+                }
+            }
+            cpu.prefetch_exclusive(&q.slot(ticket + AHEAD).header);
+            return Ok(ticket);
+        }
+    }
+
+    fn claim_block<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        _wait: &W,
+        _intent: &P::Word,
+    ) -> Result<usize, ClaimError> {
+        let me = block_owner(sender.endpoint, sender.generation);
+        // Relaxed: a hint where to begin; the claim itself is (B1).
+        let start = cpu.fetch_add(&q.control.bulk_tail, 1, Ordering::Relaxed);
+        for i in 0..q.blocks.len() as u64 {
+            let block = (start.wrapping_add(i) % q.blocks.len() as u64) as usize;
+            let owner = &q.blocks[block].owner;
+            // Relaxed: a guess.
+            if cpu.load(owner, Ordering::Relaxed) != 0 {
+                continue;
+            }
+            // (B1) Acquire: the receiver has read what was there; pairs with the Release (B2) in `free_block`. Release: the sweep that sees
+            // our name sees who we are.
+            if cpu.compare_exchange(owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Ok(block);
+            }
+        }
+        // Relaxed: a closed queue stays closed.
+        if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
+            return Err(ClaimError::Closed);
+        }
+        Err(ClaimError::Full)
+    }
+
+    #[inline(always)]
+    fn publish(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        _parks: bool,
+        intent: &P::Word,
+        ticket: u64,
+        header: Header,
+    ) -> bool {
+        // (Q2) Release: the packet's contents come before; pairs with the Acquire (Q1) in `Receiver::next`.
+        cpu.store(&q.slot(ticket).header, header.with_lap(q.lap(ticket)).0, Ordering::Release);
+        // Release: whoever sees that we own nothing sees the publication; pairs with the Acquire of the census.
+        cpu.store(intent, 0, Ordering::Release);
+        core::mem::take(&mut sender.must_wake)
+    }
+
+    #[inline(always)]
+    fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool {
+        header.lap() == q.lap(ticket) && (header.state() == READY || header.state() == READY_BULK)
+    }
+
+    #[inline(always)]
+    fn release(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _ticket: u64) {}
+
+    fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        close_hole(q, receiver, cpu, ticket);
+    }
+
+    #[inline(always)]
+    fn flush<W: WaitForSpace<P>>(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, wait: &W) {
+        if receiver.head.wrapping_sub(receiver.published) >= q.len() / PUBLICATIONS {
+            publish_head(q, receiver, cpu, wait);
+        }
+    }
+
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    ) {
+        wait.wait_briefly(cpu, &q.control.head, sender.head_seen, round);
+    }
+
+    fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
+        // AcqRel: atomic with the claims (T1): either a later claim sees the bit, or we see the claim here.
+        let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::AcqRel);
+        if tail & TICKET > receiver.head && receiver.late.is_empty() {
+            self.wake_up(q, cpu);
+            return false;
+        }
+        true
+    }
+
+    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P) {
+        // Relaxed: taking the request to be woken back orders nothing.
+        cpu.fetch_and(&q.control.tail, !SLEEPING, Ordering::Relaxed);
+    }
+
+    fn resolve_head(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        _census: &dyn Census,
+        overdue: bool,
+    ) -> bool {
+        if !overdue || receiver.late.len() as u64 >= q.len() / 2 {
+            return false;
+        }
+        let ticket = receiver.head;
+        if receiver.valid_from.is_empty() {
+            receiver.valid_from = vec![0; q.slots.len()];
+        }
+        receiver.valid_from[q.index(ticket)] = u64::MAX;
+        // (T6) Release: pairs with the Acquire after (T1).
+        cpu.store(&q.extra(ticket).valid_from, u64::MAX, Ordering::Release);
+        // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head moves, so that nobody gets the
+        // place's next ticket without seeing it.
+        cpu.fetch_or(&q.control.tail, HOLES, Ordering::Release);
+        receiver.late.push(Late { ticket, cleared: 0 });
+        receiver.head += 1;
+        true
+    }
+
+    fn resolve_late(
+        &self,
+        q: &Queue<'_, P>,
+        receiver: &mut Receiver,
+        cpu: &P,
+        census: &dyn Census,
+    ) -> bool {
+        let mut dead = Vec::new();
+        let all = (1u128 << (census.members() as u32 & 127)).wrapping_sub(1);
+        for late in &mut receiver.late {
+            for member in 0..census.members() {
+                if late.cleared & 1 << member == 0
+                    && !intent::may_own(census.intent(member), q.id, late.ticket)
+                {
+                    late.cleared |= 1 << member;
+                }
+            }
+            // The intents first, then the packet (both Acquire): whoever owned it and has let go has published it.
+            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
+            if late.cleared & all == all && !self.is_ready(q, header, late.ticket) {
+                dead.push(late.ticket);
+            }
+        }
+        for &ticket in &dead {
+            receiver.late.retain(|late| late.ticket != ticket);
+            close_hole(q, receiver, cpu, ticket);
+        }
+        if receiver.late.is_empty()
+            && receiver.valid_from.iter().all(|&valid| valid <= receiver.published)
+            && !receiver.valid_from.is_empty()
+        {
+            // Every void ticket has been drawn and passed: nobody needs to look for holes any more.
+            receiver.valid_from = Vec::new();
+            // Relaxed: a sender that still sees the flag finds its ticket valid.
+            cpu.fetch_and(&q.control.tail, !HOLES, Ordering::Relaxed);
+        }
+        !dead.is_empty()
+    }
+
+    fn sweep_packets(
+        &self,
+        _q: &Queue<'_, P>,
+        _receiver: &mut Receiver,
+        _cpu: &P,
+        _census: &dyn Census,
+        _tail: u64,
+    ) {
+        // A ticket of the dead becomes overdue, is passed over, and returns by `resolve_late`.
+    }
+
+    fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64 {
+        // Relaxed: an audit of a queue at rest.
+        let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
+        let pending = tail.saturating_sub(receiver.head);
+        pending + receiver.valid_from.iter().filter(|&&valid| valid == u64::MAX).count() as u64
+    }
+}
+
+/// Whether a ticket has to wait for the receiver's progress. Signed, since the receiver passes over a void ticket even
+/// before somebody draws it.
+#[inline(always)]
+fn beyond(ticket: u64, head: u64, len: u64) -> bool {
+    ticket.wrapping_sub(head) as i64 >= len as i64
+}
+
+/// Gives the place of a passed ticket back: to the first ticket that nobody can hold yet.
+fn close_hole<P: Processor>(
+    q: &Queue<'_, P>,
+    receiver: &mut Receiver,
+    cpu: &P,
+    ticket: u64,
+) {
+    let beyond = receiver.published + q.len();
+    let laps = beyond.saturating_sub(ticket).div_ceil(q.len()).max(1);
+    let valid = ticket + laps * q.len();
+    let index = q.index(ticket);
+    if let Some(entry) = receiver.valid_from.get_mut(index) {
+        *entry = valid;
+    }
+    // (T6) Release: pairs with the Acquire after (T1). A holder of an earlier ticket finds itself void with either value; a later ticket needs a head
+    // that is published after this.
+    cpu.store(&q.extra(ticket).valid_from, valid, Ordering::Release);
+}
+
+/// Publishes the receiver's progress.
+#[cold]
+#[inline(never)]
+pub(crate) fn publish_head<P: Processor, W: WaitForSpace<P>>(
+    q: &Queue<'_, P>,
+    receiver: &mut Receiver,
+    cpu: &P,
+    wait: &W,
+) {
+    receiver.published = receiver.head;
+    // (T4) Release (in `release_some`): our reads of the packets come before; pairs with the Acquire (T3) in `claim`.
+    wait.release_some(cpu, &q.control.head, receiver.head, 2);
+}

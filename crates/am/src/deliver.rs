@@ -1,0 +1,418 @@
+//! Receiving: poll, check, dispatch; and what a receiver does while nothing arrives.
+//!
+//! **A receiver that dies** in a handler or between two messages: its requesters find, in the exact progress that it published, which of
+//! their requests it had not finished, and get them back as unreachable (`Core::return_outstanding`). The one that it was
+//! handling counts as not finished: its effects may have happened.
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use std::rc::Rc;
+
+use towpath_machine::{Native, Processor};
+
+use crate::claim::Claim;
+use crate::endpoint::{Around, Core, Own, Peer, Return};
+use crate::error::Status;
+use crate::name::{Name, Tag};
+use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, SKIPPED, unpack_range};
+use crate::queue::{Arrival, Queue, TICKET};
+use crate::token::{Operation, Payload, Returned, Token};
+
+/// How many empty polls between two looks at what poll doesn't see.
+const LOOK_EVERY: u32 = 1024;
+/// How often deaths are asked for while waiting, in nanoseconds.
+const CHECK_EVERY: u64 = 10_000_000;
+/// The limits of a poll's quota.
+const QUOTA: (usize, usize) = (16, 512);
+
+impl Core {
+    #[inline]
+    pub(crate) fn poll(&self) -> usize {
+        if self.depth.get() > 0 {
+            return 0;
+        }
+        let mut delivered = self.poll_queue(&self.reply, true);
+        delivered += self.poll_queue(&self.request, false);
+        if delivered == 0 {
+            let idle = self.idle_polls.get().wrapping_add(1);
+            self.idle_polls.set(idle);
+            if idle % LOOK_EVERY == 0 {
+                self.look_after(false);
+            }
+            if !self.returns.borrow().is_empty() {
+                delivered += self.deliver_returns();
+            }
+        }
+        delivered
+    }
+
+    /// Only replies: while a reply waits for space.
+    pub(crate) fn poll_replies(&self) -> usize {
+        self.poll_queue(&self.reply, true)
+    }
+
+    /// Every endpoint of the bundle, or this one alone.
+    pub(crate) fn poll_bundle(&self) -> usize {
+        match self.bundle.borrow().upgrade() {
+            Some(bundle) => bundle.members.borrow().iter().map(|core| core.poll()).sum(),
+            None => self.poll(),
+        }
+    }
+
+    #[inline(always)]
+    fn poll_queue(&self, own: &Own, reply: bool) -> usize {
+        let (cpu, q, claim) = (&self.cpu, &own.side.queue, &own.side.claim);
+        let quota = own.quota.get();
+        let mut delivered = 0;
+        while delivered < quota {
+            let Some(arrival) = own.receiver.borrow_mut().next(claim, q, cpu) else { break };
+            self.deliver(q, arrival, reply);
+            own.receiver.borrow_mut().done(claim, q, cpu, arrival);
+            delivered += 1;
+        }
+        if delivered > 0 {
+            let around = Around { attached: &self.attached, queue: q };
+            claim.flush(q, &mut own.receiver.borrow_mut(), cpu, &self.wait(&around));
+            // As long as polls come back full, more at a time cost less each; when they don't, nobody waits for our attention in vain.
+            if delivered == quota {
+                own.quota.set((quota * 2).min(QUOTA.1));
+            } else if delivered < quota / 4 {
+                own.quota.set((quota / 2).max(QUOTA.0));
+            }
+        }
+        delivered
+    }
+
+    /// Checks one message and runs its handler.
+    #[inline(always)]
+    fn deliver(&self, q: &Queue<'static, Native>, arrival: Arrival, reply: bool) {
+        let cpu = &self.cpu;
+        let header = arrival.header;
+        let slot = q.slot(arrival.ticket);
+        let count = header.args();
+        let mut args = [0u32; MAX_ARGS];
+        for (pair, cell) in args[..LINE_ARGS].chunks_exact_mut(2).zip(&slot.args).take(count.div_ceil(2)) {
+            let both = cpu.read(cell);
+            pair[0] = both as u32;
+            pair[1] = (both >> 32) as u32;
+        }
+        let tag = Tag(cpu.read(&slot.tag));
+        let simple = header.form() == Some(Form::Short)
+            && count <= LINE_ARGS
+            && (reply || self.tag.get().accepts(tag))
+            && !header.has_block();
+        if simple && let Some(handler) = &self.handlers.borrow()[usize::from(header.handler())].clone() {
+            let token = Token {
+                core: self,
+                source: self.source(header),
+                tag,
+                args,
+                count,
+                payload: Payload::None,
+                request: !reply,
+                replied: Cell::new(false),
+                returned: None,
+            };
+            self.depth.set(self.depth.get() + 1);
+            handler(&token);
+            self.depth.set(self.depth.get() - 1);
+            return;
+        }
+        self.deliver_slowly(q, arrival, reply, args, tag);
+        if header.has_block() {
+            q.free_block(cpu, header.block());
+        }
+    }
+
+    /// The name of a message's sender. A source that makes no sense gives a name that nobody has.
+    #[inline(always)]
+    fn source(&self, header: Header) -> Name {
+        let endpoint = header.source();
+        let known = self.peers.borrow();
+        match known.get(usize::from(endpoint)) {
+            Some(Some(peer)) if !peer.gone.get() => peer.name,
+            _ => {
+                drop(known);
+                // Acquire: pairs with the Release in `open_entry`.
+                let generation =
+                    self.attached.entry(endpoint).map_or(0, |e| e.generation.load(Ordering::Acquire));
+                Name { endpoint, generation }
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn deliver_slowly(
+        &self,
+        q: &Queue<'static, Native>,
+        arrival: Arrival,
+        reply: bool,
+        mut args: [u32; MAX_ARGS],
+        tag: Tag,
+    ) {
+        let cpu = &self.cpu;
+        let header = arrival.header;
+        let count = header.args();
+        let source = self.source(header);
+        let extra = q.extra(arrival.ticket);
+        let form = header.form();
+        if count > LINE_ARGS {
+            for (pair, cell) in args[LINE_ARGS..].chunks_exact_mut(2).zip(&extra.args) {
+                let both = cpu.read(cell);
+                pair[0] = both as u32;
+                pair[1] = (both >> 32) as u32;
+            }
+        }
+        let back = |status| {
+            // What has no form can't have been sent by this library: nobody waits for it.
+            let Some(form) = form else { return };
+            let operation = Operation::of(form, reply);
+            let args = &args[..count.min(MAX_ARGS)];
+            self.send_back(source, status, operation, (header.handler(), tag, args), !reply);
+        };
+        let Some(form) = form else { return };
+        if form == Form::Returned {
+            // Only in the reply queue; from a peer, about a message of ours.
+            let aux = cpu.read(&extra.aux);
+            if let Some(status) = Status::from_bits(aux & 0xff)
+                && reply
+                && count <= MAX_ARGS
+            {
+                let returned = Returned {
+                    status,
+                    operation: Operation::from_bits(aux >> 8 & 0xff),
+                    handler: header.handler(),
+                    destination: source,
+                };
+                self.run_returned(source, tag, args, count, returned);
+            }
+            return;
+        }
+        if count > MAX_ARGS {
+            return back(Status::BadArguments);
+        }
+        if !reply && !self.tag.get().accepts(tag) {
+            return if form == Form::LongPart { () } else { back(Status::BadTag) };
+        }
+        let needs_block = matches!(form, Form::Medium | Form::LongPart | Form::Long);
+        if needs_block != header.has_block() || needs_block && header.block() >= q.blocks.len() {
+            return back(Status::BadArguments);
+        }
+        let handler = self.handlers.borrow()[usize::from(header.handler())].clone();
+        let Some(handler) = handler else {
+            return if form == Form::LongPart { () } else { back(Status::BadHandler) };
+        };
+        let token = |payload| Token {
+            core: self,
+            source,
+            tag,
+            args,
+            count,
+            payload,
+            request: !reply,
+            replied: Cell::new(false),
+            returned: None,
+        };
+        let range = |offset: u64, len: u64| {
+            let size = self.segment.len();
+            if offset > size || (offset == size && len > 0) {
+                Err(Status::BadSegmentOffset)
+            } else if len > size - offset {
+                Err(Status::BadLength)
+            } else {
+                Ok(())
+            }
+        };
+        match form {
+            Form::Short => self.run(|| handler(&token(Payload::None))),
+            Form::Medium => {
+                let block = &q.blocks[header.block()];
+                let len = cpu.read(&block.len).min(q.block_size as u64) as usize;
+                let mut buffer = self.scratch.borrow_mut().pop().unwrap_or_default();
+                buffer.resize(q.block_size, 0);
+                // A private copy: the sender can't change it while the handler reads.
+                cpu.copy_out(&q.bytes, q.block_at(header.block()), &mut buffer[..len]);
+                self.run(|| handler(&token(Payload::Medium(&buffer[..len]))));
+                self.scratch.borrow_mut().push(buffer);
+            }
+            Form::LongPart | Form::Long => {
+                let block = &q.blocks[header.block()];
+                let len = cpu.read(&block.len).min(q.block_size as u64) as usize;
+                let offset = cpu.read(&block.offset);
+                let whole = (cpu.read(&block.whole[0]), cpu.read(&block.whole[1]));
+                let fits = range(whole.0, whole.1);
+                let last = form == Form::Long;
+                match fits {
+                    Ok(()) if self.segment.store(offset, &q.bytes, q.block_at(header.block()), len) => {
+                        if last {
+                            let payload = Payload::Long { offset: whole.0, len: whole.1 };
+                            self.run(|| handler(&token(payload)));
+                        }
+                    }
+                    Ok(()) if last => back(Status::BadSegmentOffset),
+                    Err(status) if last => back(status),
+                    // The last piece tells.
+                    _ => {}
+                }
+            }
+            Form::LongStored => {
+                let (offset, len) = unpack_range(cpu.read(&extra.aux));
+                match range(offset, len) {
+                    Ok(()) => self.run(|| handler(&token(Payload::Long { offset, len }))),
+                    Err(status) => back(status),
+                }
+            }
+            Form::Returned => {}
+        }
+    }
+
+    fn run(&self, handler: impl FnOnce()) {
+        self.depth.set(self.depth.get() + 1);
+        handler();
+        self.depth.set(self.depth.get() - 1);
+    }
+
+    fn run_returned(&self, source: Name, tag: Tag, args: [u32; MAX_ARGS], count: usize, returned: Returned) {
+        // Without a handler 0 the message is lost, as its sender chose.
+        let Some(handler) = self.handlers.borrow()[0].clone() else { return };
+        let token = Token {
+            core: self,
+            source,
+            tag,
+            args,
+            count,
+            payload: Payload::None,
+            request: false,
+            replied: Cell::new(true),
+            returned: Some(returned),
+        };
+        self.run(|| handler(&token));
+    }
+
+    /// Messages that never left, or never arrived: to our own handler 0.
+    #[cold]
+    fn deliver_returns(&self) -> usize {
+        let mut delivered = 0;
+        loop {
+            let next = self.returns.borrow_mut().pop_front();
+            let Some(r) = next else { return delivered };
+            let returned = Returned {
+                status: r.status,
+                operation: r.operation,
+                handler: r.handler,
+                destination: r.destination,
+            };
+            self.run_returned(r.destination, r.tag, r.args, r.count, returned);
+            delivered += 1;
+        }
+    }
+
+    /// Whether a poll would deliver something.
+    pub(crate) fn has_message(&self) -> bool {
+        !self.returns.borrow().is_empty()
+            || [&self.reply, &self.request].iter().any(|own| {
+                own.receiver.borrow_mut().next(&own.side.claim, &own.side.queue, &self.cpu).is_some()
+            })
+    }
+
+    /// Whether a short request to every mapped endpoint would find space.
+    pub(crate) fn can_send(&self) -> bool {
+        self.translations.borrow().iter().flatten().all(|mapping| {
+            let q = &mapping.peer.request.side.queue;
+            // Relaxed: a hint; the claim decides.
+            let tail = q.control.tail.load(Ordering::Relaxed) & TICKET;
+            tail.saturating_sub(q.control.consumed.load(Ordering::Relaxed)) < q.len()
+        })
+    }
+
+    /// What nobody sees who only polls: heads that don't come, deaths, what was on the way to the dead.
+    #[cold]
+    pub(crate) fn look_after(&self, now: bool) {
+        let world = &self.attached.world;
+        let time = self.cpu.now();
+        if now || time.wrapping_sub(self.last_check.get()) >= CHECK_EVERY {
+            self.last_check.set(time);
+            world.check_deaths();
+        }
+        let deaths = world.deaths();
+        let died = deaths != self.deaths_seen.replace(deaths);
+        let mut gone = Vec::new();
+        for peer in self.peers.borrow().iter().flatten() {
+            if peer.gone.get() {
+                continue;
+            }
+            // Acquire: pairs with the Release when the endpoint was closed or taken by another.
+            let here = peer.entry.owner.load(Ordering::Acquire) == peer.participant.to_bits()
+                && peer.entry.generation.load(Ordering::Acquire) == peer.name.generation
+                && peer.entry.open.load(Ordering::Acquire) == 1;
+            if !here || (died || now) && !world.is_alive(peer.participant) {
+                gone.push(peer.clone());
+            }
+        }
+        for peer in gone {
+            peer.gone.set(true);
+            self.return_outstanding(&peer);
+        }
+        for own in [&self.reply, &self.request] {
+            let (claim, q) = (&own.side.claim, &own.side.queue);
+            let mut receiver = own.receiver.borrow_mut();
+            if died || now {
+                receiver.sweep(claim, q, &self.cpu, &*self.attached);
+            }
+            while receiver.look_after(claim, q, &self.cpu, &*self.attached) {}
+        }
+    }
+
+    /// Brings back the requests that a dead endpoint did not finish.
+    fn return_outstanding(&self, peer: &Rc<Peer>) {
+        let cpu = &self.cpu;
+        let (q, claim) = (&peer.request.side.queue, &peer.request.side.claim);
+        if peer.entry.generation.load(Ordering::Acquire) != peer.name.generation {
+            return; // Its successor has reset the queues.
+        }
+        // Acquire: pairs with the Release (Q3) in `Receiver::done`.
+        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire).max(peer.request.since);
+        // Acquire: as in `Receiver::behind`.
+        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
+        for ticket in consumed..tail.min(consumed.saturating_add(q.len())) {
+            let word = &q.slot(ticket).header;
+            // Acquire: pairs with the Release (Q2) of our own publication.
+            let header = Header(cpu.load(word, Ordering::Acquire));
+            if !claim.is_ready(q, header, ticket) || header.source() != self.name.endpoint {
+                continue;
+            }
+            // So that nobody returns it twice. Relaxed: nothing else hangs on it.
+            if cpu
+                .compare_exchange(
+                    word,
+                    header.0,
+                    header.with_state(SKIPPED).0,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                )
+                .is_err()
+            {
+                continue;
+            }
+            let Some(form) = header.form().filter(|f| *f != Form::LongPart) else { continue };
+            let count = header.args().min(MAX_ARGS);
+            let mut args = [0u32; MAX_ARGS];
+            let cells = q.slot(ticket).args.iter().chain(&q.extra(ticket).args);
+            for (pair, cell) in args.chunks_exact_mut(2).zip(cells).take(count.div_ceil(2)) {
+                let both = cpu.read(cell);
+                pair[0] = both as u32;
+                pair[1] = (both >> 32) as u32;
+            }
+            self.returns.borrow_mut().push_back(Return {
+                status: Status::Unreachable,
+                operation: Operation::of(form, false),
+                handler: header.handler(),
+                destination: peer.name,
+                tag: Tag(cpu.read(&q.slot(ticket).tag)),
+                args,
+                count,
+            });
+        }
+    }
+}

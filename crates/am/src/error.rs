@@ -1,0 +1,75 @@
+//! What can go wrong, and why a message came back.
+
+use thiserror::Error;
+
+/// Why a call failed. The first five are those of Active Messages II.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The translation table has no entry there, or the handler none.
+    #[error("not initialised: {0}")]
+    NotInitialised(String),
+    /// An argument makes no sense.
+    #[error("bad argument: {0}")]
+    BadArgument(String),
+    /// Something limited has run out.
+    #[error("out of resources: {0}")]
+    Resource(String),
+    /// The message can't go out at once, and the call was not to wait.
+    #[error("not sent: no space at the destination now; poll and try again")]
+    NotSent,
+    /// Not allowed while the endpoint is running a handler, or the entry is taken.
+    #[error("in use: {0}")]
+    InUse(String),
+    /// The world's memory doesn't make sense, or was made by another version.
+    #[error("this world cannot be used: {0}")]
+    BadWorld(String),
+    /// Worlds and segments.
+    #[error(transparent)]
+    World(#[from] towpath_shm::Error),
+}
+
+/// Why a message could not be delivered: what handler 0 is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Status {
+    /// Its arguments make no sense.
+    BadArguments = 1,
+    /// Its translation table entry was unmapped.
+    BadEntry = 2,
+    /// Its tag is not the destination's.
+    BadTag = 3,
+    /// The destination has no such handler.
+    BadHandler = 4,
+    /// Its range does not lie in the destination's segment: the offset.
+    BadSegmentOffset = 5,
+    /// Its range does not lie in the destination's segment: the length.
+    BadLength = 6,
+    /// The destination does not exist (any more).
+    BadEndpoint = 7,
+    /// The destination takes no more messages.
+    Congestion = 8,
+    /// The destination died, or can't be reached; whether it handled the message is unknown.
+    Unreachable = 9,
+    /// A reply that its request's sender could not take.
+    ReplyRejected = 10,
+}
+
+impl Status {
+    /// The status with this number.
+    pub const fn from_bits(bits: u64) -> Option<Status> {
+        Some(match bits {
+            1 => Status::BadArguments,
+            2 => Status::BadEntry,
+            3 => Status::BadTag,
+            4 => Status::BadHandler,
+            5 => Status::BadSegmentOffset,
+            6 => Status::BadLength,
+            7 => Status::BadEndpoint,
+            8 => Status::Congestion,
+            9 => Status::Unreachable,
+            10 => Status::ReplyRejected,
+            _ => return None,
+        })
+    }
+}

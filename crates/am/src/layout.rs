@@ -1,0 +1,272 @@
+//! Where things lie in a world's area, and how big they are. All of it follows from a [`WorldConfig`], which travels in the world's
+//! parameters and is checked by everyone who joins.
+
+use towpath_machine::{LINE, Native, OwnLine, Plain};
+use towpath_sync::Policy;
+
+use core::sync::atomic::AtomicU64;
+
+use crate::claim::{Algorithm, Locks};
+use crate::error::Error;
+use crate::packet::{BlockHead, Extra, Slot};
+use crate::queue::Control;
+
+/// The version of this layout: processes with different ones cannot share a world.
+pub const LAYOUT: u64 = 1;
+
+/// The most endpoints of a world.
+pub const MAX_ENDPOINTS: u32 = 64;
+
+/// How a world's message area is laid out and used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorldConfig {
+    /// How many processes the world is for, 1 to 64.
+    pub processes: u32,
+    /// How many endpoints can exist at one time, 1 to 64.
+    pub endpoints: u32,
+    /// Packets in each queue: a power of two, 2 to 65,536.
+    pub packets: u32,
+    /// Blocks in each bulk queue, 1 to 255.
+    pub blocks: u32,
+    /// Bytes in a block: a multiple of 64, 64 to 1 MiB. The most that a medium message carries.
+    pub block_size: u32,
+    /// Bytes of each endpoint's segment in shared memory (0: none). Long transfers into it need only one copy.
+    pub segment_bytes: u64,
+    /// How senders claim packets.
+    pub algorithm: Algorithm,
+    /// How everybody waits.
+    pub waiting: Policy,
+}
+
+impl WorldConfig {
+    /// The default for so many processes, one endpoint each: about 0.8 MiB a process.
+    pub fn new(processes: u32) -> Self {
+        WorldConfig {
+            processes,
+            endpoints: processes,
+            packets: 2048,
+            blocks: 24,
+            block_size: 8192,
+            segment_bytes: 0,
+            algorithm: Algorithm::default(),
+            waiting: Policy::default(),
+        }
+    }
+
+    /// The default for so many processes in an area of at least this size: what the queues leave becomes the endpoints' segments.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if the queues alone are larger.
+    pub fn with_area(processes: u32, bytes: u64) -> Result<Self, Error> {
+        let mut config = WorldConfig::new(processes);
+        let queues = config.area_bytes();
+        if bytes < queues {
+            return Err(Error::BadArgument(format!(
+                "{bytes} bytes are too few for the queues of {processes} processes: at least {queues}"
+            )));
+        }
+        config.segment_bytes = (bytes - queues) / u64::from(config.endpoints) / LINE as u64 * LINE as u64;
+        Ok(config)
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`], naming the field and its limits.
+    pub fn check(&self) -> Result<(), Error> {
+        let bad = |what: String| Err(Error::BadArgument(what));
+        if !(1..=MAX_ENDPOINTS).contains(&self.processes) {
+            return bad(format!("processes is {}: must be 1 to {MAX_ENDPOINTS}", self.processes));
+        }
+        if !(1..=MAX_ENDPOINTS).contains(&self.endpoints) {
+            return bad(format!("endpoints is {}: must be 1 to {MAX_ENDPOINTS}", self.endpoints));
+        }
+        if !self.packets.is_power_of_two() || !(2..=65_536).contains(&self.packets) {
+            return bad(format!("packets is {}: must be a power of two, 2 to 65536", self.packets));
+        }
+        if !(1..=255).contains(&self.blocks) {
+            return bad(format!("blocks is {}: must be 1 to 255", self.blocks));
+        }
+        if self.block_size % LINE as u32 != 0 || !(64..=1 << 20).contains(&self.block_size) {
+            return bad(format!("block_size is {}: must be a multiple of 64, 64 to 1048576", self.block_size));
+        }
+        if self.segment_bytes % LINE as u64 != 0 || self.segment_bytes > 1 << 32 {
+            return bad(format!(
+                "segment_bytes is {}: must be a multiple of 64, at most 4 GiB",
+                self.segment_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// The size of the area, in bytes.
+    pub fn area_bytes(&self) -> u64 {
+        Layout::of(self).total
+    }
+
+    /// The parameters that travel with the world.
+    pub fn params(&self) -> [u64; 16] {
+        let mut p = [0; 16];
+        p[0] = LAYOUT;
+        p[1] = self.processes.into();
+        p[2] = self.endpoints.into();
+        p[3] = self.packets.into();
+        p[4] = self.blocks.into();
+        p[5] = self.block_size.into();
+        p[6] = self.segment_bytes;
+        p[7] = self.algorithm as u64;
+        p[8] = Policy::ALL.iter().position(|(policy, _)| *policy == self.waiting).unwrap_or(0) as u64;
+        p
+    }
+
+    /// The inverse of [`WorldConfig::params`]: what comes from shared memory is checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadWorld`] if another layout version made them, or if they make no sense.
+    pub fn from_params(p: &[u64; 16]) -> Result<Self, Error> {
+        if p[0] != LAYOUT {
+            return Err(Error::BadWorld(format!(
+                "its message area has layout {}, this program knows {LAYOUT}; build both with the same version of Towpath",
+                p[0]
+            )));
+        }
+        let small = |v: u64| u32::try_from(v).unwrap_or(0);
+        let config = WorldConfig {
+            processes: small(p[1]),
+            endpoints: small(p[2]),
+            packets: small(p[3]),
+            blocks: small(p[4]),
+            block_size: small(p[5]),
+            segment_bytes: p[6],
+            algorithm: Algorithm::from_bits(p[7])
+                .ok_or_else(|| Error::BadWorld(format!("unknown claim algorithm {}", p[7])))?,
+            waiting: Policy::ALL
+                .get(small(p[8]) as usize)
+                .map(|(policy, _)| *policy)
+                .ok_or_else(|| Error::BadWorld(format!("unknown waiting policy {}", p[8])))?,
+        };
+        config.check().map_err(|e| Error::BadWorld(e.to_string()))?;
+        Ok(config)
+    }
+}
+
+/// An endpoint's entry in the directory.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Entry {
+    /// Who has it: a participant's bits, or 0.
+    pub owner: AtomicU64,
+    /// How often it has been taken; its low bits are the endpoint's generation.
+    pub generation: AtomicU64,
+    /// 1 once its queues may be used.
+    pub open: AtomicU64,
+    /// Bytes of the shared segment that are in use as such (0: the segment is private).
+    pub segment_len: AtomicU64,
+    /// Unused.
+    pub spare: [AtomicU64; 4],
+    /// What it is about to do to request queues, and to reply queues (see `queue::intent`).
+    pub intents: OwnLine<[AtomicU64; 2]>,
+}
+
+// SAFETY: `repr(C)`, atomics only, all-zero is a free entry.
+#[allow(unsafe_code)]
+unsafe impl Plain for Entry {}
+
+/// Byte offsets in the area.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The directory of endpoints.
+    pub directory: u64,
+    /// The first endpoint's receive block.
+    pub blocks_start: u64,
+    /// From one receive block to the next.
+    pub stride: u64,
+    /// From a receive block's start to its reply queue (the request queue is at 0).
+    pub reply: u64,
+    /// From a receive block's start to its segment.
+    pub segment: u64,
+    /// Within a queue.
+    pub queue: QueueLayout,
+    /// The area's size.
+    pub total: u64,
+}
+
+/// Byte offsets in a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLayout {
+    /// Its words ([`Control`]).
+    pub control: u64,
+    /// Its locks ([`Locks`]).
+    pub locks: u64,
+    /// Its packets.
+    pub slots: u64,
+    /// What didn't fit there.
+    pub extras: u64,
+    /// Its block heads.
+    pub heads: u64,
+    /// Its blocks' bytes.
+    pub bytes: u64,
+    /// Its size.
+    pub total: u64,
+}
+
+impl Layout {
+    /// The layout of a checked configuration.
+    pub fn of(config: &WorldConfig) -> Layout {
+        let mut at = 0u64;
+        let mut take = |bytes: usize, count: u64| {
+            let start = at;
+            at = (at + bytes as u64 * count).next_multiple_of(128);
+            start
+        };
+        let queue = QueueLayout {
+            control: take(size_of::<Control<Native>>(), 1),
+            locks: take(size_of::<Locks<Native>>(), 1),
+            slots: take(size_of::<Slot<Native>>(), config.packets.into()),
+            extras: take(size_of::<Extra<Native>>(), config.packets.into()),
+            heads: take(size_of::<BlockHead<Native>>(), config.blocks.into()),
+            bytes: take(config.block_size as usize, config.blocks.into()),
+            total: 0,
+        };
+        let queue = QueueLayout { total: at.next_multiple_of(4096), ..queue };
+        let directory_bytes = (size_of::<Entry>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
+        let stride = (2 * queue.total + config.segment_bytes).next_multiple_of(4096);
+        Layout {
+            directory: 0,
+            blocks_start: directory_bytes,
+            stride,
+            reply: queue.total,
+            segment: 2 * queue.total,
+            queue,
+            total: directory_bytes + stride * u64::from(config.endpoints),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_of_sixteen_fits_in_sixteen_mebibytes() {
+        assert!(WorldConfig::new(16).area_bytes() <= 16 << 20, "{}", WorldConfig::new(16).area_bytes());
+    }
+
+    #[test]
+    fn parameters_survive_the_journey_and_nonsense_does_not() {
+        for algorithm in Algorithm::ALL {
+            for (waiting, _) in Policy::ALL {
+                let config = WorldConfig { algorithm, waiting, ..WorldConfig::new(5) };
+                assert_eq!(WorldConfig::from_params(&config.params()).unwrap(), config);
+            }
+        }
+        for i in 0..9 {
+            let mut p = WorldConfig::new(2).params();
+            p[i] = u64::MAX;
+            assert!(WorldConfig::from_params(&p).is_err(), "parameter {i}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A packet: one line with a header and up to twelve arguments, and what did not fit there.
+//!
+//! The header is one word, and it is also the packet's hand-shake (the paper's *type*):
+//!
+//! | bits | field | meaning |
+//! | --- | --- | --- |
+//! | 0–3 | state | [`FREE`], [`CLAIMED`], [`READY`], [`READY_BULK`], [`SKIPPED`] |
+//! | 4–7 | form | [`Form`]: short, medium, long, … |
+//! | 8–15 | handler | index into the receiver's handler table |
+//! | 16–20 | arguments | how many, 0 to 16 |
+//! | 24–31 | block | which block of the bulk queue, in state [`READY_BULK`] |
+//! | 32–47 | source | the sending endpoint's index |
+//! | 48–63 | lap | which time round the ring (`towpath`), or the owner's generation ([`CLAIMED`]) |
+//!
+//! Everything in it may have been written by a process that has gone wrong: [`Header`] only takes it apart, and its users check.
+
+use towpath_machine::{Arena, Place, Processor};
+
+/// Nobody uses the packet.
+pub const FREE: u64 = 0;
+/// A sender owns it and is filling it; the source field says who.
+pub const CLAIMED: u64 = 1;
+/// It can be delivered; no block belongs to it.
+pub const READY: u64 = 2;
+/// It can be delivered, and a block of the bulk queue belongs to it.
+pub const READY_BULK: u64 = 3;
+/// Its owner died before it was ready: the receiver passes over it.
+pub const SKIPPED: u64 = 4;
+
+/// How many arguments a message may have.
+pub const MAX_ARGS: usize = 16;
+/// How many arguments lie on the packet's line.
+pub const LINE_ARGS: usize = 12;
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// Arguments only.
+    Short = 0,
+    /// A payload for the handler, in a block.
+    Medium = 1,
+    /// A piece of a long transfer, in a block; the handler does not run yet.
+    LongPart = 2,
+    /// The last piece of a long transfer, in a block.
+    Long = 3,
+    /// A long transfer whose bytes the sender has already stored in the receiver's segment.
+    LongStored = 4,
+    /// An undeliverable message on its way back to its sender.
+    Returned = 5,
+}
+
+impl Form {
+    /// The form with this number, if there is one.
+    pub const fn from_bits(bits: u64) -> Option<Form> {
+        Some(match bits {
+            0 => Form::Short,
+            1 => Form::Medium,
+            2 => Form::LongPart,
+            3 => Form::Long,
+            4 => Form::LongStored,
+            5 => Form::Returned,
+            _ => return None,
+        })
+    }
+}
+
+/// A header, as read from shared memory: not to be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header(pub u64);
+
+impl Header {
+    /// A header without state and lap, which publishing adds.
+    #[inline(always)]
+    pub const fn new(form: Form, handler: u8, args: usize, source: u16) -> Header {
+        Header((form as u64) << 4 | (handler as u64) << 8 | (args as u64) << 16 | (source as u64) << 32)
+    }
+    /// The header of a packet that `owner` has claimed.
+    #[inline(always)]
+    pub const fn claimed(owner: u16, generation: u16) -> Header {
+        Header(CLAIMED | (owner as u64) << 32 | (generation as u64) << 48)
+    }
+    /// The same with a block.
+    #[inline(always)]
+    pub const fn with_block(self, block: usize) -> Header {
+        Header(self.0 | (block as u64 & 0xff) << 24)
+    }
+    /// The same with a state (of a header without one).
+    #[inline(always)]
+    pub const fn with_state(self, state: u64) -> Header {
+        Header(self.0 & !0xf | state)
+    }
+    /// The same with a lap.
+    #[inline(always)]
+    pub const fn with_lap(self, lap: u16) -> Header {
+        Header(self.0 & 0x0000_ffff_ffff_ffff | (lap as u64) << 48)
+    }
+    /// The state.
+    #[inline(always)]
+    pub const fn state(self) -> u64 {
+        self.0 & 0xf
+    }
+    /// Whether it can be delivered.
+    #[inline(always)]
+    pub const fn is_ready(self) -> bool {
+        self.0 & 0xe == READY
+    }
+    /// Whether a block belongs to it (if it is ready).
+    #[inline(always)]
+    pub const fn has_block(self) -> bool {
+        self.state() == READY_BULK
+    }
+    /// The form, if it is one.
+    #[inline(always)]
+    pub const fn form(self) -> Option<Form> {
+        Form::from_bits(self.0 >> 4 & 0xf)
+    }
+    /// The handler's index.
+    #[inline(always)]
+    pub const fn handler(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+    /// How many arguments: 0 to 31, more than 16 being nonsense.
+    #[inline(always)]
+    pub const fn args(self) -> usize {
+        (self.0 >> 16 & 0x1f) as usize
+    }
+    /// The block's number.
+    #[inline(always)]
+    pub const fn block(self) -> usize {
+        (self.0 >> 24 & 0xff) as usize
+    }
+    /// The sending endpoint's index.
+    #[inline(always)]
+    pub const fn source(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+    /// The lap, or the owner's generation.
+    #[inline(always)]
+    pub const fn lap(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+}
+
+/// One place of a packet queue: exactly one line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Slot<P: Processor> {
+    /// See [`Header`].
+    pub header: P::Word,
+    /// The tag that the sender addressed.
+    pub tag: P::Cell,
+    /// Arguments 0 to 11, two in a cell, the even one in the low half.
+    pub args: [P::Cell; LINE_ARGS / 2],
+}
+
+/// What belongs to a place but did not fit on its line.
+#[derive(Debug)]
+#[repr(C, align(32))]
+pub struct Extra<P: Processor> {
+    /// From which lap on the place may be used (`towpath` only): written by the receiver, see `claim/towpath.rs`.
+    pub valid_from: P::Word,
+    /// Arguments 12 to 15.
+    pub args: [P::Cell; (MAX_ARGS - LINE_ARGS) / 2],
+    /// By form: offset and length of a long transfer ([`pack_range`]), or status and operation of a returned message.
+    pub aux: P::Cell,
+}
+
+/// The first line of a block of the bulk queue.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct BlockHead<P: Processor> {
+    /// 0 if free, or else who claimed it ([`block_owner`]).
+    pub owner: P::Word,
+    /// Bytes in the block.
+    pub len: P::Cell,
+    /// Long: where in the receiver's segment they belong.
+    pub offset: P::Cell,
+    /// Long: where the whole transfer starts, and its length.
+    pub whole: [P::Cell; 2],
+    /// Unused.
+    pub spare: [P::Cell; 3],
+}
+
+impl<P: Processor> Slot<P> {
+    /// A free place.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        Slot {
+            header: arena.word(Place::NewLine, 0),
+            tag: arena.cell(Place::SameLine, 0),
+            args: core::array::from_fn(|_| arena.cell(Place::SameLine, 0)),
+        }
+    }
+}
+
+impl<P: Processor> Extra<P> {
+    /// All zero.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        Extra {
+            valid_from: arena.word(Place::NewLine, 0),
+            args: core::array::from_fn(|_| arena.cell(Place::SameLine, 0)),
+            aux: arena.cell(Place::SameLine, 0),
+        }
+    }
+}
+
+impl<P: Processor> BlockHead<P> {
+    /// A free block.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        let cell = || arena.cell(Place::SameLine, 0);
+        BlockHead {
+            owner: arena.word(Place::NewLine, 0),
+            len: cell(),
+            offset: cell(),
+            whole: [cell(), cell()],
+            spare: [cell(), cell(), cell()],
+        }
+    }
+}
+
+/// The owner word of a block that an endpoint has claimed: never 0.
+#[inline(always)]
+pub const fn block_owner(endpoint: u16, generation: u16) -> u64 {
+    1 << 32 | (generation as u64) << 16 | endpoint as u64
+}
+
+/// The largest offset of a long transfer, plus one.
+pub const MAX_OFFSET: u64 = 1 << 36;
+/// The most bytes that one packet can announce as already stored.
+pub const MAX_STORED: u64 = (1 << 28) - 1;
+
+/// Offset and length in one cell. The caller has checked [`MAX_OFFSET`] and [`MAX_STORED`].
+#[inline(always)]
+pub const fn pack_range(offset: u64, len: u64) -> u64 {
+    offset << 28 | len
+}
+
+/// The inverse of [`pack_range`].
+#[inline(always)]
+pub const fn unpack_range(packed: u64) -> (u64, u64) {
+    (packed >> 28, packed & MAX_STORED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_machine::Native;
+
+    #[test]
+    fn a_packet_is_one_line() {
+        assert_eq!(size_of::<Slot<Native>>(), 64);
+        assert_eq!(size_of::<Extra<Native>>(), 32);
+        assert_eq!(size_of::<BlockHead<Native>>(), 64);
+    }
+
+    #[test]
+    fn header_fields_do_not_overlap() {
+        let h = Header::new(Form::Returned, 255, 16, 0xffff).with_block(255).with_lap(0xffff);
+        for state in [CLAIMED, READY, READY_BULK, SKIPPED] {
+            let h = h.with_state(state);
+            assert_eq!(
+                (h.state(), h.form(), h.handler(), h.args(), h.block(), h.source(), h.lap()),
+                (state, Some(Form::Returned), 255, 16, 255, 0xffff, 0xffff)
+            );
+        }
+        assert_eq!(Header::new(Form::Short, 0, 0, 0).0, 0);
+        assert!(!Header(FREE).is_ready() && !Header(CLAIMED).is_ready() && !Header(SKIPPED).is_ready());
+        assert!(Header(READY).is_ready() && Header(READY_BULK).is_ready());
+    }
+
+    #[test]
+    fn ranges_survive_packing() {
+        for (o, l) in [(0, 0), (MAX_OFFSET - 1, MAX_STORED), (4096, 1 << 20)] {
+            assert_eq!(unpack_range(pack_range(o, l)), (o, l));
+        }
+    }
+}

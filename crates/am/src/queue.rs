@@ -1,0 +1,403 @@
+//! A destination queue: packets and blocks that many claim and one receives (Lumetta & Culler 1998, Figure 1).
+//!
+//! Tail information is touched only by senders (and by the receiver when it goes to sleep or closes the queue), head information
+//! is written only by the receiver, and the two circular arrays are shared. How a packet is claimed is the [`Claim`] algorithm's business.
+
+use std::sync::Arc;
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use crate::claim::Claim;
+use crate::packet::{BlockHead, Extra, Header, Slot};
+
+/// In the tail: the receiver sleeps; whoever claims next wakes it after publishing.
+pub const SLEEPING: u64 = 1 << 63;
+/// In the tail: the queue is closed; nobody may claim any more.
+pub const CLOSED: u64 = 1 << 62;
+/// In the tail: some tickets are void (`claim/towpath.rs`).
+pub const HOLES: u64 = 1 << 61;
+/// In the tail: the low bits of the receiving endpoint's generation, so that a sender that means its predecessor notices.
+pub const GENERATION: u64 = 0x1ff << 52;
+/// The ticket proper: 52 bits.
+pub const TICKET: u64 = (1 << 52) - 1;
+
+/// The tail's bits for a generation.
+pub const fn tail_generation(generation: u64) -> u64 {
+    generation << 52 & GENERATION
+}
+
+/// The words of a queue beside its arrays, one line each.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Control<P: Processor> {
+    /// Senders: the next ticket, and flags.
+    pub tail: OwnLine<P::Word>,
+    /// Receiver: tickets below this may be reused. Published lazily (`towpath`).
+    pub head: OwnLine<P::Word>,
+    /// Receiver: tickets below this were handled; exact, for survivors of its death.
+    pub consumed: OwnLine<P::Word>,
+    /// Receiver: 1 while it sleeps (the algorithms that keep no flag in the tail).
+    pub sleeping: OwnLine<P::Word>,
+    /// Senders: the next block to try.
+    pub bulk_tail: OwnLine<P::Word>,
+}
+
+impl<P: Processor> Control<P> {
+    /// An empty, open queue.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        let line = || OwnLine(arena.word(Place::NewLine, 0));
+        Control { tail: line(), head: line(), consumed: line(), sleeping: line(), bulk_tail: line() }
+    }
+}
+
+/// A queue as one process sees it: where its parts are.
+pub struct Queue<'a, P: Processor> {
+    /// Its number in the world: two for each endpoint, the request queue's even.
+    pub id: u32,
+    /// The words.
+    pub control: &'a Control<P>,
+    /// The packet queue; a power of two of them.
+    pub slots: &'a [Slot<P>],
+    /// One for each packet.
+    pub extras: &'a [Extra<P>],
+    /// The bulk queue; at most 255.
+    pub blocks: &'a [BlockHead<P>],
+    /// The blocks' bytes, one after another.
+    pub bytes: Arc<P::Bytes>,
+    /// Bytes in a block.
+    pub block_size: usize,
+}
+
+impl<P: Processor> Queue<'_, P> {
+    /// The number of packets.
+    #[inline(always)]
+    pub fn len(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// Whether it has no packets (never, in a valid layout).
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The place of a ticket.
+    #[inline(always)]
+    pub fn index(&self, ticket: u64) -> usize {
+        ticket as usize & (self.slots.len() - 1)
+    }
+
+    /// The packet of a ticket.
+    #[inline(always)]
+    pub fn slot(&self, ticket: u64) -> &Slot<P> {
+        &self.slots[self.index(ticket)]
+    }
+
+    /// What belongs to the packet of a ticket.
+    #[inline(always)]
+    pub fn extra(&self, ticket: u64) -> &Extra<P> {
+        &self.extras[self.index(ticket)]
+    }
+
+    /// The lap of a ticket: 1 to 65,535 and round again, so that a place that was never used has none of them at first.
+    #[inline(always)]
+    pub fn lap(&self, ticket: u64) -> u16 {
+        ((ticket >> self.slots.len().trailing_zeros()) + 1) as u16
+    }
+
+    /// Where a block's bytes start.
+    #[inline(always)]
+    pub fn block_at(&self, block: usize) -> usize {
+        block * self.block_size
+    }
+
+    /// Gives a block back. Only its claimer before publishing, or the receiver afterwards.
+    #[inline]
+    pub fn free_block(&self, cpu: &P, block: usize) {
+        if let Some(head) = self.blocks.get(block) {
+            // (B2) Release: the reads of the block come before; pairs with the Acquire (B1) of the next claim.
+            cpu.store(&head.owner, 0, Ordering::Release);
+        }
+    }
+}
+
+/// What a sending endpoint is about to do to a queue, in a word of its own that survivors read after its death.
+///
+/// 0 if nothing. Otherwise bits 0–15: the queue's number plus one; bits 16–17: the phase; bits 20–63: the ticket.
+pub mod intent {
+    /// Between the decision to claim and the knowledge of which ticket was claimed.
+    pub const CLAIMING: u64 = 1 << 16;
+    /// Holds the ticket, not yet published.
+    pub const CLAIMED: u64 = 2 << 16;
+    /// Wants, holds or leaves the queue's lock.
+    pub const LOCKING: u64 = 3 << 16;
+
+    /// The word for a phase.
+    #[inline(always)]
+    pub const fn encode(queue: u32, phase: u64, ticket: u64) -> u64 {
+        (queue as u64 + 1) & 0xffff | phase | ticket << 20
+    }
+
+    /// Whether the word concerns this queue, and in which phase.
+    pub const fn phase(word: u64, queue: u32) -> Option<u64> {
+        if word & 0xffff == (queue as u64 + 1) & 0xffff { Some(word & 3 << 16) } else { None }
+    }
+
+    /// Whether its writer may still publish the ticket on the queue.
+    pub const fn may_own(word: u64, queue: u32, ticket: u64) -> bool {
+        match phase(word, queue) {
+            Some(CLAIMING) => true,
+            Some(CLAIMED) => word >> 20 == ticket & (1 << 44) - 1,
+            _ => false,
+        }
+    }
+}
+
+/// What a sender knows of one queue, and its place in the world.
+#[derive(Debug)]
+pub struct Sender {
+    /// The sending endpoint.
+    pub endpoint: u16,
+    /// Its generation.
+    pub generation: u16,
+    /// The generation that the receiver must have, as in the tail ([`tail_generation`]).
+    pub expected: u64,
+    /// The receiver's progress as last read (`towpath`).
+    pub head_seen: u64,
+    /// A ticket drawn whose place was not free yet (`lock-free`).
+    pub pending: Option<u64>,
+    /// Likewise a block.
+    pub pending_block: Option<u64>,
+    /// How long the pending ticket or block has been tried in vain.
+    pub misses: u32,
+    /// The claimed ticket found the receiver asleep: wake it after publishing.
+    pub must_wake: bool,
+}
+
+impl Sender {
+    /// Nothing known yet.
+    pub const fn new(endpoint: u16, generation: u16, receiver_generation: u64) -> Self {
+        Sender {
+            endpoint,
+            generation,
+            expected: tail_generation(receiver_generation),
+            head_seen: 0,
+            pending: None,
+            pending_block: None,
+            misses: 0,
+            must_wake: false,
+        }
+    }
+
+    /// Whether the queue with this tail takes nothing more from us: closed, or somebody else's by now.
+    #[inline(always)]
+    pub const fn shut_out(&self, tail: u64) -> bool {
+        (tail ^ self.expected) & (CLOSED | GENERATION) != 0
+    }
+}
+
+/// Why a packet or a block could not be claimed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimError {
+    /// No place is free: poll, and try again.
+    Full,
+    /// The queue takes nothing any more: its receiver is gone, or a lock in front of it was abandoned.
+    Closed,
+}
+
+/// A message at the head of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its ticket.
+    pub ticket: u64,
+    /// Its header, as read.
+    pub header: Header,
+    /// Its turn had passed already when it was published.
+    pub late: bool,
+}
+
+/// A place whose turn has passed without a message: its sender may be stopped, or dead.
+#[derive(Clone, Copy, Debug)]
+pub struct Late {
+    /// The ticket.
+    pub ticket: u64,
+    /// Which members are known not to own it, a bit each.
+    pub cleared: u128,
+}
+
+/// The receiver's private state for one queue.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    /// The next ticket to deliver.
+    pub head: u64,
+    /// What was last published as head (`towpath`).
+    pub published: u64,
+    /// Places passed over, whose message may still come.
+    pub late: Vec<Late>,
+    /// Per place, the first ticket that may use it again; empty if all may (`towpath`).
+    pub valid_from: Vec<u64>,
+    /// Since when the head has been waiting for a claimed packet.
+    pub stalled_since: Option<u64>,
+}
+
+/// Who may still publish what, and who is alive: asked by a receiver that waits too long.
+pub trait Census {
+    /// How many intent words there are (at most 128).
+    fn members(&self) -> usize;
+    /// The intent word of a member; 0 if the member is dead.
+    fn intent(&self, member: usize) -> u64;
+    /// Whether this incarnation of an endpoint is alive.
+    fn alive(&self, endpoint: u16, generation: u16) -> bool;
+}
+
+/// How long the head may wait for a claimed packet before the receiver looks past it, in nanoseconds.
+pub const STALL: u64 = 1_000_000;
+
+impl Receiver {
+    /// The next message, if one has arrived. Call [`Receiver::done`] after handling it.
+    #[inline(always)]
+    pub fn next<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> Option<Arrival> {
+        if !self.late.is_empty() || !self.valid_from.is_empty() {
+            return self.next_carefully(c, q, cpu);
+        }
+        // (Q1) Acquire: pairs with the Release (Q2) of the publication in the claim algorithms.
+        let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
+        c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false })
+    }
+
+    #[cold]
+    fn next_carefully<P: Processor, C: Claim<P>>(
+        &mut self,
+        c: &C,
+        q: &Queue<'_, P>,
+        cpu: &P,
+    ) -> Option<Arrival> {
+        self.skip_void(q);
+        // Acquire: as (Q1).
+        let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
+        let next = c.is_ready(q, header, self.head).then_some(Arrival {
+            ticket: self.head,
+            header,
+            late: false,
+        });
+        // Only now the late ones: if the head's message was sent after a late one by the same endpoint, then the late one is
+        // visible here and goes first.
+        for late in &self.late {
+            if next.is_some() && q.index(late.ticket) == q.index(self.head) {
+                continue; // The same packet: in its turn now.
+            }
+            // Acquire: as (Q1).
+            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
+            if c.is_ready(q, header, late.ticket) {
+                return Some(Arrival { ticket: late.ticket, header, late: true });
+            }
+        }
+        next
+    }
+
+    /// Passes over tickets that nobody will use.
+    fn skip_void<P: Processor>(&mut self, q: &Queue<'_, P>) {
+        while self.valid_from.get(q.index(self.head)).is_some_and(|&valid| self.head < valid) {
+            self.head += 1;
+        }
+    }
+
+    /// Ends the delivery: the packet may be reused, when the algorithm comes round to saying so.
+    #[inline(always)]
+    pub fn done<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, arrival: Arrival) {
+        if arrival.late {
+            return self.done_late(c, q, cpu, arrival);
+        }
+        self.head = arrival.ticket + 1;
+        // (Q3) Release: the handler's effects come before; pairs with the Acquire of survivors in `unhandled`.
+        cpu.store(&q.control.consumed, self.head, Ordering::Release);
+        c.release(q, self, cpu, arrival.ticket);
+    }
+
+    #[cold]
+    fn done_late<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, arrival: Arrival) {
+        self.late.retain(|late| late.ticket != arrival.ticket);
+        c.release_late(q, self, cpu, arrival.ticket);
+    }
+
+    /// Whether tickets were claimed that have not been delivered.
+    pub fn behind<P: Processor>(&self, q: &Queue<'_, P>, cpu: &P) -> bool {
+        // Acquire: pairs with the Release of the claims on the tail, so that the claimer's intent is visible too.
+        cpu.load(&q.control.tail, Ordering::Acquire) & TICKET > self.head
+    }
+
+    /// Takes care of what poll does not see: heads that don't come, places of the dead. Call it now and then while
+    /// nothing arrives, and after deaths. Returns whether something was repaired or passed over.
+    pub fn look_after<P: Processor, C: Claim<P>>(
+        &mut self,
+        c: &C,
+        q: &Queue<'_, P>,
+        cpu: &P,
+        census: &dyn Census,
+    ) -> bool {
+        let mut changed = false;
+        if self.next(c, q, cpu).is_some() || !self.behind(q, cpu) {
+            self.stalled_since = None;
+        } else {
+            let now = cpu.now();
+            let since = *self.stalled_since.get_or_insert(now);
+            if c.resolve_head(q, self, cpu, census, now.saturating_sub(since) >= STALL) {
+                self.stalled_since = None;
+                changed = true;
+            }
+        }
+        changed | c.resolve_late(q, self, cpu, census)
+    }
+
+    /// Frees what the dead had claimed and not published. Call it after a death, when every published message of
+    /// the dead has been delivered or is still in the queue.
+    pub fn sweep<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, census: &dyn Census) {
+        // Acquire: as in `behind`.
+        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
+        let orphan = |owner: u64| owner != 0 && !census.alive(owner as u16, (owner >> 16) as u16);
+        // First the suspects, then the packets: a block whose owner is dead by now can't be published any more, so if no
+        // packet names it, nobody will.
+        // Acquire: pairs with the Release of the claim, whose owner word we read.
+        let suspects: Vec<usize> = (0..q.blocks.len())
+            .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
+            .collect();
+        if !suspects.is_empty() {
+            let mut named = vec![false; q.blocks.len()];
+            let late = self.late.iter().map(|late| late.ticket);
+            for ticket in (self.head..tail.min(self.head + q.len())).chain(late) {
+                // Acquire: as (Q1).
+                let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
+                if c.is_ready(q, header, ticket)
+                    && header.has_block()
+                    && let Some(named) = named.get_mut(header.block())
+                {
+                    *named = true;
+                }
+            }
+            for block in suspects.into_iter().filter(|&b| !named[b]) {
+                q.free_block(cpu, block);
+            }
+        }
+        c.sweep_packets(q, self, cpu, census, tail);
+    }
+
+    /// How many packets and blocks are in use, for audits of an idle queue: both 0 if nothing is lost.
+    pub fn in_use<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> (u64, u64) {
+        // Relaxed: an audit of a queue at rest.
+        let blocks = q.blocks.iter().filter(|b| cpu.load(&b.owner, Ordering::Relaxed) != 0).count() as u64;
+        (c.packets_in_use(q, self, cpu), blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::intent::*;
+
+    #[test]
+    fn intents_name_queue_phase_and_ticket() {
+        let w = encode(7, CLAIMED, 1 << 40);
+        assert!(may_own(w, 7, 1 << 40) && !may_own(w, 7, 3) && !may_own(w, 6, 1 << 40));
+        assert!(may_own(encode(7, CLAIMING, 0), 7, 99));
+        assert_eq!(phase(encode(0, LOCKING, 0), 0), Some(LOCKING));
+        assert_eq!(phase(0, 0), None);
+    }
+}

@@ -1,0 +1,450 @@
+//! Sending: claim (block first, then packet), fill, publish, and wake the receiver if it sleeps.
+//!
+//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no more: a block that it had claimed and
+//! not published is found by the receiver's sweep; pieces of a long transfer that were delivered stay stored, and the handler does not run.
+
+use core::sync::atomic::Ordering;
+use std::rc::Rc;
+
+use towpath_machine::{Native, Park, Processor};
+use towpath_sync::Waiting;
+
+use crate::claim::Claim;
+use crate::endpoint::{Around, Core, Link, Peer, Return};
+use crate::error::{Error, Status};
+use crate::name::{Name, Tag};
+use crate::packet::{
+    Form, Header, LINE_ARGS, MAX_ARGS, MAX_OFFSET, MAX_STORED, READY, READY_BULK, pack_range,
+};
+use crate::queue::ClaimError;
+use crate::token::Operation;
+
+/// A message on its way into a queue.
+struct Outgoing<'a> {
+    form: Form,
+    handler: u8,
+    tag: Tag,
+    args: &'a [u32],
+    aux: u64,
+}
+
+/// Why a message did not go out.
+enum Failure {
+    /// No space, and the caller does not want to wait.
+    NotSent,
+    /// The destination is gone.
+    Gone,
+}
+
+/// A piece of a transfer: what a block carries.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    bytes: &'a [u8],
+    /// Long: where this piece belongs, and the whole transfer's range.
+    offset: u64,
+    whole: (u64, u64),
+}
+
+fn too_many(args: &[u32]) -> Error {
+    Error::BadArgument(format!("{} arguments: at most {MAX_ARGS}", args.len()))
+}
+
+impl Core {
+    fn mapped(&self, index: usize) -> Result<(Rc<Peer>, Tag), Error> {
+        match self.translations.borrow().get(index) {
+            Some(Some(mapping)) => Ok((mapping.peer.clone(), mapping.tag)),
+            _ => Err(Error::NotInitialised(format!("translation table entry {index}"))),
+        }
+    }
+
+    fn may_request(&self) -> Result<(), Error> {
+        if self.depth.get() > 0 {
+            return Err(Error::InUse("a handler may reply, but not send requests".into()));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn request_short(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
+        self.may_request()?;
+        let (peer, tag) = self.mapped(index)?;
+        self.short(&peer, false, handler, tag, args)
+    }
+
+    #[inline]
+    pub(crate) fn reply_short(&self, to: Name, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
+        match self.peer(to) {
+            Ok(peer) => self.short(&peer, true, handler, tag, args),
+            // The requester is gone: nobody misses the reply.
+            Err(_) => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn short(&self, peer: &Rc<Peer>, reply: bool, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
+        if args.len() > MAX_ARGS {
+            return Err(too_many(args));
+        }
+        let out = Outgoing { form: Form::Short, handler, tag, args, aux: 0 };
+        self.outcome(self.packet(peer, reply, &out, None, true), peer, reply, &out)
+    }
+
+    pub(crate) fn request_medium(
+        &self,
+        index: usize,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        self.may_request()?;
+        let (peer, tag) = self.mapped(index)?;
+        self.medium(&peer, false, handler, tag, args, payload)
+    }
+
+    pub(crate) fn reply_medium(
+        &self,
+        to: Name,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        match self.peer(to) {
+            Ok(peer) => self.medium(&peer, true, handler, tag, args, payload),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn medium(
+        &self,
+        peer: &Rc<Peer>,
+        reply: bool,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        if args.len() > MAX_ARGS {
+            return Err(too_many(args));
+        }
+        let block_size = self.attached.config.block_size as usize;
+        if payload.len() > block_size {
+            return Err(Error::BadArgument(format!(
+                "a medium payload of {} bytes: at most {block_size}; send it as a long message",
+                payload.len()
+            )));
+        }
+        let out = Outgoing { form: Form::Medium, handler, tag, args, aux: 0 };
+        let piece = Piece { bytes: payload, offset: 0, whole: (0, 0) };
+        self.outcome(self.packet(peer, reply, &out, Some(piece), true), peer, reply, &out)
+    }
+
+    pub(crate) fn request_long(
+        &self,
+        index: usize,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+        offset: u64,
+        wait: bool,
+    ) -> Result<(), Error> {
+        self.may_request()?;
+        let (peer, tag) = self.mapped(index)?;
+        self.long(&peer, false, (handler, tag, args), payload, offset, wait)
+    }
+
+    pub(crate) fn reply_long(
+        &self,
+        to: Name,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+        payload: &[u8],
+        offset: u64,
+    ) -> Result<(), Error> {
+        match self.peer(to) {
+            Ok(peer) => self.long(&peer, true, (handler, tag, args), payload, offset, true),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn long(
+        &self,
+        peer: &Rc<Peer>,
+        reply: bool,
+        (handler, tag, args): (u8, Tag, &[u32]),
+        payload: &[u8],
+        offset: u64,
+        wait: bool,
+    ) -> Result<(), Error> {
+        if args.len() > MAX_ARGS {
+            return Err(too_many(args));
+        }
+        let len = payload.len() as u64;
+        if offset >= MAX_OFFSET || len >= MAX_OFFSET {
+            return Err(Error::BadArgument(format!(
+                "a transfer of {len} bytes to offset {offset}: both must be below {MAX_OFFSET}"
+            )));
+        }
+        // Acquire: pairs with the Release in `open_entry`.
+        let shared = peer.entry.segment_len.load(Ordering::Acquire);
+        if shared > 0 && len <= MAX_STORED && !peer.gone.get() {
+            return self.store_directly(peer, reply, (handler, tag, args), payload, offset, wait, shared);
+        }
+        let block_size = self.attached.config.block_size as usize;
+        let mut at = 0;
+        loop {
+            let end = (at + block_size).min(payload.len());
+            let last = end == payload.len();
+            let form = if last { Form::Long } else { Form::LongPart };
+            let out = Outgoing { form, handler, tag, args: if last { args } else { &[] }, aux: 0 };
+            let piece =
+                Piece { bytes: &payload[at..end], offset: offset + at as u64, whole: (offset, len) };
+            // Once a piece is out the rest must follow.
+            let result = self.packet(peer, reply, &out, Some(piece), wait || at > 0);
+            let gone = matches!(result, Err(Failure::Gone));
+            let out = Outgoing { form: Form::Long, args, ..out };
+            self.outcome(result, peer, reply, &out)?;
+            if last || gone {
+                return Ok(());
+            }
+            at = end;
+        }
+    }
+
+    /// Stores into the destination's shared segment, then announces it.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
+    fn store_directly(
+        &self,
+        peer: &Rc<Peer>,
+        reply: bool,
+        (handler, tag, args): (u8, Tag, &[u32]),
+        payload: &[u8],
+        offset: u64,
+        wait: bool,
+        shared: u64,
+    ) -> Result<(), Error> {
+        let len = payload.len() as u64;
+        let out = Outgoing {
+            form: Form::LongStored,
+            handler,
+            tag,
+            args,
+            aux: pack_range(offset, len),
+        };
+        if offset + len <= shared {
+            let segment = self.attached.segment(peer.name.endpoint)?;
+            if offset + len > segment.len() as u64 {
+                return Err(Error::BadWorld("a segment's length does not fit its place".into()));
+            }
+            self.cpu.copy_in(&segment, offset as usize, payload);
+        }
+        // Otherwise the receiver finds the range wrong and sends it back.
+        self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
+    }
+
+    /// What a failure means to the caller: a message to somebody who is gone comes back to handler 0.
+    #[inline(always)]
+    fn outcome(
+        &self,
+        result: Result<(), Failure>,
+        peer: &Peer,
+        reply: bool,
+        out: &Outgoing<'_>,
+    ) -> Result<(), Error> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(Failure::NotSent) => Err(Error::NotSent),
+            Err(Failure::Gone) => {
+                self.bring_back(peer, reply, out);
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn bring_back(&self, peer: &Peer, reply: bool, out: &Outgoing<'_>) {
+        let mut args = [0; MAX_ARGS];
+        args[..out.args.len()].copy_from_slice(out.args);
+        self.returns.borrow_mut().push_back(Return {
+            status: Status::Unreachable,
+            operation: Operation::of(out.form, reply),
+            handler: out.handler,
+            destination: peer.name,
+            tag: out.tag,
+            args,
+            count: out.args.len(),
+        });
+    }
+
+    /// Claims, fills and publishes one packet, with a block if there is a piece.
+    #[inline(always)]
+    fn packet(
+        &self,
+        peer: &Peer,
+        reply: bool,
+        out: &Outgoing<'_>,
+        piece: Option<Piece<'_>>,
+        wait: bool,
+    ) -> Result<(), Failure> {
+        let link = if reply { &peer.reply } else { &peer.request };
+        let around = Around { attached: &self.attached, queue: &link.side.queue };
+        let waiting = self.wait(&around);
+        let intent = self.intent(reply);
+        let cpu = &self.cpu;
+        let q = &link.side.queue;
+        // Block first, then packet (L19).
+        let block = match piece {
+            None => None,
+            Some(piece) => {
+                let block = self.claim_with(peer, link, reply, wait, |s| {
+                    link.side.claim.claim_block(q, s, cpu, &waiting, intent)
+                })?;
+                self.fill_block(link, block, piece);
+                Some(block)
+            }
+        };
+        let claimed = {
+            let mut sender = link.sender.borrow_mut();
+            link.side.claim.claim(q, &mut sender, cpu, &waiting, intent)
+        };
+        let claimed = match claimed {
+            Ok(ticket) => Ok(ticket),
+            Err(_) => self.claim_with(peer, link, reply, wait, |s| {
+                link.side.claim.claim(q, s, cpu, &waiting, intent)
+            }),
+        };
+        let ticket = match claimed {
+            Ok(ticket) => ticket,
+            Err(failure) => {
+                if let Some(block) = block {
+                    q.free_block(cpu, block);
+                }
+                return Err(failure);
+            }
+        };
+        let slot = q.slot(ticket);
+        cpu.write(&slot.tag, out.tag.0);
+        for (cell, pair) in slot.args.iter().zip(out.args.chunks(2)) {
+            let high = pair.get(1).copied().unwrap_or(0);
+            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
+        }
+        if out.args.len() > LINE_ARGS || out.aux != 0 {
+            self.fill_extra(link, ticket, out);
+        }
+        let mut header = Header::new(out.form, out.handler, out.args.len(), self.name.endpoint);
+        header = match block {
+            None => header.with_state(READY),
+            Some(block) => header.with_block(block).with_state(READY_BULK),
+        };
+        let must_wake = link.side.claim.publish(
+            q,
+            &mut link.sender.borrow_mut(),
+            cpu,
+            Waiting::<Native>::parks(&waiting),
+            intent,
+            ticket,
+            header,
+        );
+        if must_wake {
+            self.ring(peer);
+        }
+        Ok(())
+    }
+
+    fn fill_block(&self, link: &Link, block: usize, piece: Piece<'_>) {
+        let (cpu, q) = (&self.cpu, &link.side.queue);
+        let head = &q.blocks[block];
+        cpu.write(&head.len, piece.bytes.len() as u64);
+        cpu.write(&head.offset, piece.offset);
+        cpu.write(&head.whole[0], piece.whole.0);
+        cpu.write(&head.whole[1], piece.whole.1);
+        cpu.copy_in(&q.bytes, q.block_at(block), piece.bytes);
+    }
+
+    #[cold]
+    fn fill_extra(&self, link: &Link, ticket: u64, out: &Outgoing<'_>) {
+        let (cpu, extra) = (&self.cpu, link.side.queue.extra(ticket));
+        cpu.write(&extra.aux, out.aux);
+        let rest = out.args.get(LINE_ARGS..).unwrap_or(&[]);
+        for (cell, pair) in extra.args.iter().zip(rest.chunks(2)) {
+            let high = pair.get(1).copied().unwrap_or(0);
+            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
+        }
+    }
+
+    /// Tries until it succeeds, polling between the attempts so that no cycle of full queues stands still: everything while a request
+    /// waits, only replies while a reply does.
+    #[cold]
+    #[inline(never)]
+    fn claim_with<T>(
+        &self,
+        peer: &Peer,
+        link: &Link,
+        reply: bool,
+        wait: bool,
+        mut attempt: impl FnMut(&mut crate::queue::Sender) -> Result<T, ClaimError>,
+    ) -> Result<T, Failure> {
+        let around = Around { attached: &self.attached, queue: &link.side.queue };
+        let waiting = self.wait(&around);
+        let mut round = 0;
+        loop {
+            if peer.gone.get() {
+                return Err(Failure::Gone);
+            }
+            let result = attempt(&mut link.sender.borrow_mut());
+            match result {
+                Ok(claimed) => return Ok(claimed),
+                Err(ClaimError::Closed) => return Err(Failure::Gone),
+                Err(ClaimError::Full) if !wait => return Err(Failure::NotSent),
+                Err(ClaimError::Full) => {}
+            }
+            let delivered = if reply { self.poll_replies() } else { self.poll_bundle() };
+            if delivered > 0 {
+                round = 0;
+                continue;
+            }
+            link.side.claim.await_space(
+                &link.side.queue,
+                &link.sender.borrow(),
+                &self.cpu,
+                &waiting,
+                round,
+            );
+            round = round.saturating_add(1);
+            if round % 64 == 0 {
+                self.look_after(false);
+                if !self.attached.world.is_alive(peer.participant) {
+                    return Err(Failure::Gone);
+                }
+            }
+        }
+    }
+
+    /// Wakes the process that owns an endpoint.
+    #[cold]
+    fn ring(&self, peer: &Peer) {
+        if let Some(doorbell) = self.attached.world.doorbell_of(peer.participant.index) {
+            // Release: the publication comes before; pairs with the Acquire in `wait_for`.
+            doorbell.fetch_add(1, Ordering::Release);
+            self.cpu.wake(doorbell, u32::MAX);
+        }
+    }
+
+    /// Sends an undeliverable message back. For a request, as a reply would be sent; for a reply, only if there is space at once.
+    #[cold]
+    pub(crate) fn send_back(
+        &self,
+        to: Name,
+        status: Status,
+        operation: Operation,
+        (handler, tag, args): (u8, Tag, &[u32]),
+        wait: bool,
+    ) {
+        let Ok(peer) = self.peer(to) else { return };
+        let aux = status as u64 | (operation as u64) << 8;
+        let out = Outgoing { form: Form::Returned, handler, tag, args, aux };
+        // A message to somebody who is gone need not come back to us: we did not send the original.
+        let _ = self.packet(&peer, true, &out, None, wait);
+    }
+}
