@@ -14,7 +14,7 @@ use crate::queue::{Census, Control, Queue};
 
 use core::sync::atomic::Ordering;
 
-// SAFETY, for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
+// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
 // the initial state of each; no `Drop`.
 unsafe impl Plain for Slot<Native> {}
 // SAFETY: as above.
@@ -88,9 +88,8 @@ impl Attached {
         let locks = &self.slice::<Locks<Native>>(start + q.locks, 1)?[0];
         // SAFETY: no references to the blocks' bytes are ever made (the slices above and below end before them), and the view is used only while
         // this attachment lives.
-        let bytes = unsafe {
-            self.area.bytes(start + q.bytes, u64::from(c.blocks) * u64::from(c.block_size))?
-        };
+        let bytes =
+            unsafe { self.area.bytes(start + q.bytes, u64::from(c.blocks) * u64::from(c.block_size))? };
         Ok(Side {
             queue: Queue {
                 id: u32::from(endpoint) * 2 + u32::from(reply),
@@ -142,5 +141,17 @@ impl Census for Attached {
         let Ok(entry) = self.entry(endpoint) else { return false };
         // Acquire: as above.
         entry.generation.load(Ordering::Acquire) as u16 == generation && self.owner_alive(entry)
+    }
+}
+
+impl Side {
+    /// Makes the queue's locks all zero: unlocked.
+    pub(crate) fn zero_locks(&self) {
+        let bytes = size_of::<Locks<Native>>();
+        // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior mutability, `Plain`), all zero is a valid value,
+        // and the caller of `reset` is the only one who uses them now.
+        unsafe {
+            core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
+        }
     }
 }

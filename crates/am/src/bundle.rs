@@ -46,7 +46,9 @@ pub struct Bundle {
 
 impl core::fmt::Debug for Bundle {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Bundle").field("endpoints", &self.inner.members.borrow().len()).finish_non_exhaustive()
+        f.debug_struct("Bundle")
+            .field("endpoints", &self.inner.members.borrow().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -163,8 +165,8 @@ fn wait_for(first: &Rc<Core>, members: &[Rc<Core>], events: Events, timeout: Opt
                 cpu.yield_now();
                 yields += 1;
             }
-        } else if world.participates() {
-            let doorbell = world.doorbell();
+        } else if let Some(me) = world.entered() {
+            let doorbell = world.doorbell(me.index);
             // Acquire: before the last look at the queues.
             let rung = doorbell.load(Ordering::Acquire);
             if members.iter().all(|core| core.fall_asleep()) && !happened(members, events) {

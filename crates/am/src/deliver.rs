@@ -36,7 +36,7 @@ impl Core {
         if delivered == 0 {
             let idle = self.idle_polls.get().wrapping_add(1);
             self.idle_polls.set(idle);
-            if idle % LOOK_EVERY == 0 {
+            if idle.is_multiple_of(LOOK_EVERY) {
                 self.look_after(false);
             }
             if !self.returns.borrow().is_empty() {
@@ -166,7 +166,8 @@ impl Core {
         }
         let back = |status| {
             // What has no form can't have been sent by this library: nobody waits for it.
-            let Some(form) = form else { return };
+            // Of a long transfer only the last piece is answered.
+            let Some(form) = form.filter(|f| *f != Form::LongPart) else { return };
             let operation = Operation::of(form, reply);
             let args = &args[..count.min(MAX_ARGS)];
             self.send_back(source, status, operation, (header.handler(), tag, args), !reply);
@@ -193,7 +194,7 @@ impl Core {
             return back(Status::BadArguments);
         }
         if !reply && !self.tag.get().accepts(tag) {
-            return if form == Form::LongPart { () } else { back(Status::BadTag) };
+            return back(Status::BadTag);
         }
         let needs_block = matches!(form, Form::Medium | Form::LongPart | Form::Long);
         if needs_block != header.has_block() || needs_block && header.block() >= q.blocks.len() {
@@ -201,7 +202,7 @@ impl Core {
         }
         let handler = self.handlers.borrow()[usize::from(header.handler())].clone();
         let Some(handler) = handler else {
-            return if form == Form::LongPart { () } else { back(Status::BadHandler) };
+            return back(Status::BadHandler);
         };
         let token = |payload| Token {
             core: self,
@@ -243,17 +244,19 @@ impl Core {
                 let whole = (cpu.read(&block.whole[0]), cpu.read(&block.whole[1]));
                 let fits = range(whole.0, whole.1);
                 let last = form == Form::Long;
-                match fits {
-                    Ok(()) if self.segment.store(offset, &q.bytes, q.block_at(header.block()), len) => {
-                        if last {
-                            let payload = Payload::Long { offset: whole.0, len: whole.1 };
-                            self.run(|| handler(&token(payload)));
-                        }
+                let stored = fits.and_then(|()| {
+                    match self.segment.store(offset, &q.bytes, q.block_at(header.block()), len) {
+                        true => Ok(()),
+                        false => Err(Status::BadSegmentOffset),
                     }
-                    Ok(()) if last => back(Status::BadSegmentOffset),
-                    Err(status) if last => back(status),
-                    // The last piece tells.
-                    _ => {}
+                });
+                match stored {
+                    Ok(()) if last => {
+                        let payload = Payload::Long { offset: whole.0, len: whole.1 };
+                        self.run(|| handler(&token(payload)));
+                    }
+                    Ok(()) => {}
+                    Err(status) => back(status),
                 }
             }
             Form::LongStored => {

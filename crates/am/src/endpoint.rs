@@ -12,7 +12,6 @@ use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::attach::{Attached, Side};
 use crate::bundle::BundleInner;
-use crate::claim::Claim;
 use crate::error::{Error, Status};
 use crate::layout::{Entry, WorldConfig};
 use crate::name::{Name, Tag};
@@ -203,9 +202,9 @@ impl Endpoint {
         segment: impl FnOnce((&Attached, u16)) -> Result<Segment, Error>,
     ) -> Result<Endpoint, Error> {
         let attached = Attached::new(world)?;
-        let participant = world.me().ok_or_else(|| {
-            Error::NotInitialised("this process has not entered the world".into())
-        })?;
+        let participant = world
+            .entered()
+            .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
         let me = attached.take_entry(participant)?;
         let entry = attached.entry(me)?;
         let segment = segment((&attached, me)).inspect_err(|_| attached.give_up_entry(entry))?;
@@ -227,7 +226,7 @@ impl Endpoint {
             name: Name { endpoint: me, generation },
             cpu: Native::with_id(me.into()),
             policy: config.waiting,
-            budget: world.switch_cost_ns(),
+            budget: 5_000,
             request,
             reply,
             tag: Cell::new(Tag::ALL),
@@ -369,7 +368,13 @@ impl Endpoint {
     /// # Errors
     ///
     /// As [`Endpoint::request`], and [`Error::BadArgument`] if the payload is too long.
-    pub fn request_medium(&self, index: usize, handler: u8, args: &[u32], payload: &[u8]) -> Result<(), Error> {
+    pub fn request_medium(
+        &self,
+        index: usize,
+        handler: u8,
+        args: &[u32],
+        payload: &[u8],
+    ) -> Result<(), Error> {
         self.core.request_medium(index, handler, args, payload)
     }
 
@@ -414,9 +419,8 @@ impl Endpoint {
 
     /// What the receive block has in use.
     pub fn audit(&self) -> Audit {
-        let count = |own: &Own| {
-            own.receiver.borrow().in_use(&own.side.claim, &own.side.queue, &self.core.cpu)
-        };
+        let count =
+            |own: &Own| own.receiver.borrow().in_use(&own.side.claim, &own.side.queue, &self.core.cpu);
         let ((request_packets, request_blocks), (reply_packets, reply_blocks)) =
             (count(&self.core.request), count(&self.core.reply));
         Audit { request_packets, request_blocks, reply_packets, reply_blocks }
@@ -503,7 +507,9 @@ impl Attached {
                 let entry = self.entry(endpoint)?;
                 // Acquire: as in `owner_alive`.
                 let owner = entry.owner.load(Ordering::Acquire);
-                let free = if used { !self.owner_alive(entry) } else {
+                let free = if used {
+                    !self.owner_alive(entry)
+                } else {
                     owner == 0 && entry.generation.load(Ordering::Acquire) == 0
                 };
                 // AcqRel: takes over what the last owner left, and shows our name.
@@ -580,7 +586,8 @@ impl Attached {
             {
                 if start.elapsed().as_secs() >= 5 {
                     return Err(Error::Resource(
-                        "a process has been stopped in the middle of a send to this endpoint's predecessor".into(),
+                        "a process has been stopped in the middle of a send to this endpoint's predecessor"
+                            .into(),
                     ));
                 }
                 std::thread::sleep(std::time::Duration::from_micros(100));

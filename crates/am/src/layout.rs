@@ -89,10 +89,13 @@ impl WorldConfig {
         if !(1..=255).contains(&self.blocks) {
             return bad(format!("blocks is {}: must be 1 to 255", self.blocks));
         }
-        if self.block_size % LINE as u32 != 0 || !(64..=1 << 20).contains(&self.block_size) {
-            return bad(format!("block_size is {}: must be a multiple of 64, 64 to 1048576", self.block_size));
+        if !self.block_size.is_multiple_of(LINE as u32) || !(64..=1 << 20).contains(&self.block_size) {
+            return bad(format!(
+                "block_size is {}: must be a multiple of 64, 64 to 1048576",
+                self.block_size
+            ));
         }
-        if self.segment_bytes % LINE as u64 != 0 || self.segment_bytes > 1 << 32 {
+        if !self.segment_bytes.is_multiple_of(LINE as u64) || self.segment_bytes > 1 << 32 {
             return bad(format!(
                 "segment_bytes is {}: must be a multiple of 64, at most 4 GiB",
                 self.segment_bytes
@@ -232,7 +235,8 @@ impl Layout {
             total: 0,
         };
         let queue = QueueLayout { total: at.next_multiple_of(4096), ..queue };
-        let directory_bytes = (size_of::<Entry>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
+        let directory_bytes =
+            (size_of::<Entry>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
         let stride = (2 * queue.total + config.segment_bytes).next_multiple_of(4096);
         Layout {
             directory: 0,

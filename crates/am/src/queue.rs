@@ -146,7 +146,7 @@ pub mod intent {
     pub const fn may_own(word: u64, queue: u32, ticket: u64) -> bool {
         match phase(word, queue) {
             Some(CLAIMING) => true,
-            Some(CLAIMED) => word >> 20 == ticket & (1 << 44) - 1,
+            Some(CLAIMED) => word >> 20 == ticket & ((1 << 44) - 1),
             _ => false,
         }
     }
@@ -274,11 +274,8 @@ impl Receiver {
         self.skip_void(q);
         // Acquire: as (Q1).
         let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
-        let next = c.is_ready(q, header, self.head).then_some(Arrival {
-            ticket: self.head,
-            header,
-            late: false,
-        });
+        let next =
+            c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false });
         // Only now the late ones: if the head's message was sent after a late one by the same endpoint, then the late one is
         // visible here and goes first.
         for late in &self.late {
@@ -350,7 +347,13 @@ impl Receiver {
 
     /// Frees what the dead had claimed and not published. Call it after a death, when every published message of
     /// the dead has been delivered or is still in the queue.
-    pub fn sweep<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, census: &dyn Census) {
+    pub fn sweep<P: Processor, C: Claim<P>>(
+        &mut self,
+        c: &C,
+        q: &Queue<'_, P>,
+        cpu: &P,
+        census: &dyn Census,
+    ) {
         // Acquire: as in `behind`.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         let orphan = |owner: u64| owner != 0 && !census.alive(owner as u16, (owner >> 16) as u16);

@@ -198,8 +198,7 @@ impl Core {
             let last = end == payload.len();
             let form = if last { Form::Long } else { Form::LongPart };
             let out = Outgoing { form, handler, tag, args: if last { args } else { &[] }, aux: 0 };
-            let piece =
-                Piece { bytes: &payload[at..end], offset: offset + at as u64, whole: (offset, len) };
+            let piece = Piece { bytes: &payload[at..end], offset: offset + at as u64, whole: (offset, len) };
             // Once a piece is out the rest must follow.
             let result = self.packet(peer, reply, &out, Some(piece), wait || at > 0);
             let gone = matches!(result, Err(Failure::Gone));
@@ -225,13 +224,7 @@ impl Core {
         shared: u64,
     ) -> Result<(), Error> {
         let len = payload.len() as u64;
-        let out = Outgoing {
-            form: Form::LongStored,
-            handler,
-            tag,
-            args,
-            aux: pack_range(offset, len),
-        };
+        let out = Outgoing { form: Form::LongStored, handler, tag, args, aux: pack_range(offset, len) };
         if offset + len <= shared {
             let segment = self.attached.segment(peer.name.endpoint)?;
             if offset + len > segment.len() as u64 {
@@ -310,9 +303,8 @@ impl Core {
         };
         let claimed = match claimed {
             Ok(ticket) => Ok(ticket),
-            Err(_) => self.claim_with(peer, link, reply, wait, |s| {
-                link.side.claim.claim(q, s, cpu, &waiting, intent)
-            }),
+            Err(_) => self
+                .claim_with(peer, link, reply, wait, |s| link.side.claim.claim(q, s, cpu, &waiting, intent)),
         };
         let ticket = match claimed {
             Ok(ticket) => ticket,
@@ -404,13 +396,7 @@ impl Core {
                 round = 0;
                 continue;
             }
-            link.side.claim.await_space(
-                &link.side.queue,
-                &link.sender.borrow(),
-                &self.cpu,
-                &waiting,
-                round,
-            );
+            link.side.claim.await_space(&link.side.queue, &link.sender.borrow(), &self.cpu, &waiting, round);
             round = round.saturating_add(1);
             if round % 64 == 0 {
                 self.look_after(false);
@@ -424,7 +410,9 @@ impl Core {
     /// Wakes the process that owns an endpoint.
     #[cold]
     fn ring(&self, peer: &Peer) {
-        if let Some(doorbell) = self.attached.world.doorbell_of(peer.participant.index) {
+        let world = &self.attached.world;
+        if peer.participant.index < world.size() {
+            let doorbell = world.doorbell(peer.participant.index);
             // Release: the publication comes before; pairs with the Acquire in `wait_for`.
             doorbell.fetch_add(1, Ordering::Release);
             self.cpu.wake(doorbell, u32::MAX);

@@ -185,9 +185,7 @@ impl<'a> Token<'a> {
     #[inline(always)]
     fn may_reply(&self) -> Result<(), Error> {
         if !self.request || self.replied.replace(true) {
-            return Err(Error::BadArgument(
-                "a reply needs a request that has not been replied to".into(),
-            ));
+            return Err(Error::BadArgument("a reply needs a request that has not been replied to".into()));
         }
         Ok(())
     }

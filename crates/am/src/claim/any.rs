@@ -2,7 +2,9 @@
 
 use towpath_machine::{Arena, KernelMutex, Prefetch, Processor};
 use towpath_sync::WaitForSpace;
-use towpath_sync::locks::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket};
+use towpath_sync::locks::{Ticket, Ticket as Posix, Ticket as TestAndSet, Ticket as TestAndTestAndSet};
+type Anderson<P, const N: usize> = Ticket<P>;
+type Mcs<P, const N: usize> = Ticket<P>;
 use towpath_sync::Lock;
 
 use super::{Claim, LockFree, Locked, Towpath};
@@ -84,7 +86,6 @@ impl Algorithm {
 }
 
 /// The locks of one queue, side by side: whichever the world's algorithm needs is there.
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Locks<P: Processor + KernelMutex> {
     test_and_set: TestAndSet<P>,
@@ -129,7 +130,6 @@ impl<P: Processor + KernelMutex> Locks<P> {
 }
 
 /// Any of the algorithms: one well-predicted branch before the real one.
-#[derive(Debug)]
 #[expect(missing_docs, reason = "named as in `Algorithm`")]
 pub enum Any<'a, P: Processor + KernelMutex> {
     TestAndSet(Locked<'a, TestAndSet<P>>),
@@ -237,13 +237,7 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) -> bool {
         each!(self, c => c.resolve_head(q, receiver, cpu, census, overdue))
     }
-    fn resolve_late(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-    ) -> bool {
+    fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         each!(self, c => c.resolve_late(q, receiver, cpu, census))
     }
     fn sweep_packets(

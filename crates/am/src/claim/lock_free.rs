@@ -69,7 +69,7 @@ impl<P: Processor> Claim<P> for LockFree {
             None => {
                 // Relaxed: ordered before the tail by the Release in (F1).
                 cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
-                let assigned = assign(&q.control.tail, cpu, |tail| sender.shut_out(tail));
+                let assigned = assign(&q.control.tail.0, cpu, |tail| sender.shut_out(tail));
                 // Release: what we know now replaces it; pairs with the Acquire of the census.
                 cpu.store(intent, 0, Ordering::Release);
                 assigned.ok_or(ClaimError::Closed)?
@@ -112,15 +112,12 @@ impl<P: Processor> Claim<P> for LockFree {
         }
         let ticket = match sender.pending_block.take() {
             Some(ticket) => ticket,
-            None => assign(&q.control.bulk_tail, cpu, |_| false).ok_or(ClaimError::Closed)?,
+            None => assign(&q.control.bulk_tail.0, cpu, |_| false).ok_or(ClaimError::Closed)?,
         };
         let block = (ticket % q.blocks.len() as u64) as usize;
         let me = block_owner(sender.endpoint, sender.generation);
         // (B1) Acquire: pairs with the Release (B2) in `free_block`. Release: survivors see whose it is.
-        if cpu
-            .compare_exchange(&q.blocks[block].owner, 0, me, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-        {
+        if cpu.compare_exchange(&q.blocks[block].owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             sender.misses = 0;
             return Ok(block);
         }
@@ -211,13 +208,7 @@ impl<P: Processor> Claim<P> for LockFree {
         true
     }
 
-    fn resolve_late(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-    ) -> bool {
+    fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         let before = receiver.late.len();
         receiver.late.retain(|late| {
             let word = &q.slot(late.ticket).header;

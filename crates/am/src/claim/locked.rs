@@ -231,11 +231,7 @@ pub(super) fn publish_and_look<P: Processor>(
 }
 
 /// The receiver's last look before it sleeps.
-pub(super) fn say_asleep<P: Processor>(
-    q: &Queue<'_, P>,
-    receiver: &Receiver,
-    cpu: &P,
-) -> bool {
+pub(super) fn say_asleep<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
     // (S1) SeqCst exchange: pairs with the exchange in `publish_and_look`.
     cpu.swap(&q.control.sleeping, 1, Ordering::SeqCst);
     // SeqCst: after the exchange in the single order.

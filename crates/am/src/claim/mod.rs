@@ -48,6 +48,10 @@ pub trait Claim<P: Processor> {
         intent: &P::Word,
     ) -> Result<usize, ClaimError>;
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another thing; a struct of them would be made only for this call"
+    )]
     /// Publishes a filled packet. Returns whether the receiver sleeps and must be woken.
     fn publish(
         &self,
@@ -100,13 +104,7 @@ pub trait Claim<P: Processor> {
     ) -> bool;
 
     /// Decides about places passed over whose owner is dead. Returns whether one was freed.
-    fn resolve_late(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-    ) -> bool;
+    fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool;
 
     /// Frees packets that the dead had claimed.
     fn sweep_packets(

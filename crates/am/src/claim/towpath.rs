@@ -30,9 +30,7 @@ use towpath_sync::{PARKED, WaitForSpace};
 
 use super::Claim;
 use crate::packet::{Header, READY, READY_BULK, block_owner};
-use crate::queue::{
-    Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent,
-};
+use crate::queue::{Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +86,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             if tail & (SLEEPING | HOLES) != 0 {
                 sender.must_wake |= tail & SLEEPING != 0;
                 // Acquire: pairs with the Release of `valid_from` (T6).
-                if tail & HOLES != 0
-                    && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire)
-                {
+                if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) {
                     // Void: the receiver knows that too. Release: as above.
                     cpu.store(intent, 0, Ordering::Release);
                     continue;
@@ -221,13 +217,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         true
     }
 
-    fn resolve_late(
-        &self,
-        q: &Queue<'_, P>,
-        receiver: &mut Receiver,
-        cpu: &P,
-        census: &dyn Census,
-    ) -> bool {
+    fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         let mut dead = Vec::new();
         let all = (1u128 << (census.members() as u32 & 127)).wrapping_sub(1);
         for late in &mut receiver.late {
@@ -287,12 +277,7 @@ fn beyond(ticket: u64, head: u64, len: u64) -> bool {
 }
 
 /// Gives the place of a passed ticket back: to the first ticket that nobody can hold yet.
-fn close_hole<P: Processor>(
-    q: &Queue<'_, P>,
-    receiver: &mut Receiver,
-    cpu: &P,
-    ticket: u64,
-) {
+fn close_hole<P: Processor>(q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
     let beyond = receiver.published + q.len();
     let laps = beyond.saturating_sub(ticket).div_ceil(q.len()).max(1);
     let valid = ticket + laps * q.len();
