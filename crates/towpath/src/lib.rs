@@ -1,1 +1,55 @@
-//! TODO
+//! Processes that share a machine, talking and coordinating through its memory.
+//!
+//! A **world** is a set of processes and the segment that they share. A process joins the one for which `towpath run` started it
+//! ([`World::join`]), or opens one by name, or makes one ([`create`]). In it, an [`Endpoint`] sends and receives **Active Messages**: a message names a
+//! handler, which runs at the destination when that polls.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+//! use towpath::{Endpoint, World};
+//!
+//! fn main() -> Result<(), towpath::Error> {
+//!     let world = World::join()?; // towpath run -n 4 …
+//!     let endpoint = Endpoint::new(&world)?;
+//!     let done = Arc::new(AtomicBool::new(false));
+//!     let flag = done.clone();
+//!     endpoint.set_handler(1, move |message| {
+//!         println!("got {:?}", message.args());
+//!         flag.store(true, Relaxed);
+//!     });
+//!     endpoint.map_world()?; // entry r of the translation table: rank r
+//!     let next = (world.rank() + 1) % world.size();
+//!     endpoint.request(next as usize, 1, &[world.rank(), 42])?;
+//!     endpoint.poll_until(|| done.load(Relaxed));
+//!     world.barrier(Default::default())?;
+//!     Ok(())
+//! }
+//! ```
+#![deny(unsafe_code)]
+
+pub use towpath_am::{
+    Algorithm, Audit, Bundle, Endpoint, Error, Events, MAX_ARGS, Name, Operation, ParallelEndpoint, Payload,
+    Returned, Segment, Status, Tag, Token, WorldConfig,
+};
+pub use towpath_machine::Plain;
+pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
+pub use towpath_sync::Policy;
+
+/// Locks, waiting policies and what they are made of.
+pub use towpath_sync as sync;
+
+/// Makes a world: anonymous, or named so that other programs of the same user can [`World::open`] it. The caller has yet to [`World::enter`] it.
+///
+/// # Errors
+///
+/// A configuration that makes no sense; too little shared memory, with what to do about it.
+pub fn create(name: Option<&str>, config: &WorldConfig) -> Result<World, Error> {
+    config.check()?;
+    Ok(World::create(&WorldSpec {
+        name: name.map(str::to_owned),
+        processes: config.processes,
+        area_bytes: config.area_bytes(),
+        params: config.params(),
+    })?)
+}
