@@ -1,10 +1,21 @@
 //! Who is compared.
 
+use towpath::{Algorithm, Policy};
+
 use crate::experiment::Settings;
+use crate::ours::Ours;
 use crate::transport::Contender;
 
-/// The contenders that these settings ask for: our claim algorithms under each waiting policy, then the peers.
+/// The contenders that these settings ask for: our claim algorithms under each waiting policy, then the peers. Names that nobody has are left out:
+/// whoever reads the settings from a user checks them.
 pub fn contenders(settings: &Settings) -> Vec<Box<dyn Contender>> {
-    let _ = settings;
-    Vec::new()
+    let mut list: Vec<Box<dyn Contender>> = Vec::new();
+    for policy in settings.waiting.iter().filter_map(|name| Policy::from_name(name)) {
+        for algorithm in Algorithm::ALL {
+            if settings.algorithms.is_empty() || settings.algorithms.iter().any(|a| a == algorithm.name()) {
+                list.push(Box::new(Ours::new(algorithm, policy)));
+            }
+        }
+    }
+    list
 }

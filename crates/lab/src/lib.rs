@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod experiments;
 pub mod format;
 pub mod host;
+mod ours;
 pub mod paper;
 pub mod process;
 pub mod recommend;

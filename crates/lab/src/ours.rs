@@ -1,0 +1,391 @@
+//! Towpath's claim algorithms as contenders: each measurement makes a world of its own and ends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
+
+use crate::error::Error;
+use crate::process::{SharedPages, cpu_time, team};
+use crate::transport::{Contender, LogP, Run, Side, Stress};
+
+/// A claim algorithm under a waiting policy.
+pub struct Ours {
+    algorithm: Algorithm,
+    policy: Policy,
+}
+
+/// Messages.
+const COUNT: u8 = 1;
+const ECHO: u8 = 2;
+const STOP: u8 = 3;
+
+/// The exit code of a process whose part failed, with the reason on stderr.
+const FAILED: i32 = 3;
+/// Beyond the measurement's own limit, what processes need to start and end when cores are few and other programs busy.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl Ours {
+    /// The contender for these.
+    pub fn new(algorithm: Algorithm, policy: Policy) -> Ours {
+        Ours { algorithm, policy }
+    }
+
+    fn config(&self, processes: u32) -> WorldConfig {
+        WorldConfig { algorithm: self.algorithm, waiting: self.policy, ..WorldConfig::new(processes) }
+    }
+
+    /// Runs `part` as each rank of a world, in processes of their own, each with an endpoint that knows all the others.
+    fn measure(
+        &self,
+        config: &WorldConfig,
+        run: &Run<'_>,
+        segment: Segment,
+        part: impl Fn(&Endpoint, u32) -> Result<(), towpath::Error>,
+    ) -> Result<(), Error> {
+        let world = towpath::create(None, config).map_err(other)?;
+        let procs = config.processes as usize;
+        let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
+        team(&cores, run.limit * 4 + GRACE, |rank| match take_part(&world, rank as u32, segment, &part) {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("process {rank}: {error}");
+                FAILED
+            }
+        })?;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Segment {
+    None,
+    Private(usize),
+    Shared,
+}
+
+fn take_part(
+    world: &World,
+    rank: u32,
+    segment: Segment,
+    part: impl Fn(&Endpoint, u32) -> Result<(), towpath::Error>,
+) -> Result<(), towpath::Error> {
+    world.enter(Some(rank))?;
+    let endpoint = match segment {
+        Segment::None => Endpoint::new(world)?,
+        Segment::Private(len) => Endpoint::with_private_segment(world, len)?,
+        Segment::Shared => Endpoint::with_shared_segment(world)?,
+    };
+    endpoint.map_world()?;
+    let policy = endpoint.config().waiting;
+    world.barrier(policy)?;
+    part(&endpoint, rank)?;
+    world.barrier(policy)?;
+    Ok(())
+}
+
+fn other(error: towpath::Error) -> Error {
+    Error::Other(Box::new(error))
+}
+
+/// A counter that a handler bumps: only one thread writes it, so a load and a store do.
+fn counter() -> (Arc<AtomicU64>, impl Fn() + Send + Sync) {
+    let count = Arc::new(AtomicU64::new(0));
+    let bumped = count.clone();
+    // Relaxed: handlers run in the thread that reads the count.
+    (count, move || bumped.store(bumped.load(Ordering::Relaxed) + 1, Ordering::Relaxed))
+}
+
+fn seen(count: &AtomicU64) -> u64 {
+    // Relaxed: as in `counter`.
+    count.load(Ordering::Relaxed)
+}
+
+fn put(pages: &SharedPages, n: usize, value: f64) {
+    // Relaxed: read after the process has ended.
+    pages.word(n).store(value.to_bits(), Ordering::Relaxed);
+}
+
+fn get(pages: &SharedPages, n: usize) -> f64 {
+    // Relaxed: written by a process that has ended.
+    f64::from_bits(pages.word(n).load(Ordering::Relaxed))
+}
+
+/// Answers requests until told to stop.
+fn serve(endpoint: &Endpoint) {
+    let (stopped, stop) = counter();
+    endpoint.set_handler(ECHO, |message| {
+        // A request is replied to once: this can't fail.
+        let _ = message.reply(COUNT, message.args());
+    });
+    endpoint.set_handler(STOP, move |_| stop());
+    endpoint.poll_until(|| seen(&stopped) > 0);
+}
+
+/// Sends a request and waits for the reply, polling all the time: the waiting policy is for what takes longer.
+fn ping(endpoint: &Endpoint, replies: &AtomicU64) -> Result<(), towpath::Error> {
+    let before = seen(replies);
+    endpoint.request(0, ECHO, &[1, 2])?;
+    let mut polls = 0u32;
+    while seen(replies) == before {
+        if endpoint.poll() == 0 {
+            polls += 1;
+            if polls > 4096 {
+                endpoint.wait(Some(Duration::from_millis(100)));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Contender for Ours {
+    fn name(&self) -> &str {
+        self.algorithm.name()
+    }
+
+    fn waiting(&self) -> &str {
+        self.policy.name()
+    }
+
+    fn side(&self) -> Side {
+        Side::Ours
+    }
+
+    /// As in Culler et al. 1996 (the paper's [8]): the round trip from one request at a time; o_s from short bursts; o_r from an iteration that
+    /// sends, computes for longer than a round trip, and polls, less the first two; g from a long one-way stream.
+    fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
+        let pages = SharedPages::new(3)?;
+        self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
+            if rank == 0 {
+                serve(endpoint);
+                return Ok(());
+            }
+            let (replies, bump) = counter();
+            endpoint.set_handler(COUNT, move |_| bump());
+            for _ in 0..2_000 {
+                ping(endpoint, &replies)?;
+            }
+            let share = run.limit / 4;
+            let (count, time) = repeat(share, 1_000, |n| {
+                for _ in 0..n {
+                    ping(endpoint, &replies)?;
+                }
+                Ok(())
+            })?;
+            let round_trip = time.as_nanos() as f64 / count as f64;
+            put(&pages, 0, round_trip);
+
+            const BURST: u64 = 16;
+            let mut sending = Duration::ZERO;
+            let mut sent = 0u64;
+            let begun = Instant::now();
+            while begun.elapsed() < share {
+                let before = seen(&replies);
+                let start = Instant::now();
+                for _ in 0..BURST {
+                    endpoint.request(0, ECHO, &[1, 2])?;
+                }
+                sending += start.elapsed();
+                sent += BURST;
+                endpoint.poll_until(|| seen(&replies) >= before + BURST);
+            }
+            let send = sending.as_nanos() as f64 / sent as f64;
+            put(&pages, 1, send);
+
+            let pause = (round_trip * 3.0).max(1_000.0);
+            let (count, time) = repeat(share, 100, |n| {
+                for _ in 0..n {
+                    endpoint.request(0, ECHO, &[1, 2])?;
+                    let until = Instant::now() + Duration::from_nanos(pause as u64);
+                    while Instant::now() < until {}
+                    endpoint.poll();
+                }
+                Ok(())
+            })?;
+            let (empty, idle) = repeat(share / 4, 100, |n| {
+                for _ in 0..n {
+                    let until = Instant::now() + Duration::from_nanos(pause as u64);
+                    while Instant::now() < until {}
+                }
+                Ok(())
+            })?;
+            let iteration = time.as_nanos() as f64 / count as f64;
+            let pause = idle.as_nanos() as f64 / empty as f64;
+            put(&pages, 2, iteration - pause - send);
+            // The last replies.
+            endpoint.request(0, STOP, &[])?;
+            while endpoint.poll() > 0 {}
+            Ok(())
+        })?;
+        let messages = ((run.limit.as_secs_f64() / 4.0) * 1e7) as u64;
+        let stream = self.stress(1, messages.max(10_000), run)?;
+        let gap = stream.seconds * 1e9 / stream.messages.max(1) as f64;
+        Ok(LogP::from_measured(get(&pages, 1), get(&pages, 2), gap, get(&pages, 0)))
+    }
+
+    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+        if writers == 0 || writers >= towpath_am::MAX_ENDPOINTS {
+            return Err(Error::NotAvailable(format!(
+                "{writers} writers: 1 to {} fit in a world",
+                towpath_am::MAX_ENDPOINTS - 1
+            )));
+        }
+        let w = writers as usize;
+        // Per writer: how many it has sent in all (plus one; 0: still sending), its processor time, its share. Then the reader's figures.
+        let pages = SharedPages::new(3 * w + 3)?;
+        let finished = |n: usize| pages.word(n);
+        self.measure(&self.config(writers + 1), run, Segment::None, |endpoint, rank| {
+            let started = cpu_time();
+            if rank > 0 {
+                let n = rank as usize - 1;
+                let mine =
+                    messages / u64::from(writers) + u64::from(messages % u64::from(writers) > n as u64);
+                let deadline = Instant::now() + run.limit;
+                let mut sent = 0;
+                while sent < mine {
+                    endpoint.request(0, COUNT, &[n as u32, sent as u32])?;
+                    sent += 1;
+                    if sent.is_multiple_of(1024) && Instant::now() > deadline {
+                        break;
+                    }
+                }
+                // Release: after the sends; pairs with the reader's Acquire.
+                finished(n).store(sent + 1, Ordering::Release);
+                put(&pages, w + n, (cpu_time() - started).as_secs_f64());
+                return Ok(());
+            }
+            let counts: Arc<Vec<AtomicU64>> = Arc::new((0..w).map(|_| AtomicU64::new(0)).collect());
+            let (total, bump) = counter();
+            let of_writer = counts.clone();
+            endpoint.set_handler(COUNT, move |message| {
+                if let Some(count) = message.args().first().and_then(|&n| of_writer.get(n as usize)) {
+                    // Relaxed: as in `counter`.
+                    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    bump();
+                }
+            });
+            let start = Instant::now();
+            let mut looked = 0u32;
+            let mut shares_taken = false;
+            let policy = endpoint.config().waiting;
+            let mut idle = 0u32;
+            loop {
+                if endpoint.poll() > 0 {
+                    idle = 0;
+                } else {
+                    idle += 1;
+                    if idle > if policy == Policy::Park { 0 } else { 64 } {
+                        endpoint.wait(Some(Duration::from_millis(10)));
+                        idle = 0;
+                    }
+                }
+                let arrived = seen(&total);
+                looked += 1;
+                if arrived < messages && !looked.is_multiple_of(16) {
+                    continue;
+                }
+                // Acquire: pairs with the writers' Release.
+                let sent: Vec<u64> = (0..w).map(|n| finished(n).load(Ordering::Acquire)).collect();
+                let first_done = (0..w).any(|n| sent[n] > 0 && seen(&counts[n]) + 1 >= sent[n]);
+                if first_done && !shares_taken {
+                    shares_taken = true;
+                    for n in 0..w {
+                        put(&pages, 2 * w + n, seen(&counts[n]) as f64);
+                    }
+                }
+                if sent.iter().all(|&s| s > 0) && arrived >= sent.iter().map(|s| s - 1).sum() {
+                    break;
+                }
+            }
+            put(&pages, 3 * w, start.elapsed().as_secs_f64());
+            put(&pages, 3 * w + 1, seen(&total) as f64);
+            put(&pages, 3 * w + 2, (cpu_time() - started).as_secs_f64());
+            Ok(())
+        })?;
+        let cpu = (w..2 * w).map(|n| get(&pages, n)).sum::<f64>() + get(&pages, 3 * w + 2);
+        Ok(Stress {
+            messages: get(&pages, 3 * w + 1) as u64,
+            seconds: get(&pages, 3 * w),
+            shares: (2 * w..3 * w).map(|n| get(&pages, n)).collect(),
+            cpu_seconds: Some(cpu),
+        })
+    }
+
+    /// `direct`: into a segment in shared memory, one copy, by the sender. `blocks`: into private memory, through the bulk queue, two copies, one by each.
+    fn bulk_paths(&self) -> &'static [&'static str] {
+        &["direct", "blocks"]
+    }
+
+    fn bulk(&mut self, bytes: u64, path: &str, run: &Run<'_>) -> Result<f64, Error> {
+        /// Transfers under way at one time, each to its own place.
+        const WINDOW: u64 = 2;
+        let pages = SharedPages::new(1)?;
+        let room = (bytes * WINDOW).next_multiple_of(64);
+        let (config, segment) = match path {
+            "direct" => (WorldConfig { segment_bytes: room, ..self.config(2) }, Segment::Shared),
+            _ => (self.config(2), Segment::Private(room as usize)),
+        };
+        self.measure(&config, run, segment, |endpoint, rank| {
+            if rank == 0 {
+                serve(endpoint);
+                return Ok(());
+            }
+            let (replies, bump) = counter();
+            endpoint.set_handler(COUNT, move |_| bump());
+            let source: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+            let mut sent = 0u64;
+            let mut transfer = |n: u64| -> Result<(), towpath::Error> {
+                for _ in 0..n {
+                    let offset = sent % WINDOW * bytes;
+                    endpoint.request_long(0, ECHO, &[], &source, offset)?;
+                    sent += 1;
+                    let done = sent.saturating_sub(WINDOW - 1);
+                    if seen(&replies) < done {
+                        endpoint.poll_until(|| seen(&replies) >= done);
+                    }
+                }
+                endpoint.poll_until(|| seen(&replies) >= sent);
+                Ok(())
+            };
+            let round = (4_000_000 / bytes.max(1)).clamp(4, 2_000);
+            transfer(round)?;
+            let (count, time) = repeat(run.limit / 2, round, transfer)?;
+            put(&pages, 0, (bytes * count) as f64 / time.as_secs_f64());
+            endpoint.request(0, STOP, &[])?;
+            Ok(())
+        })?;
+        Ok(get(&pages, 0))
+    }
+
+    fn idle(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+        let pages = SharedPages::new(1)?;
+        self.measure(&self.config(1), run, Segment::None, |endpoint, _| {
+            let wall = Instant::now();
+            let cpu = cpu_time();
+            endpoint.wait(Some(run.limit.min(Duration::from_millis(1500))));
+            put(&pages, 0, (cpu_time() - cpu).as_secs_f64() / wall.elapsed().as_secs_f64());
+            Ok(())
+        })?;
+        Ok(get(&pages, 0))
+    }
+}
+
+/// Calls `body` with a growing count until about `limit` has passed; returns the last call's count and time, which is most of it.
+fn repeat(
+    limit: Duration,
+    first: u64,
+    mut body: impl FnMut(u64) -> Result<(), towpath::Error>,
+) -> Result<(u64, Duration), towpath::Error> {
+    let mut count = first;
+    loop {
+        let start = Instant::now();
+        body(count)?;
+        let time = start.elapsed();
+        if time * 3 >= limit {
+            return Ok((count, time));
+        }
+        let growth = (limit.as_secs_f64() / 2.0 / time.as_secs_f64().max(1e-7)).clamp(2.0, 64.0);
+        count = (count as f64 * growth) as u64;
+    }
+}
