@@ -1,12 +1,13 @@
 //! The command `towpath`.
 
+mod bench;
 mod clean;
 mod doctor;
 mod run;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 /// Processes that talk through shared memory: starts them, measures them, looks after what they leave behind.
 #[derive(Debug, Parser)]
@@ -18,6 +19,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure this machine: the floor, every claim algorithm, and on request the peers.
+    Bench(bench::BenchArgs),
     /// Start N processes of a program as one world.
     Run(run::Arguments),
     /// Say what this machine offers, and what dead worlds have left behind.
@@ -28,13 +31,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),
-        None => {
-            let _ = Cli::command().print_help();
-            Ok(ExitCode::from(2))
-        }
+        None => bench::run(&bench::BenchArgs::default()),
     };
     result.unwrap_or_else(|failure| {
         eprintln!("towpath: {}", failure.message);

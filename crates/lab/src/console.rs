@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use comfy_table::{Cell as ConsoleCell, CellAlignment, ContentArrangement, Table as ConsoleTable, presets};
+use comfy_table::{
+    Cell as ConsoleCell, CellAlignment, ColumnConstraint, ContentArrangement, Table as ConsoleTable,
+    TableComponent, presets,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::recommend::recommendation;
@@ -43,6 +46,7 @@ pub fn render(results: &Results) -> String {
 fn render_table(table: &Table) -> String {
     let mut console = ConsoleTable::new();
     console.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    console.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
     if console.width().is_none() {
         console.set_width(WIDTH);
     }
@@ -56,6 +60,11 @@ fn render_table(table: &Table) -> String {
             let alignment = if cell.kind == Kind::Text { CellAlignment::Left } else { CellAlignment::Right };
             ConsoleCell::new(text).set_alignment(alignment)
         }));
+    }
+    if table.experiment != "targets"
+        && let Some(names) = console.column_mut(0)
+    {
+        names.set_constraint(ColumnConstraint::ContentWidth);
     }
     let mut text = console.to_string();
     if table.rows.iter().flatten().any(|c| c.kind == Kind::Best) {

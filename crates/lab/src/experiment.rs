@@ -129,6 +129,9 @@ pub struct Variant<T> {
     pub key: T,
 }
 
+/// No measurement gets less time than this.
+const SHORTEST: Duration = Duration::from_millis(20);
+
 /// The order in which round `round` of `rounds` takes `variants` variants: all of them, beginning elsewhere each time, so that
 /// none is always the first after a pause or always behind the same neighbour's heat.
 pub fn order(variants: usize, round: u32, rounds: u32) -> impl Iterator<Item = usize> {
@@ -150,6 +153,10 @@ impl Bench<'_> {
         let rounds = self.settings.runs.max(1);
         let mut collected: Vec<Samples> = variants.iter().map(|_| Samples::default()).collect();
         let mut failed = vec![false; variants.len()];
+        // With a limit, the time is divided so that at least two rounds fit into it.
+        let share = self.settings.limit.map(|limit| limit / (2 * variants.len().max(1) as u32));
+        let sample =
+            share.map_or(self.settings.sample, |share| self.settings.sample.min(share.max(SHORTEST)));
         self.sink.expect((variants.len() * rounds as usize) as i64);
         let start = Instant::now();
         for round in 0..rounds {
@@ -165,7 +172,7 @@ impl Bench<'_> {
                     placement: self.placement,
                     round,
                     seed: self.settings.seed.wrapping_add(u64::from(round) << 32).wrapping_add(n as u64),
-                    limit: self.settings.sample,
+                    limit: sample,
                 };
                 match measure(self.contenders, key, &run) {
                     Ok(samples) => {
@@ -311,7 +318,10 @@ mod tests {
         let settings = Settings { runs: 50, limit: Some(Duration::ZERO), ..Settings::default() };
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |bench| {
-            bench.compare(&variants(&["a", "b"]), |_, _, _| Ok(Samples::one(GAP, 1.0)));
+            bench.compare(&variants(&["a", "b"]), |_, _, run| {
+                assert_eq!(run.limit, SHORTEST);
+                Ok(Samples::one(GAP, 1.0))
+            });
         });
         assert!(sink.records.iter().all(|r| r.runs == 1));
         assert_eq!((sink.records.len(), sink.expected), (2, 2));

@@ -38,4 +38,5 @@ pub use session::Session;
 pub use topology::{Pin, Placement};
 pub use transport::{
     ADAPTIVE, CLAIM_ALGORITHMS, ClaimAlgorithm, Contender, Crash, LogP, OURS, Run, Side, Stress,
+    waiting_policies,
 };

@@ -122,17 +122,11 @@ fn reasons(results: &Results, best: &Row) -> Vec<String> {
         reasons.push(format!("a round trip takes {}", nanoseconds(r.value)));
     }
     let writers = results.numbers("stress", "writers");
-    let rate =
-        |writers| results.get("stress", "messages_per_s", best, &[("writers", writers)]).map(|r| r.value);
-    let told = [writers.first(), writers.last().filter(|_| writers.len() > 1)];
-    for writers in told.into_iter().flatten() {
-        if let Some(rate) = rate(*writers) {
-            let plural = if *writers == 1 { "writer" } else { "writers" };
-            reasons.push(format!(
-                "{writers} {plural} {} {}",
-                if *writers == 1 { "sends" } else { "send" },
-                message_rate(rate)
-            ));
+    for &n in [writers.first(), writers.last().filter(|_| writers.len() > 1)].into_iter().flatten() {
+        if let Some(r) = results.get("stress", "messages_per_s", best, &[("writers", n)]) {
+            let plural = if n == 1 { "" } else { "s" };
+            let rate = message_rate(r.value).replace("/s", " messages/s");
+            reasons.push(format!("{rate} arrive from {n} writer{plural}"));
         }
     }
     let bulk = results.numbers("bulk", "bytes").into_iter().filter_map(|bytes| {
@@ -202,7 +196,10 @@ mod tests {
     fn the_best_is_recommended_with_its_figures() {
         let sentence = recommendation(&example_results());
         assert!(sentence.contains("use the claim algorithm towpath with adaptive waiting"), "{sentence}");
-        assert!(sentence.contains("120 ns") && sentence.contains("25.0 M/s"), "{sentence}");
+        assert!(
+            sentence.contains("120 ns") && sentence.contains("25.0 M messages/s arrive from 1 writer,"),
+            "{sentence}"
+        );
         assert_eq!(sentence.matches(". ").count(), 0, "one sentence: {sentence}");
         assert!(!sentence.contains("not the fastest"), "{sentence}");
     }

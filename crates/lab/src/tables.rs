@@ -1,6 +1,6 @@
 //! The tables, made once from the results and shown alike on the console and in the report.
 
-use crate::format::{digits, in_unit, nanoseconds, percent, size};
+use crate::format::{digits, in_unit, percent, size};
 use crate::paper;
 use crate::record::Record;
 use crate::results::{Results, Row};
@@ -52,6 +52,12 @@ impl Cell {
         Cell::new(text, Kind::Paper)
     }
 
+    /// Three digits in units of `unit`, which the header names.
+    fn scaled(record: Option<&Record>, unit: f64) -> Cell {
+        let text = record.map(|r| digits(r.value / unit));
+        Cell { text: text.unwrap_or_else(|| "–".into()), ..Cell::figure(record) }
+    }
+
     fn figure(record: Option<&Record>) -> Cell {
         let Some(r) = record else { return Cell::new("–", Kind::Missing) };
         let range = format!("{} to {}, {} runs", in_unit(r.min, &r.unit), in_unit(r.max, &r.unit), r.runs);
@@ -84,10 +90,10 @@ pub fn tables(results: &Results) -> Vec<Table> {
         bulk(results),
         crash(results),
         idle(results),
+        targets(results),
     ]
     .into_iter()
     .filter(|t| !t.rows.is_empty())
-    .chain(Some(targets(results)).filter(|_| ["logp", "stress", "bulk"].iter().any(|e| results.has(e))))
     .collect()
 }
 
@@ -174,7 +180,7 @@ fn logp(results: &Results) -> Table {
         .map(|row| {
             let mut cells = vec![Cell::text(row.label())];
             for (metric, _) in LOGP_METRICS {
-                cells.push(Cell::figure(results.get("logp", metric, row, &[])));
+                cells.push(Cell::scaled(results.get("logp", metric, row, &[]), 1.0));
             }
             let rtt = results.get("logp", "round_trip_ns", row, &[]);
             cells.push(match (rtt, floor) {
@@ -203,8 +209,8 @@ fn logp(results: &Results) -> Table {
             .collect();
         mark_best(&mut rows, column + 1, &values, true);
     }
-    let mut head = header(&["claim algorithm or peer"]);
-    head.extend(LOGP_METRICS.iter().map(|(_, name)| name.to_string()));
+    let mut head = header(&["algorithm"]);
+    head.extend(LOGP_METRICS.iter().map(|(_, name)| format!("{name}, ns")));
     head.push("RTT ÷ floor".into());
     if with_paper {
         head.extend(LOGP_METRICS.iter().map(|(_, name)| format!("paper {name}, µs")));
@@ -234,11 +240,11 @@ fn stress(results: &Results) -> Table {
         .iter()
         .map(|row| {
             let mut cells = vec![Cell::text(row.label())];
-            cells.extend(writers.iter().map(|&w| Cell::figure(rate(row, w))));
+            cells.extend(writers.iter().map(|&w| Cell::scaled(rate(row, w), 1e6)));
             if with_paper {
                 for &w in &papers {
                     cells.push(match rate(row, u64::from(w)) {
-                        Some(r) => Cell::new(nanoseconds(1e15 / r.value), Kind::Figure),
+                        Some(r) => Cell::new(digits(1e6 / r.value), Kind::Figure),
                         None => Cell::new("–", Kind::Missing),
                     });
                     cells.push(Cell::paper(paper::stress_of(&row.algorithm, w), 2));
@@ -251,18 +257,19 @@ fn stress(results: &Results) -> Table {
         let values: Vec<Option<f64>> = rows_of.iter().map(|r| rate(r, w).map(|r| r.value)).collect();
         mark_best(&mut rows, column + 1, &values, false);
     }
-    let mut head = header(&["claim algorithm or peer"]);
+    let mut head = header(&["algorithm"]);
     head.extend(
         writers.iter().map(|w| if *w == 1 { "1 writer".to_string() } else { format!("{w} writers") }),
     );
     if with_paper {
-        head.extend(papers.iter().flat_map(|w| [format!("10⁶ msgs, {w} wr."), format!("paper, {w} wr., s")]));
+        head.extend(papers.iter().flat_map(|w| [format!("10⁶, {w}: s"), format!("paper, {w}: s")]));
     }
     Table {
         experiment: "stress",
-        title: "Stress test: many writers, one reader".into(),
+        title: "Stress test: many writers, one reader (million messages a second)".into(),
         note: format!(
-            "Messages that the reader receives each second; then the time for a million of them beside the paper's seconds. Paper: L, {} ({}).",
+            "Messages that the reader receives, in millions each second, by number of writers; then the seconds that a million of them take, \
+             beside the paper's. Paper: L, {} ({}).",
             paper::STRESS.place,
             paper::STRESS.machine
         ),
@@ -273,9 +280,9 @@ fn stress(results: &Results) -> Table {
 
 fn fairness(results: &Results) -> Table {
     let writers: Vec<u64> = results.numbers("stress", "writers");
-    let mut head = header(&["claim algorithm or peer"]);
+    let mut head = header(&["algorithm"]);
     head.extend(writers.iter().filter(|w| **w > 1).map(|w| format!("fairness, {w}")));
-    head.extend(writers.iter().map(|w| format!("CPU s per 10⁶, {w}")));
+    head.extend(writers.iter().map(|w| format!("CPU s, {w}")));
     let rows = results
         .rows("stress")
         .iter()
@@ -286,10 +293,7 @@ fn fairness(results: &Results) -> Table {
             }
             for &w in &writers {
                 let cpu = results.get("stress", "cpu_seconds", row, &[("writers", w)]);
-                cells.push(cpu.map_or(Cell::new("–", Kind::Missing), |r| Cell {
-                    text: digits(r.value),
-                    ..Cell::figure(Some(r))
-                }));
+                cells.push(Cell::scaled(cpu, 1.0));
             }
             cells
         })
@@ -314,12 +318,7 @@ fn bulk(results: &Results) -> Table {
         .iter()
         .map(|row| {
             let mut cells = vec![Cell::text(row.label())];
-            cells.extend(sizes.iter().map(|&bytes| {
-                rate(row, bytes).map_or(Cell::new("–", Kind::Missing), |r| Cell {
-                    text: digits(r.value / 1e9),
-                    ..Cell::figure(Some(r))
-                })
-            }));
+            cells.extend(sizes.iter().map(|&bytes| Cell::scaled(rate(row, bytes), 1e9)));
             cells
         })
         .collect();
@@ -376,7 +375,7 @@ fn crash(results: &Results) -> Table {
         note: "Lost: published and never delivered. Duplicated: delivered twice. Leaked: slots that stayed unusable. Recovery: from the kill \
                to the next message of a survivor."
             .into(),
-        header: header(&["claim algorithm", "kills", "lost", "duplicated", "leaked slots", "recovery", "longest"]),
+        header: header(&["algorithm", "kills", "lost", "duplicated", "leaked slots", "recovery", "longest"]),
         rows,
     }
 }

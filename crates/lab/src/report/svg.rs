@@ -80,8 +80,9 @@ impl Scale {
             return Scale { log: false, low: 0.0, high: 1.0, from, to };
         }
         if most / least > spread {
-            let (low, high) = (10f64.powf(least.log10().floor()), most * 1.15);
-            Scale { log: true, low: if least / low > 3.0 { low * 2.0 } else { low }, high, from, to }
+            let decade = 10f64.powf(least.log10().floor());
+            let low = [5.0, 2.0, 1.0].map(|m| m * decade).into_iter().find(|l| *l <= least * 0.97);
+            Scale { log: true, low: low.unwrap_or(decade / 2.0), high: most * 1.15, from, to }
         } else {
             Scale { log: false, low: 0.0, high: most * 1.08, from, to }
         }
@@ -113,6 +114,14 @@ impl Scale {
             (0..=12).map(|n| f64::from(n) * step).filter(|t| *t <= self.high).collect()
         }
     }
+}
+
+/// A tick's text, without needless zeros.
+fn tick_text(text: &str) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    escape(format!("{number} {unit}").trim_end())
 }
 
 fn open(height: f64, title: &str) -> String {
@@ -150,7 +159,7 @@ pub fn bars(title: &str, bars: &[Bar], format: impl Fn(f64) -> String, mark: Opt
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\"/>\
              <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             bottom + 16.0,
-            escape(&format(tick))
+            tick_text(&format(tick))
         );
     }
     for (n, bar) in bars.iter().enumerate() {
@@ -234,7 +243,7 @@ pub fn lines(
              <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             left - 6.0,
             y + 4.0,
-            escape(&format_y(tick))
+            tick_text(&format_y(tick))
         );
     }
     for &x in &xs {
@@ -310,23 +319,36 @@ fn mark(shape: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// Moves positions apart so that neighbours are at least `distance` from each other, staying as near to where they were as a simple
-/// rule can, and within `low..=high` while there is room.
+/// Moves positions apart so that neighbours are at least `distance` from each other: those that crowd stand evenly around their common
+/// middle, within `low..=high` while there is room.
 fn spread(positions: &[f64], distance: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..positions.len()).collect();
     order.sort_by(|&a, &b| positions[a].total_cmp(&positions[b]));
-    let mut placed = positions.to_vec();
-    let mut least = low;
+    // Crowds in order: (first position, how many). A crowd that reaches into its neighbour joins it.
+    let mut crowds: Vec<(f64, usize)> = Vec::new();
     for &n in &order {
-        placed[n] = placed[n].max(least);
-        least = placed[n] + distance;
+        let mut crowd = (positions[n], 1);
+        while let Some(&(first, count)) = crowds.last() {
+            if first + count as f64 * distance <= crowd.0 {
+                break;
+            }
+            crowds.pop();
+            let middle = |(first, count): (f64, usize)| first + (count - 1) as f64 * distance / 2.0;
+            let all = count + crowd.1;
+            let common =
+                (middle((first, count)) * count as f64 + middle(crowd) * crowd.1 as f64) / all as f64;
+            let half = (all - 1) as f64 * distance / 2.0;
+            crowd = (common.min(high - half).max(low + half) - half, all);
+        }
+        crowds.push(crowd);
     }
-    let mut most = high;
-    for &n in order.iter().rev() {
-        placed[n] = placed[n].min(most);
-        most = placed[n] - distance;
+    let placed =
+        crowds.into_iter().flat_map(|(first, count)| (0..count).map(move |k| first + k as f64 * distance));
+    let mut result = positions.to_vec();
+    for (n, place) in order.into_iter().zip(placed) {
+        result[n] = place;
     }
-    placed
+    result
 }
 
 #[cfg(test)]
@@ -401,6 +423,14 @@ mod tests {
             let ticks = scale.ticks();
             assert!((2..=13).contains(&ticks.len()), "{ticks:?}");
         }
+    }
+
+    #[test]
+    fn ticks_have_no_needless_zeros() {
+        assert_eq!(tick_text("20.0 ns"), "20 ns");
+        assert_eq!(tick_text("2.50 GB/s"), "2.5 GB/s");
+        assert_eq!(tick_text("100 k/s"), "100 k/s");
+        assert_eq!(tick_text("7"), "7");
     }
 
     #[test]

@@ -1,0 +1,263 @@
+//! `towpath bench`: measures this machine.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use towpath_lab::experiments::find;
+use towpath_lab::format::parse_size;
+use towpath_lab::{
+    CLAIM_ALGORITHMS, EXPERIMENTS, Pin, Session, Settings, console, contenders, waiting_policies,
+};
+
+use crate::{Failure, Outcome};
+
+/// Where the report goes unless told otherwise.
+const REPORT: &str = "towpath-report";
+
+/// The arguments of `towpath bench`. All have defaults, so that `BenchArgs::default()` is what `towpath` alone does.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(
+    about = "Measure this machine: the floor, every claim algorithm, and on request the peers",
+    long_about = "Measures this machine with real processes and shows the results beside the papers'. Without the name of an experiment \
+                  all of them run, in about a minute. Figures are medians of interleaved rounds. Tables go to stdout, progress to stderr, \
+                  and a report (results.jsonl and a self-contained index.html) to a folder. The last line says what to use on this \
+                  machine.",
+    after_long_help = HELP
+)]
+pub struct BenchArgs {
+    /// Which experiment to run; all of them if not given
+    #[arg(value_name = "EXPERIMENT", value_parser = experiments())]
+    pub experiment: Option<String>,
+
+    /// Claim algorithms to compare; all of them if not given
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', value_parser = algorithms())]
+    pub algorithms: Vec<String>,
+
+    /// Waiting policies to compare; adaptive if not given
+    #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = policies())]
+    pub waiting: Vec<String>,
+
+    /// Numbers of writers in the stress test [default: 1,3,7,15]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub writers: Vec<u32>,
+
+    /// Messages in each stress test, all of them however long it takes [default: 1000000, fewer where that takes too long]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub messages: Option<u64>,
+
+    /// Sizes of bulk transfers; K, M and G are powers of 1024 [default: 64,256,1K,4K,16K,64K,256K,1M,4M]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    pub sizes: Vec<u64>,
+
+    /// Rounds, all of them however long it takes [default: 5, fewer where that takes too long]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+
+    /// Pin process n to core n modulo their number [default: only where each process can have a core of its own]
+    #[arg(long, conflicts_with = "no_pin")]
+    pub pin: bool,
+
+    /// Leave processes to the scheduler
+    #[arg(long)]
+    pub no_pin: bool,
+
+    /// Measure the peers too, in the same rounds: pipe, Unix socket, crossbeam, iceoryx2, Open MPI, MPICH (takes longer)
+    #[arg(long)]
+    pub peers: bool,
+
+    /// Senders to kill in the crash test, all of them however long it takes [default: 300]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub kills: Option<u32>,
+
+    /// Where pseudo-random choices start
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+
+    /// Print the records to stdout, one JSON object per line, and everything else to stderr
+    #[arg(long)]
+    pub json: bool,
+
+    /// The report's folder [default: towpath-report]
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+Examples:
+  towpath bench                                   everything, in about a minute
+  towpath bench --peers                           the same beside Open MPI, MPICH, iceoryx2, …
+  towpath bench floor                             what the machine itself costs
+  towpath bench stress --writers 1,31 --runs 9    more writers, more rounds
+  towpath bench stress --algorithms ticket,mcs --waiting spin,park
+  towpath bench bulk --sizes 4K,1M --json | jq .value
+  towpath bench crash --kills 10000               for as long as that takes
+
+Reading the results:
+  Absolute figures drift on a machine that others share; compare figures of one run, whose rounds are interleaved.
+  A difference within the range from the smallest to the largest run (whiskers in the report) is no difference.";
+
+fn experiments() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        EXPERIMENTS.iter().map(|e| clap::builder::PossibleValue::new(e.name()).help(e.about())),
+    )
+}
+
+fn algorithms() -> PossibleValuesParser {
+    PossibleValuesParser::new(CLAIM_ALGORITHMS.iter().map(|a| a.name))
+}
+
+fn policies() -> PossibleValuesParser {
+    PossibleValuesParser::new(waiting_policies())
+}
+
+impl BenchArgs {
+    /// What the laboratory is asked for.
+    fn settings(&self) -> Settings {
+        let defaults = Settings::default();
+        let or = |given: &Vec<String>, default: Vec<String>| {
+            if given.is_empty() { default } else { deduplicated(given) }
+        };
+        let explicit = self.messages.is_some() || self.kills.is_some();
+        Settings {
+            algorithms: or(&self.algorithms, defaults.algorithms),
+            waiting: or(&self.waiting, defaults.waiting),
+            writers: if self.writers.is_empty() { defaults.writers } else { deduplicated(&self.writers) },
+            messages: self.messages.unwrap_or(defaults.messages),
+            sizes: if self.sizes.is_empty() { defaults.sizes } else { deduplicated(&self.sizes) },
+            runs: self.runs.unwrap_or(defaults.runs),
+            pin: match (self.pin, self.no_pin) {
+                (true, _) => Pin::Yes,
+                (_, true) => Pin::No,
+                _ => Pin::Auto,
+            },
+            peers: self.peers,
+            kills: self.kills.unwrap_or(defaults.kills),
+            seed: self.seed.unwrap_or(defaults.seed),
+            sample: if explicit { Duration::from_secs(3600) } else { defaults.sample },
+            limit: None,
+        }
+    }
+
+    /// Whether each experiment keeps to its part of a minute: unless the user asked for something in particular.
+    fn budgeted(&self) -> bool {
+        self.experiment.is_none() && self.messages.is_none() && self.kills.is_none() && self.runs.is_none()
+    }
+}
+
+/// Each value once, in the order in which they were first given.
+fn deduplicated<T: Clone + PartialEq>(values: &[T]) -> Vec<T> {
+    let mut seen: Vec<T> = Vec::new();
+    for value in values {
+        if !seen.contains(value) {
+            seen.push(value.clone());
+        }
+    }
+    seen
+}
+
+/// Runs `towpath bench`.
+pub fn run(args: &BenchArgs) -> Outcome {
+    let settings = args.settings();
+    let experiments = match &args.experiment {
+        Some(name) => find(name).into_iter().collect(),
+        None => EXPERIMENTS.to_vec(),
+    };
+    let folder = args.report.clone().unwrap_or_else(|| REPORT.into());
+    let session = Session {
+        contenders: contenders(&settings),
+        settings,
+        experiments,
+        json: args.json,
+        report: Some(folder.clone()),
+        budgeted: args.budgeted(),
+    };
+    let results = session.run().map_err(Failure::new)?;
+    let defects = results.defects();
+    let damage: String = defects.iter().map(|d| format!("DEFECT: {d}\n")).collect();
+    let where_to = format!("report: {}\n\n", folder.join("index.html").display());
+    let text = format!("{damage}{where_to}{}", console::render(&results));
+    // A reader of stdout who has had enough (head, say) is no failure of ours.
+    let _ = if args.json {
+        std::io::stderr().write_all(text.as_bytes())
+    } else {
+        std::io::stdout().write_all(text.as_bytes())
+    };
+    Ok(if defects.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(arguments: &str) -> Result<BenchArgs, String> {
+        let words = std::iter::once("towpath").chain(arguments.split_whitespace());
+        Cli::try_parse_from(words).map(|c| c.bench).map_err(|e| {
+            assert_eq!(e.exit_code(), 2);
+            e.to_string()
+        })
+    }
+
+    #[test]
+    fn without_arguments_the_defaults_hold() {
+        let args = parse("").unwrap();
+        assert_eq!(args.settings(), Settings::default());
+        assert!(args.budgeted() && args.experiment.is_none());
+        assert_eq!(BenchArgs::default().settings(), Settings::default());
+    }
+
+    #[test]
+    fn everything_can_be_chosen() {
+        let args = parse(
+            "stress --algorithms mcs,ticket,mcs --waiting spin,park --writers 1,31 --messages 5 --sizes 64,1K,4M --runs 3 --pin \
+             --peers --kills 9 --seed 7 --json --report out",
+        )
+        .unwrap();
+        let s = args.settings();
+        assert_eq!(args.experiment.as_deref(), Some("stress"));
+        assert_eq!(
+            (s.algorithms, s.waiting),
+            (vec!["mcs".into(), "ticket".into()], vec!["spin".into(), "park".into()])
+        );
+        assert_eq!((s.writers, s.messages, s.sizes), (vec![1, 31], 5, vec![64, 1024, 4 << 20]));
+        assert_eq!((s.runs, s.pin, s.peers, s.kills, s.seed), (3, Pin::Yes, true, 9, 7));
+        assert!(args.json && args.report == Some("out".into()) && !args.budgeted());
+        assert_eq!(parse("--no-pin").unwrap().settings().pin, Pin::No);
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_the_right_ones() {
+        for (arguments, words) in [
+            ("nonsense", ["floor", "idle"]),
+            ("--algorithms ticket,nonsense", ["test-and-set", "towpath"]),
+            ("--waiting nonsense", ["spin-then-park", "adaptive"]),
+            ("--writers 0", ["1..", "writers"]),
+            ("--sizes 4X", ["4X", "4K"]),
+            ("--runs none", ["none", "runs"]),
+            ("--messages 0", ["messages", "1"]),
+            ("--pin --no-pin", ["--pin", "--no-pin"]),
+        ] {
+            let error = parse(arguments).expect_err(arguments);
+            for word in words {
+                assert!(error.contains(word), "{word} is missing from: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn asking_for_something_in_particular_lifts_the_time_limit() {
+        for arguments in ["floor", "--runs 9", "--messages 1000", "--kills 10"] {
+            assert!(!parse(arguments).unwrap().budgeted(), "{arguments}");
+        }
+        assert!(parse("--writers 1 --peers").unwrap().budgeted());
+    }
+}
