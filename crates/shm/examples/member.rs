@@ -18,10 +18,13 @@ fn main() -> ExitCode {
         ["lines", count] => lines(count.parse().expect("a number of lines")),
         ["crash", rank, how] => crash(rank.parse().expect("a rank"), how),
         ["wait"] => wait(),
+        ["descriptor", what] => descriptor(what),
+        ["sweep"] => sweep(),
         ["stay", name] => stay(name),
         ["create", name] => create(name),
         ["hurry", name, rounds] => hurry(name, rounds.parse().expect("a number of rounds")),
         ["file-limit"] => file_limit(),
+        ["memory-limit", group] => memory_limit(group),
         ["small-tmpfs", directory] => small_tmpfs(directory),
         ["pid-namespace", name] => pid_namespace(name),
         _ => Err("member: unknown arguments".into()),
@@ -98,10 +101,49 @@ fn crash(rank: u32, how: &str) -> Outcome {
 /// Says that it is there, and waits for a signal.
 fn wait() -> Outcome {
     let world = World::join()?;
-    say(format_args!("rank {} is ready", world.rank()));
+    say(format_args!("rank {} is ready as {}", world.rank(), std::process::id()));
     loop {
         std::thread::park();
     }
+}
+
+/// Joins after something has happened to the inherited descriptor.
+fn descriptor(what: &str) -> Outcome {
+    let inherited: i32 = std::env::var("TOWPATH_WORLD_FD")?.parse()?;
+    if what != "kept" {
+        // SAFETY: the descriptor is inherited: nothing in this process owns it.
+        unsafe { libc::close(inherited) };
+    }
+    let mut other = None;
+    if what == "reused" {
+        // The lowest free number may be another one: as often as it takes.
+        while other.as_ref().is_none_or(|f: &std::fs::File| std::os::fd::AsRawFd::as_raw_fd(f) != inherited) {
+            std::mem::forget(other.replace(std::fs::File::open("/dev/null")?));
+        }
+    }
+    if what == "alone" {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::remove_var("TOWPATH_WORLD_SOCKET") };
+        let error = World::join().expect_err("there is no way to the world");
+        say(error);
+        return Ok(ExitCode::SUCCESS);
+    }
+    hello()
+}
+
+/// Removes dead worlds, until standard input ends.
+fn sweep() -> Outcome {
+    let stop = std::thread::spawn(until_stdin_ends);
+    let mut removed = 0;
+    while !stop.is_finished() {
+        for world in towpath_shm::leftovers()? {
+            if !world.alive && matches!(world.remove(), Ok(true)) {
+                removed += 1;
+            }
+        }
+    }
+    say(format_args!("removed {removed}"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Enters a named world until its standard input ends.
@@ -161,6 +203,32 @@ fn file_limit() -> Outcome {
         Err(e @ Error::FileSizeLimit { limit: 1_048_576, .. }) => say(e),
         other => return Err(format!("unexpected: {other:?}").into()),
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what happens in a control group that may use 3 MiB more than now: the directory of the group is given.
+fn memory_limit(group: &str) -> Outcome {
+    let group = std::path::Path::new(group);
+    let (limit, usage) = if group.join("memory.max").exists() {
+        ("memory.max", "memory.current")
+    } else {
+        ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    };
+    let prepare = || -> std::io::Result<()> {
+        std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())?;
+        let used: u64 = std::fs::read_to_string(group.join(usage))?.trim().parse().unwrap_or(0);
+        std::fs::write(group.join(limit), (used + (3 << 20)).to_string())
+    };
+    if let Err(e) = prepare() {
+        say(format_args!("unsupported: setting a control group's limit: {e}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    match World::create(&large(None)) {
+        Err(e @ Error::MemoryLimit { .. }) => say(e),
+        other => return Err(format!("unexpected: {other:?}").into()),
+    }
+    let small = WorldSpec { area_bytes: 1 << 16, ..large(None) };
+    drop(World::create(&small)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -40,6 +40,11 @@ fn deaths_of(episode: u64) -> u64 {
     episode >> 32 & 0xff_ffff
 }
 
+/// Whether the episode `now` is the wanted one or a later one.
+fn reached(now: u32, wanted: u32) -> bool {
+    now.wrapping_sub(wanted) < 1 << 31
+}
+
 /// The surroundings of those who wait here: being asked, they complete the episode if they can.
 struct AtBarrier<'a> {
     inner: &'a Inner,
@@ -53,11 +58,13 @@ impl Surroundings for AtBarrier<'_> {
     fn asleep(&self, asleep: bool) {
         self.inner.asleep(asleep);
     }
-    /// Never in vain, but it may be up to the one who asks.
+    /// It may be up to the one who asks. In vain only if the segment is damaged: episodes don't go back.
     fn abandoned(&self) -> bool {
         self.inner.check_deaths();
         self.inner.complete(self.number);
-        false
+        // (1) Acquire: as in `barrier`.
+        let now = number(self.inner.control().barrier.episode.load(Ordering::Acquire));
+        now.wrapping_add(1) != self.number && !reached(now, self.number)
     }
 }
 
@@ -72,13 +79,14 @@ impl Inner {
         self.complete(mine);
         let around = AtBarrier { inner: self, number: mine };
         let wait = Wait { policy, around: &around, budget: BUDGET };
-        let reached = |episode: u64| number(episode).wrapping_sub(mine) < 1 << 31;
-        let outcome = loop {
-            // Acquire (in `wait_until`): pairs with the AcqRel (3).
-            if let Ok(outcome) = wait.wait_until(&Native::current(), &state.episode, reached) {
-                break outcome;
-            }
-        };
+        // Acquire (in `wait_until`): pairs with the AcqRel (3).
+        let outcome = wait
+            .wait_until(&Native::current(), &state.episode, |episode| reached(number(episode), mine))
+            .map_err(|_| {
+                // Relaxed: only for the message.
+                let found = number(state.episode.load(Ordering::Relaxed)).into();
+                Error::Damaged { what: "the barrier's episode", found, expected: mine.into() }
+            })?;
         if outcome & FAILED != 0 && number(outcome) == mine {
             return Err(Error::MemberDied { rank: (outcome >> 56 & 0x3f) as u32 });
         }

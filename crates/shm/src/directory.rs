@@ -11,7 +11,7 @@ use core::cell::Cell;
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_machine::Plain;
 
@@ -59,9 +59,15 @@ thread_local! {
     static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// How long to wait for a creator that is alive: it may be stopped, or the segment damaged.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to sleep between two looks.
+const NAP: Duration = Duration::from_micros(100);
+
 /// The permission to create. Given back when dropped, also by a panic in `prepare`.
 struct Creating<'a> {
     word: &'a AtomicU64,
+    among_threads: &'a AtomicU64,
     me: u64,
 }
 
@@ -70,6 +76,8 @@ impl Drop for Creating<'_> {
         PREPARING.set(false);
         // (2) Release: pairs with the Acquire (1) in `may_create`. Fails only if the segment is damaged.
         let _ = self.word.compare_exchange(self.me, 0, Ordering::Release, Ordering::Relaxed);
+        // (6) Release: pairs with the Acquire (5) in `may_create`.
+        self.among_threads.store(0, Ordering::Release);
     }
 }
 
@@ -80,7 +88,7 @@ impl World {
     /// # Errors
     ///
     /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another size or alignment), [`Error::DirectoryFull`],
-    /// [`Error::NestedPreparation`].
+    /// [`Error::NestedPreparation`], [`Error::CreatorBusy`].
     pub fn shared<T: Plain>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
         check_name(name, 32)?;
         let inner = self.inner();
@@ -100,7 +108,8 @@ impl World {
         if PREPARING.get() {
             return Err(Error::NestedPreparation { name: name.to_owned() });
         }
-        let creating = inner.may_create(me);
+        let creating =
+            inner.may_create(me).map_err(|rank| Error::CreatorBusy { name: name.to_owned(), rank })?;
         // Somebody else may have been faster.
         if let Some(slot) = inner.lookup(&words) {
             return found(slot);
@@ -172,25 +181,40 @@ impl Inner {
         free.map(|slot| (slot, used))
     }
 
-    fn may_create(&self, me: ParticipantId) -> Creating<'_> {
+    fn may_create(&self, me: ParticipantId) -> Result<Creating<'_>, u32> {
         let word = &self.control().directory.creating;
+        let among_threads = &self.local.creating;
+        let since = Instant::now();
+        // First among the threads of this process: then this process's own id in the word can only be a remnant.
+        // (5) Acquire: pairs with the Release (6) in `Creating::drop`.
+        while among_threads.swap(1, Ordering::Acquire) != 0 {
+            if since.elapsed() > PATIENCE {
+                return Err(me.index);
+            }
+            std::thread::sleep(NAP);
+        }
         let mut expected = 0;
         loop {
             // (1) Acquire: pairs with the Release (2) in `Creating::drop`.
             match word.compare_exchange(expected, me.to_bits(), Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => {
                     PREPARING.set(true);
-                    return Creating { word, me: me.to_bits() };
+                    return Ok(Creating { word, among_threads, me: me.to_bits() });
                 }
                 Err(0) => expected = 0,
-                // Its creator is dead, or there never was one: takes its place, unless it has changed.
-                Err(other) if other != me.to_bits() && !self.is_alive(ParticipantId::from_bits(other)) => {
-                    expected = other;
-                }
-                // At work; or another thread of this process is.
-                Err(_) => {
-                    expected = 0;
-                    std::thread::sleep(Duration::from_micros(100));
+                Err(other) => {
+                    let creator = ParticipantId::from_bits(other);
+                    if creator == me || !self.is_alive(creator) {
+                        // Dead, or there never was one: takes its place, unless it has changed.
+                        expected = other;
+                    } else if since.elapsed() > PATIENCE {
+                        // (6) Release: as above.
+                        among_threads.store(0, Ordering::Release);
+                        return Err(creator.index);
+                    } else {
+                        expected = 0;
+                        std::thread::sleep(NAP);
+                    }
                 }
             }
         }

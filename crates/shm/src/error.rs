@@ -269,6 +269,17 @@ pub enum Error {
         why: &'static str,
     },
 
+    /// Somebody has been creating a shared object for too long.
+    #[error(
+        "the shared object {name:?} can't be created: rank {rank} has been creating another one for ten seconds; is it stopped?"
+    )]
+    CreatorBusy {
+        /// The object.
+        name: String,
+        /// Who is at it.
+        rank: u32,
+    },
+
     /// A shared object was asked for while another one is being prepared by the same thread.
     #[error(
         "the shared object {name:?} was asked for within the preparation of another one; ask for it before"

@@ -22,6 +22,8 @@ pub(crate) struct Local {
     pub namespace: AtomicU64,
     /// 1 while this process is entering or has entered.
     pub entering: AtomicU64,
+    /// 1 while a thread of this process creates a shared object.
+    pub creating: AtomicU64,
     /// 1 in the process that opened the world, 0 in its children.
     pub opener: AtomicU64,
 }

@@ -170,13 +170,23 @@ impl Segment {
         self.file.as_fd()
     }
 
-    /// Whether nobody else has this named segment open; if so, the name is removed. The shared lock is given up: only for the end.
+    /// Removes the name if nobody else has this named segment open. Gives up the shared lock: only for the end.
     pub fn unlink_if_last(&self, path: &Path) {
-        if lock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && let Ok(stat) = fstat(&self.file)
-            && is_named(&stat, path)
-        {
-            let _ = unlink(path);
+        // A process that is just being started (between fork and exec) holds copies of all locks of the one that starts it: wait a
+        // little for its exec.
+        for _ in 0..20 {
+            match lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    let _ = self.unlink(path);
+                    return;
+                }
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                Err(_) => return,
+            }
+            // Somebody else is removing it, or has.
+            if !fstat(&self.file).is_ok_and(|stat| is_named(&stat, path)) {
+                return;
+            }
         }
     }
 

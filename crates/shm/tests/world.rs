@@ -1,7 +1,11 @@
 //! Worlds within one process: made, opened, entered, left.
 
+mod common;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+
+use common::Watchdog;
 
 use towpath_shm::{Error, ParticipantId, World, WorldSpec};
 use towpath_sync::Policy;
@@ -118,6 +122,7 @@ fn handles_see_the_same_area() {
 
 #[test]
 fn shared_objects_are_made_once() {
+    let _dog = Watchdog::new("shared_objects_are_made_once");
     let world = World::create(&spec(4)).unwrap();
     assert!(matches!(world.shared::<AtomicU64>("a", |_| {}), Err(Error::NotEntered)));
     let prepared = AtomicU64::new(0);
@@ -181,6 +186,7 @@ fn the_directory_has_limits() {
 
 #[test]
 fn barriers_keep_threads_in_step() {
+    let _dog = Watchdog::new("barriers_keep_threads_in_step");
     for policy in [Policy::Spin, Policy::SpinThenYield, Policy::SpinThenPark, Policy::Park, Policy::Adaptive]
     {
         let world = World::create(&spec(6)).unwrap();
@@ -208,6 +214,7 @@ fn barriers_keep_threads_in_step() {
 
 #[test]
 fn who_leaves_is_not_waited_for() {
+    let _dog = Watchdog::new("who_leaves_is_not_waited_for");
     let world = World::create(&spec(2)).unwrap();
     world.enter(None).unwrap();
     thread::scope(|s| {

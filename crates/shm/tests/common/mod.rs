@@ -1,0 +1,182 @@
+//! What the tests share: members in processes of their own, a watchdog, a directory.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// The example program `member`, built if need be.
+pub fn member() -> &'static Path {
+    static MEMBER: OnceLock<PathBuf> = OnceLock::new();
+    MEMBER.get_or_init(|| {
+        // target/PROFILE/deps/this-test
+        let test = std::env::current_exe().unwrap();
+        let profile = test.parent().unwrap().parent().unwrap();
+        let name = profile.file_name().unwrap().to_str().unwrap();
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "-p", "towpath-shm", "--example", "member"])
+            .args(["--profile", if name == "debug" { "dev" } else { name }])
+            .arg("--target-dir")
+            .arg(profile.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(built.success(), "the example `member` can't be built");
+        profile.join("examples/member")
+    })
+}
+
+/// Ends the test's own children if the test takes too long, after saying where they stood, and then the test itself.
+pub struct Watchdog {
+    children: Arc<Mutex<Vec<u32>>>,
+    _done: Sender<()>,
+}
+
+impl Watchdog {
+    pub fn new(test: &'static str) -> Self {
+        Self::with(test, Duration::from_secs(120))
+    }
+
+    pub fn with(test: &'static str, limit: Duration) -> Self {
+        let children: Arc<Mutex<Vec<u32>>> = Arc::default();
+        let (done, end) = channel::<()>();
+        let watched = Arc::clone(&children);
+        std::thread::spawn(move || {
+            if end.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected) {
+                return;
+            }
+            eprintln!("watchdog: {test} takes too long");
+            for &pid in watched.lock().unwrap().iter() {
+                for file in ["comm", "wchan", "syscall", "status"] {
+                    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                    let text: String = text.lines().take(3).collect::<Vec<_>>().join(" | ");
+                    eprintln!("watchdog: process {pid}: {file}: {text}");
+                }
+                if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+            // Time for the test to fail by itself.
+            std::thread::sleep(Duration::from_secs(5));
+            eprintln!("watchdog: {test} does not end: giving up");
+            std::process::exit(99);
+        });
+        Watchdog { children, _done: done }
+    }
+
+    /// Starts a member.
+    pub fn start(&self, directory: &Path, arguments: &[&str]) -> Member {
+        let mut command = Command::new(member());
+        command.args(arguments).env("TOWPATH_SHM_DIR", directory);
+        self.spawn(command)
+    }
+
+    /// Starts any program.
+    pub fn spawn(&self, mut command: Command) -> Member {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.children.lock().unwrap().push(child.id());
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Member { stdin: child.stdin.take(), child, output, children: Arc::clone(&self.children) }
+    }
+}
+
+/// A process of the test's own. Killed when dropped.
+pub struct Member {
+    pub stdin: Option<ChildStdin>,
+    child: Child,
+    output: BufReader<ChildStdout>,
+    children: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Member {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line of its output, without its end; empty if there is none.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Kills it, without waiting for it: then it is a zombie.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = self.child.wait().unwrap();
+        self.forget();
+        status
+    }
+
+    /// Ends its input, waits, and returns how it ended, the rest of its output, and its errors.
+    pub fn finish(mut self) -> (ExitStatus, String, String) {
+        drop(self.stdin.take());
+        let mut errors = self.child.stderr.take().unwrap();
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = errors.read_to_string(&mut text);
+            text
+        });
+        let mut output = String::new();
+        let _ = self.output.read_to_string(&mut output);
+        let status = self.child.wait().unwrap();
+        self.forget();
+        (status, output, errors.join().unwrap())
+    }
+
+    fn forget(&self) {
+        let pid = self.child.id();
+        self.children.lock().unwrap().retain(|&p| p != pid);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.forget();
+    }
+}
+
+/// A directory for named worlds of one test, in memory. Removed when dropped.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(format!("/dev/shm/test-of-towpath-{}-{next}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+
+    /// What lies there.
+    pub fn files(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(&self.0)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A name for a world that no other test has.
+pub fn unique(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
