@@ -139,8 +139,8 @@ pub enum LockOutcome {
 
 /// Capability: the operating system's own robust mutex between processes (the baseline `posix`).
 pub trait KernelMutex: Processor {
-    /// The mutex, in place in shared memory.
-    type Mutex: Send + Sync + 'static;
+    /// The mutex, in place in shared memory; its default is one that [`KernelMutex::mutex_init`] has yet to prepare.
+    type Mutex: Default + Send + Sync + 'static;
     /// Prepares a mutex in memory that nobody else uses yet.
     fn mutex_init(mutex: &Self::Mutex);
     /// Acquires; blocks as the operating system sees fit.

@@ -4,23 +4,17 @@ use towpath_machine::{Ordering, Park, Processor};
 
 use crate::{PARKED, Policy, Spinning, Wait, Waiting};
 
-/// How a sender waits for space, and how a receiver that made some lets it know.
+/// How a sender waits for space.
 pub trait WaitForSpace<P: Processor>: Waiting<P> {
     /// Waits until the word (without [`PARKED`]) differs from `seen`, but only for a short turn: `round` counts the turns of this wait
     /// from 0, and later ones may be longer (up to about a millisecond).
     fn wait_briefly(&self, cpu: &P, word: &P::Word, seen: u64, round: u32);
-
-    /// Writes a word with Release and wakes up to `count` of those that are parked on it, not the whole crowd.
-    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
 }
 
 impl<P: Processor> WaitForSpace<P> for Spinning {
     fn wait_briefly(&self, cpu: &P, word: &P::Word, seen: u64, _round: u32) {
         // Relaxed: a hint; the caller looks again. Accepted or not is all the same.
         let _ = cpu.spin_until(word, Ordering::Relaxed, 1_000, |v| v & !PARKED != seen);
-    }
-    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, _count: u32) {
-        self.release(cpu, word, value);
     }
 }
 
@@ -57,17 +51,6 @@ impl<P: Processor + Park> WaitForSpace<P> for Wait<'_> {
             self.around.asleep(true);
             cpu.park(word, value, TURN);
             self.around.asleep(false);
-        }
-    }
-
-    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
-        if !Waiting::<P>::parks(self) {
-            return self.release(cpu, word, value);
-        }
-        // Release: pairs with the Acquire with which waiters read the word for good.
-        if cpu.swap(word, value, Ordering::Release) & PARKED != 0 && cpu.wake(word, count) == count {
-            // Perhaps more are parked: leave the mark for the next time. Relaxed: it carries no data.
-            cpu.fetch_or(word, PARKED, Ordering::Relaxed);
         }
     }
 }

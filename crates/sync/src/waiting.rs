@@ -38,6 +38,10 @@ pub trait Waiting<P: Processor> {
 
     /// Writes a word that others may wait for, with Release, and wakes them.
     fn release(&self, cpu: &P, word: &P::Word, value: u64);
+
+    /// The same, waking at most `count` of them, for words of which only so many waiters can make use: the rest stay asleep until the next time. Whoever is
+    /// woken must in the end release the word too, for the others' sake.
+    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
 }
 
 /// Pure spinning, decided when the program is compiled. For tests, for the simulator, and where nothing else will do.
@@ -76,6 +80,10 @@ impl<P: Processor> Waiting<P> for Spinning {
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
         // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock that calls this.
         cpu.store(word, value, Ordering::Release);
+    }
+    #[inline(always)]
+    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, _count: u32) {
+        self.release(cpu, word, value);
     }
 }
 
@@ -197,6 +205,20 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
             // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the old value tells whether one is parked.
             if cpu.swap(word, value, Ordering::Release) & PARKED != 0 {
                 cpu.wake(word, u32::MAX);
+            }
+        } else {
+            // Release: as (2); nobody can be parked.
+            cpu.store(word, value, Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
+        if Waiting::<P>::parks(self) {
+            // (4) Release: as (2).
+            if cpu.swap(word, value, Ordering::Release) & PARKED != 0 && cpu.wake(word, count) == count {
+                // Perhaps more are parked: leave the mark for the next release. Relaxed: it carries no data.
+                cpu.fetch_or(word, PARKED, Ordering::Relaxed);
             }
         } else {
             // Release: as (2); nobody can be parked.

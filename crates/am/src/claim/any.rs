@@ -1,11 +1,8 @@
 //! The claim algorithm that was chosen when the world was made.
 
 use towpath_machine::{Arena, KernelMutex, Prefetch, Processor};
-use towpath_sync::WaitForSpace;
-use towpath_sync::locks::{Ticket, Ticket as Posix, Ticket as TestAndSet, Ticket as TestAndTestAndSet};
-type Anderson<P, const N: usize> = Ticket<P>;
-type Mcs<P, const N: usize> = Ticket<P>;
-use towpath_sync::Lock;
+use towpath_sync::locks::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket};
+use towpath_sync::{Lock, WaitForSpace};
 
 use super::{Claim, LockFree, Locked, Towpath};
 use crate::packet::Header;

@@ -1,5 +1,16 @@
 //! The locks: one algorithm, one file.
 
+mod anderson;
+mod mcs;
+mod plain;
+mod posix;
+mod test_and_set;
+mod test_and_test_and_set;
 mod ticket;
 
-pub use ticket::{Ticket, TicketTwoLines};
+pub use anderson::{Anderson, Granted};
+pub use mcs::{Held as McsHeld, Mcs};
+pub use posix::{Posix, PosixHeld};
+pub use test_and_set::TestAndSet;
+pub use test_and_test_and_set::TestAndTestAndSet;
+pub use ticket::{Number, Ticket, TicketTwoLines};

@@ -1,0 +1,23 @@
+//! Which locks may lie in a segment.
+#![allow(unsafe_code)]
+
+use towpath_machine::{Native, Plain};
+
+use super::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
+
+// SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain` itself), so every bit pattern is valid and
+// accesses are atomic; all zero is unlocked; no `Drop`. What they read from the segment is checked before it is used as an index.
+// SAFETY: see above.
+unsafe impl Plain for TestAndSet<Native> {}
+// SAFETY: see above.
+unsafe impl Plain for TestAndTestAndSet<Native> {}
+// SAFETY: see above.
+unsafe impl Plain for Ticket<Native> {}
+// SAFETY: see above.
+unsafe impl Plain for TicketTwoLines<Native> {}
+// SAFETY: see above.
+unsafe impl<const N: usize> Plain for Anderson<Native, N> {}
+// SAFETY: see above.
+unsafe impl<const N: usize> Plain for Mcs<Native, N> {}
+// SAFETY: see above.
+unsafe impl Plain for Posix<Native> {}

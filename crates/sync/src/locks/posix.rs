@@ -1,0 +1,81 @@
+//! The operating system's robust mutex between processes: the baseline.
+//!
+//! **Source.** POSIX.1-2008 `pthread_mutex_t` with `PTHREAD_PROCESS_SHARED` and `PTHREAD_MUTEX_ROBUST`; Lumetta & Culler 1998 §3.1 (Solaris's).
+//!
+//! **Progress.** Blocking; on Linux neither FIFO nor starvation-free. It waits in its own way (a futex): the waiting policy has no say.
+//!
+//! **Fields.** libc's.
+//!
+//! **Crashes.** A holder that dies passes the lock to the next one, who is told ([`Lock::owner_died`]) and either declares the data consistent or, by releasing
+//! without, makes the lock unusable ([`LockError::Poisoned`]).
+//!
+//! **Memory.** One line (libc's 40 bytes).
+//!
+//! **Don't use it** where a lock is held for a few instructions by many: each hand-over of a contended lock goes through the kernel.
+
+use towpath_machine::{Arena, KernelMutex, LockOutcome};
+
+use crate::{Lock, LockError, Waiting};
+
+/// The operating system's mutex. [`Lock::prepare`] it at its final address before use.
+#[repr(C, align(64))]
+pub struct Posix<P: KernelMutex> {
+    mutex: P::Mutex,
+}
+
+impl<P: KernelMutex> core::fmt::Debug for Posix<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Posix")
+    }
+}
+
+/// What the holder keeps: whether its predecessor died.
+#[derive(Debug)]
+pub struct PosixHeld {
+    owner_died: bool,
+}
+
+impl<P: KernelMutex> Lock<P> for Posix<P> {
+    const NAME: &'static str = "posix";
+    const FIFO: bool = false;
+    type Held = PosixHeld;
+
+    fn new(_arena: &impl Arena<P>) -> Self {
+        Posix { mutex: P::Mutex::default() }
+    }
+
+    fn prepare(&self) {
+        P::mutex_init(&self.mutex);
+    }
+
+    fn lock<W: Waiting<P>>(&self, cpu: &P, _wait: &W) -> Result<PosixHeld, LockError> {
+        match cpu.mutex_lock(&self.mutex) {
+            LockOutcome::Acquired => Ok(PosixHeld { owner_died: false }),
+            LockOutcome::OwnerDied => Ok(PosixHeld { owner_died: true }),
+            LockOutcome::NotRecoverable | LockOutcome::Busy => Err(LockError::Poisoned),
+        }
+    }
+
+    fn try_lock(&self, cpu: &P) -> Option<PosixHeld> {
+        match cpu.mutex_try_lock(&self.mutex) {
+            LockOutcome::Acquired => Some(PosixHeld { owner_died: false }),
+            LockOutcome::OwnerDied => Some(PosixHeld { owner_died: true }),
+            LockOutcome::NotRecoverable | LockOutcome::Busy => None,
+        }
+    }
+
+    fn unlock<W: Waiting<P>>(&self, cpu: &P, _wait: &W, _held: PosixHeld) {
+        cpu.mutex_unlock(&self.mutex);
+    }
+
+    fn owner_died(held: &PosixHeld) -> bool {
+        held.owner_died
+    }
+
+    fn make_consistent(&self, cpu: &P, held: &mut PosixHeld) {
+        if held.owner_died {
+            cpu.mutex_make_consistent(&self.mutex);
+            held.owner_died = false;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Test&set lock: exchange until the old value was "free", with bounded exponential back-off in between.
+//!
+//! **Source.** Lumetta & Culler 1998 §3.1; Anderson 1990; Nikolopoulos & Papatheodorou 1999 §3.1 (the exchange is unconditional: it writes the lock even
+//! when it does not get it).
+//!
+//! **Progress.** Blocking; not fair: anybody may be passed any number of times.
+//!
+//! **Fields.** `word`: 0 free, 1 held. Everybody exchanges; the holder stores 0.
+//!
+//! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies holding it: it stays held. The lock does not know its holder and cannot
+//! repair this; waiters learn of it from their surroundings and get [`LockError::Abandoned`].
+//!
+//! **Memory.** One line.
+//!
+//! **Don't use it** under contention on many processors: each attempt takes the line away from the holder. Waiters back off (and yield, where the policy lets
+//! them) but never park: there is no value that they wait for.
+
+use towpath_machine::{Arena, Ordering, Place, Processor};
+
+use crate::{Lock, LockError, Waiting};
+
+const LOCKED: u64 = 1;
+
+/// Test&set lock.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct TestAndSet<P: Processor> {
+    word: P::Word,
+}
+
+impl<P: Processor> Lock<P> for TestAndSet<P> {
+    const NAME: &'static str = "test-and-set";
+    const FIFO: bool = false;
+    type Held = ();
+
+    fn new(arena: &impl Arena<P>) -> Self {
+        TestAndSet { word: arena.word(Place::NewLine, 0) }
+    }
+
+    #[inline(always)]
+    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
+        // (1) Acquire, pairs with the Release (2) in `unlock`.
+        if cpu.swap(&self.word, LOCKED, Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        self.lock_slowly(cpu, wait)
+    }
+
+    #[inline(always)]
+    fn try_lock(&self, cpu: &P) -> Option<()> {
+        // Acquire: as (1).
+        (cpu.swap(&self.word, LOCKED, Ordering::Acquire) == 0).then_some(())
+    }
+
+    #[inline(always)]
+    fn unlock<W: Waiting<P>>(&self, cpu: &P, _wait: &W, (): ()) {
+        // (2) Release, pairs with the Acquire (1), (3).
+        cpu.store(&self.word, 0, Ordering::Release);
+    }
+}
+
+impl<P: Processor> TestAndSet<P> {
+    #[cold]
+    fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
+        let mut round = 0;
+        loop {
+            wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
+            round = round.saturating_add(1);
+            // (3) Acquire, pairs with the Release (2) in `unlock`.
+            if cpu.swap(&self.word, LOCKED, Ordering::Acquire) == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
