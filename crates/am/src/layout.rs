@@ -39,14 +39,14 @@ pub struct WorldConfig {
 }
 
 impl WorldConfig {
-    /// The default for so many processes, one endpoint each: about 0.8 MiB a process.
+    /// The default for so many processes, one endpoint each: about 1 MiB a process.
     pub fn new(processes: u32) -> Self {
         WorldConfig {
             processes,
             endpoints: processes,
-            packets: 2048,
-            blocks: 24,
-            block_size: 8192,
+            packets: 1024,
+            blocks: 12,
+            block_size: 32_768,
             segment_bytes: 0,
             algorithm: Algorithm::default(),
             waiting: Policy::default(),

@@ -118,6 +118,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             // (B1) Acquire: the receiver has read what was there; pairs with the Release (B2) in `free_block`. Release: the sweep that sees
             // our name sees who we are.
             if cpu.compare_exchange(owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                // A long transfer comes back for the next one as soon as this one is filled.
+                cpu.prefetch_exclusive(&q.blocks[(block + 1) % q.blocks.len()].owner);
                 return Ok(block);
             }
         }
