@@ -136,7 +136,7 @@ impl WorldConfig {
                 p[0]
             )));
         }
-        let small = |v: u64| u32::try_from(v).unwrap_or(0);
+        let small = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
         let config = WorldConfig {
             processes: small(p[1]),
             endpoints: small(p[2]),
