@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
-use crate::stats::Summary;
+use crate::stats::{percentile, summarise};
 
 /// The `machine` of everything that is measured on the machine at hand (simulated machines have names of their own).
 pub const NATIVE: &str = "native";
+
+/// How many samples a record holds at most.
+pub const MOST_SAMPLES: usize = 64;
 
 /// One measured figure, with where it comes from. Serialises to one flat object: the fields below, then the host's, then the extra ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +38,10 @@ pub struct Record {
     pub max: f64,
     /// How many runs there were.
     pub runs: u32,
+    /// What each run yielded, in the order of the runs: figures of one experiment with the same place were taken one shortly after the
+    /// other. Left out where there are more than [`MOST_SAMPLES`].
+    #[serde(default)]
+    pub samples: Vec<f64>,
     /// What the pseudo-random parts of the experiment started from.
     pub seed: u64,
     /// The host's description.
@@ -82,9 +89,11 @@ impl Subject {
         self
     }
 
-    /// The record of one of its metrics.
-    pub fn record(&self, metric: Metric, summary: Summary, seed: u64, host: &Host) -> Record {
-        Record {
+    /// The record of one of its metrics, from what each run yielded; `None` if no run yielded a finite value.
+    pub fn record(&self, metric: Metric, samples: &[f64], seed: u64, host: &Host) -> Option<Record> {
+        let summary = summarise(samples)?;
+        let all_finite = samples.iter().all(|s| s.is_finite());
+        Some(Record {
             experiment: self.experiment.clone(),
             machine: NATIVE.into(),
             algorithm: self.algorithm.clone(),
@@ -96,10 +105,11 @@ impl Subject {
             min: summary.min,
             max: summary.max,
             runs: summary.runs,
+            samples: if all_finite && samples.len() <= MOST_SAMPLES { samples.to_vec() } else { Vec::new() },
             seed,
             host: host.clone(),
             extra: self.extra.clone(),
-        }
+        })
     }
 }
 
@@ -112,6 +122,19 @@ impl Record {
     /// An extra field as text, if it is there and is text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.extra.get(key)?.as_str()
+    }
+
+    /// This figure divided by another one of the same experiment: the median of the ratios within each round, so that what disturbs the
+    /// machine for a while disturbs both. Where rounds can't be matched, the ratio of the medians.
+    pub fn divided_by(&self, other: &Record) -> Option<f64> {
+        let matched = !self.samples.is_empty() && self.samples.len() == other.samples.len();
+        let ratio = if matched {
+            let ratios: Vec<f64> = self.samples.iter().zip(&other.samples).map(|(a, b)| a / b).collect();
+            percentile(&ratios, 50.0)
+        } else {
+            Some(self.value / other.value)
+        };
+        ratio.filter(|r| r.is_finite())
     }
 
     /// The record as one line of JSON, without the line's end.
@@ -190,15 +213,33 @@ pub mod metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::summarise;
 
     fn example() -> Record {
-        Subject::new("stress", "towpath", "adaptive", 8).with("writers", 7).with("path", "direct").record(
-            metrics::MESSAGES_PER_S,
-            summarise(&[3.0, 1.5, 2.0]).expect("there are samples"),
-            42,
-            &Host::detect("none"),
-        )
+        record(&[3.0, 1.5, 2.0])
+    }
+
+    fn record(samples: &[f64]) -> Record {
+        Subject::new("stress", "towpath", "adaptive", 8)
+            .with("writers", 7)
+            .with("path", "direct")
+            .record(metrics::MESSAGES_PER_S, samples, 42, &Host::detect("none"))
+            .expect("there are samples")
+    }
+
+    #[test]
+    fn ratios_are_taken_within_rounds_where_rounds_match() {
+        // The machine was three times as slow in the second round, and half as slow again in the third: every round says 2.
+        assert_eq!(record(&[2.0, 6.0, 3.0]).divided_by(&record(&[1.0, 3.0, 1.5])), Some(2.0));
+        assert_eq!(record(&[8.0, 9.0, 10.0]).divided_by(&record(&[3.0])), Some(3.0));
+        assert_eq!(record(&[1.0]).divided_by(&record(&[0.0])), None);
+    }
+
+    #[test]
+    fn many_samples_and_unfinished_ones_are_not_kept_but_counted() {
+        let many = record(&[1.0; MOST_SAMPLES + 1]);
+        assert_eq!((many.samples.len(), many.runs), (0, MOST_SAMPLES as u32 + 1));
+        let broken = record(&[1.0, f64::NAN]);
+        assert_eq!((broken.samples.len(), broken.runs), (0, 1));
     }
 
     #[test]
@@ -228,6 +269,7 @@ mod tests {
             "min",
             "max",
             "runs",
+            "samples",
             "seed",
             "cpu",
             "cores",

@@ -184,7 +184,9 @@ fn logp(results: &Results) -> Table {
             }
             let rtt = results.get("logp", "round_trip_ns", row, &[]);
             cells.push(match (rtt, floor) {
-                (Some(rtt), Some(floor)) => Cell::new(digits(rtt.value / floor.value), Kind::Figure),
+                (Some(rtt), Some(floor)) => rtt
+                    .divided_by(floor)
+                    .map_or(Cell::new("–", Kind::Missing), |r| Cell::new(digits(r), Kind::Figure)),
                 _ => Cell::new("–", Kind::Missing),
             });
             if with_paper {
@@ -303,7 +305,8 @@ fn fairness(results: &Results) -> Table {
         experiment: "stress",
         title: "Stress test: fairness and processor time".into(),
         note: "Fairness is Jain's index over the writers when the first has finished (1: all alike, 1/n: one had everything), by number of \
-               writers. Processor time is that of all processes together, in seconds per million messages."
+               writers. Processor time is that of all processes together, in seconds per million messages. \
+               With more writers than cores a short test shows the scheduler's time slices as much as the algorithm."
             .into(),
         header: head,
         rows,
@@ -422,7 +425,8 @@ fn targets(results: &Results) -> Table {
     Table {
         experiment: "targets",
         title: "Targets: ratios within this run".into(),
-        note: "Absolute figures drift on a shared machine; each ratio is taken between figures of interleaved rounds of the same run.".into(),
+        note: "Absolute figures drift on a shared machine; each ratio is therefore the median of the ratios within \
+               the rounds of one experiment, and need not be that of the medians beside it.".into(),
         header: header(&["figure", "ours", "from", "must reach", "aim", "verdict"]),
         rows,
     }

@@ -1,6 +1,7 @@
 //! The figures that Towpath sets itself, computed from the records of one run.
 
-use crate::format::{bandwidth, message_rate, nanoseconds, percent};
+use crate::format::{in_unit, percent};
+use crate::record::Record;
 use crate::results::Results;
 use crate::transport::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
 
@@ -93,12 +94,15 @@ fn judge(ratio: f64, sense: Sense, must: f64, aim: f64) -> Verdict {
     }
 }
 
+/// A record, or why there is none.
+type Found<'a> = Result<&'a Record, String>;
+
 /// The figures of the project's table of targets, in its order, of those experiments that were part of the run. A figure for which
 /// something is missing says so.
 pub fn figures(results: &Results) -> Vec<Figure> {
     use Sense::{AtLeast, AtMost};
     let ours = |writers| stress(results, OURS, ADAPTIVE, writers);
-    let kept = |writers| ratio(ours(writers), ours(1), message_rate);
+    let kept = |writers| ratio(ours(writers), ours(1));
     let open_mpi = || stress(results, "open-mpi", "own", 1);
     let stress = |what, bounds, found| Figure::new("stress", what, AtLeast, bounds, found);
     let figures = vec![
@@ -109,11 +113,7 @@ pub fn figures(results: &Results) -> Vec<Figure> {
             (1.5, 1.25),
             round_trip(results),
         ),
-        stress(
-            "one-way stream of short messages ÷ Open MPI's",
-            (1.5, 3.0),
-            ratio(ours(1), open_mpi(), message_rate),
-        ),
+        stress("one-way stream of short messages ÷ Open MPI's", (1.5, 3.0), ratio(ours(1), open_mpi())),
         stress("stress, 7 writers ÷ 1 writer", (0.65, 0.95), kept(7)),
         stress("stress, 15 writers ÷ 1 writer", (0.65, 0.95), kept(15)),
         stress(
@@ -136,16 +136,11 @@ pub fn figures(results: &Results) -> Vec<Figure> {
     figures.into_iter().filter(|f| results.has(f.experiment)).collect()
 }
 
-fn ratio(
-    above: Result<f64, String>,
-    below: Result<f64, String>,
-    format: impl Fn(f64) -> String,
-) -> Result<(f64, String), String> {
+fn ratio(above: Found<'_>, below: Found<'_>) -> Result<(f64, String), String> {
     let (above, below) = (above?, below?);
-    if below <= 0.0 {
-        return Err("the figure to divide by is zero".into());
-    }
-    Ok((above / below, format!("{} ÷ {}", format(above), format(below))))
+    let ratio = above.divided_by(below).ok_or("the figure to divide by is zero")?;
+    let text = |r: &Record| in_unit(r.value, &r.unit);
+    Ok((ratio, format!("{} ÷ {}", text(above), text(below))))
 }
 
 /// Why something is missing: what the run itself says of it, or what to ask for.
@@ -157,8 +152,8 @@ fn reason(results: &Results, experiment: &str, algorithm: &str, otherwise: &str)
         .map_or_else(|| otherwise.to_string(), |m| format!("{algorithm}: {}", m.reason))
 }
 
-fn stress(results: &Results, algorithm: &str, waiting: &str, writers: u64) -> Result<f64, String> {
-    results.value("stress", "messages_per_s", algorithm, waiting, &[("writers", writers)]).ok_or_else(|| {
+fn stress<'a>(results: &'a Results, algorithm: &str, waiting: &str, writers: u64) -> Found<'a> {
+    results.best("stress", "messages_per_s", algorithm, waiting, &[("writers", writers)]).ok_or_else(|| {
         let otherwise = match (results.has("stress"), algorithm) {
             (true, "open-mpi") if !results.settings.peers => "needs --peers".into(),
             (true, _) => format!("{algorithm} ({waiting}) with {writers} writers was not part of this run"),
@@ -170,13 +165,13 @@ fn stress(results: &Results, algorithm: &str, waiting: &str, writers: u64) -> Re
 
 fn round_trip(results: &Results) -> Result<(f64, String), String> {
     let ours = results
-        .value("logp", "round_trip_ns", OURS, ADAPTIVE, &[])
+        .best("logp", "round_trip_ns", OURS, ADAPTIVE, &[])
         .ok_or_else(|| reason(results, "logp", OURS, "towpath (adaptive) in logp was not part of this run"));
     // The floor that was taken between the rounds of the same experiment, not the one of the experiment `floor`.
     let floor = results
-        .value("logp", "round_trip_ns", "hardware", "none", &[("lines", 2)])
+        .best("logp", "round_trip_ns", "hardware", "none", &[("lines", 2)])
         .ok_or_else(|| reason(results, "logp", "hardware", "the floor was not part of this run"));
-    ratio(ours, floor, nanoseconds)
+    ratio(ours, floor)
 }
 
 fn best_other(results: &Results) -> Result<(f64, String), String> {
@@ -184,15 +179,15 @@ fn best_other(results: &Results) -> Result<(f64, String), String> {
         .iter()
         .filter(|a| a.name != OURS)
         .filter_map(|a| Some((stress(results, a.name, ADAPTIVE, 7).ok()?, a.name)))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+        .max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let ours = stress(results, OURS, ADAPTIVE, 7);
-    let (rate, name) = match best {
+    let (other, name) = match best {
         Some(best) => best,
         None => {
             return Err(ours.err().unwrap_or_else(|| "no other claim algorithm was part of this run".into()));
         }
     };
-    ratio(ours, Ok(rate), message_rate).map(|(ratio, detail)| (ratio, format!("{detail} ({name})")))
+    ratio(ours, Ok(other)).map(|(ratio, detail)| (ratio, format!("{detail} ({name})")))
 }
 
 fn worst_kept(results: &Results, fifo: bool) -> Result<(f64, String), String> {
@@ -200,7 +195,7 @@ fn worst_kept(results: &Results, fifo: bool) -> Result<(f64, String), String> {
     let mut why = String::new();
     for algorithm in CLAIM_ALGORITHMS.iter().filter(|a| a.name != OURS && a.fifo == fifo) {
         let rate = |writers| stress(results, algorithm.name, ADAPTIVE, writers);
-        match ratio(rate(15), rate(1), message_rate) {
+        match ratio(rate(15), rate(1)) {
             Ok((ratio, detail)) => kept.push((ratio, format!("{detail} ({})", algorithm.name))),
             Err(reason) => why = reason,
         }
@@ -210,11 +205,11 @@ fn worst_kept(results: &Results, fifo: bool) -> Result<(f64, String), String> {
 
 fn bulk(results: &Results) -> Result<(f64, String), String> {
     let at = |algorithm: &str, waiting: &str| {
-        results.value("bulk", "bytes_per_s", algorithm, waiting, &[("bytes", 1 << 20)]).ok_or_else(|| {
+        results.best("bulk", "bytes_per_s", algorithm, waiting, &[("bytes", 1 << 20)]).ok_or_else(|| {
             reason(results, "bulk", algorithm, &format!("{algorithm} at 1 MB was not part of this run"))
         })
     };
-    ratio(at(OURS, ADAPTIVE), at("memcpy", "none"), bandwidth)
+    ratio(at(OURS, ADAPTIVE), at("memcpy", "none"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Bulk transfers: bandwidth by size, beside what copying the same amount within one process achieves.
 
 use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
+use crate::experiment::{Bench, Experiment, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::memcpy::Copier;
 use crate::record::Subject;
 use crate::record::metrics::BYTES_PER_S;
@@ -30,17 +30,19 @@ impl Experiment for Bulk {
         let sizes = &bench.settings.sizes;
         let mut variants = Vec::new();
         for &bytes in sizes {
-            let subject = Subject::new(self.name(), "memcpy", "none", 1).with("bytes", bytes);
-            variants.push(Variant { subject, key: Key::Memcpy(bytes) });
+            let mut same_size = Vec::new();
             for (contender, subject) in &present {
                 for &path in bench.contenders[*contender].bulk_paths() {
                     let mut subject = subject.clone().with("bytes", bytes);
                     if !path.is_empty() {
                         subject = subject.with("path", path);
                     }
-                    variants.push(Variant { subject, key: Key::Contender(*contender, bytes, path) });
+                    same_size.push(Variant { subject, key: Key::Contender(*contender, bytes, path) });
                 }
             }
+            let memcpy = Subject::new(self.name(), "memcpy", "none", 1).with("bytes", bytes);
+            insert_beside_ours(&mut same_size, Variant { subject: memcpy, key: Key::Memcpy(bytes) });
+            variants.append(&mut same_size);
         }
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let mut copier = Copier::new(largest as usize)?;
@@ -72,7 +74,7 @@ mod tests {
         let found: Vec<_> = sink.records.iter().map(|r| (r.algorithm.as_str(), r.number("bytes"))).collect();
         assert_eq!(
             found,
-            [("memcpy", Some(64)), ("towpath", Some(64)), ("memcpy", Some(4096)), ("towpath", Some(4096))]
+            [("towpath", Some(64)), ("memcpy", Some(64)), ("towpath", Some(4096)), ("memcpy", Some(4096))]
         );
         assert!(
             sink.records.iter().all(|r| r.value > 0.0 && r.unit == "bytes/s" && r.text("path").is_none())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
+use crate::experiment::{Bench, Experiment, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::line::{Probing, round_trip};
 use crate::record::Subject;
 use crate::record::metrics::{GAP, LATENCY, RECEIVE_OVERHEAD, ROUND_TRIP, SEND_OVERHEAD};
@@ -29,15 +29,14 @@ impl Experiment for LogParameters {
         8
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        // The floor is measured between the others, so that their ratio to it is one of figures taken under the same conditions.
+        // The floor is measured among the others, so that their ratio to it is one of figures taken under the same conditions.
         let floor = Subject::new(self.name(), "hardware", "none", PROCS).with("lines", 2);
-        let mut variants = vec![Variant { subject: floor, key: None }];
-        variants.extend(
-            bench
-                .present(self.name(), PROCS)
-                .into_iter()
-                .map(|(n, subject)| Variant { subject, key: Some(n) }),
-        );
+        let mut variants: Vec<Variant<Option<usize>>> = bench
+            .present(self.name(), PROCS)
+            .into_iter()
+            .map(|(n, subject)| Variant { subject, key: Some(n) })
+            .collect();
+        insert_beside_ours(&mut variants, Variant { subject: floor, key: None });
         bench.compare(&variants, |contenders, &key, run| match key {
             Some(n) => measure(&mut *contenders[n], run),
             None => round_trip(2, Probing::Pausing, run.placement, run.limit.min(FLOOR_TIME))

@@ -22,8 +22,8 @@ impl Experiment for StressTest {
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
         let present = bench.present(self.name(), 0);
         let mut variants = Vec::new();
-        for &writers in &bench.settings.writers {
-            for (contender, subject) in &present {
+        for (contender, subject) in &present {
+            for &writers in &bench.settings.writers {
                 let mut subject = subject.clone().with("writers", writers);
                 subject.procs = writers + 1;
                 variants.push(Variant { subject, key: (*contender, writers) });
