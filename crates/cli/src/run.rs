@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use towpath_shm::{Ending, Handover, World, WorldSpec};
+use towpath::{Algorithm, Policy, World, WorldConfig};
+use towpath_shm::{Ending, Handover};
 
 use crate::{Failure, Outcome};
 use signals::{Received, Signals, name_of};
@@ -44,7 +45,7 @@ pub struct Arguments {
     /// Give the world a name, by which other processes of the same user can open it.
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
-    /// The size of the world's area, with K, M or G for powers of 1024 [default: what the world needs].
+    /// The size of the world's area, with K, M or G for powers of 1024: what the queues leave is for long transfers [default: what the queues need].
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
     /// Begin each line of output with the rank that wrote it.
@@ -54,7 +55,7 @@ pub struct Arguments {
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     on_death: OnDeath,
     /// The claim algorithm of the world's queues.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = algorithm_names())]
     algorithm: Option<String>,
     /// How the processes wait.
     #[arg(long, value_name = "NAME", value_parser = waiting_names())]
@@ -72,8 +73,12 @@ enum OnDeath {
     Kill,
 }
 
+fn algorithm_names() -> clap::builder::PossibleValuesParser {
+    Algorithm::ALL.map(Algorithm::name).into()
+}
+
 fn waiting_names() -> clap::builder::PossibleValuesParser {
-    towpath_sync::Policy::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().into()
+    Policy::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().into()
 }
 
 /// A number of bytes, perhaps with K, M or G.
@@ -90,14 +95,21 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 
-/// What the world is to be like: the one place that knows what the rooms above shm put into it.
-fn world_spec(arguments: &Arguments) -> WorldSpec {
-    WorldSpec {
-        name: arguments.world.clone(),
-        processes: arguments.processes,
-        area_bytes: arguments.size.unwrap_or(u64::from(arguments.processes) << 20),
-        params: [0; 16],
+/// The world: the one place that knows what the rooms above shm put into it.
+fn make_world(arguments: &Arguments) -> Result<World, String> {
+    let mut config = match arguments.size {
+        Some(bytes) => WorldConfig::with_area(arguments.processes, bytes)
+            .and_then(|config| config.check().map(|()| config))
+            .map_err(|e| format!("--size {bytes}: {e}"))?,
+        None => WorldConfig::new(arguments.processes),
+    };
+    if let Some(algorithm) = arguments.algorithm.as_deref().and_then(Algorithm::from_name) {
+        config.algorithm = algorithm;
     }
+    if let Some(waiting) = arguments.waiting.as_deref().and_then(Policy::from_name) {
+        config.waiting = waiting;
+    }
+    towpath::create(arguments.world.as_deref(), &config).map_err(|e| e.to_string())
 }
 
 /// A process that was started.
@@ -114,9 +126,11 @@ struct Launcher {
     on_death: OnDeath,
     world: World,
     ranks: Vec<Rank>,
+    /// Somebody has entered the world.
+    came: bool,
     /// The exit code of the first crash.
     crashed: Option<u8>,
-    /// A signal that should end the ranks was passed on: their ends are no news.
+    /// The ranks were told to end, by a signal that was passed on or because of a crash: their ends are no news.
     told_to_end: bool,
     /// When to kill those who were asked to stop.
     deadline: Option<Instant>,
@@ -124,7 +138,7 @@ struct Launcher {
 
 pub fn run(arguments: Arguments) -> Outcome {
     let failed = |e: &dyn std::fmt::Display| Failure::new(e).with_code(LAUNCHER_FAILED);
-    let world = World::create(&world_spec(&arguments)).map_err(|e| failed(&e))?;
+    let world = make_world(&arguments).map_err(|e| failed(&e))?;
     // Before any thread is started, so that all have them blocked.
     let signals = Signals::block().map_err(|e| failed(&e))?;
     children::adopt_orphans().map_err(|e| failed(&e))?;
@@ -134,6 +148,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         on_death: arguments.on_death,
         world,
         ranks: Vec::new(),
+        came: false,
         crashed: None,
         told_to_end: false,
         deadline: None,
@@ -157,7 +172,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         launcher.abort();
         failed(&e)
     })?;
-    children::end_orphans(GRACE);
+    children::end_orphans(GRACE, !launcher.told_to_end);
     streams.finish();
     Ok(ExitCode::from(launcher.exit_code()))
 }
@@ -252,7 +267,7 @@ impl Launcher {
                 None => children::reap(pid),
             }
         }
-        if self.ranks.iter().any(|r| r.never_came) && self.somebody_entered() {
+        if self.ranks.iter().any(|r| r.never_came) && self.somebody_came() {
             for rank in 0..self.ranks.len() {
                 if std::mem::take(&mut self.ranks[rank].never_came) {
                     self.crash(rank, "without having entered the world");
@@ -266,14 +281,17 @@ impl Launcher {
         Ok(())
     }
 
-    fn somebody_entered(&self) -> bool {
-        (0..self.world.size()).any(|rank| self.world.participant(rank).is_some())
+    /// Whether the program uses the world at all.
+    fn somebody_came(&mut self) -> bool {
+        self.came = self.came || (0..self.world.size()).any(|rank| self.world.participant(rank).is_some());
+        self.came
     }
 
     fn ended(&mut self, rank: usize, status: ExitStatus) {
         let failed = !status.success();
         self.ranks[rank].status = Some(status);
         let ending = self.world.process_ended(rank as u32, self.ranks[rank].pid, failed);
+        self.came |= ending != Ending::NeverCame;
         // What its processes, if it had any, were in the world may be known only now.
         self.world.check_deaths();
         if !failed {
@@ -290,8 +308,7 @@ impl Launcher {
 
     /// A rank has crashed: says so, and does what was asked for in this case.
     fn crash(&mut self, rank: usize, circumstances: &str) {
-        // Those who were told to end.
-        if self.told_to_end || self.deadline.is_some() {
+        if self.told_to_end {
             return;
         }
         let Some(status) = self.ranks[rank].status else { return };
@@ -314,6 +331,7 @@ impl Launcher {
             self.send_all(Signal::TERM);
             // One that is stopped could not react.
             self.send_all(Signal::CONT);
+            self.told_to_end = true;
             self.deadline = Some(Instant::now() + GRACE);
         }
     }
@@ -343,7 +361,7 @@ impl Launcher {
             let _ = rank.child.kill();
             let _ = rank.child.wait();
         }
-        children::end_orphans(Duration::ZERO);
+        children::end_orphans(Duration::ZERO, false);
     }
 
     fn exit_code(&self) -> u8 {

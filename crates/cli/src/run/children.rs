@@ -44,7 +44,8 @@ fn raw(pid: u32) -> Option<Pid> {
 }
 
 /// After all ranks have ended: ends what they left running, with SIGTERM, after the grace time with SIGKILL.
-pub fn end_orphans(grace: Duration) {
+/// Says so if wanted.
+pub fn end_orphans(grace: Duration, say: bool) {
     let deadline = Instant::now() + grace;
     let mut told: Vec<u32> = Vec::new();
     loop {
@@ -63,7 +64,9 @@ pub fn end_orphans(grace: Duration) {
             if late {
                 let _ = kill_process(child, Signal::KILL);
             } else if !told.contains(&pid) {
-                eprintln!("towpath: ending process {pid}, which was left running");
+                if say {
+                    eprintln!("towpath: ending process {pid}, which was left running");
+                }
                 let _ = kill_process(child, Signal::TERM);
                 let _ = kill_process(child, Signal::CONT);
                 told.push(pid);
