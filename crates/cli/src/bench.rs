@@ -52,7 +52,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
     pub sizes: Vec<u64>,
 
-    /// Rounds, all of them however long it takes [default: 5, fewer where that takes too long]
+    /// Rounds, all of them however long it takes [default: 7, fewer where that takes too long]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
 

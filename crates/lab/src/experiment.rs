@@ -45,7 +45,7 @@ impl Default for Settings {
             writers: vec![1, 3, 7, 15],
             messages: 1_000_000,
             sizes: (6..=22).step_by(2).map(|power| 1 << power).collect(),
-            runs: 5,
+            runs: 7,
             pin: Pin::Auto,
             peers: false,
             kills: 300,

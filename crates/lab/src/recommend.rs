@@ -26,6 +26,15 @@ impl Axis {
         (value > 0.0).then(|| if self.smaller_is_better { 1.0 / value } else { value })
     }
 
+    /// Whether one is better than the other beyond doubt: the worst of its runs at least a twentieth better than the other's best.
+    fn beats(&self, results: &Results, one: &Row, other: &Row) -> bool {
+        match (self.record(results, one), self.record(results, other)) {
+            (Some(one), Some(other)) if self.smaller_is_better => one.max * 1.05 <= other.min,
+            (Some(one), Some(other)) => one.min >= other.max * 1.05,
+            _ => false,
+        }
+    }
+
     fn name(&self) -> String {
         match self.extra {
             Some(("writers", value)) => format!("{} with {value} writers", self.experiment),
@@ -138,17 +147,16 @@ fn reasons(results: &Results, best: &Row) -> Vec<String> {
     reasons
 }
 
-/// Where somebody else is at least a twentieth faster: for each rival, the worst place.
+/// Where somebody else is faster beyond doubt: for each rival, the place where it is so by the largest factor.
 fn losses(results: &Results, axes: &[Axis], all: &[Row], best: &Row) -> Vec<String> {
     let mut worst: Vec<(f64, String, String)> = Vec::new();
     for axis in axes {
-        let Some(own) = axis.merit(results, best) else { continue };
         let rival = all
             .iter()
-            .filter(|r| *r != best)
-            .filter_map(|r| Some((axis.merit(results, r)? / own, r.label())))
+            .filter(|r| *r != best && axis.beats(results, r, best))
+            .filter_map(|r| Some((axis.merit(results, r)? / axis.merit(results, best)?, r.label())))
             .max_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((factor, name)) = rival.filter(|(factor, _)| *factor >= 1.05) else { continue };
+        let Some((factor, name)) = rival else { continue };
         match worst.iter_mut().find(|(_, n, _)| *n == name) {
             Some(known) if known.0 < factor => *known = (factor, name, axis.name()),
             Some(_) => {}
@@ -209,12 +217,22 @@ mod tests {
         let mut results = example_results();
         for r in &mut results.records {
             if r.algorithm == "open-mpi" && r.experiment == "stress" {
-                r.value *= 10.0;
+                (r.value, r.min, r.max) = (r.value * 10.0, r.min * 10.0, r.max * 10.0);
             }
         }
         let sentence = recommendation(&results);
         assert!(sentence.contains("use the claim algorithm towpath"), "{sentence}");
         assert!(sentence.contains("open-mpi is 5.56 times as fast in stress"), "{sentence}");
+    }
+
+    #[test]
+    fn a_difference_within_the_runs_range_is_no_loss() {
+        let mut results = example_results();
+        for r in results.records.iter_mut().filter(|r| r.algorithm == "open-mpi" && r.experiment == "stress")
+        {
+            (r.value, r.max) = (r.value * 10.0, r.max * 10.0);
+        }
+        assert!(!recommendation(&results).contains("not the fastest"));
     }
 
     #[test]
