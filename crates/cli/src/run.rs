@@ -1,9 +1,9 @@
 //! `towpath run`: N processes of a program as one world.
 //!
-//! The launcher makes the world, starts the ranks, and then only reacts: to signals for itself (passes them on), to ends of
-//! ranks (tells the world at once, so that survivors learn of a death without having to look), and with `--label` to their
-//! output. The kernel ends the ranks if the launcher dies (PR_SET_PDEATHSIG); orphans of the ranks become the launcher's children
-//! (PR_SET_CHILD_SUBREAPER) and are ended when it ends.
+//! The launcher makes the world, starts the ranks, and then only reacts: to signals for itself (passes them on), to
+//! ends of ranks (tells the world at once, so that survivors learn of a death without having to look), and with
+//! `--label` to their output. The kernel ends the ranks if the launcher dies (PR_SET_PDEATHSIG); orphans of the ranks
+//! become the launcher's children (PR_SET_CHILD_SUBREAPER) and are ended when it ends.
 #![allow(unsafe_code)]
 
 mod children;
@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each process finds its rank in TOWPATH_RANK and the number of ranks in TOWPATH_SIZE; the library joins the world by itself (World::join). Standard input goes to rank 0.
+    after_help = "Each process finds its rank in TOWPATH_RANK and the number of ranks in TOWPATH_SIZE; the library joins the world by itself (World::join). Standard input goes to rank 0. What the processes leave running is ended when they have ended.
 
 Exit code: that of the first process that crashed (128 + the signal's number for a signal), else the first rank's that isn't 0, else 0. 127: no such program; 126: it can't be executed; 125: the world could not be made.",
     trailing_var_arg = true
@@ -45,7 +45,8 @@ pub struct Arguments {
     /// Give the world a name, by which other processes of the same user can open it.
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
-    /// The size of the world's area, with K, M or G for powers of 1024: what the queues leave is for long transfers [default: what the queues need].
+    /// The size of the world's area, with K, M or G for powers of 1024: what the queues leave is for long transfers
+    /// [default: what the queues need].
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
     /// Begin each line of output with the rank that wrote it.

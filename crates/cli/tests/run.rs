@@ -323,6 +323,29 @@ fn others_can_open_a_named_world_while_it_runs() {
 }
 
 #[test]
+fn inherited_signal_settings_do_not_confuse() {
+    let dog = Watchdog::new("inherited_signal_settings_do_not_confuse");
+    let directory = Directory::new();
+    let towpath = env!("CARGO_BIN_EXE_towpath");
+    // Python starts its children with SIGCHLD as it finds it; some parents ignore it.
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        &format!("trap '' CHLD HUP; exec {towpath} run -n 2 sh -c 'echo ready; read x; exit 3'"),
+    ]);
+    command.env("TOWPATH_SHM_DIR", &directory.0);
+    let mut run = dog.spawn(command);
+    for _ in 0..2 {
+        assert_eq!(run.line(), "ready");
+    }
+    // Ignored from the beginning, as under nohup.
+    signal(run.pid(), libc::SIGHUP);
+    run.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+    let (status, _, errors) = run.finish();
+    assert_eq!((status.code(), errors.as_str()), (Some(3), ""));
+}
+
+#[test]
 fn a_closed_output_does_not_hang_the_launcher() {
     let dog = Watchdog::new("a_closed_output_does_not_hang_the_launcher");
     let directory = Directory::new();

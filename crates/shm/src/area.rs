@@ -49,8 +49,8 @@ impl Area {
     pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
         let len = (size_of::<T>() as u64).saturating_mul(n);
         let at = self.check(offset, len, align_of::<T>())?;
-        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every bit pattern is a `T` and accesses
-        // through shared references are atomic (`Plain`).
+        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every bit pattern is a
+        // `T` and accesses through shared references are atomic (`Plain`).
         Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
     }
 

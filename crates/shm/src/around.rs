@@ -1,7 +1,8 @@
 //! A world as the surroundings of those who wait: how many run, and on how many cores.
 //!
-//! Two words with one bit per rank say who has entered and who sleeps. They are hints: a process that dies leaves its bits until its
-//! death is noted, one that enters while a slow survivor still clears its predecessor's bits sets its own again when it next wakes.
+//! Two words with one bit per rank say who has entered and who sleeps. They are hints: a process that dies leaves its
+//! bits until its death is noted, one that enters while a slow survivor still clears its predecessor's bits sets its
+//! own again when it next wakes.
 
 use core::sync::atomic::Ordering;
 

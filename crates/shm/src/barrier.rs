@@ -1,9 +1,9 @@
 //! A barrier that survives its participants.
 //!
-//! Each participant writes the number of the episode at which it has arrived into its own place, so nothing has to be counted and
-//! nobody's death leaves a count wrong. Whoever then sees that all have arrived moves `episode` on, with the outcome in the same compare-and-swap: everybody
-//! who waits for this episode reads the same outcome. Those who wait look again now and then, so if the last to arrive dies between
-//! arriving and moving on, another does it.
+//! Each participant writes the number of the episode at which it has arrived into its own place, so nothing has to be
+//! counted and nobody's death leaves a count wrong. Whoever then sees that all have arrived moves `episode` on, with
+//! the outcome in the same compare-and-swap: everybody who waits for this episode reads the same outcome. Those who
+//! wait look again now and then, so if the last to arrive dies between arriving and moving on, another does it.
 //!
 //! ```text
 //! episode:  63     62     61     56 55        32 31          0
@@ -17,7 +17,8 @@
 //! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to notice.
 //!
 //! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and all get `MemberDied`. After
-//! arriving, before or after moving on: the same, or the episode succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death.
+//! arriving, before or after moving on: the same, or the episode succeeds, for all alike. The failure is reported
+//! once: `deaths` remembers up to which death.
 
 use core::sync::atomic::Ordering;
 
@@ -72,9 +73,11 @@ impl Inner {
     pub(crate) fn barrier(&self, policy: Policy) -> Result<(), Error> {
         let me = self.me()?;
         let state = &self.control().barrier;
-        // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant arrives, so the next number is its own.
+        // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant arrives, so the next
+        // number is its own.
         let mine = number(state.episode.load(Ordering::Acquire)).wrapping_add(1);
-        // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all, itself included; pairs with (2) in `complete`.
+        // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all, itself included;
+        // pairs with (2) in `complete`.
         state.arrivals[me.index as usize % state.arrivals.len()].store(mine, Ordering::SeqCst);
         self.complete(mine);
         let around = AtBarrier { inner: self, number: mine };
@@ -102,7 +105,6 @@ impl Inner {
             if number(seen).wrapping_add(1) != wanted {
                 return;
             }
-            // Read before the participants are: a death that is noted later than this leaves its mark at the next barrier.
             let deaths = self.deaths();
             for index in 0..self.processes {
                 // (2) SeqCst: pairs with the store (2) in `barrier`.
@@ -124,11 +126,16 @@ impl Inner {
                     return;
                 }
             }
+            // Those who were seen to be dead had been counted by then: if that is news, it belongs to the outcome.
+            if self.deaths() != deaths {
+                continue;
+            }
             let count = deaths.count() & 0xff_ffff;
             let failed =
                 if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank() & 0x3f) << 56 };
             let next = failed | count << 32 | u64::from(wanted);
-            // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if somebody else ended it, or parked.
+            // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if somebody else ended
+            // it, or parked.
             if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 if seen & PARKED != 0 {
                     Native::with_id(0).wake(&state.episode, u32::MAX);

@@ -1,8 +1,9 @@
 //! Named shared objects: a small directory in the segment, with a heap.
 //!
 //! **Looking up** reads the slots that are ready. **Creating** is done by one participant at a time, the one whose id is in `creating`; whoever finds it dead takes its place. A
-//! creator zeroes memory beyond all ready objects, prepares the object there, fills in a slot and sets it ready, last. If it dies before, nothing
-//! refers to the slot or the memory, and the next creator uses both. So nothing leaks and nothing has to be repaired.
+//! creator zeroes memory beyond all ready objects, prepares the object there, fills in a slot and sets it ready,
+//! last. If it dies before, nothing refers to the slot or the memory, and the next creator uses both. So nothing
+//! leaks and nothing has to be repaired.
 //!
 //! **Progress.** Looking up is wait-free (64 slots); creating is blocking.
 #![allow(unsafe_code)]
@@ -10,7 +11,7 @@
 use core::cell::Cell;
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_machine::Plain;
@@ -42,7 +43,8 @@ impl<T: Plain> Clone for Shared<T> {
 impl<T: Plain> core::ops::Deref for Shared<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: within the heap and aligned (checked by `place`), mapped as long as the world's handle lives, any bits are a `T`.
+        // SAFETY: within the heap and aligned (checked by `place`), mapped as long as the world's handle lives, any
+        // bits are a `T`.
         unsafe { self.object.as_ref() }
     }
 }
@@ -82,8 +84,9 @@ impl Drop for Creating<'_> {
 }
 
 impl World {
-    /// The shared object of that name, which is created, zeroed, and prepared by `prepare` if it does not exist. Names are as those of worlds, up to 32 bytes.
-    /// All objects of a world share 64 KiB and are 64 at most; they live as long as the world.
+    /// The shared object of that name, which is created, zeroed, and prepared by `prepare` if it does not exist.
+    /// Names are as those of worlds, up to 32 bytes. All objects of a world share 64 KiB and are 64 at most; they
+    /// live as long as the world.
     ///
     /// # Errors
     ///
@@ -123,8 +126,15 @@ impl World {
             ));
         }
         let shared = self.place::<T>(offset)?;
-        // SAFETY: within the heap (checked by `place`), and nobody else uses it: no ready slot covers it, and only one participant creates.
-        unsafe { core::ptr::write_bytes(shared.object.as_ptr().cast::<u8>(), 0, bytes as usize) };
+        // SAFETY: within the heap (checked by `place`) and mapped; bytes of atomics are plain. Nobody else uses them: no
+        // ready slot covers them, and only one participant creates. (If the segment is damaged somebody might:
+        // therefore atomically.)
+        let raw =
+            unsafe { core::slice::from_raw_parts(shared.object.cast::<AtomicU8>().as_ptr(), bytes as usize) };
+        for byte in raw {
+            // Relaxed: published by (3).
+            byte.store(0, Ordering::Relaxed);
+        }
         prepare(&shared);
         // Relaxed: published by (3).
         slot.offset.store(offset, Ordering::Relaxed);
@@ -148,7 +158,8 @@ impl World {
         if align_of::<T>() as u64 > PAGE || !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::Misaligned { offset, align: align_of::<T>() });
         }
-        // SAFETY: the heap lies at `HEAP`, which is page-aligned, within every mapping, and the offset within the heap (just checked).
+        // SAFETY: the heap lies at `HEAP`, which is page-aligned, within every mapping, and the offset within the
+        // heap (just checked).
         let object = unsafe { self.inner().segment.base().add((HEAP + offset) as usize) }.cast();
         Ok(Shared { _world: self.clone(), object })
     }

@@ -1,8 +1,9 @@
 //! Entering a world and leaving it.
 //!
-//! Entering claims an entry of the table with one compare-and-swap that carries the claimer's pid and part of its start time
-//! (`participant.rs`), fills in the rest, and publishes it with a second one. A process that dies in between leaves an entry in
-//! JOINING; whoever wants the rank, or looks after everybody, finds its process dead and clears the entry away.
+//! Entering claims an entry of the table with one compare-and-swap that carries the claimer's pid and part of its
+//! start time (`participant.rs`), fills in the rest, and publishes it with a second one. A process that dies in
+//! between leaves an entry in JOINING; whoever wants the rank, or looks after everybody, finds its process dead and
+//! clears the entry away.
 //!
 //! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any more for one who has left.
 
@@ -85,7 +86,8 @@ impl Inner {
                         pid: identity.pid,
                         state: State::Joining,
                     };
-                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving; fails if somebody was faster.
+                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving; fails if somebody was
+                    // faster.
                     if entry
                         .word
                         .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -111,7 +113,8 @@ impl Inner {
         entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
         self.reset_arrival(index);
         let entered = EntryWord { state: State::Entered, ..claim };
-        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others took this process for dead.
+        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others took this process
+        // for dead.
         entry
             .word
             .compare_exchange(claim.pack(), entered.pack(), Ordering::AcqRel, Ordering::Acquire)

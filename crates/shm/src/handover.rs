@@ -1,8 +1,8 @@
 //! How a world reaches the processes for which it was made.
 //!
-//! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and since some programs close what
-//! they inherit before they start others (Python's subprocess does), the launcher also gives it to whoever of the same user asks for it at
-//! an abstract Unix socket.
+//! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and since some programs
+//! close what they inherit before they start others (Python's subprocess does), the launcher also gives it to whoever
+//! of the same user asks for it at an abstract Unix socket.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -6,8 +6,9 @@
 //! AREA       the area (area_bytes, rounded up to pages)
 //! ```
 //!
-//! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The geometry follows from the number of bytes of the
-//! area alone; the header repeats it so that a joiner can compare. Changing anything here means a new [`LAYOUT_VERSION`].
+//! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The geometry follows from the number of
+//! bytes of the area alone; the header repeats it so that a joiner can compare. Changing anything here means a new
+//! [`LAYOUT_VERSION`].
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};

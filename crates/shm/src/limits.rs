@@ -1,7 +1,7 @@
 //! What a segment may cost: asked before memory is reserved, so that running out is an error and not a signal.
 //!
-//! Exceeding RLIMIT_FSIZE is a SIGXFSZ, exceeding a control group's limit is the OOM killer, and touching memory that a full
-//! tmpfs can't give is a SIGBUS.
+//! Exceeding RLIMIT_FSIZE is a SIGXFSZ, exceeding a control group's limit is the OOM killer, and touching memory that
+//! a full tmpfs can't give is a SIGBUS.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -42,7 +42,8 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Size and free bytes of the file system that a file or directory is on; `None` for one without a size of its own (memfds).
+/// Size and free bytes of the file system that a file or directory is on; `None` for one without a size of its own
+/// (memfds).
 pub fn file_system(fd: impl AsFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstatvfs(fd).ok()?;
     (stat.f_blocks > 0).then(|| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))

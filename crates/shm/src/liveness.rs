@@ -1,8 +1,8 @@
 //! Who is alive, and how a death becomes known to all, exactly once.
 //!
 //! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is), and the process with its pid started when the entry says (a
-//! pid is used again). pidfds are kept. Where the participant lives in another pid or time namespace, its pid means nothing here; then the lock that it holds on a byte
-//! of the segment decides, and without one it counts as alive.
+//! pid is used again). pidfds are kept. Where the participant lives in another pid or time namespace, its pid means
+//! nothing here; then the lock that it holds on a byte of the segment decides, and without one it counts as alive.
 //!
 //! **Noting.** Whoever finds a participant dead moves its entry from ENTERED to DYING. Then the death is counted in `counts.deaths`:
 //!
@@ -11,9 +11,9 @@
 //! [ count ][ rank  ][ generation ]
 //! ```
 //!
-//! and the entry moves to DEAD. Anybody may do the second and third step, so a noter that dies in between holds up nobody; and each death
-//! counts once: before the word changes from one death to the next, the entry of the former is moved to DEAD, so an entry that is
-//! DYING and is not the last one counted has not been counted.
+//! and the entry moves to DEAD. Anybody may do the second and third step, so a noter that dies in between holds up
+//! nobody; and each death counts once: before the word changes from one death to the next, the entry of the former is
+//! moved to DEAD, so an entry that is DYING and is not the last one counted has not been counted.
 //!
 //! **Progress.** Lock-free, besides the system calls.
 
@@ -29,7 +29,8 @@ use crate::process::{self, Dead, Pulse, start_hash};
 use crate::segment::byte_is_locked;
 use crate::world::Inner;
 
-/// How long a half-made entry must not have changed before its maker is taken for dead: a maker from another namespace can't be seen.
+/// How long a half-made entry must not have changed before its maker is taken for dead: a maker from another
+/// namespace can't be seen.
 const JOINING_PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is remembered between two questions about the same participant.
@@ -186,7 +187,8 @@ impl Inner {
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
         let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
         let bit = !(1u64 << (index % 64));
-        // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody else has noted it, or it left.
+        // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody else has noted it,
+        // or it left.
         if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             let counts = &self.control().counts;
             // Relaxed: hints (`around.rs`).

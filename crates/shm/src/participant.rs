@@ -13,8 +13,9 @@
 //! | DYING | dead, perhaps not yet counted | DEAD, once counted (`liveness.rs`) |
 //! | DEAD | dead and counted | JOINING, as from FREE |
 //!
-//! DYING and DEAD share a code: DYING still has its pid, DEAD has pid 0. Every change is one compare-and-swap of the whole word, so a process that dies between
-//! two steps leaves one of these states, and each names who must be alive for it to go on.
+//! DYING and DEAD share a code: DYING still has its pid, DEAD has pid 0. Every change is one compare-and-swap of the
+//! whole word, so a process that dies between two steps leaves one of these states, and each names who must be alive
+//! for it to go on.
 
 /// A process's participation in a world: a rank and a generation, so that a later process with the same rank is somebody
 /// else. Never all zero bits.

@@ -1,8 +1,9 @@
 //! Segments: files in memory, reserved and mapped.
 //!
-//! A named segment is made without a name and gets it last, in one step: a creator that dies half-way leaves nothing, and
-//! nobody opens a half-made one. Every process that has a named segment open holds a shared lock (flock) on it; whoever gets the exclusive lock knows
-//! that nobody has it open. The kernel lets go of a dead process's locks, whatever its namespace.
+//! A named segment is made without a name and gets it last, in one step: a creator that dies half-way leaves nothing,
+//! and nobody opens a half-made one. Every process that has a named segment open holds a shared lock (flock) on it;
+//! whoever gets the exclusive lock knows that nobody has it open. The kernel lets go of a dead process's locks,
+//! whatever its namespace.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -153,8 +154,8 @@ impl Segment {
 
     /// The part that precedes the heap.
     pub fn control(&self) -> &Control {
-        // SAFETY: the mapping is at least `AREA` bytes long (checked in `map_checked`, `segment_bytes`), page-aligned, lives as long as `self`,
-        // and `Control` consists of atomics only.
+        // SAFETY: the mapping is at least `AREA` bytes long (checked in `map_checked`, `segment_bytes`),
+        // page-aligned, lives as long as `self`, and `Control` consists of atomics only.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
@@ -172,8 +173,8 @@ impl Segment {
 
     /// Removes the name if nobody else has this named segment open. Gives up the shared lock: only for the end.
     pub fn unlink_if_last(&self, path: &Path) {
-        // A process that is just being started (between fork and exec) holds copies of all locks of the one that starts it: wait a
-        // little for its exec.
+        // A process that is just being started (between fork and exec) holds copies of all locks of the one that
+        // starts it: wait a little for its exec.
         for _ in 0..20 {
             match lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
@@ -206,8 +207,8 @@ pub(crate) fn is_named(stat: &Stat, path: &Path) -> bool {
     rustix::fs::lstat(path).is_ok_and(|at| (at.st_dev, at.st_ino) == (stat.st_dev, stat.st_ino))
 }
 
-/// Opens a file without following links and locks it. `Ok(None)` if there is none. An exclusive lock that can't be had at once
-/// is [`Error::NameTaken`].
+/// Opens a file without following links and locks it. `Ok(None)` if there is none. An exclusive lock that can't be
+/// had at once is [`Error::NameTaken`].
 pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<OwnedFd>, Error> {
     // Somebody who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to a new file.
     for round in 0.. {
@@ -302,8 +303,8 @@ pub(crate) fn open_again(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Locks one byte of a file for the open file description (released when its last descriptor is closed, at the latest by the
-/// process's death).
+/// Locks one byte of a file for the open file description (released when its last descriptor is closed, at the latest
+/// by the process's death).
 pub(crate) fn lock_byte(file: BorrowedFd<'_>, at: u64) -> bool {
     let mut range = byte_range(at);
     // SAFETY: `range` is a valid `flock` structure that outlives the call.

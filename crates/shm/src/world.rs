@@ -30,7 +30,8 @@ pub struct WorldSpec {
 
 /// A world of processes that share a segment; this is one process's handle. Clones are the same handle.
 ///
-/// Dropping the last clone [leaves](World::leave) the world and unmaps the segment; if the world has a name and nobody else has it open, the name is removed too.
+/// Dropping the last clone [leaves](World::leave) the world and unmaps the segment; if the world has a name and
+/// nobody else has it open, the name is removed too.
 #[derive(Clone)]
 pub struct World(Arc<Inner>);
 
@@ -102,8 +103,8 @@ impl World {
         }
     }
 
-    /// Opens the world for which `towpath run` (or a [`crate::Handover`]) started this process. [`World::enter`] without a rank then takes the
-    /// rank that the launcher chose.
+    /// Opens the world for which `towpath run` (or a [`crate::Handover`]) started this process. [`World::enter`]
+    /// without a rank then takes the rank that the launcher chose.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl World {
     ///
     /// A child that was forked from a participant is none itself until it enters, with the same handle, as another rank.
     ///
-    /// Sets the base of this process's processor numbers ([`Native::set_process_base`]).
+    /// Sets the base of this process's processor numbers ([`towpath_machine::Native::set_process_base`]).
     ///
     /// # Errors
     ///
@@ -227,8 +228,8 @@ impl World {
         (word.state == State::Entered && word.generation == id.generation).then_some(word.pid)
     }
 
-    /// Whether a participant is alive and has not left. Asks the operating system (under a microsecond, mostly); a zombie is dead. A death found
-    /// is noted for all.
+    /// Whether a participant is alive and has not left. Asks the operating system (under a microsecond, mostly); a
+    /// zombie is dead. A death found is noted for all.
     pub fn is_alive(&self, id: ParticipantId) -> bool {
         self.0.is_alive(id)
     }
@@ -244,14 +245,14 @@ impl World {
         self.0.check_deaths()
     }
 
-    /// For launchers: the process that was started for a rank has ended, and has or hasn't failed. If it was a participant, or never came
-    /// and failed, that is a death, and everybody learns of it now.
+    /// For launchers: the process that was started for a rank has ended, and has or hasn't failed. If it was a
+    /// participant, or never came and failed, that is a death, and everybody learns of it now.
     pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> Ending {
         self.0.process_ended(rank, pid, failed)
     }
 
-    /// A word per rank on a line of its own, to park on. Its owner is whoever defines its use. When a death is noted and when
-    /// somebody leaves, those who sleep on it are woken, without a change of its value.
+    /// A word per rank on a line of its own, to park on. Its owner is whoever defines its use. When a death is noted
+    /// and when somebody leaves, those who sleep on it are woken, without a change of its value.
     ///
     /// # Panics
     ///
@@ -279,8 +280,8 @@ impl World {
         Area::new(self.clone())
     }
 
-    /// Waits until all ranks are here. Those that have left, or are dead and known to be by everybody, are not waited for; those that have not
-    /// come yet are.
+    /// Waits until all ranks are here. Those that have left, or are dead and known to be by everybody, are not waited
+    /// for; those that have not come yet are.
     ///
     /// # Errors
     ///

@@ -182,8 +182,8 @@ fn a_launcher_tells_of_a_participant() {
 
 /// Runs `child` in a forked child with this test's memory; returns its pid.
 fn fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child uses what a child of a process with several threads may use in practice with glibc (which makes its allocator
-    // safe across fork), and ends without running anything of the parent's.
+    // SAFETY: the child uses what a child of a process with several threads may use in practice with glibc (which
+    // makes its allocator safe across fork), and ends without running anything of the parent's.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0);

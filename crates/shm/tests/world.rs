@@ -2,12 +2,13 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use common::Watchdog;
 
-use towpath_shm::{Error, ParticipantId, World, WorldSpec};
+use towpath_shm::{Error, Handover, ParticipantId, World, WorldSpec};
 use towpath_sync::Policy;
 
 fn spec(processes: u32) -> WorldSpec {
@@ -25,6 +26,20 @@ fn a_new_world_is_as_specified() {
     assert_eq!(area.len(), 10_000);
     assert!(area.base().as_ptr().addr().is_multiple_of(4096));
     assert!(area.slice::<AtomicU64>(0, 1250).unwrap().iter().all(|w| w.load(Ordering::Relaxed) == 0));
+}
+
+#[test]
+fn an_anonymous_world_is_private_and_sealed() {
+    let world = World::create(&spec(1)).unwrap();
+    let handover = Handover::new(&world).unwrap();
+    let path = format!("/proc/self/fd/{}", handover.descriptor().unwrap());
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let meta = file.metadata().unwrap();
+    assert_eq!((meta.mode() & 0o777, meta.len()), (0o600, world.segment_bytes()));
+    assert!(meta.blocks() * 512 >= meta.len(), "reserved");
+    for len in [0, meta.len() - 1, meta.len() + 1] {
+        assert!(file.set_len(len).is_err());
+    }
 }
 
 #[test]

@@ -303,7 +303,8 @@ fn membarrier() -> Finding {
 
 fn counters() -> Finding {
     const CYCLES: u64 = 0;
-    // The first of the published sizes of `perf_event_attr`: type, size, config, …, all else zero. Excludes kernel (bit 5) and hypervisor (bit 6).
+    // The first of the published sizes of `perf_event_attr`: type, size, config, …, all else zero. Excludes kernel
+    // (bit 5) and hypervisor (bit 6).
     const ATTR_WORDS: usize = 8;
     let mut attr = [0u64; ATTR_WORDS];
     attr[0] = (size_of::<[u64; ATTR_WORDS]>() as u64) << 32;

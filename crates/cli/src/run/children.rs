@@ -21,8 +21,8 @@ pub fn adopt_orphans() -> io::Result<()> {
 pub fn ended_child() -> Option<u32> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if the call finds nobody; it describes
-    // a child if the call succeeds.
+    // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if the call finds nobody;
+    // it describes a child if the call succeeds.
     let pid = unsafe {
         if libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) != 0 {
             return None;

@@ -37,17 +37,20 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks what is passed on, and SIGCHLD, in this thread and those that it starts.
+    /// Blocks what is passed on, and SIGCHLD, in this thread and those that it starts. What the launcher was started
+    /// to ignore (by nohup, for example) it ignores, and so do the ranks.
     pub fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigemptyset` initialises `set` before the other calls use it, `pthread_sigmask` initialises `before`; both outlive the
-        // calls; the new descriptor is nobody else's.
+        // SAFETY: `sigemptyset` initialises `set` before the other calls use it, `pthread_sigmask` initialises
+        // `before`; both outlive the calls; the default action needs no handler; the new descriptor is nobody else's.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD]) {
+            for signal in PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal)).chain([libc::SIGCHLD]) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
+            // Whoever ignores SIGCHLD never learns how its children ended.
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
             if error != 0 {
                 return Err(io::Error::from_raw_os_error(error));
@@ -88,6 +91,15 @@ impl Signals {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: only asks; `action` is filled in if the call succeeds.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
     }
 }
 
