@@ -218,8 +218,10 @@ pub struct Arrival {
 /// A place whose turn has passed without a message: its sender may be stopped, or dead.
 #[derive(Clone, Copy, Debug)]
 pub struct Late {
-    /// The ticket.
+    /// The ticket (`lock-free`: any ticket of the place).
     pub ticket: u64,
+    /// How many messages may still come there out of turn.
+    pub owed: u32,
     /// Which members are known not to own it, a bit each.
     pub cleared: u128,
 }
@@ -312,7 +314,6 @@ impl Receiver {
 
     #[cold]
     fn done_late<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, arrival: Arrival) {
-        self.late.retain(|late| late.ticket != arrival.ticket);
         c.release_late(q, self, cpu, arrival.ticket);
     }
 

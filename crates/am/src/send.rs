@@ -379,16 +379,20 @@ impl Core {
     ) -> Result<T, Failure> {
         let around = Around { attached: &self.attached, queue: &link.side.queue };
         let waiting = self.wait(&around);
+        let give_up = |failure| {
+            link.side.claim.give_up(&mut link.sender.borrow_mut(), &self.cpu, self.intent(reply));
+            failure
+        };
         let mut round = 0;
         loop {
             if peer.gone.get() {
-                return Err(Failure::Gone);
+                return Err(give_up(Failure::Gone));
             }
             let result = attempt(&mut link.sender.borrow_mut());
             match result {
                 Ok(claimed) => return Ok(claimed),
-                Err(ClaimError::Closed) => return Err(Failure::Gone),
-                Err(ClaimError::Full) if !wait => return Err(Failure::NotSent),
+                Err(ClaimError::Closed) => return Err(give_up(Failure::Gone)),
+                Err(ClaimError::Full) if !wait => return Err(give_up(Failure::NotSent)),
                 Err(ClaimError::Full) => {}
             }
             let delivered = if reply { self.poll_replies() } else { self.poll_bundle() };
@@ -401,7 +405,7 @@ impl Core {
             if round % 64 == 0 {
                 self.look_after(false);
                 if !self.attached.world.is_alive(peer.participant) {
-                    return Err(Failure::Gone);
+                    return Err(give_up(Failure::Gone));
                 }
             }
         }

@@ -166,6 +166,9 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) -> Result<u64, ClaimError> {
         each!(self, c => c.claim(q, sender, cpu, wait, intent))
     }
+    fn give_up(&self, sender: &mut Sender, cpu: &P, intent: &P::Word) {
+        each!(self, c => c.give_up(sender, cpu, intent));
+    }
     fn claim_block<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,

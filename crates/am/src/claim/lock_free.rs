@@ -9,11 +9,13 @@
 //!
 //! **Fields.** `tail`, `bulk_tail`: senders, by compare-and-swap. Header: whoever makes it CLAIMED, until READY; then the receiver.
 //!
-//! **A sender that stops or dies.** The paper leaves it open; we add, on the receiver's side only:
-//! * Between the two compare-and-swaps: the packet stays FREE. After [`STALL`](crate::queue::STALL) the receiver passes over it and remembers it; another sender may
-//!   claim it a lap later, or the stopped one when it goes on.
-//! * With a claimed packet: passed over likewise; its message is delivered when it comes, before anything that the same sender sends later. A
-//!   dead one's packet is freed. A sender that was assigned a packet that a stopped one holds draws another after a while (its ticket stays unused and is passed over).
+//! **A sender that stops or dies.** The paper leaves it open. Our receiver passes over a place that keeps it waiting for
+//! [`STALL`](crate::queue::STALL), and writes down that a message is *owed* there: the place's turn came without one, so one may come out of turn. It is
+//! delivered when it comes, before anything that the same sender sends later.
+//! * Between the two compare-and-swaps (its intent names the ticket): the packet is FREE; owed until no living endpoint's intent names a ticket of that place
+//!   whose turn has passed. Another sender may get the place a lap later; then the one that comes late is the stopped one's.
+//! * With a claimed packet: owed until it is published; a dead one's packet is made FREE. A sender that was assigned a packet which a stopped one holds
+//!   draws another after a while: its own ticket stays unused, and is passed over like a dead one's.
 //! * After publishing: the message is delivered.
 //!
 //! **Memory.** No line beyond the queue's own.
@@ -24,10 +26,7 @@ use towpath_machine::{Ordering, Processor};
 use towpath_sync::WaitForSpace;
 
 use super::Claim;
-use super::locked::{
-    back_off_and_poll, count_not_free, free_packet, free_packets_of_the_dead, pass_over_dead,
-    publish_and_look, say_asleep,
-};
+use super::locked::{back_off_and_poll, count_not_free, free_packet, publish_and_look, say_asleep};
 use crate::packet::{CLAIMED, FREE, Header, block_owner};
 use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent};
 
@@ -69,33 +68,52 @@ impl<P: Processor> Claim<P> for LockFree {
             None => {
                 // Relaxed: ordered before the tail by the Release in (F1).
                 cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
-                let assigned = assign(&q.control.tail.0, cpu, |tail| sender.shut_out(tail));
-                // Release: what we know now replaces it; pairs with the Acquire of the census.
-                cpu.store(intent, 0, Ordering::Release);
-                assigned.ok_or(ClaimError::Closed)?
+                match assign(&q.control.tail.0, cpu, |tail| sender.shut_out(tail)) {
+                    Some(ticket) => {
+                        // Release, here and below: pairs with the Acquire of the census.
+                        cpu.store(intent, intent::encode(q.id, intent::CLAIMED, ticket), Ordering::Release);
+                        ticket
+                    }
+                    None => {
+                        cpu.store(intent, 0, Ordering::Release);
+                        return Err(ClaimError::Closed);
+                    }
+                }
             }
         };
         let claimed = Header::claimed(sender.endpoint, sender.generation).0;
         // (F2) Acquire: the receiver has read the packet; pairs with the Release (C3) in `free_packet`. Release: survivors see whose it is.
-        if cpu
-            .compare_exchange(&q.slot(ticket).header, FREE, claimed, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-        {
-            sender.misses = 0;
-            return Ok(ticket);
+        let word = &q.slot(ticket).header;
+        match cpu.compare_exchange(word, FREE, claimed, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => {
+                sender.misses = 0;
+                // Release: from here on the packet itself says whose it is.
+                cpu.store(intent, 0, Ordering::Release);
+                return Ok(ticket);
+            }
+            // Full: the receiver will come to it.
+            Err(found) if Header(found).is_ready() => sender.misses = 0,
+            Err(_) => sender.misses += 1,
         }
-        sender.misses += 1;
         if sender.misses < PATIENCE {
             sender.pending = Some(ticket);
         } else {
             // Its holder may be stopped: draw another. The receiver passes over this one.
-            sender.misses = 0;
+            self.give_up(sender, cpu, intent);
         }
         // Relaxed: a closed queue stays closed.
         if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
             return Err(ClaimError::Closed);
         }
         Err(ClaimError::Full)
+    }
+
+    fn give_up(&self, sender: &mut Sender, cpu: &P, intent: &P::Word) {
+        sender.pending = None;
+        sender.pending_block = None;
+        sender.misses = 0;
+        // Release: pairs with the Acquire of the census, which then finds nobody owing a message for the ticket.
+        cpu.store(intent, 0, Ordering::Release);
     }
 
     fn claim_block<W: WaitForSpace<P>>(
@@ -150,15 +168,15 @@ impl<P: Processor> Claim<P> for LockFree {
     }
 
     #[inline(always)]
-    fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
-        if !receiver.late.is_empty() {
-            // The place may be one that was passed over a lap ago: whatever came on it has come.
-            receiver.late.retain(|late| q.index(late.ticket) != q.index(ticket));
-        }
+    fn release(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, ticket: u64) {
         free_packet(q, cpu, ticket);
     }
 
-    fn release_late(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P, ticket: u64) {
+    fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        for late in receiver.late.iter_mut().filter(|late| late.ticket == ticket) {
+            late.owed -= 1;
+        }
+        receiver.late.retain(|late| late.owed > 0);
         free_packet(q, cpu, ticket);
     }
 
@@ -192,17 +210,24 @@ impl<P: Processor> Claim<P> for LockFree {
         census: &dyn Census,
         overdue: bool,
     ) -> bool {
-        if pass_over_dead(q, receiver, cpu, census) {
+        let word = &q.slot(receiver.head).header;
+        if free_if_dead(word, cpu, census) {
             return true;
         }
         let index = q.index(receiver.head);
-        let known = receiver.late.iter().any(|late| q.index(late.ticket) == index);
-        // A place that was passed over before and still isn't there does not cost the others a stall in every lap.
-        if !(overdue || known) {
+        // Acquire: pairs with the Release of the claim.
+        let header = Header(cpu.load(word, Ordering::Acquire));
+        let known = receiver.late.iter().position(|late| q.index(late.ticket) == index);
+        // A packet that a stopped sender holds does not cost the others a stall in every lap.
+        if !(overdue || known.is_some() && header.state() == CLAIMED) {
             return false;
         }
-        if !known {
-            receiver.late.push(Late { ticket: receiver.head, cleared: 0 });
+        match known {
+            Some(n) => {
+                receiver.late[n].owed += 1;
+                receiver.late[n].cleared = 0;
+            }
+            None => receiver.late.push(Late { ticket: receiver.head, owed: 1, cleared: 0 }),
         }
         receiver.head += 1;
         true
@@ -210,15 +235,20 @@ impl<P: Processor> Claim<P> for LockFree {
 
     fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         let before = receiver.late.len();
-        receiver.late.retain(|late| {
-            let word = &q.slot(late.ticket).header;
-            // Acquire: pairs with the Release of the claim.
-            let header = Header(cpu.load(word, Ordering::Acquire));
-            if header.state() != CLAIMED || census.alive(header.source(), header.lap()) {
-                return true;
+        let head = receiver.head;
+        let all = (1u128 << (census.members() as u32 & 127)).wrapping_sub(1);
+        receiver.late.retain_mut(|late| {
+            let place = q.index(late.ticket);
+            for member in 0..census.members() {
+                if late.cleared & 1 << member == 0 && !may_owe(q, census.intent(member), place, head) {
+                    late.cleared |= 1 << member;
+                }
             }
-            // Relaxed: fails if its owner published before it died; orders nothing.
-            cpu.compare_exchange(word, header.0, FREE, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            let word = &q.slot(late.ticket).header;
+            free_if_dead(word, cpu, census);
+            // The intents first, then the packet (both Acquire): whoever has let go of its ticket has claimed the packet, or gave up.
+            let header = Header(cpu.load(word, Ordering::Acquire));
+            late.cleared & all != all || header.state() != FREE
         });
         before != receiver.late.len()
     }
@@ -226,15 +256,36 @@ impl<P: Processor> Claim<P> for LockFree {
     fn sweep_packets(
         &self,
         q: &Queue<'_, P>,
-        receiver: &mut Receiver,
+        _receiver: &mut Receiver,
         cpu: &P,
         census: &dyn Census,
-        tail: u64,
+        _tail: u64,
     ) {
-        free_packets_of_the_dead(q, receiver, cpu, census, tail);
+        for slot in q.slots {
+            free_if_dead(&slot.header, cpu, census);
+        }
     }
 
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
         count_not_free(q, cpu)
     }
+}
+
+/// Whether the writer of an intent may still put a message on a place after its turn.
+fn may_owe<P: Processor>(q: &Queue<'_, P>, word: u64, place: usize, head: u64) -> bool {
+    match intent::phase(word, q.id) {
+        Some(intent::CLAIMING) => true,
+        Some(intent::CLAIMED) => q.index(word >> 20) == place && (word >> 20) < head & ((1 << 44) - 1),
+        _ => false,
+    }
+}
+
+/// Frees a packet that a dead endpoint had claimed.
+fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> bool {
+    // Acquire: pairs with the Release of the claim.
+    let header = Header(cpu.load(word, Ordering::Acquire));
+    header.state() == CLAIMED
+        && !census.alive(header.source(), header.lap())
+        // Relaxed: fails if its owner published before it died; orders nothing.
+        && cpu.compare_exchange(word, header.0, FREE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }

@@ -34,6 +34,9 @@ pub trait Claim<P: Processor> {
         intent: &P::Word,
     ) -> Result<u64, ClaimError>;
 
+    /// Gives up what a claim that found the queue full may have kept for the next attempt. Called when there will be none.
+    fn give_up(&self, _sender: &mut Sender, _cpu: &P, _intent: &P::Word) {}
+
     /// Claims a block. On success the caller owns it until it publishes it with a packet or frees it.
     ///
     /// # Errors

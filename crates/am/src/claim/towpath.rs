@@ -157,6 +157,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     fn release(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _ticket: u64) {}
 
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
+        receiver.late.retain(|late| late.ticket != ticket);
         close_hole(q, receiver, cpu, ticket);
     }
 
@@ -214,7 +215,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head moves, so that nobody gets the
         // place's next ticket without seeing it.
         cpu.fetch_or(&q.control.tail, HOLES, Ordering::Release);
-        receiver.late.push(Late { ticket, cleared: 0 });
+        receiver.late.push(Late { ticket, owed: 1, cleared: 0 });
         receiver.head += 1;
         true
     }
