@@ -23,8 +23,14 @@ pub fn render(results: &Results) -> String {
     let host = &results.host;
     let _ = writeln!(
         text,
-        "{}, {} cores, {}, {}; pinning: {}; commit {}; {}",
-        host.cpu, host.cores, host.virtualisation, host.kernel, host.pinning, host.commit, host.date
+        "{}, {}, {}, {}; pinning: {}; commit {}; {}",
+        host.cpu,
+        host.cores_text(),
+        host.virtualisation,
+        host.kernel,
+        host.pinning,
+        host.commit,
+        host.date
     );
     if !host.not_available.is_empty() {
         let _ = writeln!(text, "not available here: {}", host.not_available.join("; "));

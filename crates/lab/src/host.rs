@@ -35,6 +35,11 @@ pub struct Host {
 }
 
 impl Host {
+    /// How many cores, in words.
+    pub fn cores_text(&self) -> String {
+        if self.cores == 1 { "1 core".into() } else { format!("{} cores", self.cores) }
+    }
+
     /// Looks at the machine. `pinning` says which cores the processes of this run are pinned to.
     pub fn detect(pinning: &str) -> Host {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

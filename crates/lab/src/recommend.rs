@@ -107,8 +107,11 @@ pub fn recommendation(results: &Results) -> String {
         return without_candidates(results);
     };
     let mut sentence = format!(
-        "On this machine ({}, {} cores) use the claim algorithm {} with {} waiting",
-        results.host.cpu, results.host.cores, best.algorithm, best.waiting
+        "On this machine ({}, {}) use the claim algorithm {} with {} waiting",
+        results.host.cpu,
+        results.host.cores_text(),
+        best.algorithm,
+        best.waiting
     );
     let reasons = reasons(results, best);
     if !reasons.is_empty() {

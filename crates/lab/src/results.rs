@@ -93,6 +93,16 @@ fn has_numbers(record: &Record, extra: &[(&str, u64)]) -> bool {
     extra.iter().all(|(key, value)| record.number(key) == Some(*value))
 }
 
+/// An experiment and what distinguishes one of its figures: `stress writers 15`.
+fn place(subject: &Subject) -> String {
+    let mut text = subject.experiment.clone();
+    for (key, value) in &subject.extra {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        text.push_str(&format!(" {key} {value}"));
+    }
+    text
+}
+
 impl Results {
     /// The records of one metric of one experiment.
     pub fn of<'a>(&'a self, experiment: &'a str, metric: &'a str) -> impl Iterator<Item = &'a Record> {
@@ -161,24 +171,22 @@ impl Results {
         self.records.iter().any(|r| r.experiment == experiment)
     }
 
-    /// What is missing, told once for each experiment, contender and reason: `(experiment, who, reason)`.
+    /// What is missing, told once for each contender and reason: `(in which experiments and circumstances, who, reason)`.
     pub fn missing_summary(&self) -> Vec<(String, String, String)> {
-        let mut lines: Vec<(String, String, String)> = Vec::new();
+        let mut lines: Vec<(Vec<String>, String, String)> = Vec::new();
         for missing in &self.missing {
             let who = match missing.subject.waiting.as_str() {
                 ADAPTIVE | "own" | "none" | "" => missing.subject.algorithm.clone(),
                 waiting => format!("{}, {waiting}", missing.subject.algorithm),
             };
+            let place = place(&missing.subject);
             match lines.iter_mut().find(|(_, w, reason)| *w == who && *reason == missing.reason) {
-                Some((experiments, _, _)) => {
-                    if !experiments.split(", ").any(|e| e == missing.subject.experiment) {
-                        experiments.push_str(&format!(", {}", missing.subject.experiment));
-                    }
-                }
-                None => lines.push((missing.subject.experiment.clone(), who, missing.reason.clone())),
+                Some((places, _, _)) if places.contains(&place) => {}
+                Some((places, _, _)) => places.push(place),
+                None => lines.push((vec![place], who, missing.reason.clone())),
             }
         }
-        lines
+        lines.into_iter().map(|(places, who, reason)| (places.join(", "), who, reason)).collect()
     }
 
     /// The records as JSON lines.
@@ -201,6 +209,7 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::fake::example_results;
 
     #[test]
@@ -232,6 +241,16 @@ mod tests {
         let mpich: Vec<_> = summary.iter().filter(|(_, who, _)| who == "mpich").collect();
         assert_eq!(mpich.len(), 1, "{summary:?}");
         assert!(mpich[0].0.contains("logp") && mpich[0].0.contains("stress"));
+        let mut results = example_results();
+        results.missing = [7, 15, 7]
+            .map(|writers| Missing {
+                subject: Subject::new("stress", "pipe", "own", 8).with("writers", writers),
+                reason: "no room".into(),
+            })
+            .to_vec();
+        let told =
+            ("stress writers 7, stress writers 15".to_string(), "pipe".to_string(), "no room".to_string());
+        assert_eq!(results.missing_summary(), [told]);
     }
 
     #[test]

@@ -21,12 +21,11 @@ pub fn page(results: &Results) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Towpath on {cpu}</title>\n\
          <style>\n{style}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Towpath on {cpu}, {cores} core{s}</h1>\n\
+         <h1>Towpath on {cpu}, {cores}</h1>\n\
          <p class=\"where\">{date} · {kernel} · commit <code>{commit}</code> · {seconds:.0} s</p>\n\
          <p class=\"advice\">{advice}</p>\n",
         cpu = escape(&host.cpu),
-        cores = host.cores,
-        s = if host.cores == 1 { "" } else { "s" },
+        cores = host.cores_text(),
         style = include_str!("style.css"),
         date = escape(&host.date),
         kernel = escape(&host.kernel),
@@ -159,7 +158,7 @@ fn method(html: &mut String, results: &Results) {
     };
     html.push_str("<h2 id=\"method\">Machine and method</h2>\n<dl>\n");
     for (name, value) in [
-        ("processor", format!("{}, {} cores usable", host.cpu, host.cores)),
+        ("processor", format!("{}, {} usable", host.cpu, host.cores_text())),
         ("virtualisation", host.virtualisation.clone()),
         ("kernel", host.kernel.clone()),
         ("frequency governor", host.governor.clone()),
