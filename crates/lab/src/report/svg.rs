@@ -269,11 +269,14 @@ pub fn lines(
                 write!(svg, "{}{:.1} {:.1}", if k == 0 { 'M' } else { 'L' }, at_x(*x), scale.at(value.value));
         }
         svg.push_str("\"/>");
+        // Whiskers of different lines stand beside each other.
+        let aside = (n as f64 - (lines.len() - 1) as f64 / 2.0) * 2.2;
         for (x, value) in &line.points {
             let (px, py) = (at_x(*x), scale.at(value.value));
+            let wx = px + aside;
             let _ = write!(
                 svg,
-                "<g><title>{}, {}: {} ({} to {})</title><path class=\"whisker\" d=\"M{px:.1} {:.1}V{:.1}\"/>{}</g>",
+                "<g><title>{}, {}: {} ({} to {})</title><path class=\"whisker\" d=\"M{wx:.1} {:.1}V{:.1}\"/>{}</g>",
                 escape(&line.label),
                 escape(&format_x(*x)),
                 escape(&format_y(value.value)),
