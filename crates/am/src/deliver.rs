@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use towpath_machine::{Native, Processor};
+use towpath_sync::PARKED;
 
 use crate::claim::Claim;
 use crate::endpoint::{Around, Core, Own, Peer, Return};
@@ -325,7 +326,7 @@ impl Core {
             let q = &mapping.peer.request.side.queue;
             // Relaxed: a hint; the claim decides.
             let tail = q.control.tail.load(Ordering::Relaxed) & TICKET;
-            tail.saturating_sub(q.control.consumed.load(Ordering::Relaxed)) < q.len()
+            tail.saturating_sub(q.control.consumed.load(Ordering::Relaxed) & !PARKED) < q.len()
         })
     }
 
@@ -375,14 +376,12 @@ impl Core {
             return; // Its successor has reset the queues.
         }
         // Acquire: pairs with the Release (Q3) in `Receiver::done`.
-        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire).max(peer.request.since);
-        // Acquire: as in `Receiver::behind`.
-        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
-        for ticket in consumed..tail.min(consumed.saturating_add(q.len())) {
+        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+        for ticket in consumed..consumed.saturating_add(q.len()) {
             let word = &q.slot(ticket).header;
             // Acquire: pairs with the Release (Q2) of our own publication.
             let header = Header(cpu.load(word, Ordering::Acquire));
-            if !claim.is_ready(q, header, ticket) || header.source() != self.name.endpoint {
+            if !claim.is_undelivered(q, cpu, header, ticket) || header.source() != self.name.endpoint {
                 continue;
             }
             // So that nobody returns it twice. Relaxed: nothing else hangs on it.

@@ -48,8 +48,6 @@ pub(crate) struct Peer {
 pub(crate) struct Link {
     pub side: Side,
     pub sender: RefCell<Sender>,
-    /// The first ticket that we may have used there.
-    pub since: u64,
 }
 
 /// One of this endpoint's own queues.
@@ -477,11 +475,9 @@ impl Core {
         }
         let link = |reply| -> Result<Link, Error> {
             let side = self.attached.side(name.endpoint, reply)?;
-            // Acquire: pairs with the Release of the receiver.
-            let since = side.queue.control.consumed.load(Ordering::Acquire);
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
             sender.head_seen = side.queue.control.head.load(Ordering::Acquire) & !towpath_sync::PARKED;
-            Ok(Link { side, sender: RefCell::new(sender), since })
+            Ok(Link { side, sender: RefCell::new(sender) })
         };
         let peer = Rc::new(Peer {
             name,

@@ -237,8 +237,8 @@ pub struct Receiver {
     pub late: Vec<Late>,
     /// Per place, the first ticket that may use it again; empty if all may (`towpath`).
     pub valid_from: Vec<u64>,
-    /// Since when the head has been waiting for a claimed packet.
-    pub stalled_since: Option<u64>,
+    /// Which head has been waiting for a claimed packet, and since when.
+    pub stalled: Option<(u64, u64)>,
 }
 
 /// Who may still publish what, and who is alive: asked by a receiver that waits too long.
@@ -286,7 +286,7 @@ impl Receiver {
             }
             // Acquire: as (Q1).
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
-            if c.is_ready(q, header, late.ticket) {
+            if c.is_ready_late(q, header, late.ticket, self.head) {
                 return Some(Arrival { ticket: late.ticket, header, late: true });
             }
         }
@@ -334,12 +334,16 @@ impl Receiver {
     ) -> bool {
         let mut changed = false;
         if self.next(c, q, cpu).is_some() || !self.behind(q, cpu) {
-            self.stalled_since = None;
+            self.stalled = None;
         } else {
             let now = cpu.now();
-            let since = *self.stalled_since.get_or_insert(now);
+            let since = match self.stalled {
+                Some((head, since)) if head == self.head => since,
+                _ => now,
+            };
+            self.stalled = Some((self.head, since));
             if c.resolve_head(q, self, cpu, census, now.saturating_sub(since) >= STALL) {
-                self.stalled_since = None;
+                self.stalled = None;
                 changed = true;
             }
         }

@@ -280,6 +280,10 @@ impl Core {
         piece: Option<Piece<'_>>,
         wait: bool,
     ) -> Result<(), Failure> {
+        if peer.gone.get() {
+            // Its queues may still take messages, but what was in them has been returned already.
+            return Err(Failure::Gone);
+        }
         let link = if reply { &peer.reply } else { &peer.request };
         let around = Around { attached: &self.attached, queue: &link.side.queue };
         let waiting = self.wait(&around);

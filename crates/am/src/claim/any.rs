@@ -200,6 +200,12 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
             _ => header.is_ready(),
         }
     }
+    fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
+        each!(self, c => c.is_ready_late(q, header, ticket, head))
+    }
+    fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
+        each!(self, c => c.is_undelivered(q, cpu, header, ticket))
+    }
     #[inline(always)]
     fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
         each!(self, c => c.release(q, receiver, cpu, ticket))

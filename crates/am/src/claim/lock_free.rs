@@ -1,7 +1,9 @@
 //! `lock-free`: the paper's new algorithm. Assign a packet by compare-and-swap on the tail, then claim it by compare-and-swap on its type.
 //!
 //! **Source.** Lumetta & Culler 1998, §3.2 and Figure 3, to the letter: the tail advances without asking whether the packet is free, so more senders
-//! than packets may be assigned, and they compete for a packet in the second step. A bulk transfer does the same on the bulk queue first (L15: four
+//! than packets may be assigned. One thing is added: in the figure, a sender that was assigned the same packet a lap later may claim it first, and its
+//! message then overtakes an earlier one of its own. Ours waits until the receiver's progress (cached, read once in a lap) says that its turn is the packet's
+//! next, so that messages of one sender stay in order. A bulk transfer does the same on the bulk queue first (L15: four
 //! compare-and-swaps in all).
 //!
 //! **Progress.** The assignment is lock-free. A sender whose packet is not free waits for it, polling (the caller does that); the receiver waits for
@@ -23,10 +25,11 @@
 //! **Don't use it** if `towpath` will do: that needs one compare-and-swap and no write by the receiver to free a packet.
 
 use towpath_machine::{Ordering, Processor};
-use towpath_sync::WaitForSpace;
+use towpath_sync::{PARKED, WaitForSpace};
 
 use super::Claim;
 use super::locked::{back_off_and_poll, count_not_free, free_packet, publish_and_look, say_asleep};
+use super::towpath::beyond;
 use crate::packet::{CLAIMED, FREE, Header, block_owner};
 use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent};
 
@@ -81,6 +84,14 @@ impl<P: Processor> Claim<P> for LockFree {
                 }
             }
         };
+        if beyond(ticket, sender.head_seen, q.len()) {
+            // Acquire: pairs with the Release (Q3) in `Receiver::done`.
+            sender.head_seen = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+            if beyond(ticket, sender.head_seen, q.len()) {
+                sender.pending = Some(ticket);
+                return Err(ClaimError::Full);
+            }
+        }
         let claimed = Header::claimed(sender.endpoint, sender.generation).0;
         // (F2) Acquire: the receiver has read the packet; pairs with the Release (C3) in `free_packet`. Release: survivors see whose it is.
         let word = &q.slot(ticket).header;
@@ -159,12 +170,18 @@ impl<P: Processor> Claim<P> for LockFree {
         ticket: u64,
         header: Header,
     ) -> bool {
-        publish_and_look(q, cpu, parks, ticket, header)
+        publish_and_look(q, cpu, parks, ticket, header.with_lap(q.lap(ticket)))
     }
 
     #[inline(always)]
     fn is_ready(&self, _q: &Queue<'_, P>, header: Header, _ticket: u64) -> bool {
         header.is_ready()
+    }
+
+    /// Later senders may hold the place too, for turns to come: their own earlier messages may still be in the queue, so theirs waits for its turn.
+    fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
+        let to_come = head + (q.index(ticket) as u64).wrapping_sub(head) % q.len();
+        header.is_ready() && (header.lap().wrapping_sub(q.lap(to_come)) as i16) < 0
     }
 
     #[inline(always)]
@@ -230,6 +247,8 @@ impl<P: Processor> Claim<P> for LockFree {
             None => receiver.late.push(Late { ticket: receiver.head, owed: 1, cleared: 0 }),
         }
         receiver.head += 1;
+        // Release: so that those who wait for their turn don't wait for a message that may never come; pairs with the Acquire in `claim`.
+        cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
         true
     }
 

@@ -130,7 +130,7 @@ impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
         ticket: u64,
         header: Header,
     ) -> bool {
-        publish_and_look(q, cpu, parks, ticket, header)
+        publish_and_look(q, cpu, parks, ticket, header.with_lap(0))
     }
 
     #[inline(always)]
@@ -220,12 +220,12 @@ pub(super) fn publish_and_look<P: Processor>(
     let word = &q.slot(ticket).header;
     if !parks {
         // (Q2) Release: the contents come before; pairs with the Acquire (Q1) in `Receiver::next`.
-        cpu.store(word, header.with_lap(0).0, Ordering::Release);
+        cpu.store(word, header.0, Ordering::Release);
         return false;
     }
     // (Q2), and SeqCst (an exchange): either we see that the receiver sleeps, or it sees the packet before it does; pairs with
     // the fence (S1) in `say_asleep`.
-    cpu.swap(word, header.with_lap(0).0, Ordering::SeqCst);
+    cpu.swap(word, header.0, Ordering::SeqCst);
     // Relaxed: ordered by the exchange.
     cpu.load(&q.control.sleeping, Ordering::SeqCst) != 0
 }

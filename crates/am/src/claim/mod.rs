@@ -70,6 +70,19 @@ pub trait Claim<P: Processor> {
     /// Whether the ticket's packet can be delivered.
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool;
 
+    /// Whether the packet of a place that was passed over holds a message whose turn has passed too (and not one whose turn is still to come).
+    fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
+        let _ = head;
+        self.is_ready(q, header, ticket)
+    }
+
+    /// After the receiver's death: whether the packet holds a message that was not delivered. `ticket` is the place's first one that
+    /// the receiver had not passed.
+    fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
+        let _ = (q, cpu, ticket);
+        header.is_ready()
+    }
+
     /// Makes a delivered packet reusable, now or later ([`Claim::flush`]). `receiver.head` is past it already.
     fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 

@@ -153,6 +153,13 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         header.lap() == q.lap(ticket) && (header.state() == READY || header.state() == READY_BULK)
     }
 
+    /// A delivered packet keeps its header: what counts is the receiver's exact progress, and the holes that it left behind.
+    fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
+        // Acquire: pairs with the Release (T6).
+        let hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
+        self.is_ready(q, header, ticket) || hole && self.is_ready(q, header, ticket.wrapping_sub(q.len()))
+    }
+
     #[inline(always)]
     fn release(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _ticket: u64) {}
 
@@ -275,7 +282,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
 /// Whether a ticket has to wait for the receiver's progress. Signed, since the receiver passes over a void ticket even
 /// before somebody draws it.
 #[inline(always)]
-fn beyond(ticket: u64, head: u64, len: u64) -> bool {
+pub(super) fn beyond(ticket: u64, head: u64, len: u64) -> bool {
     ticket.wrapping_sub(head) as i64 >= len as i64
 }
 

@@ -1,0 +1,107 @@
+//! The examples of the façade, under `towpath run` as their headers say.
+
+#[path = "../../shm/tests/common/mod.rs"]
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{Directory, Watchdog};
+
+/// The folder of the built examples. They belong to another package, so cargo builds them only when that is tested too: make sure.
+fn examples() -> &'static PathBuf {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        let profile = std::path::Path::new(env!("CARGO_BIN_EXE_towpath")).parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "towpath", "--examples"]);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        assert!(cargo.status().unwrap().success(), "building the examples");
+        profile.join("examples")
+    })
+}
+
+/// Runs an example; returns its exit code, its output's lines in order, and what it said on stderr.
+fn run(test: &'static str, options: &[&str], example: &str) -> (Option<i32>, Vec<String>, String) {
+    let dog = Watchdog::new(test);
+    let directory = Directory::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    command.arg("run").args(options).arg(examples().join(example)).env("TOWPATH_SHM_DIR", &directory.0);
+    let (status, output, errors) = dog.spawn(command).finish();
+    let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    assert_eq!(directory.files(), [""; 0], "nothing is left behind");
+    (status.code(), lines, errors)
+}
+
+#[test]
+fn hello_goes_round_the_ring() {
+    for ranks in [1u32, 2, 5] {
+        let (code, lines, errors) = run("hello_goes_round_the_ring", &["-n", &ranks.to_string()], "hello");
+        assert_eq!(code, Some(0), "{errors}");
+        let mut expected: Vec<String> = (0..ranks)
+            .flat_map(|me| {
+                let (before, after) = ((me + ranks - 1) % ranks, (me + 1) % ranks);
+                [
+                    format!("rank {me} of {ranks}: rank {before} says hello"),
+                    format!("rank {me} of {ranks}: rank {after} has answered"),
+                ]
+            })
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(lines, expected);
+    }
+}
+
+#[test]
+fn the_key_value_server_answers_everybody() {
+    for algorithm in ["towpath", "lock-free", "mcs"] {
+        let options = ["-n", "4", "--label", "--algorithm", algorithm];
+        let (code, lines, errors) = run("the_key_value_server_answers_everybody", &options, "key_value");
+        assert_eq!(code, Some(0), "{errors}");
+        assert_eq!(
+            lines,
+            [
+                "[0] the server holds 3000 pairs",
+                "[1] rank 1: 1001 of 1001 answers are right",
+                "[2] rank 2: 1001 of 1001 answers are right",
+                "[3] rank 3: 1001 of 1001 answers are right"
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_bulk_transfer_arrives_in_either_kind_of_segment() {
+    for (size, kind) in [("4M", "private"), ("32M", "shared")] {
+        let (code, lines, errors) = run(
+            "a_bulk_transfer_arrives_in_either_kind_of_segment",
+            &["-n", "2", "--size", size],
+            "bulk_transfer",
+        );
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(lines[0].starts_with("64 MiB sent and checked"), "{lines:?}");
+        assert_eq!(lines[1], format!("rank 1: receiving into a {kind} segment"));
+    }
+}
+
+#[test]
+fn survivors_finish_and_get_their_requests_back() {
+    let (code, lines, errors) =
+        run("survivors_finish_and_get_their_requests_back", &["-n", "4", "--on-death=report"], "survivors");
+    assert_eq!(code, Some(128 + 6), "{errors}");
+    assert!(errors.contains("rank 1") && errors.contains("SIGABRT"), "{errors}");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for (line, rank) in lines.iter().zip([0, 2, 3]) {
+        let numbers: Vec<u32> =
+            line.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse().ok()).collect();
+        let [me, results, back] = numbers[..] else { panic!("{line}") };
+        assert_eq!(me, rank);
+        assert!(results >= 20_000 && back > 0, "every request to the living is answered: {line}");
+        assert_eq!(results + back, 30_000, "each request is answered or comes back: {line}");
+    }
+}

@@ -1,0 +1,70 @@
+//! A bulk transfer: rank 0 sends 64 MiB to rank 1, in one call for each megabyte, and rank 1 checks them.
+//!
+//! ```text
+//! towpath run -n 2 target/release/examples/bulk_transfer
+//! towpath run -n 2 --size 32M target/release/examples/bulk_transfer   # segments in shared memory: one copy
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use towpath::{Endpoint, Payload, Segment, World};
+
+const ARRIVED: u8 = 1;
+const CHECKED: u8 = 2;
+
+const PIECE: usize = 1 << 20;
+const PIECES: u64 = 64;
+/// Places for pieces in the segment.
+const PLACES: u64 = 4;
+
+fn byte(piece: u64, n: usize) -> u8 {
+    (piece as usize * 31 + n) as u8
+}
+
+fn main() -> Result<(), towpath::Error> {
+    let world = World::join()?;
+    let len = PIECE * PLACES as usize;
+    // In shared memory if the world was made large enough (--size), otherwise in our own.
+    let endpoint = Endpoint::with_shared_segment(&world)
+        .ok()
+        .filter(|e| e.segment().len() >= len as u64)
+        .map_or_else(|| Endpoint::with_private_segment(&world, len), Ok)?;
+    let count = Arc::new(AtomicU64::new(0));
+
+    if world.rank() == 0 {
+        let checked = count.clone();
+        endpoint.set_handler(CHECKED, move |reply| {
+            assert_eq!(reply.args(), &[1], "a piece arrived damaged");
+            checked.fetch_add(1, Relaxed);
+        });
+        endpoint.map_world()?;
+        world.barrier(endpoint.config().waiting)?;
+        let start = Instant::now();
+        for piece in 0..PIECES {
+            // A place may be used again when the piece before it was checked.
+            endpoint.poll_until(|| count.load(Relaxed) + PLACES > piece);
+            let bytes: Vec<u8> = (0..PIECE).map(|n| byte(piece, n)).collect();
+            endpoint.request_long(1, ARRIVED, &[piece as u32], &bytes, piece % PLACES * PIECE as u64)?;
+        }
+        endpoint.poll_until(|| count.load(Relaxed) == PIECES);
+        println!("{PIECES} MiB sent and checked in {:.0?}", start.elapsed());
+    } else {
+        let arrived = count.clone();
+        endpoint.set_handler(ARRIVED, move |message| {
+            let Payload::Long { offset, len } = message.payload() else { return };
+            let mut bytes = vec![0; len as usize];
+            message.segment().read(offset, &mut bytes);
+            let piece = u64::from(message.args()[0]);
+            let right = bytes.iter().enumerate().all(|(n, &b)| b == byte(piece, n));
+            message.reply(CHECKED, &[right.into()]).expect("a request can be replied to once");
+            arrived.fetch_add(1, Relaxed);
+        });
+        let kind = if matches!(endpoint.segment(), Segment::Shared(_)) { "shared" } else { "private" };
+        println!("rank {}: receiving into a {kind} segment", world.rank());
+        world.barrier(endpoint.config().waiting)?;
+        endpoint.poll_until(|| count.load(Relaxed) == PIECES || world.rank() > 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! A world that survives: rank 1 dies in the middle of its work; the others notice, get their messages to it back, and finish.
+//!
+//! ```text
+//! towpath run -n 4 --on-death=report target/release/examples/survivors
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use towpath::{Endpoint, Status, World};
+
+const RETURNED: u8 = 0; // handler 0 gets what could not be delivered
+const WORK: u8 = 1;
+const RESULT: u8 = 2;
+
+/// How many requests each rank sends to each other.
+const REQUESTS: u32 = 10_000;
+/// After how many requests rank 1 dies.
+const FATAL: u32 = 2_500;
+
+fn main() -> Result<(), towpath::Error> {
+    let world = World::join()?;
+    let endpoint = Endpoint::new(&world)?;
+    let (me, ranks) = (world.rank(), world.size());
+
+    let handled = Arc::new(AtomicU32::new(0));
+    let work = handled.clone();
+    endpoint.set_handler(WORK, move |request| {
+        if me == 1 && work.fetch_add(1, Relaxed) == FATAL {
+            std::process::abort(); // as a crash would: no farewell, nothing cleaned up
+        }
+        let square = request.args()[0].wrapping_mul(request.args()[0]);
+        request.reply(RESULT, &[square]).expect("a request can be replied to once");
+    });
+    let results = Arc::new(AtomicU32::new(0));
+    let back = Arc::new(AtomicU32::new(0));
+    let (r, b) = (results.clone(), back.clone());
+    endpoint.set_handler(RESULT, move |_| {
+        r.fetch_add(1, Relaxed);
+    });
+    endpoint.set_handler(RETURNED, move |message| {
+        let why = message.returned().expect("handler 0 only gets what came back");
+        assert_eq!(why.status, Status::Unreachable);
+        b.fetch_add(1, Relaxed);
+    });
+
+    endpoint.map_world()?;
+    world.barrier(endpoint.config().waiting)?;
+    for n in 0..REQUESTS {
+        for rank in (0..ranks).filter(|&rank| rank != me) {
+            endpoint.request(rank as usize, WORK, &[n])?;
+        }
+        endpoint.poll();
+    }
+    // Every request is answered, or it comes back: nothing is lost, whatever rank 1 was doing when it died.
+    let all = (ranks - 1) * REQUESTS;
+    endpoint.poll_until(|| results.load(Relaxed) + back.load(Relaxed) >= all);
+    println!(
+        "rank {me}: {} results, {} requests came back as unreachable",
+        results.load(Relaxed),
+        back.load(Relaxed)
+    );
+    // The others may still want answers from us.
+    let quiet = std::time::Instant::now();
+    endpoint.poll_until(|| quiet.elapsed().as_millis() > 500);
+    Ok(())
+}
