@@ -15,7 +15,7 @@ use crate::claim::Claim;
 use crate::endpoint::{Around, Core, Own, Peer, Return};
 use crate::error::Status;
 use crate::name::{Name, Tag};
-use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, SKIPPED, unpack_range};
+use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, SKIPPED, source_code, unpack_range};
 use crate::queue::{Arrival, Queue, TICKET};
 use crate::token::{Operation, Payload, Returned, Token};
 
@@ -128,18 +128,13 @@ impl Core {
     /// The name of a message's sender. A source that makes no sense gives a name that nobody has.
     #[inline(always)]
     fn source(&self, header: Header) -> Name {
-        let endpoint = header.source();
-        let known = self.peers.borrow();
-        match known.get(usize::from(endpoint)) {
-            Some(Some(peer)) if !peer.gone.get() => peer.name,
-            _ => {
-                drop(known);
-                // Acquire: pairs with the Release in `open_entry`.
-                let generation =
-                    self.attached.entry(endpoint).map_or(0, |e| e.generation.load(Ordering::Acquire));
-                Name { endpoint, generation }
-            }
-        }
+        let code = header.source();
+        let endpoint = code & 0xff;
+        // Acquire: pairs with the Release in `open_entry`.
+        let now = self.attached.entry(endpoint).map_or(0, |e| e.generation.load(Ordering::Acquire));
+        // Its present incarnation, or the one before that to which the bits fit.
+        let generation = now.wrapping_sub(now.wrapping_sub(u64::from(code >> 8)) & 0xff);
+        Name { endpoint, generation }
     }
 
     #[cold]
@@ -349,7 +344,7 @@ impl Core {
             // Acquire: pairs with the Release when the endpoint was closed or taken by another.
             let here = peer.entry.owner.load(Ordering::Acquire) == peer.participant.to_bits()
                 && peer.entry.generation.load(Ordering::Acquire) == peer.name.generation
-                && peer.entry.open.load(Ordering::Acquire) == 1;
+                && peer.entry.open.load(Ordering::Acquire) == peer.participant.to_bits();
             if !here || (died || now) && !world.is_alive(peer.participant) {
                 gone.push(peer.clone());
             }
@@ -377,11 +372,12 @@ impl Core {
         }
         // Acquire: pairs with the Release (Q3) in `Receiver::done`.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+        let me = source_code(self.name.endpoint, self.name.generation);
         for ticket in consumed..consumed.saturating_add(q.len()) {
             let word = &q.slot(ticket).header;
             // Acquire: pairs with the Release (Q2) of our own publication.
             let header = Header(cpu.load(word, Ordering::Acquire));
-            if !claim.is_undelivered(q, cpu, header, ticket) || header.source() != self.name.endpoint {
+            if !claim.is_undelivered(q, cpu, header, ticket) || header.source() != me {
                 continue;
             }
             // So that nobody returns it twice. Relaxed: nothing else hangs on it.
@@ -397,7 +393,8 @@ impl Core {
             {
                 continue;
             }
-            let Some(form) = header.form().filter(|f| *f != Form::LongPart) else { continue };
+            let form = header.form();
+            let block = header.has_block().then(|| header.block());
             let count = header.args().min(MAX_ARGS);
             let mut args = [0u32; MAX_ARGS];
             let cells = q.slot(ticket).args.iter().chain(&q.extra(ticket).args);
@@ -406,6 +403,11 @@ impl Core {
                 pair[0] = both as u32;
                 pair[1] = (both >> 32) as u32;
             }
+            if let Some(block) = block {
+                // Whoever takes the endpoint over waits until nobody writes there any more.
+                q.free_block(cpu, block);
+            }
+            let Some(form) = form.filter(|f| *f != Form::LongPart) else { continue };
             self.returns.borrow_mut().push_back(Return {
                 status: Status::Unreachable,
                 operation: Operation::of(form, false),

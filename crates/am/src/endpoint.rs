@@ -12,10 +12,11 @@ use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::attach::{Attached, Side};
 use crate::bundle::BundleInner;
+use crate::claim::Claim;
 use crate::error::{Error, Status};
 use crate::layout::{Entry, WorldConfig};
 use crate::name::{Name, Tag};
-use crate::packet::MAX_ARGS;
+use crate::packet::{CLAIMED, Header, MAX_ARGS};
 use crate::queue::{CLOSED, Census, Queue, Receiver, Sender, intent};
 use crate::segment::{PrivateSegment, Segment, SharedSegment};
 use crate::token::{Operation, Token};
@@ -206,7 +207,7 @@ impl Endpoint {
         let me = attached.take_entry(participant)?;
         let entry = attached.entry(me)?;
         let segment = segment((&attached, me)).inspect_err(|_| attached.give_up_entry(entry))?;
-        let generation = attached.open_entry(me, &segment)?;
+        let generation = attached.open_entry(me, participant, &segment)?;
         let own = |reply| -> Result<Own, Error> {
             let side = attached.side(me, reply)?;
             // Relaxed: our own queue, just made.
@@ -464,15 +465,10 @@ impl Core {
         {
             return Ok(peer);
         }
-        let entry = self.attached.entry(name.endpoint)?;
-        // Acquire: pairs with the Release in `open_entry`.
-        let owner = entry.owner.load(Ordering::Acquire);
-        if entry.generation.load(Ordering::Acquire) != name.generation
-            || entry.open.load(Ordering::Acquire) == 0
-            || owner == 0
-        {
-            return Err(Error::BadArgument("there is no endpoint of that name (any more)".into()));
-        }
+        let (entry, owner) = match self.attached.opened(name.endpoint) {
+            Some((entry, owner, generation)) if generation == name.generation => (entry, owner),
+            _ => return Err(Error::BadArgument("there is no endpoint of that name (any more)".into())),
+        };
         let link = |reply| -> Result<Link, Error> {
             let side = self.attached.side(name.endpoint, reply)?;
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
@@ -482,7 +478,7 @@ impl Core {
         let peer = Rc::new(Peer {
             name,
             entry,
-            participant: ParticipantId::from_bits(owner),
+            participant: owner,
             request: link(false)?,
             reply: link(true)?,
             gone: Cell::new(false),
@@ -530,7 +526,7 @@ impl Attached {
     }
 
     /// Readies the receive block of an entry that we own. Returns the new generation.
-    fn open_entry(&self, me: u16, segment: &Segment) -> Result<u64, Error> {
+    fn open_entry(&self, me: u16, owner: ParticipantId, segment: &Segment) -> Result<u64, Error> {
         let entry = self.entry(me)?;
         // Release throughout, pairing with the Acquire in `Core::peer`; the entry is ours.
         entry.open.store(0, Ordering::Release);
@@ -546,7 +542,7 @@ impl Attached {
         }
         let shared = if matches!(segment, Segment::Shared(_)) { segment.len() } else { 0 };
         entry.segment_len.store(shared / LINE as u64 * LINE as u64, Ordering::Release);
-        entry.open.store(1, Ordering::Release);
+        entry.open.store(owner.to_bits(), Ordering::Release);
         Ok(generation)
     }
 
@@ -577,9 +573,7 @@ impl Attached {
             let side = self.side(me, reply)?;
             // AcqRel: after this no claim succeeds, and those before it are visible.
             side.queue.control.tail.fetch_or(CLOSED, Ordering::AcqRel);
-            while (0..self.members())
-                .any(|m| m / 2 != usize::from(me) && intent::phase(self.intent(m), side.queue.id).is_some())
-            {
+            while self.is_written(me, &side) {
                 if start.elapsed().as_secs() >= 5 {
                     return Err(Error::Resource(
                         "a process has been stopped in the middle of a send to this endpoint's predecessor"
@@ -590,6 +584,34 @@ impl Attached {
             }
         }
         Ok(())
+    }
+
+    /// Whether a living sender may still write into a closed queue: it has a ticket, a packet or a block there and has not published it.
+    fn is_written(&self, me: u16, side: &Side) -> bool {
+        let q = &side.queue;
+        // Acquire, all of them: pair with the Release of those who claim, publish and let go.
+        let intended = (0..self.members())
+            .any(|m| m / 2 != usize::from(me) && intent::phase(self.intent(m), q.id).is_some());
+        let consumed = q.control.consumed.load(Ordering::Acquire) & !towpath_sync::PARKED;
+        let mut published = vec![false; q.blocks.len()];
+        let mut claimed = false;
+        for ticket in consumed..consumed.saturating_add(q.len()) {
+            let header = Header(q.slot(ticket).header.load(Ordering::Acquire));
+            claimed |= header.state() == CLAIMED
+                && !self.config.algorithm.has_laps()
+                && self.alive(header.source(), header.lap());
+            if header.has_block()
+                && side.claim.is_undelivered(q, &Native::with_id(me.into()), header, ticket)
+                && let Some(block) = published.get_mut(header.block())
+            {
+                *block = true;
+            }
+        }
+        let filled = q.blocks.iter().zip(published).any(|(block, published)| {
+            let owner = block.owner.load(Ordering::Acquire);
+            owner != 0 && !published && self.alive(owner as u16, (owner >> 16) as u16)
+        });
+        intended || claimed || filled
     }
 
     /// Closes an endpoint that we own.
@@ -609,14 +631,21 @@ impl Attached {
     pub(crate) fn name_of_rank(&self, rank: u32) -> Option<Name> {
         let n = self.config.endpoints;
         (0..n).map(|i| ((rank + i) % n) as u16).find_map(|endpoint| {
-            let entry = self.entry(endpoint).ok()?;
-            // Acquire: pairs with the Release in `open_entry`.
-            let owner = entry.owner.load(Ordering::Acquire);
-            (owner != 0
-                && ParticipantId::from_bits(owner).index == rank
-                && entry.open.load(Ordering::Acquire) == 1
-                && self.world.is_alive(ParticipantId::from_bits(owner)))
-            .then(|| Name { endpoint, generation: entry.generation.load(Ordering::Acquire) })
+            let (_, owner, generation) = self.opened(endpoint)?;
+            (owner.index == rank && self.world.is_alive(owner)).then_some(Name { endpoint, generation })
         })
+    }
+
+    /// The entry, owner and generation of an endpoint, if it is open. An entry that somebody is taking over still shows its last owner's name in
+    /// `open`, and is not open.
+    fn opened(&self, endpoint: u16) -> Option<(&'static Entry, ParticipantId, u64)> {
+        let entry = self.entry(endpoint).ok()?;
+        // Acquire, all of them: pair with the Release in `open_entry`. The generation changes only while `open` is 0.
+        let open = entry.open.load(Ordering::Acquire);
+        let generation = entry.generation.load(Ordering::Acquire);
+        let steady = open != 0
+            && entry.open.load(Ordering::Acquire) == open
+            && entry.owner.load(Ordering::Acquire) == open;
+        steady.then(|| (entry, ParticipantId::from_bits(open), generation))
     }
 }

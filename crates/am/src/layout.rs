@@ -164,7 +164,7 @@ pub struct Entry {
     pub owner: AtomicU64,
     /// How often it has been taken; its low bits are the endpoint's generation.
     pub generation: AtomicU64,
-    /// 1 once its queues may be used.
+    /// Its owner's bits once its queues may be used, until it is closed or its next owner readies it.
     pub open: AtomicU64,
     /// Bytes of the shared segment that are in use as such (0: the segment is private).
     pub segment_len: AtomicU64,

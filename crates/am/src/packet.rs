@@ -9,7 +9,7 @@
 //! | 8–15 | handler | index into the receiver's handler table |
 //! | 16–20 | arguments | how many, 0 to 16 |
 //! | 24–31 | block | which block of the bulk queue, in state [`READY_BULK`] |
-//! | 32–47 | source | the sending endpoint's index |
+//! | 32–47 | source | the sending endpoint ([`source_code`]) |
 //! | 48–63 | lap | which time round the ring (`towpath`), or the owner's generation ([`CLAIMED`]) |
 //!
 //! Everything in it may have been written by a process that has gone wrong: [`Header`] only takes it apart, and its users check.
@@ -63,6 +63,12 @@ impl Form {
             _ => return None,
         })
     }
+}
+
+/// An endpoint's incarnation in 16 bits: its index below the low bits of its generation.
+#[inline(always)]
+pub const fn source_code(endpoint: u16, generation: u64) -> u16 {
+    endpoint & 0xff | ((generation & 0xff) as u16) << 8
 }
 
 /// A header, as read from shared memory: not to be trusted.
@@ -130,7 +136,7 @@ impl Header {
     pub const fn block(self) -> usize {
         (self.0 >> 24 & 0xff) as usize
     }
-    /// The sending endpoint's index.
+    /// The sending endpoint's incarnation ([`source_code`]); of a claimed packet, just its index.
     #[inline(always)]
     pub const fn source(self) -> u16 {
         (self.0 >> 32) as u16

@@ -14,7 +14,7 @@ use crate::endpoint::{Around, Core, Link, Peer, Return};
 use crate::error::{Error, Status};
 use crate::name::{Name, Tag};
 use crate::packet::{
-    Form, Header, LINE_ARGS, MAX_ARGS, MAX_OFFSET, MAX_STORED, READY, READY_BULK, pack_range,
+    Form, Header, LINE_ARGS, MAX_ARGS, MAX_OFFSET, MAX_STORED, READY, READY_BULK, pack_range, source_code,
 };
 use crate::queue::ClaimError;
 use crate::token::Operation;
@@ -328,7 +328,12 @@ impl Core {
         if out.args.len() > LINE_ARGS || out.aux != 0 {
             self.fill_extra(link, ticket, out);
         }
-        let mut header = Header::new(out.form, out.handler, out.args.len(), self.name.endpoint);
+        let mut header = Header::new(
+            out.form,
+            out.handler,
+            out.args.len(),
+            source_code(self.name.endpoint, self.name.generation),
+        );
         header = match block {
             None => header.with_state(READY),
             Some(block) => header.with_block(block).with_state(READY_BULK),

@@ -19,6 +19,7 @@ pub mod report;
 pub mod results;
 pub mod session;
 pub mod stats;
+mod storm;
 pub mod tables;
 pub mod topology;
 pub mod transport;

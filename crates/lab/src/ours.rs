@@ -8,7 +8,7 @@ use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
 use crate::error::Error;
 use crate::process::{SharedPages, cpu_time, team};
-use crate::transport::{Contender, LogP, Run, Side, Stress};
+use crate::transport::{Contender, Crash, LogP, Run, Side, Stress};
 
 /// A claim algorithm under a waiting policy.
 pub struct Ours {
@@ -356,6 +356,10 @@ impl Contender for Ours {
             Ok(())
         })?;
         Ok(get(&pages, 0))
+    }
+
+    fn crash(&mut self, kills: u32, run: &Run<'_>) -> Result<Crash, Error> {
+        crate::storm::run(self.algorithm, self.policy, kills, run)
     }
 
     fn idle(&mut self, run: &Run<'_>) -> Result<f64, Error> {

@@ -61,6 +61,11 @@ impl SharedPages {
     }
 }
 
+// SAFETY: a mapping may be used and unmapped from any thread; its words are only handed out as atomics.
+unsafe impl Send for SharedPages {}
+// SAFETY: as above.
+unsafe impl Sync for SharedPages {}
+
 impl Drop for SharedPages {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this length; references to its words can't outlive `self`.
@@ -140,6 +145,14 @@ impl Child {
                 };
                 Ok(Child { pid, pidfd, reaped: false })
             }
+        }
+    }
+
+    /// Kills it, at whatever instruction it is. It is still to be waited for.
+    pub fn kill(&self) {
+        if !self.reaped {
+            // SAFETY: the number is that of our own child, which was not waited for yet, so nobody else can have it.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
         }
     }
 

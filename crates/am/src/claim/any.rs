@@ -76,6 +76,11 @@ impl Algorithm {
         !matches!(self, Algorithm::LockFree | Algorithm::Towpath)
     }
 
+    /// Whether a packet says by its lap, rather than by its state, whether it is in use.
+    pub const fn has_laps(self) -> bool {
+        matches!(self, Algorithm::Towpath)
+    }
+
     /// Whether its claims are handed over in the order of arrival.
     pub const fn is_fifo(self) -> bool {
         matches!(self, Algorithm::Ticket | Algorithm::Anderson | Algorithm::Mcs)
