@@ -571,8 +571,8 @@ impl Attached {
         let start = std::time::Instant::now();
         for reply in [false, true] {
             let side = self.side(me, reply)?;
-            // AcqRel: after this no claim succeeds, and those before it are visible.
-            side.queue.control.tail.fetch_or(CLOSED, Ordering::AcqRel);
+            // SeqCst: after this no claim succeeds, and those before it are visible; pairs with (C4) in `claim/locked.rs`.
+            side.queue.control.tail.fetch_or(CLOSED, Ordering::SeqCst);
             while self.is_written(me, &side) {
                 if start.elapsed().as_secs() >= 5 {
                     return Err(Error::Resource(

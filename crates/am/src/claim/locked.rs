@@ -34,13 +34,20 @@ pub struct Locked<'a, L>(pub &'a L);
 fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     lock: &L,
     q: &Queue<'_, P>,
+    sender: &Sender,
     cpu: &P,
     wait: &W,
     intent: &P::Word,
     body: impl FnOnce() -> Result<T, ClaimError>,
 ) -> Result<T, ClaimError> {
-    // Relaxed: ordered before the lock's own first exchange, which is a full barrier for the census that follows it.
-    cpu.store(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::Relaxed);
+    // SeqCst (C4), the exchange and the look at the tail: either whoever resets the queue for a new owner sees our intent and waits for us, or we see
+    // that the queue is closed and don't touch its lock; pairs with the exchange that closes the tail and the census after it.
+    cpu.swap(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::SeqCst);
+    if sender.shut_out(cpu.load(&q.control.tail, Ordering::SeqCst)) {
+        // Release: as (C1).
+        cpu.store(intent, 0, Ordering::Release);
+        return Err(ClaimError::Closed);
+    }
     let result = match lock.lock(cpu, wait) {
         Ok(mut held) => {
             if L::owner_died(&held) {
@@ -72,7 +79,7 @@ impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<u64, ClaimError> {
-        locked(self.0, q, cpu, wait, intent, || {
+        locked(self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock.
             let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
             if sender.shut_out(tail) {
@@ -99,7 +106,7 @@ impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<usize, ClaimError> {
-        locked(self.0, q, cpu, wait, intent, || {
+        locked(self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock; a closed queue stays closed.
             if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
                 return Err(ClaimError::Closed);
