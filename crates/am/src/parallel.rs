@@ -3,6 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use towpath_machine::{Native, Park};
+
 use crate::endpoint::{Audit, Endpoint};
 use crate::error::Error;
 use crate::name::{Name, Tag};
@@ -145,7 +147,8 @@ impl ParallelEndpoint {
             if left.is_zero() {
                 return false;
             }
-            std::thread::yield_now();
+            // So that a thread that wants to send gets its turn.
+            Native::with_id(0).yield_now();
         }
     }
 
