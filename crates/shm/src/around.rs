@@ -23,6 +23,26 @@ impl Surroundings for Inner {
         u64::from(running.count_ones()) > cores
     }
 
+    /// Rank and generation in 31 bits.
+    fn identity(&self) -> u32 {
+        match self.local.me.load(Ordering::Relaxed) {
+            0 => 1,
+            bits => {
+                let me = ParticipantId::from_bits(bits);
+                (me.generation << 7 | (me.index + 1)) & 0x7fff_ffff
+            }
+        }
+    }
+
+    fn is_alive(&self, identity: u32) -> bool {
+        match (identity & 0x7f).checked_sub(1) {
+            Some(index) if index < self.processes => {
+                self.is_alive(ParticipantId { index, generation: identity >> 7 })
+            }
+            _ => true,
+        }
+    }
+
     /// A process sleeps as soon as one of its threads does: those that wait are usually its only ones.
     fn asleep(&self, asleep: bool) {
         let bits = self.local.me.load(Ordering::Relaxed);

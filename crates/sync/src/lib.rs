@@ -6,9 +6,11 @@
 
 mod lock;
 pub mod locks;
+mod mutex;
 mod space;
 mod waiting;
 
 pub use lock::{Lock, LockError};
+pub use mutex::{Guard, Init, Mutex, RawLock};
 pub use space::WaitForSpace;
 pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

@@ -11,7 +11,21 @@ pub enum LockError {
     Abandoned,
     /// The data that it protects was declared beyond repair.
     Poisoned,
+    /// The calling processor's id is not below [`Lock::capacity`]: use a lock with more places, or fewer threads.
+    Capacity,
 }
+
+impl core::fmt::Display for LockError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            LockError::Abandoned => "whoever held or queued for the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
+            LockError::Poisoned => "the data behind the lock was left inconsistent by a process that died: make it anew",
+            LockError::Capacity => "more threads than the lock has places: use a lock with more places, or another kind",
+        })
+    }
+}
+
+impl std::error::Error for LockError {}
 
 /// A mutual exclusion lock in shared memory.
 ///

@@ -36,11 +36,28 @@ pub trait Waiting<P: Processor> {
     /// everybody wait for a process that isn't running.
     fn attempts_before_queueing(&self, cpu: &P) -> u32;
 
+    /// Waits for the word to differ from `seen` (both without [`PARKED`]), for a turn of at most about `turn` nanoseconds: spins, yields or sleeps. May
+    /// return early for no reason.
+    fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64);
+
+    /// Wakes whoever is parked on the word, for algorithms that keep a mark of their own.
+    fn wake_all(&self, _cpu: &P, _word: &P::Word) {}
+
+    /// The caller's identity among the processes that share the lock, 1 to 2³¹ − 1: what a robust lock writes down.
+    fn identity(&self) -> u32 {
+        1
+    }
+
+    /// Whether the process of that identity is alive.
+    fn is_alive(&self, _identity: u32) -> bool {
+        true
+    }
+
     /// Writes a word that others may wait for, with Release, and wakes them.
     fn release(&self, cpu: &P, word: &P::Word, value: u64);
 
-    /// The same, waking at most `count` of them, for words of which only so many waiters can make use: the rest stay asleep until the next time. Whoever is
-    /// woken must in the end release the word too, for the others' sake.
+    /// The same, waking at most `count` of them, for words of which only so many waiters can make use. The rest stay asleep until the next time, or (since the
+    /// mark for them may come too late) until their turn is over: only for waiters in [`Waiting::wait_turn`].
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
 }
 
@@ -75,6 +92,10 @@ impl<P: Processor> Waiting<P> for Spinning {
     #[inline(always)]
     fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
         0
+    }
+    fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, _round: u32, turn: u64) {
+        // Relaxed: a hint; the caller looks again. Accepted or not is all the same.
+        let _ = cpu.spin_until(word, Ordering::Relaxed, turn.min(1_000), |v| v & !PARKED != seen);
     }
     #[inline(always)]
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
@@ -133,6 +154,14 @@ pub trait Surroundings: Sync {
     /// Whether waiting is in vain. Asked about every millisecond of a wait.
     fn abandoned(&self) -> bool {
         false
+    }
+    /// The calling process's identity, 1 to 2³¹ − 1.
+    fn identity(&self) -> u32 {
+        1
+    }
+    /// Whether the process of that identity is alive.
+    fn is_alive(&self, _identity: u32) -> bool {
+        true
     }
     /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does again, count as runnable.
     fn asleep(&self, _asleep: bool) {}
@@ -197,6 +226,50 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     #[inline]
     fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
         if self.policy == Policy::Adaptive && self.around.oversubscribed() { 200 } else { 0 }
+    }
+
+    fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64) {
+        let crowded = self.policy == Policy::Adaptive && self.around.oversubscribed();
+        let spin = match self.policy {
+            Policy::Park => 0,
+            _ if crowded => 0,
+            _ => self.budget.min(turn),
+        };
+        // Relaxed: a hint; the caller looks again.
+        let Err(value) = cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen) else {
+            return;
+        };
+        let park = match self.policy {
+            Policy::Spin => return,
+            Policy::SpinThenYield => false,
+            Policy::SpinThenPark => round >= 1,
+            Policy::Park => true,
+            Policy::Adaptive => round >= if crowded { 64 } else { 8 },
+        };
+        if !park {
+            cpu.yield_now();
+            return;
+        }
+        // Relaxed: the bit carries no data, and parking compares the value again.
+        if value & PARKED != 0
+            || cpu.compare_exchange(word, value, value | PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.around.asleep(true);
+            cpu.park(word, value, turn);
+            self.around.asleep(false);
+        }
+    }
+
+    fn wake_all(&self, cpu: &P, word: &P::Word) {
+        cpu.wake(word, u32::MAX);
+    }
+
+    fn identity(&self) -> u32 {
+        self.around.identity()
+    }
+
+    fn is_alive(&self, identity: u32) -> bool {
+        self.around.is_alive(identity)
     }
 
     #[inline(always)]

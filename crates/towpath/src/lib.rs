@@ -34,7 +34,7 @@ pub use towpath_am::{
 };
 pub use towpath_machine::Plain;
 pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
-pub use towpath_sync::Policy;
+pub use towpath_sync::{Guard, LockError, Mutex, Policy};
 
 /// Locks, waiting policies and what they are made of.
 pub use towpath_sync as sync;

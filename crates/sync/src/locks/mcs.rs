@@ -15,7 +15,7 @@
 //! **Memory.** `N` + 1 lines.
 //!
 //! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing; nor with processors whose id is `N` or more: they are refused
-//! ([`LockError::Poisoned`] would be a lie, so acquiring panics).
+//! ([`LockError::Capacity`]).
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -48,12 +48,9 @@ impl<P: Processor, const N: usize> Mcs<P, N> {
     }
 
     #[inline(always)]
-    fn mine(&self, cpu: &P) -> (u64, &Node<P>) {
+    fn mine(&self, cpu: &P) -> Option<(u64, &Node<P>)> {
         let id = cpu.id();
-        match self.nodes.get(id) {
-            Some(node) => (id as u64 + 1, node),
-            None => panic!("processor {id} uses an MCS lock with room for {N}: ids must be below that"),
-        }
+        Some((id as u64 + 1, self.nodes.get(id)?))
     }
 
     #[cold]
@@ -97,13 +94,13 @@ impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
 
     #[inline(always)]
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Held, LockError> {
+        let Some((me, node)) = self.mine(cpu) else { return Err(LockError::Capacity) };
         for round in 0..wait.attempts_before_queueing(cpu) {
             if let Some(held) = self.try_lock(cpu) {
                 return Ok(held);
             }
             wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
         }
-        let (me, node) = self.mine(cpu);
         // Relaxed: published by the exchange (1) and by (2).
         cpu.store(&node.next, 0, Ordering::Relaxed);
         cpu.store(&node.waiting, 1, Ordering::Relaxed);
@@ -116,7 +113,7 @@ impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
 
     #[inline(always)]
     fn try_lock(&self, cpu: &P) -> Option<Held> {
-        let (me, node) = self.mine(cpu);
+        let (me, node) = self.mine(cpu)?;
         // Relaxed: as in `lock`.
         cpu.store(&node.next, 0, Ordering::Relaxed);
         // AcqRel: as (1).

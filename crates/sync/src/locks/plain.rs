@@ -3,7 +3,7 @@
 
 use towpath_machine::{Native, Plain};
 
-use super::{Anderson, Mcs, Posix, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
+use super::{Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain` itself), so every bit pattern is valid and
 // accesses are atomic; all zero is unlocked; no `Drop`. What they read from the segment is checked before it is used as an index.
@@ -21,3 +21,5 @@ unsafe impl<const N: usize> Plain for Anderson<Native, N> {}
 unsafe impl<const N: usize> Plain for Mcs<Native, N> {}
 // SAFETY: see above.
 unsafe impl Plain for Posix<Native> {}
+// SAFETY: see above.
+unsafe impl<const N: usize> Plain for Robust<Native, N> {}

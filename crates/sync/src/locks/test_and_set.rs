@@ -15,7 +15,7 @@
 //! **Don't use it** under contention on many processors: each attempt takes the line away from the holder. Waiters back off (and yield, where the policy lets
 //! them) but never park: there is no value that they wait for.
 
-use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
 use crate::{Lock, LockError, Waiting};
 
@@ -72,4 +72,8 @@ impl<P: Processor> TestAndSet<P> {
             }
         }
     }
+}
+
+impl crate::Init for TestAndSet<Native> {
+    const UNLOCKED: Self = TestAndSet { word: Native::word(0) };
 }

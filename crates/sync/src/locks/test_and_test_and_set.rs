@@ -6,12 +6,14 @@
 //!
 //! **Fields.** `word`: everybody.
 //!
-//! | `word` without [`PARKED`] | meaning | leaves to |
+//! | `word` without [`PARKED`](crate::PARKED) | meaning | leaves to |
 //! | --- | --- | --- |
-//! | 0 | free | 1, by whoever exchanges first |
-//! | 1 | held | 0, by the holder |
+//! | 0 | free | 1, by whoever comes first; 3, by one that has waited |
+//! | 1 | held | 0, by the holder; 3, by whoever waits |
+//! | 3 | held, and somebody waits or has waited | 0, by the holder, who wakes all that sleep |
 //!
-//! [`PARKED`] on top of either says that somebody may sleep; taking the lock keeps it, releasing takes it away and wakes one, who will release in turn.
+//! The mark for waiters is in the half of the word that falling asleep compares: if the lock is released and taken again in between, the waiter does not fall asleep on a
+//! lock that doesn't know of it.
 //!
 //! **Crashes.** As for `test_and_set`: a dead holder's lock stays held; waiters get [`LockError::Abandoned`] once their surroundings know.
 //!
@@ -19,11 +21,12 @@
 //!
 //! **Don't use it** where waiters must not be passed by others for long.
 
-use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
-use crate::{Lock, LockError, PARKED, Waiting};
+use crate::{Lock, LockError, Waiting};
 
 const LOCKED: u64 = 1;
+const CONTENDED: u64 = 2;
 
 /// Test&test&set lock.
 #[derive(Debug)]
@@ -52,19 +55,22 @@ impl<P: Processor> Lock<P> for TestAndTestAndSet<P> {
     #[inline(always)]
     fn try_lock(&self, cpu: &P) -> Option<()> {
         // Relaxed: only a test; (1) confirms it.
-        let seen = cpu.load(&self.word, Ordering::Relaxed);
-        if seen & !PARKED != 0 {
+        if cpu.load(&self.word, Ordering::Relaxed) != 0 {
             return None;
         }
-        // (1) Acquire, pairs with the Release (2) in `unlock`. Keeps the mark of those who sleep.
-        cpu.compare_exchange(&self.word, seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // (1) Acquire, pairs with the Release (2) in `unlock`.
+        cpu.compare_exchange(&self.word, 0, LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(())
     }
 
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, (): ()) {
-        // (2) Release (in `release_some`), pairs with the Acquire (1) in `try_lock`.
-        wait.release_some(cpu, &self.word, 0, 1);
+        // (2) Release, pairs with the Acquire (1), (3).
+        if !wait.parks() {
+            cpu.store(&self.word, 0, Ordering::Release);
+        } else if cpu.swap(&self.word, 0, Ordering::Release) != LOCKED {
+            wait.wake_all(cpu, &self.word);
+        }
     }
 }
 
@@ -72,14 +78,39 @@ impl<P: Processor> TestAndTestAndSet<P> {
     #[cold]
     fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), LockError> {
         let mut failures = 0;
+        // Relaxed: only a test; (3) confirms it.
+        let mut seen = cpu.load(&self.word, Ordering::Relaxed);
         loop {
-            wait.wait_until(cpu, &self.word, |v| v == 0).map_err(|_| LockError::Abandoned)?;
-            if let Some(()) = self.try_lock(cpu) {
-                return Ok(());
+            if seen & LOCKED == 0 {
+                // (3) Acquire, pairs with the Release (2) in `unlock`. Others may wait as we have: keep the mark.
+                let taken = LOCKED | CONTENDED;
+                match cpu.compare_exchange(&self.word, seen, taken, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Ok(()),
+                    Err(now) => seen = now,
+                }
+                // Lost the race after a release: the others that saw it will be trying too.
+                wait.back_off(cpu, failures).map_err(|_| LockError::Abandoned)?;
+                failures = (failures + 1).min(7);
+                continue;
             }
-            // Lost the race after a release: the others that saw it will be trying too.
-            wait.back_off(cpu, failures).map_err(|_| LockError::Abandoned)?;
-            failures = (failures + 1).min(7);
+            if seen & CONTENDED == 0 {
+                // Relaxed: the mark orders nothing.
+                let marked = seen | CONTENDED;
+                match cpu.compare_exchange(&self.word, seen, marked, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {}
+                    Err(now) => {
+                        seen = now;
+                        continue;
+                    }
+                }
+            }
+            seen = wait
+                .wait_until(cpu, &self.word, |v| v != LOCKED | CONTENDED)
+                .map_err(|_| LockError::Abandoned)?;
         }
     }
+}
+
+impl crate::Init for TestAndTestAndSet<Native> {
+    const UNLOCKED: Self = TestAndTestAndSet { word: Native::word(0) };
 }

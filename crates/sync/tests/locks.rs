@@ -1,0 +1,248 @@
+//! Every lock under every waiting policy, between threads: mutual exclusion, fairness, capacity.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use towpath_machine::{Heap, Native};
+use towpath_sync::locks::{
+    Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+};
+use towpath_sync::{Alone, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting};
+
+/// Runs the same test for each lock of the family: a new lock is one line here.
+macro_rules! for_each_lock {
+    ($test:ident) => {
+        $test::<TestAndSet<Native>>();
+        $test::<TestAndTestAndSet<Native>>();
+        $test::<Ticket<Native>>();
+        $test::<TicketTwoLines<Native>>();
+        $test::<Anderson<Native, 8>>();
+        $test::<Mcs<Native, 64>>();
+        $test::<Posix<Native>>();
+        $test::<Robust<Native>>();
+    };
+}
+
+/// More threads than cores.
+struct Crowd;
+
+impl Surroundings for Crowd {
+    fn oversubscribed(&self) -> bool {
+        true
+    }
+}
+
+struct Shared<L> {
+    lock: L,
+    /// Not atomic: protected by the lock.
+    value: Cell<u64>,
+}
+
+// SAFETY: the value is touched under the lock only.
+unsafe impl<L: Sync> Sync for Shared<L> {}
+
+/// Ten increments that are not atomic, checked and undone, as in Concurrency Kit's validator.
+fn validate<L: Lock<Native> + Sync>(
+    threads: u32,
+    rounds: u32,
+    wait: &(impl Waiting<Native> + Sync),
+    what: &str,
+) {
+    let shared = Shared { lock: L::new(&Heap), value: Cell::new(0) };
+    shared.lock.prepare();
+    let shared = &shared;
+    std::thread::scope(|scope| {
+        for id in 0..threads {
+            scope.spawn(move || {
+                let shared = shared; // All of it, not its parts.
+                let cpu = Native::with_id(id);
+                for _ in 0..rounds {
+                    let held = shared.lock.lock(&cpu, wait).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    assert_eq!(shared.value.get(), 0, "{what}");
+                    for _ in 0..10 {
+                        shared.value.set(std::hint::black_box(shared.value.get()) + 1);
+                    }
+                    assert_eq!(shared.value.get(), 10, "{what}");
+                    for _ in 0..10 {
+                        shared.value.set(std::hint::black_box(shared.value.get()) - 1);
+                    }
+                    shared.lock.unlock(&cpu, wait, held);
+                }
+            });
+        }
+    });
+    let cpu = Native::with_id(0);
+    let held = shared.lock.try_lock(&cpu).unwrap_or_else(|| panic!("{what}: free at the end"));
+    assert!(shared.lock.try_lock(&Native::with_id(1)).is_none(), "{what}: held by one");
+    shared.lock.unlock(&cpu, wait, held);
+}
+
+fn excludes<L: Lock<Native> + Sync>() {
+    validate::<L>(2, 2_000, &Spinning, L::NAME);
+    for (policy, name) in Policy::ALL {
+        let what = format!("{} under {name}", L::NAME);
+        let crowded = [&Alone as &dyn Surroundings, &Crowd];
+        for around in crowded {
+            let wait = Wait { policy, around, budget: 2_000 };
+            validate::<L>(2, 1_000, &wait, &what);
+            // Spinning with more threads than cores is what the other policies are for.
+            let rounds = if policy == Policy::Spin { 20 } else { 200 };
+            validate::<L>(6, rounds, &wait, &what);
+        }
+    }
+}
+
+#[test]
+fn one_at_a_time() {
+    for_each_lock!(excludes);
+}
+
+#[test]
+fn robust_serves_everybody() {
+    let mutex: Mutex<u64> = Mutex::new(0);
+    let stop = AtomicBool::new(false);
+    let counts: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for count in &counts {
+            let (mutex, stop) = (&mutex, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    *mutex.lock().unwrap() += 1;
+                    count.fetch_add(1, Ordering::Relaxed);
+                    std::hint::black_box(count);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let counts: Vec<u64> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+    let mean = counts.iter().sum::<u64>() as f64 / 16.0;
+    let least = *counts.iter().min().unwrap() as f64;
+    eprintln!("least share {:.2} of the mean, {:.1} M/s", least / mean, mean * 16.0 / 3e6);
+    assert_eq!(mutex.into_inner(), counts.iter().sum::<u64>());
+    assert!(least >= mean / 2.0, "{counts:?}");
+}
+
+/// Knows one process, which is dead.
+struct Dead;
+
+impl Surroundings for Dead {
+    fn identity(&self) -> u32 {
+        7
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        identity != 7
+    }
+}
+
+struct Survivor;
+
+impl Surroundings for Survivor {
+    fn identity(&self) -> u32 {
+        9
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        identity != 7
+    }
+}
+
+#[test]
+fn the_next_owner_learns_of_a_death_and_decides() {
+    for repaired in [true, false] {
+        let lock: Robust<Native> = Robust::new(&Heap);
+        for policy in [Policy::Spin, Policy::Park, Policy::Adaptive] {
+            let dead = Wait { policy, around: &Dead, budget: 1_000 };
+            let alive = Wait { policy, around: &Survivor, budget: 1_000 };
+            let (a, b) = (Native::with_id(0), Native::with_id(1));
+            let _never_released = lock.lock(&a, &dead).unwrap(); // It "dies" holding the lock.
+            let mut held = lock.lock(&b, &alive).unwrap();
+            assert!(<Robust<Native> as Lock<Native>>::owner_died(&held));
+            if repaired {
+                lock.make_consistent(&b, &mut held);
+            }
+            lock.unlock(&b, &alive, held);
+            match lock.lock(&b, &alive) {
+                Ok(held) if repaired => {
+                    assert!(!<Robust<Native> as Lock<Native>>::owner_died(&held));
+                    lock.unlock(&b, &alive, held);
+                }
+                Err(LockError::Poisoned) if !repaired => break,
+                other => panic!("repaired {repaired}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// Surroundings that know after a while that nothing will come.
+struct Hopeless(AtomicU64);
+
+impl Surroundings for Hopeless {
+    fn abandoned(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) > 1
+    }
+}
+
+fn never_hangs<L: Lock<Native> + Sync>() {
+    if L::NAME == "posix" || L::NAME == "robust" {
+        return; // They have ways of their own, tested elsewhere.
+    }
+    for (policy, name) in Policy::ALL {
+        let lock = L::new(&Heap);
+        lock.prepare();
+        let _never_released = lock.lock(&Native::with_id(0), &Spinning).unwrap();
+        let around = Hopeless(AtomicU64::new(0));
+        let wait = Wait { policy, around: &around, budget: 1_000 };
+        let result = lock.lock(&Native::with_id(1), &wait);
+        assert_eq!(result.err(), Some(LockError::Abandoned), "{} under {name}", L::NAME);
+    }
+}
+
+#[test]
+fn waiting_in_vain_ends() {
+    for_each_lock!(never_hangs);
+}
+
+#[test]
+fn too_many_contenders_are_refused() {
+    let lock: Mcs<Native, 2> = Mcs::new(&Heap);
+    assert_eq!(lock.capacity(), 2);
+    assert_eq!(lock.lock(&Native::with_id(2), &Spinning).err(), Some(LockError::Capacity));
+    assert!(lock.try_lock(&Native::with_id(7)).is_none());
+}
+
+#[test]
+fn more_contenders_than_places_still_exclude_each_other() {
+    validate::<Anderson<Native, 2>>(
+        5,
+        200,
+        &Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 },
+        "anderson",
+    );
+    validate::<Robust<Native, 2>>(
+        5,
+        200,
+        &Wait { policy: Policy::Park, around: &Alone, budget: 1_000 },
+        "robust",
+    );
+}
+
+#[test]
+fn a_raw_mutex_for_lock_api() {
+    let count = lock_api::Mutex::<RawLock<TestAndTestAndSet<Native>>, u64>::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1_000).for_each(|_| *count.lock() += 1));
+        }
+    });
+    assert_eq!(count.into_inner(), 4_000);
+}
+
+#[test]
+fn names_find_their_policies() {
+    for (policy, name) in Policy::ALL {
+        assert_eq!((Policy::from_name(name), policy.name()), (Some(policy), name));
+    }
+    assert_eq!(Policy::from_name("patience"), None);
+}
