@@ -17,5 +17,8 @@ pub fn contenders(settings: &Settings) -> Vec<Box<dyn Contender>> {
             }
         }
     }
+    if settings.peers {
+        list.extend(crate::peers::peers());
+    }
     list
 }

@@ -12,6 +12,7 @@ pub mod format;
 pub mod host;
 mod ours;
 pub mod paper;
+mod peers;
 pub mod process;
 pub mod recommend;
 pub mod record;

@@ -1,0 +1,131 @@
+/* What `towpath bench --peers` measures of an MPI. Started with 2 processes or more:
+ *   mpi_bench round_trip SECONDS            8 bytes there and back            -> nanoseconds
+ *   mpi_bench stress MESSAGES SECONDS       all others to rank 0, 8 bytes each -> messages, seconds, processor seconds, then each sender's share
+ *   mpi_bench bulk BYTES SECONDS            rank 1 to rank 0                   -> bytes per second
+ * Prints one line of numbers, from rank 0. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { WINDOW = 64, DATA = 1, END = 2 };
+
+static double cpu(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+static void round_trip(int rank, double seconds) {
+    long long word = 0;
+    long count = 1000;
+    for (;;) {
+        double start = MPI_Wtime();
+        for (long i = 0; i < count; i++) {
+            if (rank == 1) {
+                MPI_Send(&word, 1, MPI_LONG_LONG, 0, DATA, MPI_COMM_WORLD);
+                MPI_Recv(&word, 1, MPI_LONG_LONG, 0, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            } else if (rank == 0) {
+                MPI_Recv(&word, 1, MPI_LONG_LONG, 1, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Send(&word, 1, MPI_LONG_LONG, 1, DATA, MPI_COMM_WORLD);
+            }
+        }
+        double took = MPI_Wtime() - start;
+        int again = took < seconds / 3;
+        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!again) {
+            if (rank == 0) printf("%.3f\n", took / count * 1e9);
+            return;
+        }
+        count *= 4;
+    }
+}
+
+static void stress(int rank, int size, long messages, double seconds) {
+    int senders = size - 1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime(), before = cpu(), finished = 0;
+    long arrived = 0, *from = calloc(size, sizeof *from), *share = calloc(size, sizeof *share);
+    if (rank == 0) {
+        /* Receives posted ahead take arrivals faster than one at a time. */
+        long long words[WINDOW];
+        MPI_Request requests[WINDOW];
+        int done[WINDOW], n, ended = 0, taken = 0;
+        MPI_Status status[WINDOW];
+        for (int i = 0; i < WINDOW; i++)
+            MPI_Irecv(&words[i], 1, MPI_LONG_LONG, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[i]);
+        while (ended < senders) {
+            MPI_Waitsome(WINDOW, requests, &n, done, status);
+            for (int i = 0; i < n; i++) {
+                if (status[i].MPI_TAG == END) {
+                    ended++;
+                    if (!taken) { taken = 1; memcpy(share, from, size * sizeof *from); }
+                } else {
+                    arrived++;
+                    from[status[i].MPI_SOURCE]++;
+                }
+                if (ended < senders)
+                    MPI_Irecv(&words[done[i]], 1, MPI_LONG_LONG, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[done[i]]);
+            }
+        }
+        finished = MPI_Wtime() - start;
+        for (int i = 0; i < WINDOW; i++)
+            if (requests[i] != MPI_REQUEST_NULL) { MPI_Cancel(&requests[i]); MPI_Request_free(&requests[i]); }
+    } else {
+        long mine = messages / senders + (messages % senders > rank - 1);
+        long long word = rank;
+        for (long i = 0; i < mine; i++) {
+            MPI_Send(&word, 1, MPI_LONG_LONG, 0, DATA, MPI_COMM_WORLD);
+            if (i % 1024 == 0 && MPI_Wtime() - start > seconds) break;
+        }
+        MPI_Send(&word, 1, MPI_LONG_LONG, 0, END, MPI_COMM_WORLD);
+    }
+    double used = cpu() - before, sum = 0;
+    MPI_Reduce(&used, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("%ld %.9f %.6f", arrived, finished, sum);
+        for (int i = 1; i < size; i++) printf(" %ld", share[i]);
+        printf("\n");
+    }
+}
+
+static void bulk(int rank, long bytes, double seconds) {
+    /* Two buffers in turn, as towpath's own measurement does; the receiver says when it has one. */
+    char *buffer[2] = {malloc(bytes), malloc(bytes)}, ack = 0;
+    memset(buffer[0], 1, bytes);
+    memset(buffer[1], 2, bytes);
+    long count = 4;
+    for (;;) {
+        double start = MPI_Wtime();
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        for (long i = 0; i < count; i++) {
+            MPI_Wait(&requests[i % 2], MPI_STATUS_IGNORE);
+            if (rank == 1) MPI_Isend(buffer[i % 2], (int)bytes, MPI_BYTE, 0, DATA, MPI_COMM_WORLD, &requests[i % 2]);
+            else if (rank == 0) MPI_Irecv(buffer[i % 2], (int)bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD, &requests[i % 2]);
+        }
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0) MPI_Send(&ack, 1, MPI_BYTE, 1, END, MPI_COMM_WORLD);
+        if (rank == 1) MPI_Recv(&ack, 1, MPI_BYTE, 0, END, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        double took = MPI_Wtime() - start;
+        int again = took < seconds / 3;
+        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!again) {
+            if (rank == 0) printf("%.3f\n", (double)bytes * count / took);
+            return;
+        }
+        count *= 4;
+    }
+}
+
+int main(int argc, char **argv) {
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 2 && !strcmp(argv[1], "round_trip")) round_trip(rank, atof(argv[2]));
+    else if (argc > 3 && !strcmp(argv[1], "stress")) stress(rank, size, atol(argv[2]), atof(argv[3]));
+    else if (argc > 3 && !strcmp(argv[1], "bulk")) bulk(rank, atol(argv[2]), atof(argv[3]));
+    MPI_Finalize();
+    return 0;
+}
