@@ -355,6 +355,9 @@ impl Core {
         }
         for own in [&self.reply, &self.request] {
             let (claim, q) = (&own.side.claim, &own.side.queue);
+            if (died || now) && self.attached.config.algorithm.is_locked() {
+                self.attached.acquit(self.name.endpoint, &own.side);
+            }
             let mut receiver = own.receiver.borrow_mut();
             if died || now {
                 receiver.sweep(claim, q, &self.cpu, &*self.attached);

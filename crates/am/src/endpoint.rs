@@ -530,7 +530,7 @@ impl Attached {
         let entry = self.entry(me)?;
         // Release throughout, pairing with the Acquire in `Core::peer`; the entry is ours.
         entry.open.store(0, Ordering::Release);
-        self.bury(entry);
+        self.bury(entry, me);
         let first = entry.generation.load(Ordering::Relaxed) == 0;
         if !first {
             self.wait_for_stragglers(me)?;
@@ -547,7 +547,7 @@ impl Attached {
     }
 
     /// Deals with what an entry's last owner was doing elsewhere when it died.
-    fn bury(&self, entry: &Entry) {
+    fn bury(&self, entry: &Entry, me: u16) {
         let OwnLine(intents) = &entry.intents;
         for word in intents {
             // Acquire: what it did before it wrote this.
@@ -557,12 +557,42 @@ impl Attached {
                 && queue < u64::from(self.config.endpoints) * 2
                 && self.config.algorithm != crate::Algorithm::Posix
                 && let Ok(side) = self.side((queue / 2) as u16, queue % 2 == 1)
+                && !self.gets_free(&side, me)
             {
                 // It may have held the queue's lock. Relaxed: whoever sees the bit only stops.
                 side.queue.control.tail.fetch_or(CLOSED, Ordering::Relaxed);
             }
             // Release: after that.
             word.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether the lock in front of a queue can be had within a while: then nobody died holding it.
+    pub(crate) fn gets_free(&self, side: &Side, me: u16) -> bool {
+        let around = Around { attached: self, queue: &side.queue };
+        let wait = Wait { policy: self.config.waiting, around: &around, budget: 0 };
+        (0..20).any(|_| {
+            side.claim.is_unlocked(&Native::with_id(me.into()), &wait) || {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                false
+            }
+        })
+    }
+
+    /// Takes the intent to lock one of our queues back from the dead who did not hold the lock, so that nobody waits for them.
+    pub(crate) fn acquit(&self, me: u16, side: &Side) {
+        for entry in (0..self.config.endpoints as u16).filter_map(|e| self.entry(e).ok()) {
+            for word in &entry.intents.0 {
+                // Acquire: what the dead did before.
+                let intent = word.load(Ordering::Acquire);
+                if intent::phase(intent, side.queue.id) == Some(intent::LOCKING)
+                    && !self.owner_alive(entry)
+                    && self.gets_free(side, me)
+                {
+                    // Relaxed: fails if a successor has done it.
+                    let _ = word.compare_exchange(intent, 0, Ordering::Relaxed, Ordering::Relaxed);
+                }
+            }
         }
     }
 

@@ -133,7 +133,7 @@ pub enum LockOutcome {
     OwnerDied,
     /// An owner died and nobody declared the protected data consistent: the lock can't be had any more.
     NotRecoverable,
-    /// Somebody else holds it (only from [`KernelMutex::try_lock`]).
+    /// Somebody else holds it (only from [`KernelMutex::mutex_try_lock`]).
     Busy,
 }
 

@@ -171,6 +171,9 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) -> Result<u64, ClaimError> {
         each!(self, c => c.claim(q, sender, cpu, wait, intent))
     }
+    fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
+        each!(self, c => c.is_unlocked(cpu, wait))
+    }
     fn give_up(&self, sender: &mut Sender, cpu: &P, intent: &P::Word) {
         each!(self, c => c.give_up(sender, cpu, intent));
     }

@@ -98,6 +98,14 @@ impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
         })
     }
 
+    fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
+        let Some(mut held) = self.0.try_lock(cpu) else { return false };
+        // As in `locked`.
+        self.0.make_consistent(cpu, &mut held);
+        self.0.unlock(cpu, wait, held);
+        true
+    }
+
     fn claim_block<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,

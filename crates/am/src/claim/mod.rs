@@ -67,6 +67,11 @@ pub trait Claim<P: Processor> {
         header: Header,
     ) -> bool;
 
+    /// Whether nobody holds or queues for a lock in front of the queue at this moment.
+    fn is_unlocked<W: WaitForSpace<P>>(&self, _cpu: &P, _wait: &W) -> bool {
+        true
+    }
+
     /// Whether the ticket's packet can be delivered.
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool;
 
