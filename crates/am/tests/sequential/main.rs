@@ -1,0 +1,34 @@
+//! The proof that another machine fits under the same text: every lock and the whole packet queue, on a sequential machine whose words are numbers of places in a
+//! memory of its own (`machine.rs`), under schedules that follow from seeds.
+
+mod locks;
+mod machine;
+mod queue;
+
+use machine::{Machine, Schedule};
+use towpath_sync::{Alone, Policy, Surroundings, Wait};
+
+/// More processors than cores.
+struct Crowd;
+
+impl Surroundings for Crowd {
+    fn oversubscribed(&self) -> bool {
+        true
+    }
+}
+
+/// Every waiting policy, alone and (for the one that cares) in a crowd.
+fn waits() -> impl Iterator<Item = (Wait<'static>, String)> {
+    let alone = Policy::ALL
+        .into_iter()
+        .map(|(policy, name)| (Wait { policy, around: &Alone, budget: 5_000 }, name.to_string()));
+    let crowd = Wait { policy: Policy::Adaptive, around: &Crowd, budget: 5_000 };
+    alone.chain([(crowd, "adaptive, crowded".to_string())])
+}
+
+/// How many lines something takes.
+fn lines<T>(make: impl Fn(&Machine) -> T) -> usize {
+    let machine = Machine::new(Schedule { seed: 0, stops: false });
+    make(&machine);
+    machine.lines()
+}
