@@ -89,9 +89,11 @@ fn lock<P: Processor, W: Waiting<P>>(
     if serving == number {
         return Ok(Number(number));
     }
-    queue(counters, cpu, wait, number, serving)
+    queue(counters, cpu, wait, number, serving)?;
+    Ok(Number(number))
 }
 
+/// Returns nothing that the caller has already, so that the fast path keeps the number in a register (`tests/zero_cost.rs`).
 #[cold]
 fn queue<P: Processor, W: Waiting<P>>(
     counters: &impl Counters<P>,
@@ -99,12 +101,13 @@ fn queue<P: Processor, W: Waiting<P>>(
     wait: &W,
     number: u64,
     serving: u64,
-) -> Result<Number, LockError> {
+) -> Result<(), LockError> {
     // Proportional back-off: those ahead need a while each.
     cpu.delay(PER_WAITER * number.wrapping_sub(serving).min(64));
-    wait.wait_until(cpu, counters.serving(), |v| v == number)
-        .map(|_| Number(number))
-        .map_err(|_| LockError::Abandoned)
+    match wait.wait_until(cpu, counters.serving(), |v| v == number) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(LockError::Abandoned),
+    }
 }
 
 #[inline(always)]
