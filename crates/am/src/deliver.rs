@@ -363,6 +363,9 @@ impl Core {
                 receiver.sweep(claim, q, &self.cpu, &*self.attached);
             }
             while receiver.look_after(claim, q, &self.cpu, &*self.attached) {}
+            // The head may have passed places without a delivery, and a sender may wait for it.
+            let around = Around { attached: &self.attached, queue: q };
+            claim.flush(q, &mut receiver, &self.cpu, &self.wait(&around));
         }
     }
 

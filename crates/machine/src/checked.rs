@@ -8,7 +8,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
-use crate::processor::{Arena, Park, Place, Prefetch, Processor};
+use crate::processor::{Arena, KernelMutex, LockOutcome, Park, Place, Prefetch, Processor};
 
 /// A word, with the queue of those parked on it.
 #[derive(Debug)]
@@ -64,6 +64,14 @@ impl Arena<LoomProcessor> for LoomArena {
     }
 }
 
+/// loom 0.7 keeps a single order of fences, but not of accesses: a sequentially consistent access is one with a fence beside it. That orders more of the other
+/// accesses than C11 promises, and nothing less.
+fn fence_if_seq_cst(order: Ordering) {
+    if order == Ordering::SeqCst {
+        fence(order);
+    }
+}
+
 impl Processor for LoomProcessor {
     type Word = LoomWord;
     type Cell = LoomCell;
@@ -73,13 +81,18 @@ impl Processor for LoomProcessor {
         self.id
     }
     fn load(&self, word: &LoomWord, order: Ordering) -> u64 {
+        fence_if_seq_cst(order);
         word.value.load(order)
     }
     fn store(&self, word: &LoomWord, value: u64, order: Ordering) {
         word.value.store(value, order);
+        fence_if_seq_cst(order);
     }
     fn swap(&self, word: &LoomWord, value: u64, order: Ordering) -> u64 {
-        word.value.swap(value, order)
+        fence_if_seq_cst(order);
+        let old = word.value.swap(value, order);
+        fence_if_seq_cst(order);
+        old
     }
     fn compare_exchange(
         &self,
@@ -178,4 +191,33 @@ impl Park for LoomProcessor {
 impl Prefetch for LoomProcessor {
     fn prefetch_exclusive(&self, _word: &LoomWord) {}
     fn prefetch_shared(&self, _word: &LoomWord) {}
+}
+
+/// The operating system's mutex: correct by assumption, so that what it protects can be checked. Nobody dies here.
+#[derive(Debug, Default)]
+pub struct LoomMutex {
+    held: Mutex<bool>,
+    free: Condvar,
+}
+
+impl KernelMutex for LoomProcessor {
+    type Mutex = LoomMutex;
+    fn mutex_init(_mutex: &LoomMutex) {}
+    fn mutex_lock(&self, mutex: &LoomMutex) -> LockOutcome {
+        let mut held = mutex.held.lock().expect("loom mutexes are not poisoned");
+        while *held {
+            held = mutex.free.wait(held).expect("loom mutexes are not poisoned");
+        }
+        *held = true;
+        LockOutcome::Acquired
+    }
+    fn mutex_try_lock(&self, mutex: &LoomMutex) -> LockOutcome {
+        let mut held = mutex.held.lock().expect("loom mutexes are not poisoned");
+        if core::mem::replace(&mut *held, true) { LockOutcome::Busy } else { LockOutcome::Acquired }
+    }
+    fn mutex_make_consistent(&self, _mutex: &LoomMutex) {}
+    fn mutex_unlock(&self, mutex: &LoomMutex) {
+        *mutex.held.lock().expect("loom mutexes are not poisoned") = false;
+        mutex.free.notify_one();
+    }
 }

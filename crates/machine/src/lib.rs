@@ -24,7 +24,7 @@ mod processor;
 mod checked;
 
 #[cfg(feature = "loom")]
-pub use checked::{LoomArena, LoomBytes, LoomCell, LoomProcessor, LoomWord};
+pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
 pub use native::{Heap, Native, NativeBytes, NativeKernelMutex};
 pub use plain::Plain;
 pub use processor::{

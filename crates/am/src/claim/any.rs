@@ -134,12 +134,12 @@ impl<P: Processor + KernelMutex> Locks<P> {
 /// Any of the algorithms: one well-predicted branch before the real one.
 #[expect(missing_docs, reason = "named as in `Algorithm`")]
 pub enum Any<'a, P: Processor + KernelMutex> {
-    TestAndSet(Locked<'a, TestAndSet<P>>),
-    TestAndTestAndSet(Locked<'a, TestAndTestAndSet<P>>),
-    Ticket(Locked<'a, Ticket<P>>),
-    Anderson(Locked<'a, Anderson<P, MAX_CONTENDERS>>),
-    Mcs(Locked<'a, Mcs<P, MAX_CONTENDERS>>),
-    Posix(Locked<'a, Posix<P>>),
+    TestAndSet(Locked<&'a TestAndSet<P>>),
+    TestAndTestAndSet(Locked<&'a TestAndTestAndSet<P>>),
+    Ticket(Locked<&'a Ticket<P>>),
+    Anderson(Locked<&'a Anderson<P, MAX_CONTENDERS>>),
+    Mcs(Locked<&'a Mcs<P, MAX_CONTENDERS>>),
+    Posix(Locked<&'a Posix<P>>),
     LockFree(LockFree),
     Towpath(Towpath),
 }

@@ -18,6 +18,8 @@
 //!
 //! **Don't use it** when processes may be stopped or killed and the lock is not `posix`; the other algorithms go on.
 
+use core::ops::Deref;
+
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::{Lock, WaitForSpace};
 
@@ -25,9 +27,9 @@ use super::Claim;
 use crate::packet::{CLAIMED, FREE, Header, SKIPPED, block_owner};
 use crate::queue::{CLOSED, Census, ClaimError, Queue, Receiver, Sender, TICKET, intent};
 
-/// The algorithm, over a lock.
+/// The algorithm, over a lock: a reference to it, or whatever else leads there.
 #[derive(Clone, Copy, Debug)]
-pub struct Locked<'a, L>(pub &'a L);
+pub struct Locked<D>(pub D);
 
 /// Runs `body` under the queue's lock, with the intent that tells survivors.
 #[inline(always)]
@@ -70,7 +72,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     result
 }
 
-impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
+impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
     fn claim<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,
@@ -79,7 +81,7 @@ impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<u64, ClaimError> {
-        locked(self.0, q, sender, cpu, wait, intent, || {
+        locked(&*self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock.
             let tail = cpu.load(&q.control.tail, Ordering::Relaxed);
             if sender.shut_out(tail) {
@@ -114,7 +116,7 @@ impl<P: Processor, L: Lock<P>> Claim<P> for Locked<'_, L> {
         wait: &W,
         intent: &P::Word,
     ) -> Result<usize, ClaimError> {
-        locked(self.0, q, sender, cpu, wait, intent, || {
+        locked(&*self.0, q, sender, cpu, wait, intent, || {
             // Relaxed: under the lock; a closed queue stays closed.
             if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
                 return Err(ClaimError::Closed);
