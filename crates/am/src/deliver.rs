@@ -15,7 +15,8 @@ use crate::claim::Claim;
 use crate::endpoint::{Around, Core, Own, Peer, Return};
 use crate::error::Status;
 use crate::name::{Name, Tag};
-use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, SKIPPED, source_code, unpack_range};
+use crate::outstanding::Outstanding;
+use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, source_code, unpack_range};
 use crate::queue::{Arrival, Queue, TICKET};
 use crate::token::{Operation, Payload, Returned, Token};
 
@@ -25,6 +26,50 @@ const LOOK_EVERY: u32 = 1024;
 const CHECK_EVERY: u64 = 10_000_000;
 /// The limits of a poll's quota.
 const QUOTA: (usize, usize) = (16, 512);
+
+/// Ends a delivery, even if the handler panics: the message counts as handled.
+struct Done<'a> {
+    core: &'a Core,
+    own: &'a Own,
+    arrival: Arrival,
+}
+
+impl Drop for Done<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let side = &self.own.side;
+        self.own.receiver.borrow_mut().done(&side.claim, &side.queue, &self.core.cpu, self.arrival);
+    }
+}
+
+/// A handler is running.
+struct Running<'a>(&'a Cell<u32>);
+
+impl<'a> Running<'a> {
+    #[inline(always)]
+    fn new(depth: &'a Cell<u32>) -> Self {
+        depth.set(depth.get() + 1);
+        Running(depth)
+    }
+}
+
+impl Drop for Running<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A delivered message's block: free in the end.
+struct Block<'a>(&'a Queue<'static, Native>, &'a Native, Header);
+
+impl Drop for Block<'_> {
+    fn drop(&mut self) {
+        if self.2.has_block() {
+            self.0.free_block(self.1, self.2.block());
+        }
+    }
+}
 
 impl Core {
     #[inline]
@@ -67,8 +112,8 @@ impl Core {
         let mut delivered = 0;
         while delivered < quota {
             let Some(arrival) = own.receiver.borrow_mut().next(claim, q, cpu) else { break };
+            let _done = Done { core: self, own, arrival };
             self.deliver(q, arrival, reply);
-            own.receiver.borrow_mut().done(claim, q, cpu, arrival);
             delivered += 1;
         }
         if delivered > 0 {
@@ -114,21 +159,22 @@ impl Core {
                 replied: Cell::new(false),
                 returned: None,
             };
-            self.depth.set(self.depth.get() + 1);
+            let _running = Running::new(&self.depth);
             handler(&token);
-            self.depth.set(self.depth.get() - 1);
             return;
         }
         self.deliver_slowly(q, arrival, reply, args, tag);
-        if header.has_block() {
-            q.free_block(cpu, header.block());
-        }
     }
 
     /// The name of a message's sender. A source that makes no sense gives a name that nobody has.
     #[inline(always)]
     fn source(&self, header: Header) -> Name {
-        let code = header.source();
+        self.name_of(header.source())
+    }
+
+    /// The name of the incarnation that has this code.
+    #[inline(always)]
+    fn name_of(&self, code: u16) -> Name {
         let endpoint = code & 0xff;
         // Acquire: pairs with the Release in `open_entry`.
         let now = self.attached.entry(endpoint).map_or(0, |e| e.generation.load(Ordering::Acquire));
@@ -150,6 +196,7 @@ impl Core {
         let cpu = &self.cpu;
         let header = arrival.header;
         let count = header.args();
+        let _block = Block(q, cpu, header);
         let source = self.source(header);
         let extra = q.extra(arrival.ticket);
         let form = header.form();
@@ -165,8 +212,9 @@ impl Core {
             // Of a long transfer only the last piece is answered.
             let Some(form) = form.filter(|f| *f != Form::LongPart) else { return };
             let operation = Operation::of(form, reply);
+            let status = if reply { Status::ReplyRejected } else { status };
             let args = &args[..count.min(MAX_ARGS)];
-            self.send_back(source, status, operation, (header.handler(), tag, args), !reply);
+            self.send_back(source, self.name, status, operation, (header.handler(), tag, args), !reply);
         };
         let Some(form) = form else { return };
         if form == Form::Returned {
@@ -180,7 +228,7 @@ impl Core {
                     status,
                     operation: Operation::from_bits(aux >> 8 & 0xff),
                     handler: header.handler(),
-                    destination: source,
+                    destination: Name { endpoint: source.endpoint, generation: aux >> 16 },
                 };
                 self.run_returned(source, tag, args, count, returned);
             }
@@ -267,9 +315,8 @@ impl Core {
     }
 
     fn run(&self, handler: impl FnOnce()) {
-        self.depth.set(self.depth.get() + 1);
+        let _running = Running::new(&self.depth);
         handler();
-        self.depth.set(self.depth.get() - 1);
     }
 
     fn run_returned(&self, source: Name, tag: Tag, args: [u32; MAX_ARGS], count: usize, returned: Returned) {
@@ -341,17 +388,15 @@ impl Core {
             if peer.gone.get() {
                 continue;
             }
-            // Acquire: pairs with the Release when the endpoint was closed or taken by another.
-            let here = peer.entry.owner.load(Ordering::Acquire) == peer.participant.to_bits()
-                && peer.entry.generation.load(Ordering::Acquire) == peer.name.generation
-                && peer.entry.open.load(Ordering::Acquire) == peer.participant.to_bits();
-            if !here || (died || now) && !world.is_alive(peer.participant) {
+            if !self.is_here(peer) || (died || now) && !world.is_alive(peer.participant) {
                 gone.push(peer.clone());
             }
         }
         for peer in gone {
-            peer.gone.set(true);
-            self.return_outstanding(&peer);
+            self.lose(&peer);
+        }
+        if !self.owed.borrow().is_empty() {
+            self.return_owed();
         }
         for own in [&self.reply, &self.request] {
             let (claim, q) = (&own.side.claim, &own.side.queue);
@@ -369,60 +414,66 @@ impl Core {
         }
     }
 
-    /// Brings back the requests that a dead endpoint did not finish.
+    /// Whether a peer's endpoint is open, and still the same.
+    pub(crate) fn is_here(&self, peer: &Peer) -> bool {
+        // Acquire: pairs with the Release when the endpoint was closed or taken by another.
+        peer.entry.owner.load(Ordering::Acquire) == peer.participant.to_bits()
+            && peer.entry.generation.load(Ordering::Acquire) == peer.name.generation
+            && peer.entry.open.load(Ordering::Acquire) == peer.participant.to_bits()
+    }
+
+    /// Notes that a peer is gone, and brings back what it did not finish.
+    pub(crate) fn lose(&self, peer: &Rc<Peer>) {
+        if !peer.gone.replace(true) {
+            self.return_outstanding(peer);
+        }
+    }
+
+    /// Why nothing reaches a peer any more.
+    pub(crate) fn reason(&self, peer: &Peer) -> Status {
+        if !self.attached.world.is_alive(peer.participant) {
+            Status::Unreachable
+        } else if peer.gone.get() {
+            Status::BadEndpoint
+        } else {
+            // It is there, but the lock in front of its queue is lost.
+            Status::Congestion
+        }
+    }
+
+    /// Brings back the requests that an endpoint which is gone did not finish.
     fn return_outstanding(&self, peer: &Rc<Peer>) {
-        let cpu = &self.cpu;
-        let (q, claim) = (&peer.request.side.queue, &peer.request.side.claim);
         if peer.entry.generation.load(Ordering::Acquire) != peer.name.generation {
-            return; // Its successor has reset the queues.
+            return; // Its successor has reset the queues, and sends them back.
         }
-        // Acquire: pairs with the Release (Q3) in `Receiver::done`.
-        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let me = source_code(self.name.endpoint, self.name.generation);
-        for ticket in consumed..consumed.saturating_add(q.len()) {
-            let word = &q.slot(ticket).header;
-            // Acquire: pairs with the Release (Q2) of our own publication.
-            let header = Header(cpu.load(word, Ordering::Acquire));
-            if !claim.is_undelivered(q, cpu, header, ticket) || header.source() != me {
-                continue;
+        let side = &peer.request.side;
+        let status = self.reason(peer);
+        let all = Outstanding::take_all(&side.queue, &side.claim, peer.name, |source| source == me);
+        self.returns.borrow_mut().extend(all.into_iter().map(|o| Return {
+            status,
+            operation: o.operation,
+            handler: o.handler,
+            destination: o.destination,
+            tag: o.tag,
+            args: o.args,
+            count: o.count,
+        }));
+    }
+
+    /// Sends back what our predecessor was sent and did not finish, as far as there is space now.
+    #[cold]
+    fn return_owed(&self) {
+        let mut owed = self.owed.take();
+        while let Some(o) = owed.pop() {
+            let args = &o.args[..o.count];
+            let what = (o.handler, o.tag, args);
+            let to = self.name_of(o.source);
+            if !self.send_back(to, o.destination, Status::Unreachable, o.operation, what, false) {
+                owed.push(o);
+                break;
             }
-            // So that nobody returns it twice. Relaxed: nothing else hangs on it.
-            if cpu
-                .compare_exchange(
-                    word,
-                    header.0,
-                    header.with_state(SKIPPED).0,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                )
-                .is_err()
-            {
-                continue;
-            }
-            let form = header.form();
-            let block = header.has_block().then(|| header.block());
-            let count = header.args().min(MAX_ARGS);
-            let mut args = [0u32; MAX_ARGS];
-            let cells = q.slot(ticket).args.iter().chain(&q.extra(ticket).args);
-            for (pair, cell) in args.chunks_exact_mut(2).zip(cells).take(count.div_ceil(2)) {
-                let both = cpu.read(cell);
-                pair[0] = both as u32;
-                pair[1] = (both >> 32) as u32;
-            }
-            if let Some(block) = block {
-                // Whoever takes the endpoint over waits until nobody writes there any more.
-                q.free_block(cpu, block);
-            }
-            let Some(form) = form.filter(|f| *f != Form::LongPart) else { continue };
-            self.returns.borrow_mut().push_back(Return {
-                status: Status::Unreachable,
-                operation: Operation::of(form, false),
-                handler: header.handler(),
-                destination: peer.name,
-                tag: Tag(cpu.read(&q.slot(ticket).tag)),
-                args,
-                count,
-            });
         }
+        *self.owed.borrow_mut() = owed;
     }
 }

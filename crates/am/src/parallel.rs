@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use towpath_machine::{Native, Park};
 
-use crate::endpoint::{Audit, Endpoint};
+use crate::endpoint::{Audit, Core, Endpoint};
 use crate::error::Error;
 use crate::name::{Name, Tag};
 use crate::token::Token;
@@ -59,6 +59,22 @@ impl ParallelEndpoint {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Tries under the lock until it goes out; polls there too, and lets the others have the lock in between.
+    fn until_sent(&self, mut attempt: impl FnMut(&Core) -> Result<(), Error>) -> Result<(), Error> {
+        loop {
+            let endpoint = self.lock();
+            match attempt(&endpoint.0.core) {
+                Err(Error::NotSent) => {}
+                result => return result,
+            }
+            if endpoint.0.poll() == 0 {
+                endpoint.0.core.look_after(false);
+            }
+            drop(endpoint);
+            Native::with_id(0).yield_now();
+        }
+    }
+
     /// As [`Endpoint::name`].
     pub fn name(&self) -> Name {
         self.lock().0.name()
@@ -93,7 +109,7 @@ impl ParallelEndpoint {
     ///
     /// As there.
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.lock().0.request(index, handler, args)
+        self.until_sent(|core| core.request_short(index, handler, args, false))
     }
 
     /// As [`Endpoint::request_medium`].
@@ -108,7 +124,7 @@ impl ParallelEndpoint {
         args: &[u32],
         payload: &[u8],
     ) -> Result<(), Error> {
-        self.lock().0.request_medium(index, handler, args, payload)
+        self.until_sent(|core| core.request_medium(index, handler, args, payload, false))
     }
 
     /// As [`Endpoint::request_long`].
@@ -124,7 +140,7 @@ impl ParallelEndpoint {
         payload: &[u8],
         offset: u64,
     ) -> Result<(), Error> {
-        self.lock().0.request_long(index, handler, args, payload, offset)
+        self.until_sent(|core| core.request_long(index, handler, args, payload, offset, false))
     }
 
     /// As [`Endpoint::poll`]; 0 at once if another thread is using the endpoint.

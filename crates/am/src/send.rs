@@ -65,28 +65,59 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn request_short(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
+    pub(crate) fn request_short(
+        &self,
+        index: usize,
+        handler: u8,
+        args: &[u32],
+        wait: bool,
+    ) -> Result<(), Error> {
         self.may_request()?;
         let (peer, tag) = self.mapped(index)?;
-        self.short(&peer, false, handler, tag, args)
+        self.short(&peer, false, handler, tag, args, wait)
     }
 
     #[inline]
     pub(crate) fn reply_short(&self, to: Name, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
         match self.peer(to) {
-            Ok(peer) => self.short(&peer, true, handler, tag, args),
-            // The requester is gone: nobody misses the reply.
-            Err(_) => Ok(()),
+            Ok(peer) => self.short(&peer, true, handler, tag, args, true),
+            Err(_) => self.reply_to_nobody(to, Form::Short, handler, tag, args),
         }
     }
 
+    /// A reply whose requester is gone.
+    #[cold]
+    fn reply_to_nobody(
+        &self,
+        to: Name,
+        form: Form,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+    ) -> Result<(), Error> {
+        if args.len() > MAX_ARGS {
+            return Err(too_many(args));
+        }
+        let out = Outgoing { form, handler, tag, args, aux: 0 };
+        self.bring_back(Status::BadEndpoint, to, true, &out);
+        Ok(())
+    }
+
     #[inline(always)]
-    fn short(&self, peer: &Rc<Peer>, reply: bool, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
+    fn short(
+        &self,
+        peer: &Rc<Peer>,
+        reply: bool,
+        handler: u8,
+        tag: Tag,
+        args: &[u32],
+        wait: bool,
+    ) -> Result<(), Error> {
         if args.len() > MAX_ARGS {
             return Err(too_many(args));
         }
         let out = Outgoing { form: Form::Short, handler, tag, args, aux: 0 };
-        self.outcome(self.packet(peer, reply, &out, None, true), peer, reply, &out)
+        self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
     }
 
     pub(crate) fn request_medium(
@@ -95,10 +126,11 @@ impl Core {
         handler: u8,
         args: &[u32],
         payload: &[u8],
+        wait: bool,
     ) -> Result<(), Error> {
         self.may_request()?;
         let (peer, tag) = self.mapped(index)?;
-        self.medium(&peer, false, handler, tag, args, payload)
+        self.medium(&peer, false, handler, tag, args, payload, wait)
     }
 
     pub(crate) fn reply_medium(
@@ -110,11 +142,12 @@ impl Core {
         payload: &[u8],
     ) -> Result<(), Error> {
         match self.peer(to) {
-            Ok(peer) => self.medium(&peer, true, handler, tag, args, payload),
-            Err(_) => Ok(()),
+            Ok(peer) => self.medium(&peer, true, handler, tag, args, payload, true),
+            Err(_) => self.reply_to_nobody(to, Form::Medium, handler, tag, args),
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a message is that many things")]
     fn medium(
         &self,
         peer: &Rc<Peer>,
@@ -123,6 +156,7 @@ impl Core {
         tag: Tag,
         args: &[u32],
         payload: &[u8],
+        wait: bool,
     ) -> Result<(), Error> {
         if args.len() > MAX_ARGS {
             return Err(too_many(args));
@@ -136,7 +170,7 @@ impl Core {
         }
         let out = Outgoing { form: Form::Medium, handler, tag, args, aux: 0 };
         let piece = Piece { bytes: payload, offset: 0, whole: (0, 0) };
-        self.outcome(self.packet(peer, reply, &out, Some(piece), true), peer, reply, &out)
+        self.outcome(self.packet(peer, reply, &out, Some(piece), wait), peer, reply, &out)
     }
 
     pub(crate) fn request_long(
@@ -164,7 +198,7 @@ impl Core {
     ) -> Result<(), Error> {
         match self.peer(to) {
             Ok(peer) => self.long(&peer, true, (handler, tag, args), payload, offset, true),
-            Err(_) => Ok(()),
+            Err(_) => self.reply_to_nobody(to, Form::Long, handler, tag, args),
         }
     }
 
@@ -241,7 +275,7 @@ impl Core {
     fn outcome(
         &self,
         result: Result<(), Failure>,
-        peer: &Peer,
+        peer: &Rc<Peer>,
         reply: bool,
         out: &Outgoing<'_>,
     ) -> Result<(), Error> {
@@ -249,21 +283,25 @@ impl Core {
             Ok(()) => Ok(()),
             Err(Failure::NotSent) => Err(Error::NotSent),
             Err(Failure::Gone) => {
-                self.bring_back(peer, reply, out);
+                if !self.is_here(peer) {
+                    // Earlier ones come back first.
+                    self.lose(peer);
+                }
+                self.bring_back(self.reason(peer), peer.name, reply, out);
                 Ok(())
             }
         }
     }
 
     #[cold]
-    fn bring_back(&self, peer: &Peer, reply: bool, out: &Outgoing<'_>) {
+    fn bring_back(&self, status: Status, destination: Name, reply: bool, out: &Outgoing<'_>) {
         let mut args = [0; MAX_ARGS];
         args[..out.args.len()].copy_from_slice(out.args);
         self.returns.borrow_mut().push_back(Return {
-            status: Status::Unreachable,
+            status,
             operation: Operation::of(out.form, reply),
             handler: out.handler,
-            destination: peer.name,
+            destination,
             tag: out.tag,
             args,
             count: out.args.len(),
@@ -432,20 +470,22 @@ impl Core {
         }
     }
 
-    /// Sends an undeliverable message back. For a request, as a reply would be sent; for a reply, only if there is space at once.
+    /// Sends an undeliverable message back: its status, operation and destination's generation in one cell. For a request, as a reply would be sent; for a
+    /// reply, only if there is space at once. `false`: there is none.
     #[cold]
     pub(crate) fn send_back(
         &self,
         to: Name,
+        destination: Name,
         status: Status,
         operation: Operation,
         (handler, tag, args): (u8, Tag, &[u32]),
         wait: bool,
-    ) {
-        let Ok(peer) = self.peer(to) else { return };
-        let aux = status as u64 | (operation as u64) << 8;
+    ) -> bool {
+        let Ok(peer) = self.peer(to) else { return true };
+        let aux = status as u64 | (operation as u64) << 8 | destination.generation << 16;
         let out = Outgoing { form: Form::Returned, handler, tag, args, aux };
         // A message to somebody who is gone need not come back to us: we did not send the original.
-        let _ = self.packet(&peer, true, &out, None, wait);
+        !matches!(self.packet(&peer, true, &out, None, wait), Err(Failure::NotSent))
     }
 }

@@ -1,0 +1,85 @@
+//! Requests that their receiver did not finish, found in its queue after its end.
+//!
+//! Whoever finds one takes it by an exchange of its header: its sender, which notices that the receiver is gone, or the receiver's successor, before it
+//! resets the queue.
+
+use core::sync::atomic::Ordering;
+
+use towpath_machine::{Native, Processor};
+use towpath_sync::PARKED;
+
+use crate::claim::Claim;
+use crate::name::{Name, Tag};
+use crate::packet::{Form, Header, MAX_ARGS, SKIPPED};
+use crate::queue::Queue;
+use crate::token::Operation;
+
+/// One of them.
+pub struct Outstanding {
+    /// The sending endpoint's incarnation, as in the header.
+    pub source: u16,
+    /// For whom it was.
+    pub destination: Name,
+    /// How it was sent.
+    pub operation: Operation,
+    /// For which handler.
+    pub handler: u8,
+    /// With which tag.
+    pub tag: Tag,
+    /// Its arguments.
+    pub args: [u32; MAX_ARGS],
+    /// How many of them.
+    pub count: usize,
+}
+
+impl Outstanding {
+    /// Takes all that are there and that `mine` accepts by their source. Their blocks are freed.
+    pub fn take_all(
+        q: &Queue<'static, Native>,
+        claim: &impl Claim<Native>,
+        destination: Name,
+        mine: impl Fn(u16) -> bool,
+    ) -> Vec<Outstanding> {
+        let cpu = &Native::with_id(destination.endpoint.into());
+        // Acquire: pairs with the Release (Q3) in `Receiver::done`.
+        let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
+        let mut all = Vec::new();
+        for ticket in consumed..consumed.saturating_add(q.len()) {
+            let word = &q.slot(ticket).header;
+            // Acquire: pairs with the Release (Q2) of the publication.
+            let header = Header(cpu.load(word, Ordering::Acquire));
+            if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
+                continue;
+            }
+            // So that nobody returns it twice. Relaxed: nothing else hangs on it.
+            let (taken, relaxed) = (header.with_state(SKIPPED).0, Ordering::Relaxed);
+            if cpu.compare_exchange(word, header.0, taken, relaxed, relaxed).is_err() {
+                continue;
+            }
+            let count = header.args().min(MAX_ARGS);
+            let mut args = [0u32; MAX_ARGS];
+            let cells = q.slot(ticket).args.iter().chain(&q.extra(ticket).args);
+            for (pair, cell) in args.chunks_exact_mut(2).zip(cells).take(count.div_ceil(2)) {
+                let both = cpu.read(cell);
+                pair[0] = both as u32;
+                pair[1] = (both >> 32) as u32;
+            }
+            if header.has_block() {
+                // Whoever takes the endpoint over waits until nobody writes there any more.
+                q.free_block(cpu, header.block());
+            }
+            // Of a long transfer only the last piece is answered.
+            let Some(form) = header.form().filter(|f| *f != Form::LongPart) else { continue };
+            all.push(Outstanding {
+                source: header.source(),
+                destination,
+                operation: Operation::of(form, false),
+                handler: header.handler(),
+                tag: Tag(cpu.read(&q.slot(ticket).tag)),
+                args,
+                count,
+            });
+        }
+        all
+    }
+}

@@ -1,0 +1,586 @@
+//! What Active Messages II promises, call by call: forms, tables, tags, errors, returned messages, bundles.
+
+mod support;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use support::{Watchdog, members, tiny};
+use towpath_am::{
+    Algorithm, Bundle, Endpoint, Error, Events, Name, Operation, Payload, Returned, Status, Tag, WorldConfig,
+};
+
+/// What a handler saw.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    args: Vec<u32>,
+    bytes: Vec<u8>,
+    source: Name,
+    destination: Name,
+    tag: Tag,
+    request: bool,
+    returned: Option<Returned>,
+}
+
+type Log = Arc<Mutex<Vec<Seen>>>;
+
+fn logging(log: &Log) -> impl Fn(&towpath_am::Token<'_>) + Send + Sync + 'static {
+    let log = log.clone();
+    move |message| {
+        let bytes = match message.payload() {
+            Payload::None => Vec::new(),
+            Payload::Medium(bytes) => bytes.to_vec(),
+            Payload::Long { offset, len } => {
+                let mut bytes = vec![0; len as usize];
+                message.segment().read(offset, &mut bytes);
+                bytes
+            }
+        };
+        log.lock().unwrap().push(Seen {
+            args: message.args().to_vec(),
+            bytes,
+            source: message.source(),
+            destination: message.destination(),
+            tag: message.tag(),
+            request: message.is_request(),
+            returned: message.returned(),
+        });
+    }
+}
+
+fn take(log: &Log) -> Vec<Seen> {
+    std::mem::take(&mut log.lock().unwrap())
+}
+
+/// Two endpoints in one bundle that log what reaches their handlers 0 and 1; each is the other's entry 0.
+struct Pair {
+    bundle: Bundle,
+    a: Endpoint,
+    b: Endpoint,
+    at_a: Log,
+    at_b: Log,
+    _worlds: Vec<towpath_shm::World>,
+}
+
+impl Pair {
+    fn with(config: &WorldConfig, segment: Option<usize>) -> Pair {
+        let worlds = members(config);
+        let make = |i: usize| match segment {
+            Some(len) => Endpoint::with_private_segment(&worlds[i], len).unwrap(),
+            None => Endpoint::with_shared_segment(&worlds[i]).unwrap(),
+        };
+        let (a, b) = (make(0), make(1));
+        let (at_a, at_b) = (Log::default(), Log::default());
+        for (endpoint, log) in [(&a, &at_a), (&b, &at_b)] {
+            endpoint.set_handler(0, logging(log));
+            endpoint.set_handler(1, logging(log));
+        }
+        a.map(0, b.name(), Tag::ALL).unwrap();
+        b.map(0, a.name(), Tag::ALL).unwrap();
+        let bundle = Bundle::new();
+        bundle.add(&a);
+        bundle.add(&b);
+        Pair { bundle, a, b, at_a, at_b, _worlds: worlds }
+    }
+
+    fn new() -> Pair {
+        Pair::with(&WorldConfig { segment_bytes: 8192, ..WorldConfig::new(2) }, Some(8192))
+    }
+
+    fn settle(&self) {
+        while self.bundle.poll() > 0 {}
+    }
+
+    /// The status of the only message that came back to `a`.
+    fn came_back(&self) -> (Status, Operation, Vec<u32>) {
+        self.settle();
+        assert_eq!(take(&self.at_b), [], "nothing was delivered");
+        let back = take(&self.at_a);
+        assert_eq!(back.len(), 1, "{back:?}");
+        let returned = back[0].returned.expect("handler 0 has a reason");
+        (returned.status, returned.operation, back[0].args.clone())
+    }
+}
+
+#[test]
+fn every_number_of_arguments_in_every_form() {
+    let pair = Pair::new();
+    let all: Vec<u32> = (1..=16).map(|n| n * 0x0f0f_0f0f).collect();
+    for count in 0..=16 {
+        let args = &all[..count];
+        pair.a.request(0, 1, args).unwrap();
+        pair.a.request_medium(0, 1, args, b"medium").unwrap();
+        pair.a.request_long(0, 1, args, b"long", 100).unwrap();
+        pair.settle();
+        let seen = take(&pair.at_b);
+        assert_eq!(seen.iter().map(|s| &s.bytes[..]).collect::<Vec<_>>(), [&b""[..], b"medium", b"long"]);
+        for s in seen {
+            assert_eq!(s.args, args);
+            assert_eq!((s.source, s.destination), (pair.a.name(), pair.b.name()));
+            assert_eq!((s.tag, s.request, s.returned), (Tag::ALL, true, None));
+        }
+    }
+    let too_many = [0; 17];
+    assert!(matches!(pair.a.request(0, 1, &too_many), Err(Error::BadArgument(_))));
+    assert!(matches!(pair.a.request_medium(0, 1, &too_many, b""), Err(Error::BadArgument(_))));
+    assert!(matches!(pair.a.request_long(0, 1, &too_many, b"", 0), Err(Error::BadArgument(_))));
+}
+
+#[test]
+fn medium_payloads_up_to_a_block() {
+    let pair = Pair::new();
+    let block = pair.a.config().block_size as usize;
+    assert!(block >= 8192, "the least that Active Messages II's users count on");
+    let bytes: Vec<u8> = (0..block).map(|i| i as u8).collect();
+    for len in [0, 1, 63, 64, 65, 8192, block] {
+        pair.a.request_medium(0, 1, &[], &bytes[..len]).unwrap();
+        pair.settle();
+        assert_eq!(take(&pair.at_b)[0].bytes, bytes[..len]);
+    }
+    let error = pair.a.request_medium(0, 1, &[], &vec![0; block + 1]).unwrap_err();
+    assert!(error.to_string().contains("long message"), "{error}");
+}
+
+#[test]
+fn long_payloads_of_a_megabyte_into_either_kind_of_segment() {
+    let len = (1 << 20) + 5;
+    let config = WorldConfig { segment_bytes: 2 << 20, ..WorldConfig::new(2) };
+    for segment in [Some(2 << 20), None] {
+        let pair = Pair::with(&config, segment);
+        let mut source: Vec<u8> = (0..len).map(|i| (i * 7 >> 3) as u8).collect();
+        let sent = source.clone();
+        pair.a.request_long(0, 1, &[9], &source, 1000).unwrap();
+        // The memory may be reused on return.
+        source.fill(0);
+        pair.settle();
+        let seen = take(&pair.at_b);
+        assert_eq!(seen.len(), 1, "the handler runs once, after the last piece");
+        assert_eq!(seen[0].args, [9]);
+        assert!(seen[0].bytes == sent, "the bytes that were sent");
+        let mut before = [1];
+        pair.b.segment().read(999, &mut before);
+        assert_eq!(before, [0], "nothing beside the range");
+    }
+}
+
+#[test]
+fn replies_at_most_one_and_not_to_replies() {
+    let pair = Pair::new();
+    pair.b.set_handler(7, |message| {
+        message.reply(8, &[message.args()[0] + 1]).unwrap();
+        assert!(matches!(message.reply(8, &[]), Err(Error::BadArgument(_))), "one reply at most");
+    });
+    let twice = Arc::new(AtomicU32::new(0));
+    let (log, errors) = (pair.at_a.clone(), twice.clone());
+    let record = logging(&log);
+    pair.a.set_handler(8, move |message| {
+        if matches!(message.reply(1, &[]), Err(Error::BadArgument(_))) {
+            errors.fetch_add(1, Ordering::Relaxed);
+        }
+        record(message);
+    });
+    pair.a.request(0, 7, &[41]).unwrap();
+    pair.settle();
+    let seen = take(&pair.at_a);
+    assert_eq!((seen.len(), &seen[0].args[..], seen[0].request), (1, &[42][..], false));
+    assert_eq!(twice.load(Ordering::Relaxed), 1, "a reply can't be replied to");
+    // A handler need not reply.
+    pair.a.request(0, 1, &[]).unwrap();
+    pair.settle();
+    assert_eq!((take(&pair.at_b).len(), take(&pair.at_a).len()), (1, 0));
+}
+
+#[test]
+fn replies_in_every_form() {
+    let pair = Pair::new();
+    pair.b.set_handler(7, |message| match message.args()[0] {
+        0 => message.reply(1, &[5, 6]).unwrap(),
+        1 => message.reply_medium(1, &[5, 6], b"medium").unwrap(),
+        _ => message.reply_long(1, &[5, 6], &[3; 5000], 10).unwrap(),
+    });
+    for (form, bytes) in [vec![], b"medium".to_vec(), vec![3; 5000]].into_iter().enumerate() {
+        pair.a.request(0, 7, &[form as u32]).unwrap();
+        pair.settle();
+        let seen = take(&pair.at_a);
+        assert_eq!((seen.len(), &seen[0].args[..], &seen[0].bytes), (1, &[5, 6][..], &bytes));
+    }
+}
+
+#[test]
+fn two_hundred_and_fifty_six_handlers() {
+    let pair = Pair::new();
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    for handler in 0..=255u8 {
+        let ran = ran.clone();
+        pair.b.set_handler(handler, move |_| ran.lock().unwrap().push(handler));
+    }
+    for handler in 1..=255 {
+        pair.a.request(0, handler, &[]).unwrap();
+    }
+    pair.settle();
+    assert_eq!(*ran.lock().unwrap(), (1..=255).collect::<Vec<u8>>());
+}
+
+#[test]
+fn the_translation_table() {
+    let pair = Pair::new();
+    assert!(matches!(pair.a.request(1, 1, &[]), Err(Error::NotInitialised(_))));
+    assert!(matches!(pair.a.unmap(1), Err(Error::NotInitialised(_))));
+    pair.a.map(300, pair.b.name(), Tag(5)).unwrap();
+    assert_eq!(pair.a.mapping(300), Some((pair.b.name(), Tag(5))));
+    pair.a.request(300, 1, &[1]).unwrap();
+    pair.settle();
+    assert_eq!(take(&pair.at_b)[0].tag, Tag(5));
+    pair.a.unmap(300).unwrap();
+    assert!(matches!(pair.a.request(300, 1, &[]), Err(Error::NotInitialised(_))));
+    assert!(matches!(pair.a.map(70_000, pair.b.name(), Tag::ALL), Err(Error::BadArgument(_))));
+    let nobody = Name::from_bits(pair.b.name().to_bits() + (1 << 16));
+    assert!(matches!(pair.a.map(2, nobody, Tag::ALL), Err(Error::BadArgument(_))));
+    assert!(matches!(pair.a.map(2, Name::from_bits(u64::MAX), Tag::ALL), Err(Error::BadArgument(_))));
+    // To itself.
+    pair.a.map(3, pair.a.name(), Tag::ALL).unwrap();
+    pair.a.request(3, 1, &[7]).unwrap();
+    pair.settle();
+    assert_eq!(take(&pair.at_a)[0].args, [7]);
+}
+
+#[test]
+fn names_are_compared_and_passed_on() {
+    let pair = Pair::new();
+    assert_ne!(pair.a.name(), pair.b.name());
+    assert_eq!(Name::from_bits(pair.a.name().to_bits()), pair.a.name());
+    // A successor in the same place has another name.
+    let old = pair.b.name();
+    let world = pair.b.world().clone();
+    let others: Vec<Endpoint> = (0..).map_while(|_| Endpoint::new(&world).ok()).collect();
+    drop(pair.b);
+    let new = Endpoint::new(&world).unwrap();
+    assert!(others.iter().all(|e| e.name() != new.name()));
+    assert_ne!(new.name(), old);
+    assert!(matches!(pair.a.map(1, old, Tag::ALL), Err(Error::BadArgument(_))));
+}
+
+#[test]
+fn a_wrong_tag_comes_back() {
+    let pair = Pair::new();
+    pair.b.set_tag(Tag(77));
+    pair.a.map(0, pair.b.name(), Tag(76)).unwrap();
+    pair.a.request(0, 1, &[1, 2]).unwrap();
+    assert_eq!(pair.came_back(), (Status::BadTag, Operation::RequestShort, vec![1, 2]));
+    pair.a.map(0, pair.b.name(), Tag(77)).unwrap();
+    pair.a.request(0, 1, &[]).unwrap();
+    pair.settle();
+    assert_eq!(take(&pair.at_b)[0].tag, Tag(77));
+    pair.b.set_tag(Tag::NONE);
+    pair.a.request_medium(0, 1, &[3], b"x").unwrap();
+    assert_eq!(pair.came_back(), (Status::BadTag, Operation::RequestMedium, vec![3]));
+    assert!(pair.b.audit().is_clean(), "the block of the message that came back is free");
+}
+
+#[test]
+fn a_missing_handler_comes_back() {
+    let pair = Pair::new();
+    pair.a.request(0, 99, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]).unwrap();
+    let (status, operation, args) = pair.came_back();
+    assert_eq!((status, operation), (Status::BadHandler, Operation::RequestShort));
+    assert_eq!(args, (1..=16).collect::<Vec<u32>>());
+    pair.b.clear_handler(1);
+    pair.a.request_long(0, 1, &[4], &[1; 40], 0).unwrap();
+    assert_eq!(pair.came_back(), (Status::BadHandler, Operation::RequestLong, vec![4]));
+    // A reply that its requester has no handler for comes back to the one who replied.
+    pair.b.set_handler(7, |message| message.reply(98, &[5]).unwrap());
+    pair.a.request(0, 7, &[]).unwrap();
+    pair.settle();
+    let back = take(&pair.at_b);
+    assert_eq!(back.len(), 1);
+    let returned = back[0].returned.unwrap();
+    assert_eq!((returned.status, returned.operation), (Status::ReplyRejected, Operation::ReplyShort));
+    assert_eq!((returned.handler, returned.destination), (98, pair.a.name()));
+}
+
+#[test]
+fn ranges_outside_the_segment_come_back() {
+    let config = WorldConfig { segment_bytes: 8192, ..WorldConfig::new(2) };
+    for segment in [Some(8192), None] {
+        let pair = Pair::with(&config, segment);
+        for (offset, len, status) in [
+            (8193, 0, Status::BadSegmentOffset),
+            (8192, 1, Status::BadSegmentOffset),
+            (8000, 193, Status::BadLength),
+        ] {
+            pair.a.request_long(0, 1, &[offset as u32], &vec![1; len], offset).unwrap();
+            assert_eq!(
+                pair.came_back(),
+                (status, Operation::RequestLong, vec![offset as u32]),
+                "{segment:?}"
+            );
+        }
+        pair.a.request_long(0, 1, &[], &[1; 192], 8000).unwrap();
+        pair.a.request_long(0, 1, &[], &[], 8192).unwrap();
+        pair.settle();
+        assert_eq!(take(&pair.at_b).len(), 2, "up to the last byte");
+        assert!(matches!(pair.a.request_long(0, 1, &[], &[0], u64::MAX), Err(Error::BadArgument(_))));
+    }
+}
+
+#[test]
+fn messages_to_somebody_who_left_come_back() {
+    let pair = Pair::new();
+    let b = pair.b.name();
+    drop(pair.b);
+    pair.a.request(0, 1, &[1]).unwrap();
+    pair.a.request_medium(0, 1, &[2], b"m").unwrap();
+    pair.a.request_long(0, 1, &[3], b"l", 0).unwrap();
+    while pair.bundle.poll() > 0 {}
+    let back = take(&pair.at_a);
+    assert_eq!(back.iter().map(|s| s.args[0]).collect::<Vec<_>>(), [1, 2, 3]);
+    for s in back {
+        let returned = s.returned.unwrap();
+        assert_eq!((returned.status, returned.destination), (Status::BadEndpoint, b));
+    }
+}
+
+#[test]
+fn what_was_on_the_way_to_somebody_who_left_comes_back() {
+    for replaced in [false, true] {
+        let pair = Pair::new();
+        let (b, world) = (pair.b.name(), pair.b.world().clone());
+        pair.a.request(0, 1, &[1]).unwrap();
+        pair.a.request_medium(0, 1, &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], b"m").unwrap();
+        pair.a.request_long(0, 1, &[3], &[1; 100], 0).unwrap();
+        drop(pair.b);
+        // Its place is the only one, and its successor may be there before the sender notices anything.
+        let successor = replaced.then(|| Endpoint::new(&world).unwrap());
+        if let Some(successor) = &successor {
+            successor.recover();
+            while successor.poll() > 0 {}
+        }
+        pair.a.recover();
+        while pair.bundle.poll() > 0 {}
+        let mut back = take(&pair.at_a);
+        back.sort_by_key(|s| s.args[0]);
+        let operations = [Operation::RequestShort, Operation::RequestMedium, Operation::RequestLong];
+        assert_eq!(back.len(), 3, "replaced: {replaced}, {back:?}");
+        for (i, s) in back.iter().enumerate() {
+            let returned = s.returned.unwrap();
+            assert_eq!(s.args[0] as usize, i + 1);
+            assert_eq!((returned.operation, returned.destination), (operations[i], b));
+            let why = if replaced { Status::Unreachable } else { Status::BadEndpoint };
+            assert_eq!(returned.status, why);
+        }
+        assert_eq!(back[1].args.len(), 13);
+        if let Some(successor) = successor {
+            assert!(successor.audit().is_clean());
+        }
+    }
+}
+
+#[test]
+fn a_reply_to_somebody_who_left_comes_back() {
+    let pair = Pair::new();
+    pair.b.set_handler(7, |message| message.reply(1, &[5]).unwrap());
+    pair.a.request(0, 7, &[]).unwrap();
+    let a = pair.a.name();
+    drop(pair.a);
+    while pair.bundle.poll() > 0 {}
+    let back = take(&pair.at_b);
+    assert_eq!(back.len(), 1);
+    let returned = back[0].returned.unwrap();
+    assert_eq!((returned.status, returned.operation), (Status::BadEndpoint, Operation::ReplyShort));
+    assert_eq!((returned.destination, &back[0].args[..]), (a, &[5][..]));
+}
+
+#[test]
+fn handlers_may_not_send_requests_or_poll() {
+    // A handler reaches an endpoint only through its token: requests and polls can't be written down. What can be tried is a
+    // reply from the handler of a message that came back.
+    let pair = Pair::new();
+    let refused = Arc::new(AtomicU32::new(0));
+    let count = refused.clone();
+    pair.a.set_handler(0, move |message| {
+        assert!(!message.is_request());
+        if matches!(message.reply(1, &[]), Err(Error::BadArgument(_))) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    pair.a.request(0, 99, &[]).unwrap();
+    pair.settle();
+    assert_eq!(refused.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn an_asynchronous_transfer_says_when_it_cannot_go_out() {
+    for algorithm in Algorithm::ALL {
+        let worlds = members(&tiny(2, algorithm));
+        let sender = Endpoint::new(&worlds[0]).unwrap();
+        // Not in the sender's bundle: nobody polls it while the sender waits.
+        let receiver = Endpoint::with_private_segment(&worlds[1], 8192).unwrap();
+        let log = Log::default();
+        receiver.set_handler(1, logging(&log));
+        sender.map(0, receiver.name(), Tag::ALL).unwrap();
+        let mut out = 0u32;
+        let refused = loop {
+            match sender.request_long_async(0, 1, &[out], &[out as u8; 100], 0) {
+                Ok(()) => out += 1,
+                Err(error) => break error,
+            }
+            assert!(out < 100, "{algorithm:?}: a queue of 3 blocks is never full");
+        };
+        assert!(matches!(refused, Error::NotSent), "{refused:?}");
+        assert!(out >= 1, "{algorithm:?}");
+        while receiver.poll() > 0 {}
+        assert_eq!(take(&log).len() as u32, out, "{algorithm:?}: what was refused was not sent");
+        sender.request_long_async(0, 1, &[out], &[out as u8; 100], 0).unwrap();
+        while receiver.poll() > 0 {}
+        assert_eq!(take(&log)[0].bytes, [out as u8; 100], "{algorithm:?}");
+        assert!(receiver.audit().is_clean(), "{algorithm:?}: {:?}", receiver.audit());
+    }
+}
+
+#[test]
+fn replies_are_polled_before_requests_and_a_poll_is_bounded() {
+    let pair = Pair::new();
+    pair.b.set_handler(7, |message| message.reply(1, &[1000]).unwrap());
+    for n in 0..3 {
+        pair.b.request(0, 1, &[n]).unwrap();
+    }
+    pair.a.request(0, 7, &[]).unwrap();
+    assert_eq!(pair.b.poll(), 1);
+    // The reply came last and is delivered first.
+    while pair.a.poll() > 0 {}
+    assert_eq!(take(&pair.at_a).iter().map(|s| s.args[0]).collect::<Vec<_>>(), [1000, 0, 1, 2]);
+    for n in 0..600 {
+        pair.a.request(0, 1, &[n]).unwrap();
+    }
+    let mut polls = Vec::new();
+    loop {
+        match pair.b.poll() {
+            0 => break,
+            n => polls.push(n),
+        }
+    }
+    assert_eq!(polls.iter().sum::<usize>(), 600);
+    assert!(polls[0] < 100, "bounded: {polls:?}");
+    assert!(polls[1] > polls[0], "self-adjusting: {polls:?}");
+}
+
+#[test]
+fn waiting_with_masks_and_timeouts() {
+    let _watchdog = Watchdog::new(Duration::from_secs(60), || "waiting".into());
+    let pair = Pair::new();
+    assert!(!pair.bundle.wait(Some(Duration::from_millis(5))).unwrap(), "nothing happens");
+    pair.a.request(0, 1, &[]).unwrap();
+    assert!(pair.bundle.wait(None).unwrap(), "a message is there");
+    assert_eq!(take(&pair.at_b), [], "waiting delivers nothing");
+    pair.settle();
+    pair.bundle.set_events(Events { not_empty: false, can_send: true });
+    assert!(pair.bundle.wait(None).unwrap(), "there is space");
+    pair.bundle.set_events(Events { not_empty: false, can_send: false });
+    assert!(matches!(pair.bundle.wait(None), Err(Error::BadArgument(_))));
+    assert!(matches!(Bundle::new().wait(None), Err(Error::BadArgument(_))));
+}
+
+#[test]
+fn a_sleeper_is_woken_under_every_policy_and_algorithm() {
+    let _watchdog = Watchdog::new(Duration::from_secs(100), || "a sleeper was not woken".into());
+    for algorithm in Algorithm::ALL {
+        for (waiting, name) in towpath_sync::Policy::ALL {
+            let worlds = members(&WorldConfig { waiting, ..tiny(2, algorithm) });
+            let receiver = Endpoint::new(&worlds[0]).unwrap();
+            let log = Log::default();
+            receiver.set_handler(1, logging(&log));
+            let to = receiver.name();
+            std::thread::scope(|scope| {
+                let world = &worlds[1];
+                scope.spawn(move || {
+                    let sender = Endpoint::new(world).unwrap();
+                    sender.map(0, to, Tag::ALL).unwrap();
+                    for n in 0..20 {
+                        std::thread::sleep(Duration::from_micros(300));
+                        sender.request(0, 1, &[n]).unwrap();
+                    }
+                });
+                let start = Instant::now();
+                let mut seen = Vec::new();
+                while seen.len() < 20 {
+                    assert!(
+                        start.elapsed() < Duration::from_secs(30),
+                        "{algorithm:?} {name}: {}",
+                        seen.len()
+                    );
+                    receiver.wait(Some(Duration::from_secs(1)));
+                    receiver.poll();
+                    seen.extend(take(&log));
+                }
+                assert!(seen.iter().map(|s| s.args[0]).eq(0..20), "{algorithm:?} {name}");
+            });
+        }
+    }
+}
+
+#[test]
+fn endpoints_move_between_bundles() {
+    let pair = Pair::new();
+    let other = Bundle::new();
+    other.add(&pair.b);
+    assert_eq!((pair.bundle.len(), other.len()), (1, 1));
+    pair.a.request(0, 1, &[1]).unwrap();
+    assert_eq!(pair.bundle.poll(), 0, "its old bundle does not poll it any more");
+    assert_eq!(other.poll(), 1);
+    assert_eq!(take(&pair.at_b).len(), 1);
+}
+
+#[test]
+fn a_parallel_endpoint_is_used_by_many_threads() {
+    let _watchdog = Watchdog::new(Duration::from_secs(60), || "parallel endpoints".into());
+    let worlds = members(&tiny(2, Algorithm::Towpath));
+    let endpoints: Vec<_> = worlds.iter().map(|w| Endpoint::new(w).unwrap()).collect();
+    let names: Vec<_> = endpoints.iter().map(Endpoint::name).collect();
+    let delivered = Arc::new(AtomicU32::new(0));
+    for endpoint in &endpoints {
+        let delivered = delivered.clone();
+        endpoint.set_handler(1, move |_| {
+            delivered.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    let parallel: Vec<_> = endpoints.into_iter().map(|e| e.into_parallel().unwrap()).collect();
+    parallel[0].map(0, names[1], Tag::ALL).unwrap();
+    parallel[1].map(0, names[0], Tag::ALL).unwrap();
+    const EACH: u32 = 500;
+    std::thread::scope(|scope| {
+        for endpoint in &parallel {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for n in 0..EACH {
+                        endpoint.request(0, 1, &[n]).unwrap();
+                        endpoint.poll();
+                    }
+                    while delivered.load(Ordering::Relaxed) < 6 * EACH {
+                        endpoint.poll();
+                        endpoint.wait(Duration::from_micros(100));
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(delivered.load(Ordering::Relaxed), 6 * EACH);
+    let back = parallel.into_iter().map(towpath_am::ParallelEndpoint::into_sequential);
+    assert!(back.into_iter().all(|e| e.audit().is_clean()));
+}
+
+#[test]
+fn a_panicking_handler_loses_nothing_else() {
+    let pair = Pair::new();
+    pair.b.set_handler(9, |_| panic!("on purpose"));
+    pair.a.request(0, 9, &[]).unwrap();
+    pair.a.request(0, 1, &[2]).unwrap();
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pair.b.poll()));
+    assert!(caught.is_err());
+    pair.settle();
+    assert_eq!(take(&pair.at_b).iter().map(|s| s.args[0]).collect::<Vec<_>>(), [2]);
+    pair.a.request(0, 1, &[3]).unwrap();
+    pair.settle();
+    assert_eq!(take(&pair.at_b).len(), 1);
+    assert!(pair.b.audit().is_clean());
+}
