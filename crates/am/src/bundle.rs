@@ -10,6 +10,7 @@ use towpath_sync::Policy;
 use crate::claim::Claim;
 use crate::endpoint::{Core, Endpoint};
 use crate::error::Error;
+use crate::queue::STALL;
 
 /// What [`Bundle::wait`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,8 +174,9 @@ fn wait_for(first: &Rc<Core>, members: &[Rc<Core>], events: Events, timeout: Opt
                 let left = deadline.map_or(NAP, |d| {
                     (d.saturating_duration_since(Instant::now()).as_nanos() as u64).min(NAP)
                 });
-                // Nobody rings when space appears.
-                let left = if events.can_send { left.min(1_000_000) } else { left };
+                // Nobody rings when space appears, or for what was claimed before we said that we sleep and will be passed over.
+                let soon = events.can_send || members.iter().any(|core| core.is_behind());
+                let left = if soon { left.min(STALL) } else { left };
                 around.asleep(true);
                 cpu.park(doorbell, rung, left);
                 around.asleep(false);

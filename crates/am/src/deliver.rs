@@ -117,7 +117,7 @@ impl Core {
             delivered += 1;
         }
         if delivered > 0 {
-            let around = Around { attached: &self.attached, queue: q };
+            let around = Around::new(&self.attached, q);
             claim.flush(q, &mut own.receiver.borrow_mut(), cpu, &self.wait(&around));
             // As long as polls come back full, more at a time cost less each; when they don't, nobody waits for our attention in vain.
             if delivered == quota {
@@ -362,6 +362,13 @@ impl Core {
             })
     }
 
+    /// Whether something has been claimed that did not arrive yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        [&self.reply, &self.request]
+            .iter()
+            .any(|own| own.receiver.borrow().behind(&own.side.queue, &self.cpu))
+    }
+
     /// Whether a short request to every mapped endpoint would find space.
     pub(crate) fn can_send(&self) -> bool {
         self.translations.borrow().iter().flatten().all(|mapping| {
@@ -377,7 +384,8 @@ impl Core {
     pub(crate) fn look_after(&self, now: bool) {
         let world = &self.attached.world;
         let time = self.cpu.now();
-        if now || time.wrapping_sub(self.last_check.get()) >= CHECK_EVERY {
+        let due = now || time.wrapping_sub(self.last_check.get()) >= CHECK_EVERY;
+        if due {
             self.last_check.set(time);
             world.check_deaths();
         }
@@ -404,12 +412,13 @@ impl Core {
                 self.attached.acquit(self.name.endpoint, &own.side);
             }
             let mut receiver = own.receiver.borrow_mut();
-            if died || now {
+            if died || due {
                 receiver.sweep(claim, q, &self.cpu, &*self.attached);
+                receiver.heal(claim, q, &self.cpu);
             }
             while receiver.look_after(claim, q, &self.cpu, &*self.attached) {}
             // The head may have passed places without a delivery, and a sender may wait for it.
-            let around = Around { attached: &self.attached, queue: q };
+            let around = Around::new(&self.attached, q);
             claim.flush(q, &mut receiver, &self.cpu, &self.wait(&around));
         }
     }

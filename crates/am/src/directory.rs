@@ -111,7 +111,7 @@ impl Attached {
 
     /// Whether the lock in front of a queue can be had within a while: then nobody died holding it.
     pub(crate) fn gets_free(&self, side: &Side, me: u16) -> bool {
-        let around = Around { attached: self, queue: &side.queue };
+        let around = Around::new(self, &side.queue);
         let wait = Wait { policy: self.config.waiting, around: &around, budget: 0 };
         (0..20).any(|_| {
             side.claim.is_unlocked(&Native::with_id(me.into()), &wait) || {

@@ -1,12 +1,12 @@
 //! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their own.
 
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use towpath_machine::Native;
+use towpath_machine::{Native, Processor};
 use towpath_shm::{ParticipantId, World};
 use towpath_sync::{Policy, Surroundings, Wait};
 
@@ -102,6 +102,18 @@ pub struct Core {
 pub(crate) struct Around<'a> {
     pub attached: &'a Attached,
     pub queue: &'a Queue<'static, Native>,
+    /// Since when nobody has been seen to hold the queue's lock, in nanoseconds; 0 if somebody was.
+    unheld: AtomicU64,
+}
+
+/// How long a lock may be neither held nor free before the waiters take its words for damaged, in nanoseconds. Longer than any process is likely
+/// to wait for its turn on a core between getting the lock and saying so.
+const DAMAGED: u64 = 5_000_000_000;
+
+impl<'a> Around<'a> {
+    pub fn new(attached: &'a Attached, queue: &'a Queue<'static, Native>) -> Self {
+        Around { attached, queue, unheld: AtomicU64::new(0) }
+    }
 }
 
 impl Surroundings for Around<'_> {
@@ -109,20 +121,33 @@ impl Surroundings for Around<'_> {
         self.attached.world.surroundings().oversubscribed()
     }
 
-    /// Whether a lock in front of the queue can never be had again: somebody died on it.
+    /// Whether a lock in front of the queue can never be had again: somebody died on it, or its words are damaged.
     fn abandoned(&self) -> bool {
         // Relaxed: once closed for this generation, always closed.
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
             return true;
         }
-        (0..self.attached.config.endpoints as u16).any(|endpoint| {
-            let Ok(entry) = self.attached.entry(endpoint) else { return false };
-            // Acquire: pairs with the Release of those who change their intent.
-            let locking = entry.intents.0.iter().any(|word| {
-                intent::phase(word.load(Ordering::Acquire), self.queue.id) == Some(intent::LOCKING)
-            });
-            locking && !self.attached.owner_alive(entry)
-        })
+        let mut held = false;
+        for entry in (0..self.attached.config.endpoints as u16).filter_map(|e| self.attached.entry(e).ok()) {
+            for word in &entry.intents.0 {
+                // Acquire: pairs with the Release of those who change their intent.
+                let intent = word.load(Ordering::Acquire);
+                if intent::phase(intent, self.queue.id) == Some(intent::LOCKING) {
+                    if !self.attached.owner_alive(entry) {
+                        return true;
+                    }
+                    held |= intent >> 20 == 1;
+                }
+            }
+        }
+        // Relaxed, all of them: the waiter's own.
+        let now = Native::with_id(0).now();
+        match self.unheld.load(Ordering::Relaxed) {
+            _ if held => self.unheld.store(0, Ordering::Relaxed),
+            0 => self.unheld.store(now, Ordering::Relaxed),
+            since => return now.saturating_sub(since) >= DAMAGED,
+        }
+        false
     }
 
     fn asleep(&self, asleep: bool) {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
+use towpath_sync::PARKED;
+
 use crate::claim::Claim;
-use crate::packet::{BlockHead, Extra, Header, Slot};
+use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
 
 /// In the tail: the receiver sleeps; whoever claims next wakes it after publishing.
 pub const SLEEPING: u64 = 1 << 63;
@@ -128,7 +130,7 @@ pub mod intent {
     pub const CLAIMING: u64 = 1 << 16;
     /// Holds the ticket, not yet published.
     pub const CLAIMED: u64 = 2 << 16;
-    /// Wants, holds or leaves the queue's lock.
+    /// Wants, holds or leaves the queue's lock; the ticket is 1 while it certainly holds it.
     pub const LOCKING: u64 = 3 << 16;
 
     /// The word for a phase.
@@ -169,6 +171,8 @@ pub struct Sender {
     pub pending_block: Option<u64>,
     /// How long the pending ticket or block has been tried in vain.
     pub misses: u32,
+    /// Will not wait: a ticket that can't be used at once would be drawn in vain (`lock-free`).
+    pub hasty: bool,
     /// The claimed ticket found the receiver asleep: wake it after publishing.
     pub must_wake: bool,
 }
@@ -184,6 +188,7 @@ impl Sender {
             pending: None,
             pending_block: None,
             misses: 0,
+            hasty: false,
             must_wake: false,
         }
     }
@@ -350,6 +355,26 @@ impl Receiver {
         changed | c.resolve_late(q, self, cpu, census)
     }
 
+    /// Puts right what a process that has gone wrong may have written over the queue's words, as far as the receiver knows better; closes the
+    /// queue if it doesn't. Call it now and then while nothing arrives. Returns whether it changed something.
+    pub fn heal<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
+        // Acquire: as in `behind`.
+        let tail = cpu.load(&q.control.tail, Ordering::Acquire);
+        // `lock-free` may assign each sender a ticket beyond the queue's end, and the head passes void tickets before they are drawn.
+        let ahead = (tail & TICKET).wrapping_sub(self.head) as i64;
+        let most = q.len() as i64 + 4096;
+        if !(-most..=most).contains(&ahead) && tail & CLOSED == 0 {
+            // Which tickets are out nobody can say. Relaxed: whoever sees the bit only stops.
+            cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
+            return true;
+        }
+        // Relaxed: our own word. Release: as (Q3).
+        if cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED != self.head {
+            cpu.store(&q.control.consumed, self.head, Ordering::Release);
+        }
+        c.heal(q, self, cpu)
+    }
+
     /// Frees what the dead had claimed and not published. Call it after a death, when every published message of
     /// the dead has been delivered or is still in the queue.
     pub fn sweep<P: Processor, C: Claim<P>>(
@@ -361,7 +386,10 @@ impl Receiver {
     ) {
         // Acquire: as in `behind`.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
-        let orphan = |owner: u64| owner != 0 && !census.alive(owner as u16, (owner >> 16) as u16);
+        let orphan = |owner: u64| {
+            let (endpoint, generation) = (owner as u16, (owner >> 16) as u16);
+            owner != 0 && (owner != block_owner(endpoint, generation) || !census.alive(endpoint, generation))
+        };
         // First the suspects, then the packets: a block whose owner is dead by now can't be published any more, so if no
         // packet names it, nobody will.
         // Acquire: pairs with the Release of the claim, whose owner word we read.

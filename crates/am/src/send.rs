@@ -323,7 +323,7 @@ impl Core {
             return Err(Failure::Gone);
         }
         let link = if reply { &peer.reply } else { &peer.request };
-        let around = Around { attached: &self.attached, queue: &link.side.queue };
+        let around = Around::new(&self.attached, &link.side.queue);
         let waiting = self.wait(&around);
         let intent = self.intent(reply);
         let cpu = &self.cpu;
@@ -341,6 +341,7 @@ impl Core {
         };
         let claimed = {
             let mut sender = link.sender.borrow_mut();
+            sender.hasty = !wait;
             link.side.claim.claim(q, &mut sender, cpu, &waiting, intent)
         };
         let claimed = match claimed {
@@ -424,7 +425,7 @@ impl Core {
         wait: bool,
         mut attempt: impl FnMut(&mut crate::queue::Sender) -> Result<T, ClaimError>,
     ) -> Result<T, Failure> {
-        let around = Around { attached: &self.attached, queue: &link.side.queue };
+        let around = Around::new(&self.attached, &link.side.queue);
         let waiting = self.wait(&around);
         let give_up = |failure| {
             link.side.claim.give_up(&mut link.sender.borrow_mut(), &self.cpu, self.intent(reply));

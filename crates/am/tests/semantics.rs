@@ -429,12 +429,38 @@ fn an_asynchronous_transfer_says_when_it_cannot_go_out() {
         };
         assert!(matches!(refused, Error::NotSent), "{refused:?}");
         assert!(out >= 1, "{algorithm:?}");
+        for _ in 0..1000 {
+            assert!(matches!(sender.request_long_async(0, 1, &[], &[0; 100], 0), Err(Error::NotSent)));
+        }
         while receiver.poll() > 0 {}
         assert_eq!(take(&log).len() as u32, out, "{algorithm:?}: what was refused was not sent");
         sender.request_long_async(0, 1, &[out], &[out as u8; 100], 0).unwrap();
         while receiver.poll() > 0 {}
         assert_eq!(take(&log)[0].bytes, [out as u8; 100], "{algorithm:?}");
         assert!(receiver.audit().is_clean(), "{algorithm:?}: {:?}", receiver.audit());
+    }
+}
+
+#[test]
+fn refusals_cost_the_queue_nothing() {
+    for algorithm in Algorithm::ALL {
+        // With a shared segment a transfer needs a packet and no block.
+        let pair = Pair::with(&tiny(2, algorithm), None);
+        let other = Bundle::new();
+        other.add(&pair.b);
+        for _ in 0..2 {
+            let mut out = 0;
+            while pair.a.request_long_async(0, 1, &[], b"stored", 0).is_ok() {
+                out += 1;
+                assert!(out < 100, "{algorithm:?}");
+            }
+            for _ in 0..1000 {
+                assert!(pair.a.request_long_async(0, 1, &[], b"stored", 0).is_err(), "{algorithm:?}");
+            }
+            while other.poll() > 0 {}
+            assert_eq!(take(&pair.at_b).len(), out, "{algorithm:?}");
+            assert_eq!(out, 8, "{algorithm:?}: all packets");
+        }
     }
 }
 

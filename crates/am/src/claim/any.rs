@@ -264,6 +264,9 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) {
         each!(self, c => c.sweep_packets(q, receiver, cpu, census, tail))
     }
+    fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
+        each!(self, c => c.heal(q, receiver, cpu))
+    }
     fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64 {
         each!(self, c => c.packets_in_use(q, receiver, cpu))
     }

@@ -14,6 +14,8 @@
 //! **A sender that stops or dies.** The paper leaves it open. Our receiver passes over a place that keeps it waiting for
 //! [`STALL`](crate::queue::STALL), and writes down that a message is *owed* there: the place's turn came without one, so one may come out of turn. It is
 //! delivered when it comes, before anything that the same sender sends later.
+//! * A ticket that its sender gave up (no living endpoint's intent names it, and its packet is FREE) is passed over at once. Whoever will not wait looks first
+//!   whether as many tickets are out as there are packets.
 //! * Between the two compare-and-swaps (its intent names the ticket): the packet is FREE; owed until no living endpoint's intent names a ticket of that place
 //!   whose turn has passed. Another sender may get the place a lap later; then the one that comes late is the stopped one's.
 //! * With a claimed packet: owed until it is published; a dead one's packet is made FREE. A sender that was assigned a packet which a stopped one holds
@@ -28,7 +30,9 @@ use towpath_machine::{Ordering, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
 
 use super::Claim;
-use super::locked::{back_off_and_poll, count_not_free, free_packet, publish_and_look, say_asleep};
+use super::locked::{
+    back_off_and_poll, count_not_free, free_nonsense, free_packet, publish_and_look, say_asleep,
+};
 use super::towpath::beyond;
 use crate::packet::{CLAIMED, FREE, Header, block_owner};
 use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent};
@@ -56,6 +60,13 @@ fn assign<P: Processor>(word: &P::Word, cpu: &P, closed: impl Fn(u64) -> bool) -
     }
 }
 
+/// Whether as many tickets are out as there are packets.
+fn is_full<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> bool {
+    // Relaxed, both: a hint; the second exchange decides.
+    let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
+    beyond(cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET, consumed, q.len())
+}
+
 impl<P: Processor> Claim<P> for LockFree {
     #[inline(always)]
     fn claim<W: WaitForSpace<P>>(
@@ -68,6 +79,13 @@ impl<P: Processor> Claim<P> for LockFree {
     ) -> Result<u64, ClaimError> {
         let ticket = match sender.pending.take() {
             Some(ticket) => ticket,
+            None if sender.hasty && is_full(q, cpu) => {
+                // Relaxed: a closed queue stays closed.
+                return match sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
+                    true => Err(ClaimError::Closed),
+                    false => Err(ClaimError::Full),
+                };
+            }
             None => {
                 // Relaxed: ordered before the tail by the Release in (F1).
                 cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
@@ -234,6 +252,14 @@ impl<P: Processor> Claim<P> for LockFree {
         let index = q.index(receiver.head);
         // Acquire: pairs with the Release of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
+        // First the intents, then the packet (both Acquire): whoever has let go of the ticket has claimed the packet, or gave up.
+        if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Acquire))
+        {
+            receiver.head += 1;
+            // Release: as below.
+            cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
+            return true;
+        }
         let known = receiver.late.iter().position(|late| q.index(late.ticket) == index);
         // A packet that a stopped sender holds does not cost the others a stall in every lap.
         if !(overdue || known.is_some() && header.state() == CLAIMED) {
@@ -285,9 +311,24 @@ impl<P: Processor> Claim<P> for LockFree {
         }
     }
 
+    fn heal(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P) -> bool {
+        free_nonsense(q, cpu)
+    }
+
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
         count_not_free(q, cpu)
     }
+}
+
+/// Whether nobody can ever publish a ticket whose turn it is.
+fn given_up<P: Processor>(
+    q: &Queue<'_, P>,
+    ticket: u64,
+    census: &dyn Census,
+    header: impl Fn() -> u64,
+) -> bool {
+    let nobody = (0..census.members()).all(|m| !intent::may_own(census.intent(m), q.id, ticket));
+    nobody && header() == FREE
 }
 
 /// Whether the writer of an intent may still put a message on a place after its turn.

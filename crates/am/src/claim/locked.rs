@@ -52,6 +52,8 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     }
     let result = match lock.lock(cpu, wait) {
         Ok(mut held) => {
+            // Release: as (C1).
+            cpu.store(intent, intent::encode(q.id, intent::LOCKING, 1), Ordering::Release);
             if L::owner_died(&held) {
                 // Each step of the body leaves the queue valid, so there is nothing to mend: a packet that the dead one has claimed carries its
                 // name, and the receiver frees it.
@@ -131,7 +133,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
             }
             // Release: as for packets.
             cpu.store(owner, block_owner(sender.endpoint, sender.generation), Ordering::Release);
-            cpu.store(&q.control.bulk_tail, next + 1, Ordering::Release);
+            cpu.store(&q.control.bulk_tail, next.wrapping_add(1), Ordering::Release);
             Ok(block)
         })
     }
@@ -218,6 +220,18 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
         free_packets_of_the_dead(q, receiver, cpu, census, tail);
     }
 
+    fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
+        // Acquire: pairs with the Release of the claim, which marks the packet before it moves the tail: behind the tail none is FREE by right.
+        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
+        let lost = (tail.wrapping_sub(receiver.head) as i64) > 0
+            // Acquire: as (Q1).
+            && Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)).state() == FREE;
+        if lost {
+            receiver.head += 1;
+        }
+        lost | free_nonsense(q, cpu)
+    }
+
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
         count_not_free(q, cpu)
     }
@@ -287,6 +301,20 @@ pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
     } else {
         wait.wait_briefly(cpu, &q.control.consumed, seen, round);
     }
+}
+
+/// Frees packets in a state that no packet can be in.
+pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> bool {
+    let mut changed = false;
+    for slot in q.slots {
+        // Relaxed: only the state counts. Release: as (C3).
+        let header = Header(cpu.load(&slot.header, Ordering::Relaxed));
+        changed |= header.state() > SKIPPED
+            && cpu
+                .compare_exchange(&slot.header, header.0, FREE, Ordering::Release, Ordering::Relaxed)
+                .is_ok();
+    }
+    changed
 }
 
 /// Passes over the head if a dead endpoint had claimed it.

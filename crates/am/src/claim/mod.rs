@@ -137,6 +137,9 @@ pub trait Claim<P: Processor> {
         tail: u64,
     );
 
+    /// The algorithm's part of [`Receiver::heal`].
+    fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool;
+
     /// How many packets nobody could claim although nothing is in the queue.
     fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64;
 }

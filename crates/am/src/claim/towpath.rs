@@ -271,6 +271,16 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // A ticket of the dead becomes overdue, is passed over, and returns by `resolve_late`.
     }
 
+    fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
+        // Relaxed: our own word.
+        let wrong = cpu.load(&q.control.head, Ordering::Relaxed) & !PARKED != receiver.published;
+        if wrong {
+            // Release: as (T4).
+            cpu.store(&q.control.head, receiver.published, Ordering::Release);
+        }
+        wrong
+    }
+
     fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64 {
         // Relaxed: an audit of a queue at rest.
         let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;

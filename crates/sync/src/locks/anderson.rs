@@ -85,7 +85,7 @@ impl<P: Processor, const N: usize> Lock<P> for Anderson<P, N> {
             return None;
         }
         // Relaxed: the grant was for exactly this ticket, which nobody else has drawn if this succeeds.
-        cpu.compare_exchange(&self.next, ticket, ticket + 1, Ordering::Relaxed, Ordering::Relaxed)
+        cpu.compare_exchange(&self.next, ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed)
             .ok()
             .map(Granted)
     }
@@ -93,6 +93,6 @@ impl<P: Processor, const N: usize> Lock<P> for Anderson<P, N> {
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Granted) {
         // (3) Release (in `release`), pairs with the Acquire (1), (2).
-        wait.release(cpu, self.grant(held.0 + 1), held.0 + 1);
+        wait.release(cpu, self.grant(held.0.wrapping_add(1)), held.0.wrapping_add(1));
     }
 }
