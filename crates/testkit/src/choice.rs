@@ -1,0 +1,33 @@
+//! What was asked for on the command line.
+
+/// Which of the cases to run, and how densely to kill.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    every: bool,
+    only: Vec<String>,
+}
+
+impl Choice {
+    /// `every`: kill after every instruction. Other words: names; a case is run if each word is one of its names, or has one of them between its commas. Options are the test
+    /// runner's, and passed over.
+    pub fn from_arguments() -> Choice {
+        let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+        let (every, only): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "every");
+        Choice { every: !every.is_empty(), only }
+    }
+
+    /// Whether the case of these names is to be run.
+    pub fn includes(&self, names: &[&str]) -> bool {
+        self.only.iter().all(|word| word.split(',').any(|name| names.contains(&name)))
+    }
+
+    /// Whether to leave nothing out.
+    pub fn every(&self) -> bool {
+        self.every
+    }
+
+    /// The number of steps after which to kill next: one more, or so that it grows by a sixtieth.
+    pub fn after(&self, steps: u64) -> u64 {
+        steps + if self.every { 1 } else { 1 + steps / 60 }
+    }
+}
