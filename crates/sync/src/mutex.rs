@@ -67,7 +67,9 @@ impl<T, L: Lock<Native>> Mutex<T, L> {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner.
+    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner, if the surroundings know of it
+    /// ([`Surroundings::abandoned`](crate::Surroundings::abandoned)). A world's alone don't: they know who is dead, but not who was about to take this lock. Between processes
+    /// use [`Robust`] or [`Posix`](crate::locks::Posix), which know their owners.
     pub fn lock_with<'a>(&'a self, wait: Wait<'a>) -> Result<Guard<'a, T, L>, LockError> {
         let cpu = Native::current();
         if cpu.id() >= self.lock.capacity() {

@@ -356,7 +356,12 @@ impl Wait<'_> {
             if since_asked >= PATIENCE {
                 since_asked = 0;
                 if self.around.abandoned() {
-                    return Err(Abandoned);
+                    // The dead may have brought it before they died, and it may be what woke us: who gives up now would take it along.
+                    // (5) Acquire: as (1).
+                    return match cpu.spin_until(word, Ordering::Acquire, 0, |v| done(v & !PARKED)) {
+                        Ok(value) => Ok(value & !PARKED),
+                        Err(_) => Err(Abandoned),
+                    };
                 }
             }
         }

@@ -1,12 +1,13 @@
 //! Every lock under every waiting policy, between threads: mutual exclusion, fairness, capacity.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use towpath_machine::{Heap, Native};
 use towpath_sync::locks::{
-    Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+    Anderson, Mcs, McsHeld, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 use towpath_sync::{Alone, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting};
 
@@ -172,6 +173,60 @@ fn the_next_owner_learns_of_a_death_and_decides() {
                 other => panic!("repaired {repaired}: {other:?}"),
             }
         }
+    }
+}
+
+/// Dies as it falls asleep: by a panic, which for a lock is as good as a kill.
+struct DiesAsleep;
+
+impl Surroundings for DiesAsleep {
+    fn identity(&self) -> u32 {
+        7
+    }
+    fn asleep(&self, _asleep: bool) {
+        panic!("dead, as the test wants it");
+    }
+}
+
+#[test]
+fn who_dies_in_line_was_no_owner() {
+    let lock: Robust<Native> = Robust::new(&Heap);
+    let waiting = Wait { policy: Policy::Park, around: &DiesAsleep, budget: 0 };
+    let alive = Wait { policy: Policy::Park, around: &Survivor, budget: 0 };
+    let held = lock.lock(&Native::with_id(0), &alive).unwrap();
+    let died = catch_unwind(AssertUnwindSafe(|| lock.lock(&Native::with_id(1), &waiting)));
+    assert!(died.is_err());
+    lock.unlock(&Native::with_id(0), &alive, held); // No lease was taken: to the one in line.
+    let held = lock.lock(&Native::with_id(2), &alive).unwrap();
+    assert!(!<Robust<Native> as Lock<Native>>::owner_died(&held));
+    lock.unlock(&Native::with_id(2), &alive, held);
+}
+
+/// Knows of a death, but only after the dead one has let go.
+struct LetGo<'a> {
+    lock: &'a Mcs<Native, 2>,
+    held: std::sync::Mutex<Option<McsHeld>>,
+}
+
+impl Surroundings for LetGo<'_> {
+    fn abandoned(&self) -> bool {
+        if let Some(held) = self.held.lock().unwrap().take() {
+            self.lock.unlock(&Native::with_id(0), &Spinning, held);
+        }
+        true
+    }
+}
+
+#[test]
+fn who_was_handed_the_lock_does_not_give_up() {
+    for (policy, name) in Policy::ALL {
+        let lock = Mcs::new(&Heap);
+        let held = std::sync::Mutex::new(lock.lock(&Native::with_id(0), &Spinning).ok());
+        let around = LetGo { lock: &lock, held };
+        let wait = Wait { policy, around: &around, budget: 1_000 };
+        let held = lock.lock(&Native::with_id(1), &wait).unwrap_or_else(|e| panic!("under {name}: {e}"));
+        lock.unlock(&Native::with_id(1), &wait, held);
+        assert!(lock.try_lock(&Native::with_id(0)).is_some(), "under {name}");
     }
 }
 

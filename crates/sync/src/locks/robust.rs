@@ -9,13 +9,15 @@
 //! | `word` (without [`PARKED`]) | meaning | leaves to |
 //! | --- | --- | --- |
 //! | 0 | free | an owner, by compare-and-swap |
-//! | owner | held: identity in bits 32–62, processor + 1 in bits 0–31 | 0, by the owner; another owner, by hand-over; another owner, by compare-and-swap, if this one is dead |
+//! | owner | held: identity in bits 32–62, processor + 1 in bits 0–30 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
+//! | owner, `HANDED` (bit 31) | given to an owner who has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead |
 //!
 //! [`PARKED`] on top: somebody waits. **Fields.** `word`: see above. `state`: the holder. `lease`: the holder. `turns[i]`: set by a waiter on its
 //! own place (`id` modulo `N`), cleared by it or by the holder that hands over to it.
 //!
 //! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction the word says who must be alive.
-//! * Dead before it: nothing happened, except perhaps a turn that nobody takes: a hand-over to it makes a dead owner, which is found out like any other.
+//! * Dead before it: nothing happened, except perhaps a turn that nobody takes: a hand-over to it makes a dead owner, which is found out like any other; but it never had the
+//!   lock (`HANDED` says so), and whoever takes it over is told nothing.
 //! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told ([`Lock::owner_died`]). It declares the data consistent, or its release poisons the
 //!   lock: [`LockError::Poisoned`] for all who come later. If it dies too, the next one is told again.
 //! * Dead while releasing: the word still names it, or it does not; there is nothing between.
@@ -34,6 +36,10 @@ const LEASE: u64 = 200_000;
 const TURN: u64 = 2_000_000;
 /// `state`: somebody let go of inconsistent data.
 const POISONED: u64 = 1;
+/// In `word`: the owner got the lock by hand-over and has not touched the data yet.
+const HANDED: u64 = 1 << 31;
+/// In `word`: the owner's processor + 1.
+const PROCESSOR: u64 = HANDED - 1;
 
 /// Our robust lock, with `N` places for waiters (more can wait, but not all of them in turn).
 #[derive(Debug)]
@@ -66,11 +72,11 @@ const fn identity(owner: u64) -> u32 {
 impl<P: Processor, const N: usize> Robust<P, N> {
     #[inline(always)]
     fn me<W: Waiting<P>>(cpu: &P, wait: &W) -> u64 {
-        u64::from(wait.identity()) << 32 | (cpu.id() as u64 + 1) & 0xffff_ffff
+        u64::from(wait.identity()) << 32 | (cpu.id() as u64 + 1) & PROCESSOR
     }
 
     fn turn(&self, owner: u64) -> &P::Word {
-        &self.turns[((owner & 0xffff_ffff) as usize).wrapping_sub(1) % N].0
+        &self.turns[((owner & PROCESSOR) as usize).wrapping_sub(1) % N].0
     }
 
     /// The lock is ours: is it worth having?
@@ -92,8 +98,10 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             // (3) Acquire: pairs with the Release (4), (5) of whoever releases or hands over.
             let value = cpu.load(word, Ordering::Acquire);
             let owner = value & !PARKED;
-            if owner == me {
-                break false; // Handed over.
+            if owner & !HANDED == me {
+                // Handed over: say that we know. (6) Acquire: what we do to the data comes after.
+                cpu.fetch_and(word, !HANDED, Ordering::Acquire);
+                break false;
             }
             if owner == 0 {
                 // (1) Acquire: as in `try_lock`.
@@ -109,7 +117,8 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             if now.wrapping_sub(checked) > 1_000_000 {
                 checked = now;
                 if !wait.is_alive(identity(owner)) {
-                    // (2) Acquire: whatever the dead one did comes before; its stores happened before its death was known.
+                    // (2) Acquire: whatever the dead one did comes before; its stores happened before its death was known. Succeeds only if the value, and
+                    // `HANDED` in it, was the dead one's last word.
                     if cpu
                         .compare_exchange(
                             word,
@@ -120,7 +129,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
                         )
                         .is_ok()
                     {
-                        break true;
+                        break value & HANDED == 0;
                     }
                     continue;
                 }
@@ -163,7 +172,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
         // Relaxed: under the lock.
         let lease = cpu.load(&self.head.lease, Ordering::Relaxed);
         let over = cpu.now().wrapping_sub(lease) > LEASE;
-        let mine = (me & 0xffff_ffff) as usize;
+        let mine = (me & PROCESSOR) as usize;
         // Beginning behind our own place (it is number `mine - 1`).
         let next = (0..N).map(|i| &self.turns[(mine + i) % N].0).find_map(|turn| {
             // Relaxed: hints.
@@ -173,7 +182,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
         match next {
             Some((turn, waiter)) if over => {
                 // (5) Release: hands over; pairs with the Acquire (3). Then wake it: its place changes.
-                cpu.store(&self.head.word, waiter | PARKED, Ordering::Release);
+                cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
                 wait.release(cpu, turn, 0);
             }
             // The lease goes on: free for whoever is awake. Those who sleep look again when their turn is over.
@@ -226,7 +235,7 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
 
     /// As every `try_lock`; it does not ask whether a holder is alive, and knows no identity but 1: use `lock` between processes.
     fn try_lock(&self, cpu: &P) -> Option<RobustHeld> {
-        let me = 1 << 32 | (cpu.id() as u64 + 1) & 0xffff_ffff;
+        let me = 1 << 32 | (cpu.id() as u64 + 1) & PROCESSOR;
         // Acquire: as (1).
         cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // Relaxed: under the lock.
