@@ -1,0 +1,100 @@
+//! The locks, and what their memory says: that is how the judge knows what should happen. The survivors don't look.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use towpath_machine::{Native, Plain};
+use towpath_sync::locks::{Mcs, Posix, Robust};
+use towpath_sync::{Lock, PARKED};
+use towpath_testkit::Child;
+
+use crate::player::Act;
+
+// Ranks. The victim's places in the locks come before the other survivor's, so that `robust` hands over to the victim first.
+pub const JUDGE: u32 = 0;
+pub const VICTIM: u32 = 1;
+pub const OTHER: u32 = 2;
+pub const FORMER: u32 = 3;
+
+/// What is left behind by somebody who is dead: a rank, a process id, an identity.
+pub struct Dead {
+    pub rank: u32,
+    pub pid: u64,
+    pub identity: u64,
+}
+
+/// What somebody finds who locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Consistent,
+    OwnerDied,
+    Abandoned,
+    Poisoned,
+}
+
+use Found::{Abandoned, OwnerDied};
+
+/// A lock.
+pub trait Subject: Lock<Native> + Plain + Send {
+    const ACTS: &'static [Act];
+    /// What its death is to whoever comes next.
+    const DEATH: Found;
+    /// Whether all that come are held up (or are to be told) by that process, if it dies now.
+    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool;
+    /// Whether the other survivor stands in line.
+    fn in_line(words: &[AtomicU64], other: &Child) -> bool;
+}
+
+/// A process's place in the locks.
+fn place(rank: u32) -> usize {
+    (rank * Native::threads_per_process()) as usize
+}
+
+impl Subject for Robust<Native> {
+    const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between, Act::Repairing];
+    const DEATH: Found = OwnerDied;
+
+    /// `word`: names the owner, who has been here himself (bit 31 is off).
+    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
+        let word = words[0].load(SeqCst) & !PARKED;
+        word >> 32 == who.identity && word & 1 << 31 == 0
+    }
+
+    /// `turns`, a line each, after the head's.
+    fn in_line(words: &[AtomicU64], _other: &Child) -> bool {
+        words[8 * (1 + place(OTHER))].load(SeqCst) & !PARKED != 0
+    }
+}
+
+impl Subject for Posix<Native> {
+    const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between, Act::Repairing];
+    const DEATH: Found = OwnerDied;
+
+    /// As the kernel's robust futexes have it, and glibc at the beginning of its mutex: bits 0 to 29 name the owner, bit 30 says that one died.
+    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
+        let word = words[0].load(SeqCst);
+        word & 0x3fff_ffff == who.pid || who.rank == FORMER && word & 1 << 30 != 0
+    }
+
+    fn in_line(_words: &[AtomicU64], other: &Child) -> bool {
+        other.is_asleep()
+    }
+}
+
+pub type Queue = Mcs<Native, 32>;
+
+impl Subject for Queue {
+    const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between];
+    const DEATH: Found = Abandoned;
+
+    /// `tail`: it is the last in the queue.
+    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
+        words[0].load(SeqCst) & !PARKED == place(who.rank) as u64 + 1
+    }
+
+    /// `nodes`, a line each, after the tail's: the other's says that it waits, and another one that it is next.
+    fn in_line(words: &[AtomicU64], _other: &Child) -> bool {
+        let node = |place: usize| &words[8 * (1 + place)..][..2];
+        let next = |rank: u32| node(place(rank))[0].load(SeqCst) & !PARKED == place(OTHER) as u64 + 1;
+        node(place(OTHER))[1].load(SeqCst) & !PARKED == 1 && (next(JUDGE) || next(VICTIM))
+    }
+}
