@@ -64,7 +64,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_pin: bool,
 
-    /// Measure the peers too, in the same rounds: pipe, Unix socket, crossbeam, iceoryx2, Open MPI, MPICH (takes longer)
+    /// Measure the peers too, in the same rounds: pipe, Unix socket, crossbeam, Open MPI, MPICH, and iceoryx2 if it is built in (takes longer)
     #[arg(long)]
     pub peers: bool,
 

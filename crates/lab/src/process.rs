@@ -248,22 +248,48 @@ pub fn team(
     for (rank, core) in cores.iter().enumerate() {
         children.push(Child::fork(*core, || body(rank))?);
     }
-    let mut exits = Vec::with_capacity(cores.len());
-    for (rank, child) in children.iter_mut().enumerate() {
-        let exit = child.wait(deadline)?;
-        let how = match exit.code {
-            0 => {
-                exits.push(exit);
+    let mut exits = vec![None; cores.len()];
+    // All are looked at in turn: the others may wait for the one that failed.
+    while let Some(running) = first_running(&mut children, &mut exits)? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let place = format!("process {running} was still running");
+            return Err(Error::Stuck { seconds: limit.as_secs(), place });
+        }
+        children[running].sleep_until_it_ends(left.min(Duration::from_millis(100)));
+    }
+    Ok(exits.into_iter().flatten().collect())
+}
+
+/// Notes who has ended; returns the first who has not. An error if one has failed.
+fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<Option<usize>, Error> {
+    let mut running = None;
+    for (rank, (child, exit)) in children.iter_mut().zip(exits).enumerate() {
+        if exit.is_some() {
+            continue;
+        }
+        let how = match child.try_wait()? {
+            None => {
+                running = running.or(Some(rank));
                 continue;
             }
-            PANICKED => "panicked".to_string(),
-            NOT_PINNED => "could not be pinned to its core (try --no-pin)".to_string(),
-            code if code < 0 => format!("was killed by signal {}", -code),
-            code => format!("failed with code {code}"),
+            Some(ended) if ended.code == 0 => {
+                *exit = Some(ended);
+                continue;
+            }
+            Some(ended) => match ended.code {
+                PANICKED => "panicked".to_string(),
+                NOT_PINNED => "could not be pinned to its core (try --no-pin)".to_string(),
+                code if code == -libc::SIGBUS => {
+                    format!("was killed by signal {} (is there room in /dev/shm?)", -code)
+                }
+                code if code < 0 => format!("was killed by signal {}", -code),
+                code => format!("failed with code {code}"),
+            },
         };
         return Err(Error::Process { rank: rank as u32, how });
     }
-    Ok(exits)
+    Ok(running)
 }
 
 /// Runs a command in a process group of its own and returns its output. At the limit the whole group is killed.
@@ -336,6 +362,19 @@ mod tests {
             0
         });
         assert!(killed.unwrap_err().to_string().contains("signal 9"));
+    }
+
+    #[test]
+    fn nobody_waits_long_for_a_process_that_failed() {
+        let pages = SharedPages::new(1).unwrap();
+        let failed = team(&[None, None], LIMIT, |rank| {
+            // Relaxed: nothing depends on it; it never changes.
+            while rank == 0 && pages.word(0).load(Ordering::Relaxed) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            7
+        });
+        assert!(failed.unwrap_err().to_string().contains("process 1 of the measurement failed with code 7"));
     }
 
     #[test]

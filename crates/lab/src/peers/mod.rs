@@ -1,20 +1,33 @@
 //! The peers: what a user would take instead. One file each.
 
 mod crossbeam;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx2;
 mod mpi;
 mod stream;
 
 use crate::transport::Contender;
 
-/// Not in this build.
-struct Iceoryx2;
+#[cfg(not(feature = "iceoryx2"))]
+use self::absent::Iceoryx2;
+#[cfg(feature = "iceoryx2")]
+use self::iceoryx2::Iceoryx2;
 
-impl Contender for Iceoryx2 {
-    fn name(&self) -> &str {
-        "iceoryx2"
-    }
-    fn available(&self) -> Result<(), String> {
-        Err("this version has no measuring program for it yet".into())
+/// What stands in for a peer that this build can't measure.
+#[cfg(not(feature = "iceoryx2"))]
+mod absent {
+    use crate::transport::Contender;
+
+    /// Not in this build: as a dependency it would make every build longer.
+    pub struct Iceoryx2;
+
+    impl Contender for Iceoryx2 {
+        fn name(&self) -> &str {
+            "iceoryx2"
+        }
+        fn available(&self) -> Result<(), String> {
+            Err("built without the feature `iceoryx2`: cargo build --release --features iceoryx2".into())
+        }
     }
 }
 
@@ -28,4 +41,20 @@ pub fn peers() -> Vec<Box<dyn Contender>> {
         Box::new(mpi::Mpi::mpich()),
         Box::new(mpi::Mpi::open_mpi()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iceoryx2_is_measured_or_the_command_that_builds_it_in_is_named() {
+        let peers = peers();
+        let iceoryx2 = peers.iter().find(|p| p.name() == "iceoryx2").unwrap();
+        let available = iceoryx2.available();
+        assert_eq!(available.is_ok(), cfg!(feature = "iceoryx2"));
+        if let Err(why) = available {
+            assert!(why.contains("cargo build --release --features iceoryx2"), "{why}");
+        }
+    }
 }

@@ -143,7 +143,7 @@ fn missing(html: &mut String, results: &Results) {
     if !results.settings.peers {
         html.push_str(
             "<p>The peers were not asked for: <code>towpath bench --peers</code> adds pipe, Unix socket, crossbeam's ArrayQueue, \
-             iceoryx2, Open MPI and MPICH, in the same interleaved rounds.</p>\n",
+             iceoryx2 (if built in), Open MPI and MPICH, in the same interleaved rounds.</p>\n",
         );
     }
 }

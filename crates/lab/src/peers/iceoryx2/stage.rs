@@ -1,0 +1,222 @@
+//! What the processes of one measurement share: where iceoryx2's files lie, its services, and how the processes begin and end together.
+
+use std::error::Error as AnyError;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use iceoryx2::prelude::*;
+use iceoryx2::service::builder::publish_subscribe::{PublishSubscribeCreateError, PublishSubscribeOpenError};
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
+
+use crate::error::Error;
+use crate::process::{SharedPages, team};
+use crate::transport::Run;
+
+/// What processes need to start and end when cores are few.
+const GRACE: Duration = Duration::from_secs(30);
+/// Where its shared memory lies.
+pub const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What a process gets done.
+pub type Attempt<T = ()> = Result<T, Box<dyn AnyError>>;
+/// A process's part in iceoryx2.
+pub type Node = iceoryx2::node::Node<ipc::Service>;
+type Builder<T> = iceoryx2::service::builder::publish_subscribe::Builder<T, (), ipc::Service>;
+/// A topic.
+pub type Service<T> = PortFactory<ipc::Service, T, ()>;
+
+/// For an error of iceoryx2: says what failed.
+pub fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> Box<dyn AnyError> {
+    move |error| format!("{what}: {error}").into()
+}
+
+/// Where the files of one measurement lie. Dropping it removes them.
+pub struct Place {
+    root: PathBuf,
+    prefix: String,
+}
+
+impl Place {
+    fn new() -> Result<Place, Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only has to give each caller another number.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // In the name because /dev/shm may be shared with another namespace, in which somebody has our process number.
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let prefix = format!("{}{number}-{time:x}-", Place::common_prefix());
+        let root = std::env::temp_dir().join(&prefix);
+        std::fs::create_dir(&root)
+            .map_err(|e| Error::system(format!("making the folder {}", root.display()), e))?;
+        Ok(Place { root, prefix })
+    }
+
+    /// What the names of all places of this process begin with.
+    pub fn common_prefix() -> String {
+        format!("towpath-iceoryx2-{}-", std::process::id())
+    }
+
+    /// A node of the calling process, which finds only what belongs to this place.
+    fn node(&self) -> Attempt<Node> {
+        let mut config = Config::default();
+        let root = iceoryx2::prelude::Path::new(self.root.as_os_str().as_encoded_bytes()).map_err(|e| {
+            format!("iceoryx2 takes no such folder as {}: {e:?}; set TMPDIR", self.root.display())
+        })?;
+        config.global.set_root_path(&root);
+        config.global.prefix = FileName::new(self.prefix.as_bytes())
+            .map_err(|e| format!("iceoryx2 takes no such prefix as {}: {e:?}", self.prefix))?;
+        // Its second is too short when there are more processes than cores.
+        config.global.creation_timeout = GRACE;
+        // Nobody else's files are here.
+        config.global.node.cleanup_dead_nodes_on_creation = false;
+        config.global.node.cleanup_dead_nodes_on_destruction = false;
+        config.global.service.cleanup_dead_nodes_on_open = false;
+        NodeBuilder::new()
+            .config(&config)
+            .signal_handling_mode(SignalHandlingMode::Disabled)
+            .create::<ipc::Service>()
+            .map_err(failed("creating a node"))
+    }
+
+    /// Where a process says why it failed.
+    fn complaint(&self) -> PathBuf {
+        self.root.join("complaint")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Its processes have ended and left little or nothing; what they left because they were killed has our prefix.
+        // What can't be removed is in the folders for such things.
+        let _ = std::fs::remove_dir_all(&self.root);
+        for entry in std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(self.prefix.as_bytes()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// What the processes of one measurement tell each other besides: words in shared pages.
+pub struct Stage {
+    pages: SharedPages,
+    procs: usize,
+}
+
+/// Process 0 has created the services.
+pub const CREATED: usize = 0;
+/// How many processes have their ports.
+const READY: usize = 1;
+/// The measurement may begin.
+pub const GO: usize = 2;
+/// Process 0 has received everything; ports may go.
+pub const DONE: usize = 3;
+/// A process has failed.
+const FAILED: usize = 4;
+/// From here on: results.
+pub const RESULT: usize = 5;
+
+impl Stage {
+    /// For so many processes, and so many words of results from [`RESULT`] on.
+    pub fn new(procs: usize, results: usize) -> Result<Stage, Error> {
+        Ok(Stage { pages: SharedPages::new(RESULT + results)?, procs })
+    }
+
+    /// Writes a word.
+    pub fn set(&self, word: usize, value: u64) {
+        // Release: after what was done before; pairs with the Acquire in `get`.
+        self.pages.word(word).store(value, Ordering::Release);
+    }
+
+    /// Reads a word.
+    pub fn get(&self, word: usize) -> u64 {
+        // Acquire: see above, and `enter`.
+        self.pages.word(word).load(Ordering::Acquire)
+    }
+
+    /// An error if another process has failed, so that nobody waits for it.
+    pub fn check(&self) -> Attempt {
+        if self.get(FAILED) == 0 { Ok(()) } else { Err("another process failed".into()) }
+    }
+
+    /// Returns when a word has reached a value.
+    pub fn wait_for(&self, word: usize, value: u64, pause: impl Fn()) -> Attempt {
+        while self.get(word) < value {
+            self.check()?;
+            pause();
+        }
+        Ok(())
+    }
+
+    /// The ports of this process are there. Returns when all may begin; process 0 calls `prepare` before it lets them.
+    pub fn enter(&self, rank: usize, prepare: impl FnOnce() -> Attempt) -> Attempt {
+        // Release: the ports come first; pairs with the Acquire in `get`.
+        self.pages.word(READY).fetch_add(1, Ordering::Release);
+        if rank > 0 {
+            return self.wait_for(GO, 1, std::thread::yield_now);
+        }
+        self.wait_for(READY, self.procs as u64, std::thread::yield_now)?;
+        prepare()?;
+        self.set(GO, 1);
+        Ok(())
+    }
+
+    /// Returns when process 0 has received everything: until then ports must stay. Sleeps, as others may need the core.
+    pub fn leave(&self) -> Attempt {
+        self.wait_for(DONE, 1, || std::thread::sleep(Duration::from_millis(1)))
+    }
+
+    /// Opens a service; process 0 creates it. (How, the caller says: iceoryx2 has it for types and slices, but not for both at once.)
+    pub fn service<T: IceoryxSend + Debug + ?Sized>(
+        &self,
+        (node, rank): (&Node, usize),
+        name: &str,
+        places: usize,
+        create: impl FnOnce(Builder<T>) -> Result<Service<T>, PublishSubscribeCreateError>,
+        open: impl FnOnce(Builder<T>) -> Result<Service<T>, PublishSubscribeOpenError>,
+    ) -> Attempt<Service<T>> {
+        let name = ServiceName::new(name).map_err(failed("naming a service"))?;
+        let builder = node
+            .service_builder(&name)
+            .publish_subscribe::<T>()
+            .enable_safe_overflow(false)
+            .history_size(0)
+            .subscriber_max_buffer_size(places)
+            .subscriber_max_borrowed_samples(1)
+            .max_subscribers(1)
+            .max_publishers(self.procs)
+            .max_nodes(self.procs);
+        if rank == 0 {
+            return create(builder).map_err(failed("creating a service (is there room in /dev/shm?)"));
+        }
+        self.wait_for(CREATED, 1, std::thread::yield_now)?;
+        open(builder).map_err(failed("opening a service"))
+    }
+
+    /// A service for short messages.
+    pub fn short(&self, who: (&Node, usize), name: &str, places: usize) -> Attempt<Service<u64>> {
+        self.service::<u64>(who, name, places, |b| b.create(), |b| b.open())
+    }
+
+    /// Runs `play(node, rank)` in each of the processes.
+    pub fn perform(&self, run: &Run<'_>, play: impl Fn(&Node, usize) -> Attempt) -> Result<(), Error> {
+        set_log_level(LogLevel::Fatal);
+        let place = Place::new()?;
+        let cores: Vec<_> = (0..self.procs).map(|n| run.placement.core_for(n, self.procs)).collect();
+        let ended = team(&cores, run.limit * 4 + GRACE, |rank| {
+            let Err(error) = place.node().and_then(|node| play(&node, rank)) else { return 0 };
+            // The first one is the cause; if it can't be written, the exit code remains.
+            if self.get(FAILED) == 0 {
+                let _ = std::fs::write(place.complaint(), format!("{error} (process {rank})"));
+            }
+            self.set(FAILED, 1);
+            3
+        });
+        match (ended, std::fs::read_to_string(place.complaint())) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Ok(complaint)) => Err(Error::NotAvailable(complaint)),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+}
