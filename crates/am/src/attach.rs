@@ -142,6 +142,13 @@ impl Census for Attached {
         // Acquire: as above.
         entry.generation.load(Ordering::Acquire) as u16 == generation && self.owner_alive(entry)
     }
+
+    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
+        let Ok(entry) = self.entry(endpoint) else { return false };
+        let OwnLine(intents) = &entry.intents;
+        // Acquire: pairs with the Release after the publication.
+        intents[2..].iter().any(|word| word.load(Ordering::Acquire) == u64::from(queue) + 1)
+    }
 }
 
 impl Side {

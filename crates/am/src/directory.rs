@@ -181,7 +181,10 @@ impl Attached {
         }
         let filled = q.blocks.iter().zip(published).any(|(block, published)| {
             let owner = block.owner.load(Ordering::Acquire);
-            owner != 0 && !published && self.alive(owner as u16, (owner >> 16) as u16)
+            owner != 0
+                && !published
+                && self.alive(owner as u16, (owner >> 16) as u16)
+                && self.holds_block(owner as u16, q.id)
         });
         intended || claimed || filled
     }

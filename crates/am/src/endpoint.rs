@@ -492,6 +492,10 @@ impl Core {
         &self.entry.intents.0[usize::from(reply)]
     }
 
+    pub(crate) fn block_intent(&self, reply: bool) -> &AtomicU64 {
+        &self.entry.intents.0[2 + usize::from(reply)]
+    }
+
     /// The destination of that name, attached.
     pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer>, Error> {
         let known = self.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);

@@ -12,7 +12,7 @@ use crate::packet::{BlockHead, Extra, Slot};
 use crate::queue::Control;
 
 /// The version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 1;
+pub const LAYOUT: u64 = 2;
 
 /// The most endpoints of a world.
 pub const MAX_ENDPOINTS: u32 = 64;
@@ -170,8 +170,9 @@ pub struct Entry {
     pub segment_len: AtomicU64,
     /// Unused.
     pub spare: [AtomicU64; 4],
-    /// What it is about to do to request queues, and to reply queues (see `queue::intent`).
-    pub intents: OwnLine<[AtomicU64; 2]>,
+    /// What it is about to do to request queues, and to reply queues (see `queue::intent`); then on which queue it may hold a block that it has not
+    /// published, likewise: the queue's number plus one.
+    pub intents: OwnLine<[AtomicU64; 4]>,
 }
 
 // SAFETY: `repr(C)`, atomics only, all-zero is a free entry.

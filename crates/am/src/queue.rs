@@ -254,7 +254,12 @@ pub trait Census {
     fn intent(&self, member: usize) -> u64;
     /// Whether this incarnation of an endpoint is alive.
     fn alive(&self, endpoint: u16, generation: u16) -> bool;
+    /// Whether a living endpoint may be claiming a block of a queue, or holding one that it has not published.
+    fn holds_block(&self, endpoint: u16, queue: u32) -> bool;
 }
+
+/// At most this many tickets are out beyond the packets that there are, if the algorithm overdraws.
+const OVERDRAWN: i64 = 4096;
 
 /// How long the head may wait for a claimed packet before the receiver looks past it, in nanoseconds.
 pub const STALL: u64 = 1_000_000;
@@ -325,7 +330,12 @@ impl Receiver {
     /// Whether tickets were claimed that have not been delivered.
     pub fn behind<P: Processor>(&self, q: &Queue<'_, P>, cpu: &P) -> bool {
         // Acquire: pairs with the Release of the claims on the tail, so that the claimer's intent is visible too.
-        cpu.load(&q.control.tail, Ordering::Acquire) & TICKET > self.head
+        (1..=q.len() as i64 + OVERDRAWN).contains(&self.ahead(cpu.load(&q.control.tail, Ordering::Acquire)))
+    }
+
+    /// By how much a tail is ahead of the head.
+    fn ahead(&self, tail: u64) -> i64 {
+        (tail & TICKET).wrapping_sub(self.head) as i64
     }
 
     /// Takes care of what poll does not see: heads that don't come, places of the dead. Call it now and then while
@@ -360,10 +370,10 @@ impl Receiver {
     pub fn heal<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
         // Acquire: as in `behind`.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire);
-        // `lock-free` may assign each sender a ticket beyond the queue's end, and the head passes void tickets before they are drawn.
-        let ahead = (tail & TICKET).wrapping_sub(self.head) as i64;
-        let most = q.len() as i64 + 4096;
-        if !(-most..=most).contains(&ahead) && tail & CLOSED == 0 {
+        // The head passes void tickets before they are drawn.
+        let len = q.len() as i64;
+        let most = if c.overdraws() { len + OVERDRAWN } else { len };
+        if !(-len..=most).contains(&self.ahead(tail)) && tail & CLOSED == 0 {
             // Which tickets are out nobody can say. Relaxed: whoever sees the bit only stops.
             cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
             return true;
@@ -384,18 +394,21 @@ impl Receiver {
         cpu: &P,
         census: &dyn Census,
     ) {
-        // Acquire: as in `behind`.
-        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         let orphan = |owner: u64| {
             let (endpoint, generation) = (owner as u16, (owner >> 16) as u16);
-            owner != 0 && (owner != block_owner(endpoint, generation) || !census.alive(endpoint, generation))
+            owner != 0
+                && (owner != block_owner(endpoint, generation)
+                    || !census.alive(endpoint, generation)
+                    || !census.holds_block(endpoint, q.id))
         };
-        // First the suspects, then the packets: a block whose owner is dead by now can't be published any more, so if no
+        // First the suspects, then the packets: a block whose owner is dead by now, or holds none by now, can't be published any more, so if no
         // packet names it, nobody will.
         // Acquire: pairs with the Release of the claim, whose owner word we read.
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();
+        // Acquire: as in `behind`.
+        let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         if !suspects.is_empty() {
             let mut named = vec![false; q.blocks.len()];
             let late = self.late.iter().map(|late| late.ticket);

@@ -332,8 +332,16 @@ impl Core {
         let block = match piece {
             None => None,
             Some(piece) => {
+                let holding = self.block_intent(reply);
                 let block = self.claim_with(peer, link, reply, wait, |s| {
-                    link.side.claim.claim_block(q, s, cpu, &waiting, intent)
+                    // Relaxed: ordered before the claim by its Release (B1).
+                    holding.store(u64::from(q.id) + 1, Ordering::Relaxed);
+                    let claimed = link.side.claim.claim_block(q, s, cpu, &waiting, intent);
+                    if claimed.is_err() {
+                        // Release: as below. While we wait we hold none.
+                        holding.store(0, Ordering::Release);
+                    }
+                    claimed
                 })?;
                 self.fill_block(link, block, piece);
                 Some(block)
@@ -354,6 +362,8 @@ impl Core {
             Err(failure) => {
                 if let Some(block) = block {
                     q.free_block(cpu, block);
+                    // Release: after that.
+                    self.block_intent(reply).store(0, Ordering::Release);
                 }
                 return Err(failure);
             }
@@ -386,6 +396,10 @@ impl Core {
             ticket,
             header,
         );
+        if block.is_some() {
+            // Release: whoever sees that we hold none sees the publication; pairs with the Acquire of the census.
+            self.block_intent(reply).store(0, Ordering::Release);
+        }
         if must_wake {
             self.ring(peer);
         }

@@ -78,6 +78,9 @@ impl Census for Everybody<'_> {
     fn alive(&self, _endpoint: u16, _generation: u16) -> bool {
         true
     }
+    fn holds_block(&self, _endpoint: u16, _queue: u32) -> bool {
+        true
+    }
 }
 
 /// How a sender or a receiver that can't go on lets the others run.

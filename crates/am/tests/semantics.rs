@@ -148,7 +148,7 @@ fn long_payloads_of_a_megabyte_into_either_kind_of_segment() {
     let config = WorldConfig { segment_bytes: 2 << 20, ..WorldConfig::new(2) };
     for segment in [Some(2 << 20), None] {
         let pair = Pair::with(&config, segment);
-        let mut source: Vec<u8> = (0..len).map(|i| (i * 7 >> 3) as u8).collect();
+        let mut source: Vec<u8> = (0..len).map(|i| ((i * 7) >> 3) as u8).collect();
         let sent = source.clone();
         pair.a.request_long(0, 1, &[9], &source, 1000).unwrap();
         // The memory may be reused on return.

@@ -264,6 +264,9 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) {
         each!(self, c => c.sweep_packets(q, receiver, cpu, census, tail))
     }
+    fn overdraws(&self) -> bool {
+        matches!(self, Any::LockFree(_))
+    }
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
         each!(self, c => c.heal(q, receiver, cpu))
     }

@@ -34,7 +34,7 @@ use super::locked::{
     back_off_and_poll, count_not_free, free_nonsense, free_packet, publish_and_look, say_asleep,
 };
 use super::towpath::beyond;
-use crate::packet::{CLAIMED, FREE, Header, block_owner};
+use crate::packet::{CLAIMED, FREE, Header, READY_BULK, block_owner};
 use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, intent};
 
 /// The algorithm.
@@ -311,8 +311,13 @@ impl<P: Processor> Claim<P> for LockFree {
         }
     }
 
-    fn heal(&self, q: &Queue<'_, P>, _receiver: &mut Receiver, cpu: &P) -> bool {
-        free_nonsense(q, cpu)
+    /// Each sender may be assigned a packet that is not free, and a few more if it loses patience with them.
+    fn overdraws(&self) -> bool {
+        true
+    }
+
+    fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
+        free_nonsense(q, receiver, cpu, READY_BULK)
     }
 
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {

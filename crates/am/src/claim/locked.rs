@@ -223,13 +223,15 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
         // Acquire: pairs with the Release of the claim, which marks the packet before it moves the tail: behind the tail none is FREE by right.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
-        let lost = (tail.wrapping_sub(receiver.head) as i64) > 0
+        let before = receiver.head;
+        while receiver.head < tail.min(before + q.len())
             // Acquire: as (Q1).
-            && Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)).state() == FREE;
-        if lost {
+            && Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)).state() == FREE
+        {
             receiver.head += 1;
         }
-        lost | free_nonsense(q, cpu)
+        // Behind the tail a packet may be SKIPPED (`free_packets_of_the_dead` says so of no other).
+        receiver.head != before || free_nonsense(q, receiver, cpu, SKIPPED)
     }
 
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
@@ -303,16 +305,20 @@ pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
     }
 }
 
-/// Frees packets in a state that no packet can be in.
-pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> bool {
+/// Frees packets in a state that no packet can be in: those above `last`, and ready ones that nobody was assigned.
+pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P, last: u64) -> bool {
     let mut changed = false;
-    for slot in q.slots {
-        // Relaxed: only the state counts. Release: as (C3).
-        let header = Header(cpu.load(&slot.header, Ordering::Relaxed));
-        changed |= header.state() > SKIPPED
-            && cpu
-                .compare_exchange(&slot.header, header.0, FREE, Ordering::Release, Ordering::Relaxed)
-                .is_ok();
+    for ticket in receiver.head..receiver.head + q.len() {
+        let word = &q.slot(ticket).header;
+        // Acquire: pairs with the Release (Q2), after which the tail is beyond the ticket.
+        let header = Header(cpu.load(word, Ordering::Acquire));
+        let unassigned = header.is_ready()
+            && receiver.late.iter().all(|late| q.index(late.ticket) != q.index(ticket))
+            // Relaxed: ordered by that.
+            && cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET <= ticket;
+        changed |= (unassigned || header.state() > last)
+            // Release: as (C3).
+            && cpu.compare_exchange(word, header.0, FREE, Ordering::Release, Ordering::Relaxed).is_ok();
     }
     changed
 }
@@ -350,7 +356,8 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
         let word = &q.slot(ticket).header;
         // Acquire: pairs with the Release of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
-        if header.state() == CLAIMED && !census.alive(header.source(), header.lap()) {
+        let nonsense = header.state() == SKIPPED && ticket >= tail;
+        if nonsense || header.state() == CLAIMED && !census.alive(header.source(), header.lap()) {
             let new = if ticket < tail { header.with_state(SKIPPED).0 } else { FREE };
             // Relaxed: fails if the owner published before it died; orders nothing.
             let _ = cpu.compare_exchange(word, header.0, new, Ordering::Relaxed, Ordering::Relaxed);

@@ -137,6 +137,11 @@ pub trait Claim<P: Processor> {
         tail: u64,
     );
 
+    /// Whether more tickets may be out than there are packets.
+    fn overdraws(&self) -> bool {
+        false
+    }
+
     /// The algorithm's part of [`Receiver::heal`].
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool;
 
