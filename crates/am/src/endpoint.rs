@@ -252,7 +252,7 @@ impl Endpoint {
             name: Name { endpoint: me, generation },
             cpu: Native::with_id(me.into()),
             policy: config.waiting,
-            budget: 5_000,
+            budget: world.switch_cost(),
             request,
             reply,
             tag: Cell::new(Tag::ALL),

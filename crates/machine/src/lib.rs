@@ -19,6 +19,7 @@
 mod native;
 mod plain;
 mod processor;
+mod switch;
 
 #[cfg(feature = "loom")]
 mod checked;

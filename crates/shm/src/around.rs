@@ -68,6 +68,11 @@ impl Surroundings for Inner {
 }
 
 impl Inner {
+    pub(crate) fn switch_cost(&self) -> u64 {
+        // Relaxed: written before the world was opened. Whatever is there: a waiter spins for a sensible time.
+        self.control().counts.switch_cost.load(Ordering::Relaxed).clamp(500, 50_000)
+    }
+
     /// Writes down on which processors this process may run, and counts those of all participants.
     pub(crate) fn note_processors(&self, me: ParticipantId) {
         let mut words = [0u64; CPU_WORDS];

@@ -30,8 +30,6 @@ use crate::participant::{EntryWord, State};
 use crate::world::Inner;
 
 const FAILED: u64 = 1 << 62;
-/// About a context switch, in nanoseconds.
-const BUDGET: u64 = 5_000;
 
 fn number(episode: u64) -> u32 {
     episode as u32
@@ -81,7 +79,7 @@ impl Inner {
         state.arrivals[me.index as usize % state.arrivals.len()].store(mine, Ordering::SeqCst);
         self.complete(mine);
         let around = AtBarrier { inner: self, number: mine };
-        let wait = Wait { policy, around: &around, budget: BUDGET };
+        let wait = Wait { policy, around: &around, budget: self.switch_cost() };
         // Acquire (in `wait_until`): pairs with the AcqRel (3).
         let outcome = wait
             .wait_until(&Native::current(), &state.episode, |episode| reached(number(episode), mine))

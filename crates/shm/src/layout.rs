@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::Error;
 
 /// The version of the layout of segments. Programs of different versions can't share a world.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// The largest number of processes in a world: one bit each in a word.
 pub const MAX_PROCESSES: usize = 64;
@@ -64,7 +64,9 @@ pub(crate) struct Counts {
     pub asleep: AtomicU64,
     /// How many processors the participants may use together.
     pub cores: AtomicU64,
-    pub pad: [AtomicU64; 13],
+    /// What a context switch cost the creator, in nanoseconds.
+    pub switch_cost: AtomicU64,
+    pub pad: [AtomicU64; 12],
     /// How many deaths were noted, and the last one: see `liveness.rs`. On a line that is otherwise never written.
     pub deaths: AtomicU64,
     pub pad2: [AtomicU64; 15],

@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use towpath_machine::Native;
 use towpath_sync::{Policy, Surroundings};
 
 use crate::layout::{AREA, Control, Entry, LAYOUT_VERSION, MAGIC, MAX_PROCESSES, READY, segment_bytes};
@@ -268,6 +269,11 @@ impl World {
         &*self.0
     }
 
+    /// How long a member should spin before it sleeps, in nanoseconds: the cost of a context switch, as its creator measured it.
+    pub fn switch_cost(&self) -> u64 {
+        self.0.switch_cost()
+    }
+
     /// Tells the world that the set of processors on which this process may run has changed (it was pinned).
     pub fn note_affinity(&self) {
         if let Some(me) = self.entered() {
@@ -332,6 +338,7 @@ fn write_header(segment: &Segment, spec: &WorldSpec) {
     for (word, value) in header.params.iter().zip(spec.params) {
         set(word, value);
     }
+    set(&segment.control().counts.switch_cost, Native::switch_cost());
     // (6) Release: pairs with the Acquire (7) in `adopt`.
     header.state.store(READY, Ordering::Release);
 }

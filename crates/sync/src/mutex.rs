@@ -10,8 +10,10 @@ use towpath_machine::{Heap, Native, Plain, Processor};
 use crate::locks::Robust;
 use crate::{Alone, Lock, LockError, Policy, Wait};
 
-/// How long waiters spin before they yield or park, in nanoseconds: about a context switch.
-const BUDGET: u64 = 5_000;
+/// How to wait between threads.
+fn adaptive() -> Wait<'static> {
+    Wait { policy: Policy::Adaptive, around: &Alone, budget: Native::switch_cost() }
+}
 
 /// Data and the lock that protects it.
 ///
@@ -54,13 +56,13 @@ impl<T, L: Lock<Native>> Mutex<T, L> {
         self.lock.prepare();
     }
 
-    /// Acquires, waiting as [`Policy::Adaptive`] does.
+    /// Acquires, waiting as [`Policy::Adaptive`] does. The first call in a process measures what a context switch costs ([`Native::switch_cost`]).
     ///
     /// # Errors
     ///
     /// [`LockError::Poisoned`]; [`LockError::Capacity`].
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
-        self.lock_with(Wait { policy: Policy::Adaptive, around: &Alone, budget: BUDGET })
+        self.lock_with(adaptive())
     }
 
     /// Acquires, waiting as told. Between processes, `around` is the world's (`World::surroundings`).
@@ -154,7 +156,7 @@ unsafe impl<L: Lock<Native, Held = ()> + Init> lock_api::RawMutex for RawLock<L>
     type GuardMarker = lock_api::GuardSend;
 
     fn lock(&self) {
-        let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: BUDGET };
+        let wait = adaptive();
         // Alone nothing is ever abandoned, poisoned or (with nothing to keep) over capacity.
         while self.0.lock(&Native::current(), &wait).is_err() {}
     }
@@ -162,7 +164,7 @@ unsafe impl<L: Lock<Native, Held = ()> + Init> lock_api::RawMutex for RawLock<L>
         self.0.try_lock(&Native::current()).is_some()
     }
     unsafe fn unlock(&self) {
-        let wait = Wait { policy: Policy::Adaptive, around: &Alone, budget: BUDGET };
+        let wait = adaptive();
         self.0.unlock(&Native::current(), &wait, ());
     }
 }

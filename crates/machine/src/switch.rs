@@ -1,0 +1,90 @@
+//! What giving up the processor costs, measured.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crate::native::Native;
+use crate::processor::{Park, Processor};
+
+/// Exchanges in a batch, and batches; the shortest batch counts, so that others' work doesn't.
+const EXCHANGES: u64 = 40;
+const BATCHES: usize = 5;
+
+/// The cost may be anything in reason, whatever was measured on a machine that had no time for us.
+const SENSIBLE: core::ops::RangeInclusive<u64> = 500..=50_000;
+
+impl Native {
+    /// The cost of a context switch in nanoseconds: to park, and to be running again once woken, on the same core. The time that a waiter
+    /// should spin before it parks, by the argument that it then never costs more than twice the better choice (Karlin et al. 1991).
+    ///
+    /// Measured once in a process, on the first call, which takes a fraction of a millisecond and two short-lived threads.
+    pub fn switch_cost() -> u64 {
+        static COST: OnceLock<u64> = OnceLock::new();
+        *COST.get_or_init(|| measure().clamp(*SENSIBLE.start(), *SENSIBLE.end()))
+    }
+}
+
+/// Two threads on one core wake each other in turn: each exchange is two switches.
+fn measure() -> u64 {
+    let turn = AtomicU64::new(0);
+    // SAFETY: no preconditions.
+    let core = unsafe { libc::sched_getcpu() };
+    let shortest = std::thread::scope(|scope| {
+        let play = |me: u64| {
+            let turn = &turn;
+            move || {
+                pin_to(core);
+                let cpu = Native::with_id(me as u32);
+                let mut shortest = u64::MAX;
+                for _ in 0..BATCHES {
+                    let start = Instant::now();
+                    for _ in 0..EXCHANGES {
+                        // Acquire and Release: each other's turns; nothing else hangs on them.
+                        loop {
+                            let seen = turn.load(Ordering::Acquire);
+                            if seen % 2 == me {
+                                break;
+                            }
+                            cpu.park(turn, seen, 1_000_000);
+                        }
+                        cpu.fetch_add(turn, 1, Ordering::Release);
+                        cpu.wake(turn, 1);
+                    }
+                    shortest = shortest.min(start.elapsed().as_nanos() as u64);
+                }
+                shortest
+            }
+        };
+        let other = scope.spawn(play(1));
+        let mine = scope.spawn(play(0)).join().unwrap_or(u64::MAX);
+        let _ = other.join();
+        mine
+    });
+    shortest / EXCHANGES / 2
+}
+
+/// Binds the calling thread to a core. If that is not allowed, the wake-ups across cores are measured, which cost more.
+fn pin_to(core: libc::c_int) {
+    // SAFETY: the set is plain data (all zero is the empty set), the index is checked, and the call reads the set.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        if (0..libc::CPU_SETSIZE).contains(&core) {
+            libc::CPU_SET(core as usize, &mut set);
+            libc::sched_setaffinity(0, size_of_val(&set), &set);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_costs_something_and_is_measured_once() {
+        let cost = Native::switch_cost();
+        assert!(SENSIBLE.contains(&cost));
+        assert_eq!(cost, Native::switch_cost());
+    }
+}
