@@ -53,3 +53,8 @@ pub fn create(name: Option<&str>, config: &WorldConfig) -> Result<World, Error> 
         params: config.params(),
     })?)
 }
+
+/// The README's program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
