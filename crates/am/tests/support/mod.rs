@@ -1,6 +1,8 @@
 //! What several tests need: worlds whose members are all in this process, and a watchdog over child processes.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub mod pair;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
