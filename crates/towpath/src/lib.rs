@@ -5,23 +5,22 @@
 //! handler, which runs at the destination when that polls.
 //!
 //! ```no_run
-//! use std::sync::Arc;
 //! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 //! use towpath::{Endpoint, World};
 //!
+//! static DONE: AtomicBool = AtomicBool::new(false);
+//!
 //! fn main() -> Result<(), towpath::Error> {
-//!     let world = World::join()?; // towpath run -n 4 …
+//!     let world = World::join()?; // as started by: towpath run -n 4 PROGRAM
 //!     let endpoint = Endpoint::new(&world)?;
-//!     let done = Arc::new(AtomicBool::new(false));
-//!     let flag = done.clone();
-//!     endpoint.set_handler(1, move |message| {
+//!     endpoint.set_handler(1, |message| {
 //!         println!("got {:?}", message.args());
-//!         flag.store(true, Relaxed);
+//!         DONE.store(true, Relaxed);
 //!     });
 //!     endpoint.map_world()?; // entry r of the translation table: rank r
 //!     let next = (world.rank() + 1) % world.size();
 //!     endpoint.request(next as usize, 1, &[world.rank(), 42])?;
-//!     endpoint.poll_until(|| done.load(Relaxed));
+//!     endpoint.poll_until(|| DONE.load(Relaxed));
 //!     world.barrier(Default::default())?;
 //!     Ok(())
 //! }
@@ -36,6 +35,8 @@ pub use towpath_machine::Plain;
 pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
 pub use towpath_sync::{Guard, LockError, Mutex, Policy};
 
+/// What algorithms run on: to write a lock of one's own.
+pub use towpath_machine as machine;
 /// Locks, waiting policies and what they are made of.
 pub use towpath_sync as sync;
 

@@ -33,6 +33,7 @@ pub fn all() -> Vec<Finding> {
         membarrier(),
         counters(),
         clock(),
+        context_switch(),
         pid_namespace(),
     ]
 }
@@ -180,6 +181,17 @@ fn futex_waitv() -> Finding {
         result.is_ok(),
         how(&result),
         "could wait for several words at once; Towpath rings one doorbell per process and does without",
+    )
+}
+
+fn context_switch() -> Finding {
+    let cost = towpath::machine::Native::switch_cost();
+    Finding::new(
+        "context-switch",
+        "context switch",
+        true,
+        format!("{:.1} µs", cost as f64 / 1000.0),
+        "to sleep and to be running again once woken, on one core; waiters spin for about as long before they sleep",
     )
 }
 
