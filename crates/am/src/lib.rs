@@ -32,6 +32,6 @@ pub use error::{Error, Status};
 pub use layout::{LAYOUT, Layout, MAX_ENDPOINTS, WorldConfig};
 pub use name::{Name, Tag};
 pub use packet::MAX_ARGS;
-pub use parallel::ParallelEndpoint;
+pub use parallel::{ParallelBundle, ParallelEndpoint};
 pub use segment::Segment;
 pub use token::{Operation, Payload, Returned, Token};

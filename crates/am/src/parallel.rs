@@ -1,7 +1,7 @@
 //! Parallel bundles: endpoints that several threads use.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Park};
 
@@ -10,9 +10,95 @@ use crate::error::Error;
 use crate::name::{Name, Tag};
 use crate::token::Token;
 
-/// An endpoint that several threads may send through and poll: its calls take turns. While one thread waits for space the others can poll and send.
+/// A parallel bundle: several threads may poll it and send through its endpoints. Whoever waits for space polls all of them.
+#[derive(Default)]
+pub struct ParallelBundle {
+    members: RwLock<Vec<Arc<ParallelEndpoint>>>,
+}
+
+impl core::fmt::Debug for ParallelBundle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ParallelBundle").field("endpoints", &self.len()).finish()
+    }
+}
+
+impl ParallelBundle {
+    /// An empty bundle.
+    pub fn new() -> Arc<ParallelBundle> {
+        Arc::default()
+    }
+
+    /// Moves an endpoint here from the sequential bundle that it was in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::into_parallel`].
+    pub fn add(self: &Arc<Self>, endpoint: Endpoint) -> Result<Arc<ParallelEndpoint>, Error> {
+        let endpoint =
+            Arc::new(ParallelEndpoint { bundle: Arc::downgrade(self), ..endpoint.into_parallel()? });
+        self.members.write().unwrap_or_else(PoisonError::into_inner).push(endpoint.clone());
+        Ok(endpoint)
+    }
+
+    /// Takes an endpoint out. The caller's is the last handle if no thread has another: `Arc::into_inner` then gives the endpoint, for
+    /// [`ParallelEndpoint::into_sequential`].
+    pub fn remove(&self, endpoint: &Arc<ParallelEndpoint>) {
+        self.members.write().unwrap_or_else(PoisonError::into_inner).retain(|m| !Arc::ptr_eq(m, endpoint));
+    }
+
+    /// How many endpoints it has.
+    pub fn len(&self) -> usize {
+        self.all().len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn all(&self) -> Vec<Arc<ParallelEndpoint>> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Polls every endpoint that no other thread is using. Returns how many messages were delivered.
+    pub fn poll(&self) -> usize {
+        self.all().iter().map(|endpoint| endpoint.poll()).sum()
+    }
+
+    /// Waits until a message can be polled at one of them, or until `timeout`. Returns whether one can.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if the bundle is empty.
+    pub fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        let members = self.all();
+        if members.is_empty() {
+            return Err(Error::BadArgument("waiting on an empty bundle".into()));
+        }
+        let end = Instant::now() + timeout;
+        // Each in turn, for a short time if there are several.
+        let turn = Duration::from_millis(1) / members.len() as u32;
+        loop {
+            for endpoint in &members {
+                let left = end.saturating_duration_since(Instant::now());
+                if endpoint.lock().0.wait(Some(left.min(turn))) {
+                    return Ok(true);
+                }
+                if left.is_zero() {
+                    return Ok(false);
+                }
+            }
+            Native::with_id(0).yield_now();
+        }
+    }
+}
+
+/// An endpoint that several threads may send through and poll: its calls take turns. While one thread waits for space the others can poll and send (except
+/// after the first piece of a long transfer, whose rest must follow).
 pub struct ParallelEndpoint {
     inner: Mutex<Movable>,
+    /// The bundle that it lives in, if it shares one.
+    bundle: Weak<ParallelBundle>,
 }
 
 impl core::fmt::Debug for ParallelEndpoint {
@@ -31,7 +117,7 @@ struct Movable(Endpoint);
 unsafe impl Send for Movable {}
 
 impl Endpoint {
-    /// Moves the endpoint from its sequential bundle into a parallel one.
+    /// Moves the endpoint from its sequential bundle into a parallel one of its own. Into one that it shares: [`ParallelBundle::add`].
     ///
     /// # Errors
     ///
@@ -44,7 +130,7 @@ impl Endpoint {
         if std::rc::Rc::strong_count(&self.core) != 1 {
             return Err(Error::InUse("the endpoint is being polled".into()));
         }
-        Ok(ParallelEndpoint { inner: Mutex::new(Movable(self)) })
+        Ok(ParallelEndpoint { inner: Mutex::new(Movable(self)), bundle: Weak::new() })
     }
 }
 
@@ -71,6 +157,9 @@ impl ParallelEndpoint {
                 endpoint.0.core.look_after(false);
             }
             drop(endpoint);
+            if let Some(bundle) = self.bundle.upgrade() {
+                bundle.poll();
+            }
             Native::with_id(0).yield_now();
         }
     }
@@ -154,9 +243,9 @@ impl ParallelEndpoint {
 
     /// Waits for a message, in turns of at most a millisecond so that other threads can send, until `timeout`.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let end = std::time::Instant::now() + timeout;
+        let end = Instant::now() + timeout;
         loop {
-            let left = end.saturating_duration_since(std::time::Instant::now());
+            let left = end.saturating_duration_since(Instant::now());
             if self.lock().0.wait(Some(left.min(Duration::from_millis(1)))) {
                 return true;
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use support::pair::{Log, Pair, logging, take};
 use support::{Watchdog, members, tiny};
-use towpath_am::{Algorithm, Bundle, Endpoint, Error, Events, Name, Tag, WorldConfig};
+use towpath_am::{Algorithm, Bundle, Endpoint, Error, Events, Name, ParallelBundle, Tag, WorldConfig};
 
 #[test]
 fn every_number_of_arguments_in_every_form() {
@@ -329,7 +329,8 @@ fn a_parallel_endpoint_is_used_by_many_threads() {
             delivered.fetch_add(1, Ordering::Relaxed);
         });
     }
-    let parallel: Vec<_> = endpoints.into_iter().map(|e| e.into_parallel().unwrap()).collect();
+    let bundle = ParallelBundle::new();
+    let parallel: Vec<_> = endpoints.into_iter().map(|e| bundle.add(e).unwrap()).collect();
     parallel[0].map(0, names[1], Tag::ALL).unwrap();
     parallel[1].map(0, names[0], Tag::ALL).unwrap();
     const EACH: u32 = 500;
@@ -337,21 +338,26 @@ fn a_parallel_endpoint_is_used_by_many_threads() {
         for endpoint in &parallel {
             for _ in 0..3 {
                 scope.spawn(|| {
+                    // Nobody polls but who waits: for space, or for the end.
                     for n in 0..EACH {
                         endpoint.request(0, 1, &[n]).unwrap();
-                        endpoint.poll();
                     }
                     while delivered.load(Ordering::Relaxed) < 6 * EACH {
-                        endpoint.poll();
-                        endpoint.wait(Duration::from_micros(100));
+                        bundle.poll();
+                        bundle.wait(Duration::from_micros(100)).unwrap();
                     }
                 });
             }
         }
     });
     assert_eq!(delivered.load(Ordering::Relaxed), 6 * EACH);
-    let back = parallel.into_iter().map(towpath_am::ParallelEndpoint::into_sequential);
-    assert!(back.into_iter().all(|e| e.audit().is_clean()));
+    assert!(!bundle.wait(Duration::from_millis(1)).unwrap(), "nothing more comes");
+    for endpoint in parallel {
+        bundle.remove(&endpoint);
+        let endpoint = Arc::into_inner(endpoint).expect("the last handle").into_sequential();
+        assert!(endpoint.audit().is_clean());
+    }
+    assert!(matches!(bundle.wait(Duration::ZERO), Err(Error::BadArgument(_))), "it is empty");
 }
 
 #[test]

@@ -28,8 +28,8 @@
 #![deny(unsafe_code)]
 
 pub use towpath_am::{
-    Algorithm, Audit, Bundle, Endpoint, Error, Events, MAX_ARGS, Name, Operation, ParallelEndpoint, Payload,
-    Returned, Segment, Status, Tag, Token, WorldConfig,
+    Algorithm, Audit, Bundle, Endpoint, Error, Events, MAX_ARGS, Name, Operation, ParallelBundle,
+    ParallelEndpoint, Payload, Returned, Segment, Status, Tag, Token, WorldConfig,
 };
 pub use towpath_machine::Plain;
 pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
