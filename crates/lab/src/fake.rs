@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::experiment::{Bench, Settings, Sink};
 use crate::host::Host;
-use crate::record::{Record, Subject};
+use crate::record::{Metric, Record, Subject};
 use crate::results::{Missing, Results};
 use crate::topology::Placement;
 use crate::transport::{ADAPTIVE, Contender, Crash, LogP, Run, Side, Stress};
@@ -160,6 +160,16 @@ fn measure_example() -> Results {
         missing: collected.1,
         seconds: 1.0,
     }
+}
+
+/// The results of a run on a machine with `cores` cores that yielded these figures: what, and each round's. Without rounds there is no record.
+pub fn made_up(figures: Vec<(Subject, Metric, Vec<f64>)>, cores: u32) -> Results {
+    let host = Host { cores, ..Host::detect("none") };
+    let records = figures
+        .iter()
+        .filter_map(|(subject, metric, samples)| subject.record(*metric, samples, 1, &host))
+        .collect();
+    Results { host, settings: quick(), records, missing: Vec::new(), seconds: 1.0 }
 }
 
 /// A sink that keeps what [`Results`] needs.

@@ -1,5 +1,6 @@
 //! The tables, made once from the results and shown alike on the console and in the report.
 
+use crate::claims::{Outcome, judge};
 use crate::format::{digits, in_unit, percent, size};
 use crate::paper;
 use crate::record::Record;
@@ -68,7 +69,7 @@ impl Cell {
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Of which experiment, or `targets`.
+    /// Of which experiment, or `targets`, or `claims`.
     pub experiment: &'static str,
     /// Its heading.
     pub title: String,
@@ -91,6 +92,7 @@ pub fn tables(results: &Results) -> Vec<Table> {
         crash(results),
         idle(results),
         targets(results),
+        claims(results),
     ]
     .into_iter()
     .filter(|t| !t.rows.is_empty())
@@ -433,6 +435,43 @@ fn targets(results: &Results) -> Table {
     }
 }
 
+fn claims(results: &Results) -> Table {
+    let rows = judge(results)
+        .into_iter()
+        .map(|j| {
+            let (verdict, kind) = match j.outcome {
+                Outcome::Holds => ("holds".to_string(), Kind::Good),
+                Outcome::DoesNotHold(why) => (format!("does not hold: {why}"), Kind::Bad),
+                Outcome::NotMeasured(why) => (format!("not measured: {why}"), Kind::Missing),
+            };
+            let mut measured = j.measured;
+            if !j.waiting.is_empty() {
+                measured = format!("({}) {measured}", j.waiting);
+            }
+            if !j.caveat.is_empty() {
+                measured.push_str(&format!(". Note: {}", j.caveat));
+            }
+            vec![
+                Cell::text(j.id),
+                Cell::text(format!("{} ({})", j.sentence, j.tolerance)),
+                Cell::text(measured),
+                Cell::new(verdict, kind),
+            ]
+        })
+        .collect();
+    Table {
+        experiment: "claims",
+        title: "The paper's claims on this machine".into(),
+        note: format!(
+            "What paper L claims and this machine can confirm or refute, judged by tolerances that were fixed beforehand. A claim holds if it \
+             holds in the medians and in at least {} rounds by themselves.",
+            crate::claims::ROUNDS
+        ),
+        header: header(&["", "the paper says (holds if)", "measured", "verdict"]),
+        rows,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,7 +480,7 @@ mod tests {
     #[test]
     fn every_experiment_has_a_table_whose_rows_fit_its_header() {
         let tables = tables(&example_results());
-        for experiment in ["floor", "logp", "stress", "bulk", "crash", "idle", "targets"] {
+        for experiment in ["floor", "logp", "stress", "bulk", "crash", "idle", "targets", "claims"] {
             assert!(tables.iter().any(|t| t.experiment == experiment), "{experiment}");
         }
         for table in &tables {

@@ -33,7 +33,7 @@ pub fn page(results: &Results) -> String {
         seconds = results.seconds,
     );
     contents(&mut html, results, &tables);
-    for table in tables.iter().filter(|t| t.experiment == "targets") {
+    for table in tables.iter().filter(|t| matches!(t.experiment, "targets" | "claims")) {
         section(&mut html, table.experiment, &table.title, &table.note);
         write_table(&mut html, table);
     }
@@ -72,8 +72,8 @@ fn section(html: &mut String, id: &str, title: &str, note: &str) {
 
 fn contents(html: &mut String, results: &Results, tables: &[Table]) {
     html.push_str("<nav>");
-    if tables.iter().any(|t| t.experiment == "targets") {
-        html.push_str("<a href=\"#targets\">targets</a>");
+    for table in tables.iter().filter(|t| matches!(t.experiment, "targets" | "claims")) {
+        let _ = write!(html, "<a href=\"#{0}\">{0}</a>", table.experiment);
     }
     for experiment in EXPERIMENTS.iter().filter(|e| results.has(e.name())) {
         let _ = write!(html, "<a href=\"#{0}\">{0}</a>", experiment.name());
