@@ -92,9 +92,13 @@ impl Core {
         delivered
     }
 
-    /// Only replies: while a reply waits for space.
-    pub(crate) fn poll_replies(&self) -> usize {
-        self.poll_queue(&self.reply, true)
+    /// Only replies, likewise: while a reply waits for space.
+    pub(crate) fn poll_bundle_replies(&self) -> usize {
+        let replies = |core: &Core| core.poll_queue(&core.reply, true);
+        match self.bundle.borrow().upgrade() {
+            Some(bundle) => bundle.members.borrow().iter().map(|core| replies(core)).sum(),
+            None => replies(self),
+        }
     }
 
     /// Every endpoint of the bundle, or this one alone.

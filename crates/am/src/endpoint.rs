@@ -428,8 +428,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Error::NotSent`] if it can't, with no effect (except, for a transfer of several blocks, that pieces may have been stored);
-    /// otherwise as [`Endpoint::request`].
+    /// [`Error::NotSent`] if it can't, with no effect but that bytes may have been stored in a shared segment; otherwise as [`Endpoint::request`].
     pub fn request_long_async(
         &self,
         index: usize,

@@ -16,7 +16,7 @@ use crate::name::{Name, Tag};
 use crate::packet::{
     Form, Header, LINE_ARGS, MAX_ARGS, MAX_OFFSET, MAX_STORED, READY, READY_BULK, pack_range, source_code,
 };
-use crate::queue::ClaimError;
+use crate::queue::{ClaimError, intent};
 use crate::token::Operation;
 
 /// A message on its way into a queue.
@@ -264,7 +264,20 @@ impl Core {
             if offset + len > segment.len() as u64 {
                 return Err(Error::BadWorld("a segment's length does not fit its place".into()));
             }
-            self.cpu.copy_in(&segment, offset as usize, payload);
+            let link = if reply { &peer.reply } else { &peer.request };
+            let (q, intent) = (&link.side.queue, self.intent(reply));
+            // SeqCst, the exchange and the look at the tail: either a successor sees our intent and waits for us, or we see that the queue is closed and
+            // don't touch the segment, which may be the successor's by now; pairs with the exchange in `wait_for_stragglers`.
+            self.cpu.swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
+            let here = !link.sender.borrow().shut_out(self.cpu.load(&q.control.tail, Ordering::SeqCst));
+            if here {
+                self.cpu.copy_in(&segment, offset as usize, payload);
+            }
+            // Release: after that.
+            self.cpu.store(intent, 0, Ordering::Release);
+            if !here {
+                return self.outcome(Err(Failure::Gone), peer, reply, &out);
+            }
         }
         // Otherwise the receiver finds the range wrong and sends it back.
         self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
@@ -428,7 +441,7 @@ impl Core {
     }
 
     /// Tries until it succeeds, polling between the attempts so that no cycle of full queues stands still: everything while a request
-    /// waits, only replies while a reply does.
+    /// waits, only replies while a reply does. All of the bundle: its endpoints have one thread, and another's full queue may be what we wait for.
     #[cold]
     #[inline(never)]
     fn claim_with<T>(
@@ -457,7 +470,7 @@ impl Core {
                 Err(ClaimError::Full) if !wait => return Err(give_up(Failure::NotSent)),
                 Err(ClaimError::Full) => {}
             }
-            let delivered = if reply { self.poll_replies() } else { self.poll_bundle() };
+            let delivered = if reply { self.poll_bundle_replies() } else { self.poll_bundle() };
             if delivered > 0 {
                 round = 0;
                 continue;

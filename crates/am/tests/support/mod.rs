@@ -3,6 +3,7 @@
 
 pub mod pair;
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -65,7 +66,8 @@ impl Watchdog {
                     return;
                 }
             }
-            eprintln!("watchdog: no end after {limit:?}: {}", state());
+            // Not by `eprintln`: that would be captured, and lost with the process.
+            let _ = writeln!(std::io::stderr(), "watchdog: no end after {limit:?}: {}", state());
             for &pid in children.lock().unwrap().iter() {
                 // SAFETY: a child that has not been waited for (`reaped` takes it out), so the pid is still its own.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
