@@ -33,6 +33,9 @@ impl Claim for BulkPeak {
     fn experiments(&self) -> &'static [&'static str] {
         &["bulk"]
     }
+    fn thoroughly(&self) -> &'static str {
+        "towpath bench bulk --sizes 64K,256K,1M"
+    }
     fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
         let judged = papers().map(|name| line(results, name, waiting)).collect::<Result<_, _>>()?;
         let beside = ["mcs", OURS].into_iter().filter_map(|name| line(results, name, waiting).ok()).collect();

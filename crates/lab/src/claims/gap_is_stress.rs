@@ -30,6 +30,9 @@ impl Claim for GapIsStress {
          long, so this says how well the run repeats itself"
             .into()
     }
+    fn thoroughly(&self) -> &'static str {
+        "towpath bench --runs 5 --writers 1"
+    }
     fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
         let mut judged = Vec::new();
         for algorithm in papers() {

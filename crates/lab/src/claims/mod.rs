@@ -90,6 +90,8 @@ trait Claim: Sync {
     fn tolerance(&self) -> &'static str;
     /// The experiments without which there is nothing to judge.
     fn experiments(&self) -> &'static [&'static str];
+    /// The command that measures it in enough rounds.
+    fn thoroughly(&self) -> &'static str;
     /// What one must know, given that the figures were taken under that policy.
     fn caveat(&self, _waiting: &str) -> String {
         String::new()
@@ -162,9 +164,14 @@ fn outcome(claim: &dyn Claim, lines: &Lines<'_>, medians: &Finding) -> Outcome {
     let records = || lines.judged.iter().flat_map(|l| l.records.iter());
     let runs = records().map(|r| r.runs as usize).min().unwrap_or(0);
     if runs < ROUNDS {
+        let said = match medians.against.as_slice() {
+            [] => "so far it holds".to_string(),
+            against => format!("so far it does not hold: {}", against.join("; ")),
+        };
         return Outcome::NotMeasured(format!(
-            "{runs} {} only, a claim needs {ROUNDS}: towpath bench --runs {ROUNDS}",
-            if runs == 1 { "round" } else { "rounds" }
+            "{runs} {} only, a claim needs {ROUNDS} ({}); {said}",
+            if runs == 1 { "round" } else { "rounds" },
+            claim.thoroughly()
         ));
     }
     // What a long run or a failing one has not kept of each round can't be judged round by round.

@@ -36,6 +36,9 @@ impl Claim for NearlyEqual {
     fn experiments(&self) -> &'static [&'static str] {
         &["logp"]
     }
+    fn thoroughly(&self) -> &'static str {
+        "towpath bench logp"
+    }
     fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
         let mut judged = Vec::new();
         for algorithm in papers().filter(|name| *name != "posix") {

@@ -39,6 +39,9 @@ impl Claim for Robust {
             ),
         }
     }
+    fn thoroughly(&self) -> &'static str {
+        "towpath bench stress --writers 1,3"
+    }
     fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
         let rate = |name: &str, writers: u64| {
             record(results, ("stress", "messages_per_s"), name, waiting, &[("writers", writers)])

@@ -246,7 +246,13 @@ fn a_claim_must_hold_in_five_rounds_and_not_only_in_the_medians() {
     let why = contradiction(lucky(3), "L17");
     assert!(why.contains("not reliably (held in 4 of 7 rounds)"), "{why}");
     let few = with(|_, _, samples| samples.truncate(4));
-    assert!(not_measured(few, "L5").contains("4 rounds only"));
+    let why = not_measured(few, "L5");
+    assert!(why.contains("4 rounds only") && why.ends_with("so far it holds"), "{why}");
+    let why = not_measured(
+        with(|_, metric, samples| *samples = vec![if metric == GAP { 1.0 } else { samples[0] }]),
+        "L6",
+    );
+    assert!(why.contains("1 round only") && why.contains("so far it does not hold: 6 of 6"), "{why}");
     // More rounds than a record keeps: the medians decide.
     let many = with(|_, _, samples| *samples = vec![samples[0]; 100]);
     assert!(judged(many).iter().all(|j| j.outcome == Outcome::Holds));
