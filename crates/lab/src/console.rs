@@ -63,7 +63,8 @@ fn render_table(table: &Table) -> String {
                 Kind::Best => format!("*{}", cell.text),
                 _ => cell.text.clone(),
             };
-            let alignment = if cell.kind == Kind::Text { CellAlignment::Left } else { CellAlignment::Right };
+            let left = cell.kind == Kind::Text || table.experiment == "claims";
+            let alignment = if left { CellAlignment::Left } else { CellAlignment::Right };
             ConsoleCell::new(text).set_alignment(alignment)
         }));
     }
