@@ -316,10 +316,22 @@ impl Receiver {
         if arrival.late {
             return self.done_late(c, q, cpu, arrival);
         }
+        if !self.late.is_empty() {
+            self.owe_again(q, arrival.ticket);
+        }
         self.head = arrival.ticket + 1;
         // (Q3) Release: the handler's effects come before; pairs with the Acquire of survivors in `unhandled`.
         cpu.store(&q.control.consumed, self.head, Ordering::Release);
         c.release(q, self, cpu, arrival.ticket);
+    }
+
+    /// A late message may have come out in the turn of another one for the same packet, which is then owed in its stead: by a sender that was not asked as long
+    /// as its turn had not passed.
+    #[cold]
+    fn owe_again<P: Processor>(&mut self, q: &Queue<'_, P>, ticket: u64) {
+        for late in self.late.iter_mut().filter(|late| q.index(late.ticket) == q.index(ticket)) {
+            late.cleared = 0;
+        }
     }
 
     #[cold]
