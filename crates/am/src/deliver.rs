@@ -88,16 +88,24 @@ impl Core {
             if !self.returns.borrow().is_empty() {
                 delivered += self.deliver_returns();
             }
+            self.return_owed();
         }
         delivered
     }
 
-    /// Only replies, likewise: while a reply waits for space.
+    /// Only replies: while a reply waits for space.
+    pub(crate) fn poll_replies(&self) -> usize {
+        self.poll_queue(&self.reply, true)
+    }
+
+    /// The same of every endpoint of the bundle.
     pub(crate) fn poll_bundle_replies(&self) -> usize {
-        let replies = |core: &Core| core.poll_queue(&core.reply, true);
         match self.bundle.borrow().upgrade() {
-            Some(bundle) => bundle.members.borrow().iter().map(|core| replies(core)).sum(),
-            None => replies(self),
+            Some(bundle) => bundle.members.borrow().iter().map(|core| core.poll_replies()).sum(),
+            None => {
+                let others = self.parallel.borrow().upgrade().map_or(0, |bundle| bundle.poll_replies());
+                self.poll_replies() + others
+            }
         }
     }
 
@@ -217,8 +225,25 @@ impl Core {
             let Some(form) = form.filter(|f| *f != Form::LongPart) else { return };
             let operation = Operation::of(form, reply);
             let status = if reply { Status::ReplyRejected } else { status };
-            let args = &args[..count.min(MAX_ARGS)];
-            self.send_back(source, self.name, status, operation, (header.handler(), tag, args), !reply);
+            let count = count.min(MAX_ARGS);
+            if self.replying.get() {
+                // A reply of ours waits for space, and its claim with it: later.
+                let (handler, destination) = (header.handler(), self.name);
+                let source = header.source();
+                self.owed.borrow_mut().push(Outstanding {
+                    status,
+                    source,
+                    destination,
+                    operation,
+                    handler,
+                    tag,
+                    args,
+                    count,
+                });
+                return;
+            }
+            let what = (header.handler(), tag, &args[..count]);
+            self.send_back(source, self.name, status, operation, what, !reply);
         };
         let Some(form) = form else { return };
         if form == Form::Returned {
@@ -407,9 +432,7 @@ impl Core {
         for peer in gone {
             self.lose(&peer);
         }
-        if !self.owed.borrow().is_empty() {
-            self.return_owed();
-        }
+        self.return_owed();
         for own in [&self.reply, &self.request] {
             let (claim, q) = (&own.side.claim, &own.side.queue);
             if (died || now) && self.attached.config.algorithm.is_locked() {
@@ -474,19 +497,18 @@ impl Core {
         }));
     }
 
-    /// Sends back what our predecessor was sent and did not finish, as far as there is space now.
-    #[cold]
+    /// Sends back what our predecessor was sent and did not finish, and replies that we could not take, as far as there is space now. Not while
+    /// a reply waits for space: the two would claim by the same intent.
     fn return_owed(&self) {
-        let mut owed = self.owed.take();
-        while let Some(o) = owed.pop() {
-            let args = &o.args[..o.count];
-            let what = (o.handler, o.tag, args);
+        while !self.replying.get()
+            && let Some(o) = self.owed.borrow_mut().pop()
+        {
+            let what = (o.handler, o.tag, &o.args[..o.count]);
             let to = self.name_of(o.source);
-            if !self.send_back(to, o.destination, Status::Unreachable, o.operation, what, false) {
-                owed.push(o);
-                break;
+            if !self.send_back(to, o.destination, o.status, o.operation, what, false) {
+                self.owed.borrow_mut().push(o);
+                return;
             }
         }
-        *self.owed.borrow_mut() = owed;
     }
 }

@@ -17,6 +17,7 @@ use crate::layout::{Entry, WorldConfig};
 use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
 use crate::packet::MAX_ARGS;
+use crate::parallel::ParallelBundle;
 use crate::queue::{CLOSED, Queue, Receiver, Sender, intent};
 use crate::segment::{PrivateSegment, Segment, SharedSegment};
 use crate::token::{Operation, Token};
@@ -90,12 +91,16 @@ pub struct Core {
     /// Payloads of medium messages while their handlers run, one buffer for each depth.
     pub(crate) scratch: RefCell<Vec<Vec<u8>>>,
     pub(crate) returns: RefCell<VecDeque<Return>>,
-    /// Requests to our predecessor, to be sent back.
+    /// To be sent back when there is time and space.
     pub(crate) owed: RefCell<Vec<Outstanding>>,
     pub(crate) idle_polls: Cell<u32>,
     pub(crate) deaths_seen: Cell<u64>,
     pub(crate) last_check: Cell<u64>,
     pub(crate) bundle: RefCell<Weak<BundleInner>>,
+    /// The parallel bundle that it lives in instead, if it shares one.
+    pub(crate) parallel: RefCell<std::sync::Weak<ParallelBundle>>,
+    /// Whether a reply is waiting for space.
+    pub(crate) replying: Cell<bool>,
 }
 
 /// Who waits for a queue, and what it can learn.
@@ -268,6 +273,8 @@ impl Endpoint {
             deaths_seen: Cell::new(world.deaths()),
             last_check: Cell::new(0),
             bundle: RefCell::new(Weak::new()),
+            parallel: RefCell::default(),
+            replying: Cell::new(false),
             attached,
         });
         Ok(Endpoint { core })

@@ -1,4 +1,4 @@
-//! Requests that their receiver did not finish, found in its queue after its end.
+//! Messages on their way back: requests that their receiver did not finish, found in its queue after its end.
 //!
 //! Whoever finds one takes it by an exchange of its header: its sender, which notices that the receiver is gone, or the receiver's successor, before it
 //! resets the queue.
@@ -9,6 +9,7 @@ use towpath_machine::{Native, Processor};
 use towpath_sync::PARKED;
 
 use crate::claim::Claim;
+use crate::error::Status;
 use crate::name::{Name, Tag};
 use crate::packet::{Form, Header, MAX_ARGS, SKIPPED};
 use crate::queue::Queue;
@@ -16,6 +17,8 @@ use crate::token::Operation;
 
 /// One of them.
 pub struct Outstanding {
+    /// Why it comes back.
+    pub status: Status,
     /// The sending endpoint's incarnation, as in the header.
     pub source: u16,
     /// For whom it was.
@@ -71,6 +74,7 @@ impl Outstanding {
             // Of a long transfer only the last piece is answered.
             let Some(form) = header.form().filter(|f| *f != Form::LongPart) else { continue };
             all.push(Outstanding {
+                status: Status::Unreachable,
                 source: header.source(),
                 destination,
                 operation: Operation::of(form, false),

@@ -34,8 +34,9 @@ impl ParallelBundle {
     ///
     /// As [`Endpoint::into_parallel`].
     pub fn add(self: &Arc<Self>, endpoint: Endpoint) -> Result<Arc<ParallelEndpoint>, Error> {
-        let endpoint =
-            Arc::new(ParallelEndpoint { bundle: Arc::downgrade(self), ..endpoint.into_parallel()? });
+        let endpoint = endpoint.into_parallel()?;
+        *endpoint.lock().0.core.parallel.borrow_mut() = Arc::downgrade(self);
+        let endpoint = Arc::new(ParallelEndpoint { bundle: Arc::downgrade(self), ..endpoint });
         self.members.write().unwrap_or_else(PoisonError::into_inner).push(endpoint.clone());
         Ok(endpoint)
     }
@@ -63,6 +64,16 @@ impl ParallelBundle {
     /// Polls every endpoint that no other thread is using. Returns how many messages were delivered.
     pub fn poll(&self) -> usize {
         self.all().iter().map(|endpoint| endpoint.poll()).sum()
+    }
+
+    /// The replies alone, while a reply of one of them waits for space.
+    pub(crate) fn poll_replies(&self) -> usize {
+        let replies = |endpoint: &Arc<ParallelEndpoint>| match endpoint.inner.try_lock() {
+            Ok(guard) => guard.0.core.poll_replies(),
+            // In use: by us, or by somebody who polls it himself.
+            Err(_) => 0,
+        };
+        self.all().iter().map(replies).sum()
     }
 
     /// Waits until a message can be polled at one of them, or until `timeout`. Returns whether one can.
@@ -142,7 +153,9 @@ impl ParallelEndpoint {
 
     /// Moves it back into the hands of one thread.
     pub fn into_sequential(self) -> Endpoint {
-        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner).0
+        let endpoint = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner).0;
+        endpoint.core.parallel.take();
+        endpoint
     }
 
     /// Tries under the lock until it goes out; polls there too, and lets the others have the lock in between.

@@ -3,6 +3,7 @@
 //! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no more: a block that it had claimed and
 //! not published is found by the receiver's sweep; pieces of a long transfer that were delivered stay stored, and the handler does not run.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
@@ -43,6 +44,21 @@ struct Piece<'a> {
     /// Long: where this piece belongs, and the whole transfer's range.
     offset: u64,
     whole: (u64, u64),
+}
+
+/// A reply waits for space.
+struct Replying<'a>(&'a Cell<bool>, bool);
+
+impl<'a> Replying<'a> {
+    fn new(flag: &'a Cell<bool>) -> Self {
+        Replying(flag, flag.replace(true))
+    }
+}
+
+impl Drop for Replying<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.1);
+    }
 }
 
 fn too_many(args: &[u32]) -> Error {
@@ -458,6 +474,7 @@ impl Core {
             link.side.claim.give_up(&mut link.sender.borrow_mut(), &self.cpu, self.intent(reply));
             failure
         };
+        let _replying = reply.then(|| Replying::new(&self.replying));
         let mut round = 0;
         loop {
             if peer.gone.get() {

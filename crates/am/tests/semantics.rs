@@ -361,6 +361,38 @@ fn a_parallel_endpoint_is_used_by_many_threads() {
 }
 
 #[test]
+fn endpoints_of_one_thread_in_a_parallel_bundle_answer_each_other() {
+    let _watchdog = Watchdog::new(Duration::from_secs(60), || "a reply waits for replies".into());
+    let worlds = members(&tiny(3, Algorithm::Towpath));
+    let bundle = ParallelBundle::new();
+    let replies = Arc::new(AtomicU32::new(0));
+    let endpoints: Vec<_> = worlds
+        .iter()
+        .map(|world| {
+            let endpoint = Endpoint::new(world).unwrap();
+            let replies = replies.clone();
+            endpoint.set_handler(1, |message| message.reply(2, &[]).unwrap());
+            endpoint.set_handler(2, move |_| {
+                replies.fetch_add(1, Ordering::Relaxed);
+            });
+            endpoint
+        })
+        .collect();
+    let names: Vec<_> = endpoints.iter().map(Endpoint::name).collect();
+    let endpoints: Vec<_> = endpoints.into_iter().map(|e| bundle.add(e).unwrap()).collect();
+    // The reply queue of the first has room for half of the replies.
+    for (entry, &name) in names.iter().enumerate().skip(1) {
+        endpoints[0].map(entry, name, Tag::ALL).unwrap();
+        for _ in 0..8 {
+            endpoints[0].request(entry, 1, &[]).unwrap();
+        }
+    }
+    while replies.load(Ordering::Relaxed) < 16 {
+        bundle.poll();
+    }
+}
+
+#[test]
 fn a_panicking_handler_loses_nothing_else() {
     let pair = Pair::new();
     pair.b.set_handler(9, |_| panic!("on purpose"));
