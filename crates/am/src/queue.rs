@@ -169,6 +169,8 @@ pub struct Sender {
     pub pending: Option<u64>,
     /// Likewise a block.
     pub pending_block: Option<u64>,
+    /// The last claim in vain was one of a block (`towpath`).
+    pub lacks_block: bool,
     /// How long the pending ticket or block has been tried in vain.
     pub misses: u32,
     /// Will not wait: a ticket that can't be used at once would be drawn in vain (`lock-free`).
@@ -187,6 +189,7 @@ impl Sender {
             head_seen: 0,
             pending: None,
             pending_block: None,
+            lacks_block: false,
             misses: 0,
             hasty: false,
             must_wake: false,
@@ -316,22 +319,10 @@ impl Receiver {
         if arrival.late {
             return self.done_late(c, q, cpu, arrival);
         }
-        if !self.late.is_empty() {
-            self.owe_again(q, arrival.ticket);
-        }
         self.head = arrival.ticket + 1;
         // (Q3) Release: the handler's effects come before; pairs with the Acquire of survivors in `unhandled`.
         cpu.store(&q.control.consumed, self.head, Ordering::Release);
         c.release(q, self, cpu, arrival.ticket);
-    }
-
-    /// A late message may have come out in the turn of another one for the same packet, which is then owed in its stead: by a sender that was not asked as long
-    /// as its turn had not passed.
-    #[cold]
-    fn owe_again<P: Processor>(&mut self, q: &Queue<'_, P>, ticket: u64) {
-        for late in self.late.iter_mut().filter(|late| q.index(late.ticket) == q.index(ticket)) {
-            late.cleared = 0;
-        }
     }
 
     #[cold]

@@ -204,7 +204,8 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool {
         match self {
             Any::Towpath(c) => c.is_ready(q, header, ticket),
-            // The paper's algorithms share the hand-shake.
+            Any::LockFree(c) => c.is_ready(q, header, ticket),
+            // The locks share the hand-shake.
             _ => header.is_ready(),
         }
     }

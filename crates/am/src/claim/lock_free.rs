@@ -41,8 +41,9 @@ use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, in
 #[derive(Clone, Copy, Debug)]
 pub struct LockFree;
 
-/// How many vain attempts make a sender give up its assigned packet or block if its holder doesn't move.
-const PATIENCE: u32 = 200;
+/// How many vain attempts make a sender give up its assigned packet or block if its holder doesn't move: those that `back_off_and_poll` puts close together. After them a
+/// sender may sleep for a millisecond between two, and a stopped process would cost everybody that many in each lap.
+const PATIENCE: u32 = 8;
 
 /// The first step: an assignment. `None` if the queue is closed.
 #[inline(always)]
@@ -191,15 +192,17 @@ impl<P: Processor> Claim<P> for LockFree {
         publish_and_look(q, cpu, parks, ticket, header.with_lap(q.lap(ticket)))
     }
 
+    /// A message whose turn has passed must not take the turn of another: that one's sender would be late in its place without our knowing, even before it draws
+    /// its ticket.
     #[inline(always)]
-    fn is_ready(&self, _q: &Queue<'_, P>, header: Header, _ticket: u64) -> bool {
-        header.is_ready()
+    fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool {
+        header.is_ready() && !is_earlier(header.lap(), q.lap(ticket))
     }
 
     /// Later senders may hold the place too, for turns to come: their own earlier messages may still be in the queue, so theirs waits for its turn.
     fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
         let to_come = head + (q.index(ticket) as u64).wrapping_sub(head) % q.len();
-        header.is_ready() && (header.lap().wrapping_sub(q.lap(to_come)) as i16) < 0
+        header.is_ready() && is_earlier(header.lap(), q.lap(to_come))
     }
 
     #[inline(always)]
@@ -323,6 +326,12 @@ impl<P: Processor> Claim<P> for LockFree {
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
         count_not_free(q, cpu)
     }
+}
+
+/// Whether one lap is before another; they begin again after 65,535.
+#[inline(always)]
+fn is_earlier(lap: u16, than: u16) -> bool {
+    (lap.wrapping_sub(than) as i16) < 0
 }
 
 /// Whether nobody can ever publish a ticket whose turn it is.

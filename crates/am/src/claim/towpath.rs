@@ -29,6 +29,7 @@ use towpath_machine::{Ordering, Prefetch, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
 
 use super::Claim;
+use super::locked::back_off_and_poll;
 use crate::packet::{Header, READY, READY_BULK, block_owner};
 use crate::queue::{Census, ClaimError, HOLES, Late, Queue, Receiver, SLEEPING, Sender, TICKET, intent};
 
@@ -62,6 +63,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 // (T3) Acquire: the receiver's reads of the place come before our writes; pairs with the Release (T4) in `flush`.
                 sender.head_seen = cpu.load(&q.control.head, Ordering::Acquire) & !PARKED;
                 if beyond(ticket, sender.head_seen, q.len()) {
+                    sender.lacks_block = false;
                     return Err(ClaimError::Full);
                 }
             }
@@ -127,6 +129,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
             return Err(ClaimError::Closed);
         }
+        sender.lacks_block = true;
         Err(ClaimError::Full)
     }
 
@@ -183,7 +186,12 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         wait: &W,
         round: u32,
     ) {
-        wait.wait_briefly(cpu, &q.control.head, sender.head_seen, round);
+        if sender.lacks_block {
+            // The published head says nothing of blocks: it moves an eighth of the ring at a time, and our copy of it may be old.
+            back_off_and_poll(q, sender, cpu, wait, round);
+        } else {
+            wait.wait_briefly(cpu, &q.control.head, sender.head_seen, round);
+        }
     }
 
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
