@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use crate::watchdog;
 
@@ -52,6 +53,40 @@ impl Child {
             let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
             libc::waitid(libc::P_PID, self.0 as libc::id_t, &mut info, flags) == 0 && info.si_pid() == self.0
         }
+    }
+
+    /// How long it has been running on a processor: the time of its first thread.
+    pub fn time_on_processor(&self) -> Duration {
+        // SAFETY: both calls only fill in what they are given; all-zero is a valid place for a time.
+        unsafe {
+            let (mut clock, mut time) = (0, std::mem::zeroed::<libc::timespec>());
+            if libc::clock_getcpuclockid(self.0, &mut clock) != 0 {
+                return Duration::ZERO;
+            }
+            libc::clock_gettime(clock, &mut time);
+            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        }
+    }
+
+    /// Stops it where it is (SIGSTOP), and waits until it stands.
+    ///
+    /// # Panics
+    ///
+    /// If it has ended.
+    pub fn stop(&self) {
+        let mut status = 0;
+        // SAFETY: our own child, not yet waited for; `status` is a place for the result.
+        let got = unsafe {
+            libc::kill(self.0, libc::SIGSTOP);
+            libc::waitpid(self.0, &mut status, libc::WUNTRACED)
+        };
+        assert!(got == self.0 && libc::WIFSTOPPED(status), "the child has ended (status {status:#x})");
+    }
+
+    /// Lets it go on after [`Child::stop`].
+    pub fn go_on(&self) {
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(self.0, libc::SIGCONT) };
     }
 
     /// Kills it, and waits until it is gone.

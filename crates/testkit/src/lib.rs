@@ -51,10 +51,17 @@ pub fn give_way() {
 /// Keeps this process, and the children that it forks from now on, on one core. Tracer and victim on one core: a step then costs two switches, and not the waking of
 /// another core.
 pub fn pin(core: usize) {
+    pin_to(&[core]);
+}
+
+/// Keeps this process, and the children that it forks from now on, on these cores.
+pub fn pin_to(cores: &[usize]) {
     // SAFETY: a set of processors is plain data; the call reads it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
+        for &core in cores {
+            libc::CPU_SET(core, &mut set);
+        }
         libc::sched_setaffinity(0, size_of_val(&set), &set);
     }
 }

@@ -76,6 +76,30 @@ impl Victim {
         false
     }
 
+    /// Lets it go on, as fast as it can, to its next mark.
+    ///
+    /// # Panics
+    ///
+    /// If it sleeps in a step, or isn't at a mark or between steps.
+    pub fn go_on(&mut self) {
+        assert!(!self.asleep, "the victim sleeps in the middle of a step");
+        // SAFETY: the child is stopped and traced by us.
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_CONT, self.child.0, 0, 0) }, 0);
+    }
+
+    /// Whether it stands at a mark again, after [`Victim::go_on`]. Only to be asked until it does.
+    ///
+    /// # Panics
+    ///
+    /// If it was stopped by something else, or has ended.
+    pub fn at_mark(&mut self) -> bool {
+        match self.stop(libc::WNOHANG) {
+            None => false,
+            Some(libc::SIGSTOP) => true,
+            Some(other) => panic!("the victim was stopped by signal {other}"),
+        }
+    }
+
     /// Waits for the end of a step; `None` if it is the last one and sleeps.
     fn end_of_step(&self, last: bool, asleep: impl FnOnce()) -> Option<i32> {
         // Looking costs less than sleeping, since the victim runs on our core.
