@@ -57,6 +57,9 @@ impl core::fmt::Debug for Bundle {
 /// us. Twenty times a second cost well under 1 % of a core.
 const NAP: u64 = 50_000_000;
 
+/// About what an empty poll takes, in nanoseconds.
+const POLL: u64 = 8;
+
 impl Bundle {
     /// An empty bundle.
     pub fn new() -> Bundle {
@@ -120,9 +123,17 @@ impl Endpoint {
 
     /// Polls, waiting when there is nothing, until `done` says so.
     pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
+        // What comes soon is found soonest by polling: about as long as spinning pays.
+        let patience = if self.core.policy == Policy::Park { 0 } else { self.core.budget / POLL };
+        let mut idle = 0;
         while !done() {
-            if self.poll() == 0 && !done() {
+            if self.poll() > 0 {
+                idle = 0;
+            } else if idle < patience {
+                idle += 1;
+            } else if !done() {
                 self.wait(Some(Duration::from_millis(100)));
+                idle = 0;
             }
         }
     }

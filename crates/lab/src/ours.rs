@@ -8,6 +8,7 @@ use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
 use crate::error::Error;
 use crate::process::{SharedPages, cpu_time, team};
+use crate::stats::{median_of_batches, percentile};
 use crate::transport::{Contender, Crash, LogP, Run, Side, Stress};
 
 /// A claim algorithm under a waiting policy.
@@ -20,6 +21,9 @@ pub struct Ours {
 const COUNT: u8 = 1;
 const ECHO: u8 = 2;
 const STOP: u8 = 3;
+
+/// Operations timed together.
+const BATCH: u64 = 200;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
@@ -153,7 +157,7 @@ impl Contender for Ours {
     }
 
     /// As in Culler et al. 1996 (the paper's [8]): the round trip from one request at a time; o_s from short bursts; o_r from an iteration that
-    /// sends, computes for longer than a round trip, and polls, less the first two; g from a long one-way stream.
+    /// sends, computes for longer than a round trip, and polls, less the first two (medians of batches, all of them); g from a long one-way stream.
     fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
         let pages = SharedPages::new(3)?;
         self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
@@ -167,18 +171,13 @@ impl Contender for Ours {
                 ping(endpoint, &replies)?;
             }
             let share = run.limit / 4;
-            let (count, time) = repeat(share, 1_000, |n| {
-                for _ in 0..n {
-                    ping(endpoint, &replies)?;
-                }
-                Ok(())
-            })?;
-            let round_trip = time.as_nanos() as f64 / count as f64;
+            let round_trip =
+                median_of_batches(share, BATCH, |n| (0..n).try_for_each(|_| ping(endpoint, &replies)))?;
             put(&pages, 0, round_trip);
 
+            // Only the sending is timed: what comes back is waited for between the bursts.
             const BURST: u64 = 16;
-            let mut sending = Duration::ZERO;
-            let mut sent = 0u64;
+            let mut times = Vec::new();
             let begun = Instant::now();
             while begun.elapsed() < share {
                 let before = seen(&replies);
@@ -186,33 +185,30 @@ impl Contender for Ours {
                 for _ in 0..BURST {
                     endpoint.request(0, ECHO, &[1, 2])?;
                 }
-                sending += start.elapsed();
-                sent += BURST;
+                times.push(start.elapsed().as_nanos() as f64 / BURST as f64);
                 endpoint.poll_until(|| seen(&replies) >= before + BURST);
             }
-            let send = sending.as_nanos() as f64 / sent as f64;
+            let send = percentile(&times, 50.0).unwrap_or(f64::NAN);
             put(&pages, 1, send);
 
-            let pause = (round_trip * 3.0).max(1_000.0);
-            let (count, time) = repeat(share, 100, |n| {
-                for _ in 0..n {
+            let pause = Duration::from_nanos((round_trip * 3.0).max(1_000.0) as u64);
+            let busy = || {
+                let until = Instant::now() + pause;
+                while Instant::now() < until {}
+            };
+            let iteration = median_of_batches(share, BATCH, |n| {
+                (0..n).try_for_each(|_| {
                     endpoint.request(0, ECHO, &[1, 2])?;
-                    let until = Instant::now() + Duration::from_nanos(pause as u64);
-                    while Instant::now() < until {}
+                    busy();
                     endpoint.poll();
-                }
-                Ok(())
+                    Ok::<(), towpath::Error>(())
+                })
             })?;
-            let (empty, idle) = repeat(share / 4, 100, |n| {
-                for _ in 0..n {
-                    let until = Instant::now() + Duration::from_nanos(pause as u64);
-                    while Instant::now() < until {}
-                }
-                Ok(())
+            let empty = median_of_batches(share / 4, BATCH, |n| {
+                (0..n).for_each(|_| busy());
+                Ok::<(), towpath::Error>(())
             })?;
-            let iteration = time.as_nanos() as f64 / count as f64;
-            let pause = idle.as_nanos() as f64 / empty as f64;
-            put(&pages, 2, iteration - pause - send);
+            put(&pages, 2, iteration - empty - send);
             // The last replies.
             endpoint.request(0, STOP, &[])?;
             while endpoint.poll() > 0 {}

@@ -7,6 +7,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::error::Error;
 use crate::process::cpu_time;
+use crate::stats::median_of_batches;
 use crate::topology::pinned;
 use crate::transport::{Contender, Run, Stress};
 
@@ -47,19 +48,17 @@ impl Contender for Crossbeam {
                 });
             });
             pinned(run.placement.core_for(1, 2), || {
-                let (start, mut count) = (Instant::now(), 0u64);
-                while start.elapsed() < limit {
-                    for _ in 0..1000 {
+                let each = median_of_batches(limit, 200, |n| {
+                    for count in 0..n {
                         let _ = there.push(count);
                         while back.pop().is_none() {
                             wait(crowded);
                         }
-                        count += 1;
                     }
-                }
-                let each = start.elapsed().as_nanos() as f64 / count.max(1) as f64;
+                    Ok::<(), std::convert::Infallible>(())
+                });
                 stop.store(true, Ordering::Relaxed);
-                each
+                each.unwrap_or_else(|never| match never {})
             })
         }))
     }

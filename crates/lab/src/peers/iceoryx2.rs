@@ -18,6 +18,7 @@ use iceoryx2::prelude::*;
 use self::stage::{Attempt, CREATED, DONE, RESULT, SHARED_MEMORY, Service, Stage, failed};
 use crate::error::Error;
 use crate::process::cpu_time;
+use crate::stats::median_of_batches;
 use crate::transport::{Contender, Run, Stress};
 
 /// The peer.
@@ -111,7 +112,7 @@ impl Contender for Iceoryx2 {
     }
 
     fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
-        const ROUNDS: u32 = 200;
+        const ROUNDS: u64 = 200;
         const LAST: u64 = 1;
         let stage = Stage::new(2, 1)?;
         let crowded = run.placement.cores() < 2;
@@ -137,15 +138,12 @@ impl Contender for Iceoryx2 {
                 stage.set(DONE, 1);
                 return Ok(());
             }
-            let (start, mut rounds) = (Instant::now(), 0u32);
-            while start.elapsed() < run.limit / 2 {
-                for _ in 0..ROUNDS {
+            let each = median_of_batches(run.limit / 2, ROUNDS, |n| {
+                (0..n).try_for_each(|_| {
                     send(&to, 0)?;
-                    receive()?;
-                }
-                rounds += ROUNDS;
-            }
-            let each = start.elapsed().as_nanos() as f64 / f64::from(rounds.max(1));
+                    receive().map(drop)
+                })
+            })?;
             stage.set(RESULT, each.to_bits());
             send(&to, LAST)?;
             stage.leave()

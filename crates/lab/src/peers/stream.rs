@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::error::Error;
 use crate::process::{SharedPages, team};
+use crate::stats::median_of_batches;
 use crate::transport::{Contender, Run, Stress};
 
 use std::sync::atomic::Ordering;
@@ -75,7 +76,7 @@ impl Contender for Stream {
     fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
         let pages = SharedPages::new(1)?;
-        const ROUNDS: u32 = 200;
+        const ROUNDS: u64 = 200;
         let limit = run.limit / 2;
         team(&Self::cores(run, 2), run.limit * 4 + GRACE, |rank| {
             succeed((|| {
@@ -90,15 +91,12 @@ impl Contender for Stream {
                         }
                     }
                 }
-                let (start, mut rounds) = (Instant::now(), 0u32);
-                while start.elapsed() < limit {
-                    for _ in 0..ROUNDS {
+                let each = median_of_batches(limit, ROUNDS, |n| {
+                    (0..n).try_for_each(|_| {
                         (&there.0).write_all(&[0; 8])?;
-                        (&back.1).read_exact(&mut word)?;
-                    }
-                    rounds += ROUNDS;
-                }
-                let each = start.elapsed().as_nanos() as f64 / f64::from(rounds.max(1));
+                        (&back.1).read_exact(&mut word)
+                    })
+                })?;
                 pages.word(0).store(each.to_bits(), Ordering::Release);
                 (&there.0).write_all(&[1; 8])?;
                 (&back.1).read_exact(&mut word)
