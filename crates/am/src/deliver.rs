@@ -18,7 +18,7 @@ use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, source_code, unpack_range};
 use crate::queue::{Arrival, Queue, TICKET};
-use crate::token::{Operation, Payload, Returned, Token};
+use crate::token::{Operation, Payload, Returned, Source, Token};
 
 /// How many empty polls between two looks at what poll doesn't see.
 const LOOK_EVERY: u32 = 1024;
@@ -165,7 +165,7 @@ impl Core {
         if simple && let Some(handler) = &self.handlers.borrow()[usize::from(header.handler())].clone() {
             let token = Token {
                 core: self,
-                source: self.source(header),
+                source: Source::Coded(header.source()),
                 tag,
                 args,
                 count,
@@ -181,15 +181,8 @@ impl Core {
         self.deliver_slowly(q, arrival, reply, args, tag);
     }
 
-    /// The name of a message's sender. A source that makes no sense gives a name that nobody has.
-    #[inline(always)]
-    fn source(&self, header: Header) -> Name {
-        self.name_of(header.source())
-    }
-
-    /// The name of the incarnation that has this code.
-    #[inline(always)]
-    fn name_of(&self, code: u16) -> Name {
+    /// The name of the incarnation that has this code. A code that makes no sense gives a name that nobody has.
+    pub(crate) fn name_of(&self, code: u16) -> Name {
         let endpoint = code & 0xff;
         // Acquire: pairs with the Release in `open_entry`.
         let now = self.attached.entry(endpoint).map_or(0, |e| e.generation.load(Ordering::Acquire));
@@ -212,7 +205,7 @@ impl Core {
         let header = arrival.header;
         let count = header.args();
         let _block = Block(q, cpu, header);
-        let source = self.source(header);
+        let source = self.name_of(header.source());
         let extra = q.extra(arrival.ticket);
         let form = header.form();
         if count > LINE_ARGS {
@@ -282,7 +275,7 @@ impl Core {
         };
         let token = |payload| Token {
             core: self,
-            source,
+            source: Source::Named(source),
             tag,
             args,
             count,
@@ -356,7 +349,7 @@ impl Core {
         let Some(handler) = self.handlers.borrow()[0].clone() else { return };
         let token = Token {
             core: self,
-            source,
+            source: Source::Named(source),
             tag,
             args,
             count,

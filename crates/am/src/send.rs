@@ -18,7 +18,7 @@ use crate::packet::{
     Form, Header, LINE_ARGS, MAX_ARGS, MAX_OFFSET, MAX_STORED, READY, READY_BULK, pack_range, source_code,
 };
 use crate::queue::{ClaimError, intent};
-use crate::token::Operation;
+use crate::token::{Operation, Source};
 
 /// A message on its way into a queue.
 struct Outgoing<'a> {
@@ -94,11 +94,29 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn reply_short(&self, to: Name, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
-        match self.peer(to) {
+    pub(crate) fn reply_short(&self, to: Source, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
+        match self.requester(to) {
             Ok(peer) => self.short(&peer, true, handler, tag, args, true),
-            Err(_) => self.reply_to_nobody(to, Form::Short, handler, tag, args),
+            Err(name) => self.reply_to_nobody(name, Form::Short, handler, tag, args),
         }
+    }
+
+    /// The endpoint that a reply goes to, or the name of the one that is gone.
+    #[inline(always)]
+    fn requester(&self, source: Source) -> Result<Rc<Peer>, Name> {
+        let name = match source {
+            Source::Named(name) => name,
+            Source::Coded(code) => {
+                if let Some(Some(peer)) = self.peers.borrow().get(usize::from(code & 0xff))
+                    && source_code(peer.name.endpoint, peer.name.generation) == code
+                    && !peer.gone.get()
+                {
+                    return Ok(peer.clone());
+                }
+                self.name_of(code)
+            }
+        };
+        self.peer(name).map_err(|_| name)
     }
 
     /// A reply whose requester is gone.
@@ -151,15 +169,15 @@ impl Core {
 
     pub(crate) fn reply_medium(
         &self,
-        to: Name,
+        to: Source,
         handler: u8,
         tag: Tag,
         args: &[u32],
         payload: &[u8],
     ) -> Result<(), Error> {
-        match self.peer(to) {
+        match self.requester(to) {
             Ok(peer) => self.medium(&peer, true, handler, tag, args, payload, true),
-            Err(_) => self.reply_to_nobody(to, Form::Medium, handler, tag, args),
+            Err(name) => self.reply_to_nobody(name, Form::Medium, handler, tag, args),
         }
     }
 
@@ -205,16 +223,16 @@ impl Core {
 
     pub(crate) fn reply_long(
         &self,
-        to: Name,
+        to: Source,
         handler: u8,
         tag: Tag,
         args: &[u32],
         payload: &[u8],
         offset: u64,
     ) -> Result<(), Error> {
-        match self.peer(to) {
+        match self.requester(to) {
             Ok(peer) => self.long(&peer, true, (handler, tag, args), payload, offset, true),
-            Err(_) => self.reply_to_nobody(to, Form::Long, handler, tag, args),
+            Err(name) => self.reply_to_nobody(name, Form::Long, handler, tag, args),
         }
     }
 

@@ -73,10 +73,19 @@ pub struct Returned {
     pub destination: Name,
 }
 
+/// Who sent a message: the full name is looked up only if somebody asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// As it was in the header.
+    Coded(u16),
+    /// Known.
+    Named(Name),
+}
+
 /// A message in the hands of its handler.
 pub struct Token<'a> {
     pub(crate) core: &'a Core,
-    pub(crate) source: Name,
+    pub(crate) source: Source,
     pub(crate) tag: Tag,
     pub(crate) args: [u32; MAX_ARGS],
     pub(crate) count: usize,
@@ -89,7 +98,7 @@ pub struct Token<'a> {
 impl core::fmt::Debug for Token<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Token")
-            .field("source", &self.source)
+            .field("source", &self.source())
             .field("tag", &self.tag)
             .field("args", &self.args())
             .field("payload", &self.payload)
@@ -128,7 +137,10 @@ impl<'a> Token<'a> {
 
     /// Who sent it.
     pub fn source(&self) -> Name {
-        self.source
+        match self.source {
+            Source::Named(name) => name,
+            Source::Coded(code) => self.core.name_of(code),
+        }
     }
 
     /// Whom it reached: the endpoint that runs this handler.
