@@ -61,6 +61,11 @@ impl Drop for Replying<'_> {
     }
 }
 
+#[cold]
+fn not_mapped(index: usize) -> Error {
+    Error::NotInitialised(format!("translation table entry {index}"))
+}
+
 fn too_many(args: &[u32]) -> Error {
     Error::BadArgument(format!("{} arguments: at most {MAX_ARGS}", args.len()))
 }
@@ -69,7 +74,7 @@ impl Core {
     fn mapped(&self, index: usize) -> Result<(Rc<Peer>, Tag), Error> {
         match self.translations.borrow().get(index) {
             Some(Some(mapping)) => Ok((mapping.peer.clone(), mapping.tag)),
-            _ => Err(Error::NotInitialised(format!("translation table entry {index}"))),
+            _ => Err(not_mapped(index)),
         }
     }
 
@@ -89,8 +94,11 @@ impl Core {
         wait: bool,
     ) -> Result<(), Error> {
         self.may_request()?;
-        let (peer, tag) = self.mapped(index)?;
-        self.short(&peer, false, handler, tag, args, wait)
+        // Borrowed meanwhile: no handler can reach the table.
+        match self.translations.borrow().get(index) {
+            Some(Some(mapping)) => self.short(&mapping.peer, false, handler, mapping.tag, args, wait),
+            _ => Err(not_mapped(index)),
+        }
     }
 
     #[inline]

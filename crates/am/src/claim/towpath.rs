@@ -67,6 +67,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                     return Err(ClaimError::Full);
                 }
             }
+            // The line is on its way while we claim: a receiver that polls has a copy of it.
+            cpu.prefetch_exclusive(&q.slot(ticket).header);
             // Relaxed: ordered before the tail by the Release in (T1).
             cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
             // (T1) Release: whoever sees the ticket taken sees our intent; pairs with the Acquire in `Receiver::behind`. Acquire: if the
