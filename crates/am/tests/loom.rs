@@ -198,6 +198,27 @@ fn assert_all(got: &[u64], senders: usize, each: u64) {
     assert_eq!(got.len() as u64, senders as u64 * each);
 }
 
+/// Threads 1 and up, each sending so many messages.
+fn start_senders<C: Claim<LoomProcessor> + Send + Sync + 'static>(
+    shared: &Arc<(Shared, C)>,
+    senders: usize,
+    each: u64,
+    parks: bool,
+) -> Vec<thread::JoinHandle<()>> {
+    (1..=senders)
+        .map(|id| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let side = Side { claim: &shared.1, shared: &shared.0, id };
+                let mut sender = Sender::new(id as u16, 0, 0);
+                for n in 0..each {
+                    side.send(&mut sender, id as u64 * 100 + n, parks);
+                }
+            })
+        })
+        .collect()
+}
+
 /// The senders are threads 1 and up, and the receiver thread 0.
 fn all_arrive<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     preemptions: usize,
@@ -207,18 +228,7 @@ fn all_arrive<C: Claim<LoomProcessor> + Send + Sync + 'static>(
 ) {
     model(preemptions, move || {
         let shared = Arc::new((Shared::new(senders + 1, packets), claim()));
-        let threads: Vec<_> = (1..=senders)
-            .map(|id| {
-                let shared = shared.clone();
-                thread::spawn(move || {
-                    let side = Side { claim: &shared.1, shared: &shared.0, id };
-                    let mut sender = Sender::new(id as u16, 0, 0);
-                    for n in 0..each {
-                        side.send(&mut sender, id as u64 * 100 + n, asleep);
-                    }
-                })
-            })
-            .collect();
+        let threads = start_senders(&shared, senders, each, asleep);
         let side = Side { claim: &shared.1, shared: &shared.0, id: 0 };
         let mut receiver = Receiver::default();
         let total = senders as u64 * each;
@@ -275,18 +285,7 @@ fn passed_over_and_late<C: Claim<LoomProcessor> + Send + Sync + 'static>(
 ) {
     model(preemptions, move || {
         let shared = Arc::new((Shared::new(senders + 1, 2), claim()));
-        let threads: Vec<_> = (1..=senders)
-            .map(|id| {
-                let shared = shared.clone();
-                thread::spawn(move || {
-                    let side = Side { claim: &shared.1, shared: &shared.0, id };
-                    let mut sender = Sender::new(id as u16, 0, 0);
-                    for n in 0..each {
-                        side.send(&mut sender, id as u64 * 100 + n, false);
-                    }
-                })
-            })
-            .collect();
+        let threads = start_senders(&shared, senders, each, false);
         let side = Side { claim: &shared.1, shared: &shared.0, id: 0 };
         let (q, cpu) = (shared.0.queue(), side.cpu());
         let census = Everybody(&shared.0, cpu);
