@@ -5,16 +5,30 @@ mod common;
 
 use std::collections::HashSet;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
 use common::{Directory, Member, Watchdog, member};
 
-/// `towpath run` with options, then the program and its arguments.
+/// `towpath run` with options, then the program and its arguments. It starts with no signal ignored or blocked, however these tests were started (`nohup`, a script's `&`).
 fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Member {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
     command.arg("run").args(arguments).env("TOWPATH_SHM_DIR", &directory.0);
+    let with_default_signals = || {
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the set before it is used; both calls take valid arguments and no handlers.
+        unsafe {
+            for signal in 1..32 {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: only calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(with_default_signals) };
     dog.spawn(command)
 }
 

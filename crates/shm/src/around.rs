@@ -43,6 +43,10 @@ impl Surroundings for Inner {
         }
     }
 
+    fn deaths(&self) -> u64 {
+        self.deaths().count()
+    }
+
     /// A process sleeps as soon as one of its threads does: those that wait are usually its only ones.
     fn asleep(&self, asleep: bool) {
         let bits = self.local.me.load(Ordering::Relaxed);

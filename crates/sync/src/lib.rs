@@ -4,6 +4,7 @@
 //! ([`Waiting`]); which machine acts is another.
 #![deny(unsafe_code)]
 
+mod intents;
 mod lock;
 pub mod locks;
 mod mutex;

@@ -36,6 +36,8 @@ pub trait Lock<P: Processor>: Sized {
     const NAME: &'static str;
     /// Whether it serves waiters in the order of their arrival.
     const FIFO: bool;
+    /// Whether it writes down who holds it, and so can tell the next owner of a death ([`Lock::owner_died`]).
+    const KNOWS_OWNER: bool = false;
     /// What a holder keeps from acquisition to release.
     type Held;
 

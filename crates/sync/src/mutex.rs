@@ -7,6 +7,7 @@ use core::ops::{Deref, DerefMut};
 
 use towpath_machine::{Heap, Native, Plain, Processor};
 
+use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
 use crate::{Alone, Lock, LockError, Policy, Wait};
 
@@ -35,6 +36,8 @@ fn adaptive() -> Wait<'static> {
 #[repr(C)]
 pub struct Mutex<T, L = Robust<Native>> {
     lock: L,
+    /// Used where the lock does not know its owner itself ([`Lock::KNOWS_OWNER`]), between processes.
+    intents: Intents,
     data: UnsafeCell<T>,
 }
 
@@ -48,7 +51,7 @@ unsafe impl<T: Plain + Send, L: Plain> Plain for Mutex<T, L> {}
 impl<T, L: Lock<Native>> Mutex<T, L> {
     /// An unlocked mutex between threads.
     pub fn new(value: T) -> Self {
-        Mutex { lock: L::new(&Heap), data: UnsafeCell::new(value) }
+        Mutex { lock: L::new(&Heap), intents: Intents::new(), data: UnsafeCell::new(value) }
     }
 
     /// Prepares a mutex that came to be as zeroed shared memory, before anybody uses it.
@@ -69,16 +72,28 @@ impl<T, L: Lock<Native>> Mutex<T, L> {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner, if the surroundings know of it
-    /// ([`Surroundings::abandoned`](crate::Surroundings::abandoned)). A world's alone don't: they know who is dead, but not who was about to take this lock. Between processes
-    /// use [`Robust`] or [`Posix`](crate::locks::Posix), which know their owners.
+    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner, if a process died that held the lock or may have been
+    /// about to: [`Robust`] and [`Posix`](crate::locks::Posix) know their owners and go on. [`LockError::Capacity`] also if 64 others hold such a lock or wait for it.
     pub fn lock_with<'a>(&'a self, wait: Wait<'a>) -> Result<Guard<'a, T, L>, LockError> {
         let cpu = Native::current();
         if cpu.id() >= self.lock.capacity() {
             return Err(LockError::Capacity);
         }
-        let held = self.lock.lock(&cpu, &wait)?;
-        Ok(Guard { mutex: self, wait, held: Some(held), cpu, thread: PhantomData })
+        let mut guard = Guard { mutex: self, wait, held: None, place: None, cpu, thread: PhantomData };
+        let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
+        if identity == 1 {
+            guard.held = Some(self.lock.lock(&cpu, &wait)?);
+        } else {
+            let before = self.intents.look(wait.around);
+            // The guard gives the place back, also if the lock can't be had.
+            guard.place = Some(self.intents.enter(identity).ok_or(LockError::Capacity)?);
+            let watching = Watching { around: wait.around, intents: &self.intents };
+            guard.held = Some(self.lock.lock(&cpu, &Wait { around: &watching, ..wait })?);
+            if let Some(before) = before {
+                self.intents.clean(before);
+            }
+        }
+        Ok(guard)
     }
 
     /// The data, when nobody else can reach the mutex.
@@ -97,6 +112,8 @@ pub struct Guard<'a, T, L: Lock<Native>> {
     mutex: &'a Mutex<T, L>,
     wait: Wait<'a>,
     held: Option<L::Held>,
+    /// Among the mutex's intents.
+    place: Option<usize>,
     cpu: Native,
     /// To be dropped by the thread that locked.
     thread: PhantomData<*const ()>,
@@ -140,9 +157,18 @@ impl<T, L: Lock<Native>> DerefMut for Guard<'_, T, L> {
 
 impl<T, L: Lock<Native>> Drop for Guard<'_, T, L> {
     fn drop(&mut self) {
+        let Guard { mutex, wait, cpu, .. } = *self;
+        let Some(place) = self.place else {
+            if let Some(held) = self.held.take() {
+                mutex.lock.unlock(&cpu, &wait, held);
+            }
+            return;
+        };
         if let Some(held) = self.held.take() {
-            self.mutex.lock.unlock(&self.cpu, &self.wait, held);
+            let watching = Watching { around: wait.around, intents: &mutex.intents };
+            mutex.lock.unlock(&cpu, &Wait { around: &watching, ..wait }, held);
         }
+        mutex.intents.leave(place);
     }
 }
 

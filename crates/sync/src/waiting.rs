@@ -163,6 +163,10 @@ pub trait Surroundings: Sync {
     fn is_alive(&self, _identity: u32) -> bool {
         true
     }
+    /// How many deaths of participants were noted so far.
+    fn deaths(&self) -> u64 {
+        0
+    }
     /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does again, count as runnable.
     fn asleep(&self, _asleep: bool) {}
 }

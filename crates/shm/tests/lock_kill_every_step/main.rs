@@ -5,8 +5,8 @@
 //! `cargo test -p towpath-shm --test lock_kill_every_step -- every robust` does it for every k (names of a lock, an act or a policy choose among the cases). In the ordinary tests k
 //! grows by a sixtieth at a time, for each policy from another remainder.
 //!
-//! This process is the tracer, the judge, and one survivor; a forked child is the other survivor. `robust` and `posix` get no help but liveness; `mcs` needs
-//! somebody who knows who is about to lock, and gets it as from `towpath-am`: from words in which all say so.
+//! This process is the tracer, the judge, and one survivor; a forked child is the other survivor. `robust` and `posix` know their owners; for `mcs` it is the
+//! mutex that knows who may be in the way.
 //!
 //! * `subject.rs`: the locks, and what their memory says.
 //! * `player.rs`: what the victim and the survivors do.
@@ -23,7 +23,7 @@ use subject::Found::{Abandoned, Consistent, OwnerDied, Poisoned};
 use subject::{Dead, FORMER, JUDGE, OTHER, Queue, Subject, VICTIM};
 use towpath_machine::{Native, Park};
 use towpath_shm::{World, WorldSpec};
-use towpath_sync::locks::{Posix, Robust};
+use towpath_sync::locks::{Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
 use towpath_sync::{Mutex, Policy};
 use towpath_testkit::{Child, Choice, Victim, give_way, pin, shared_words, two_cores, watchdog};
 
@@ -133,7 +133,7 @@ impl<'a, L: Subject> Judge<'a, L> {
     fn round(&mut self, steps: u64) -> bool {
         let Case { act, policy, .. } = self.case;
         let (scene, words, theirs) = (self.scene, self.words, self.theirs);
-        for word in [&scene.progress, &scene.go, &scene.intents[VICTIM as usize]] {
+        for word in [&scene.progress, &scene.go] {
             word.store(0, SeqCst);
         }
         self.repair = self.summary.deaths % 3 != 2;
@@ -157,7 +157,7 @@ impl<'a, L: Subject> Judge<'a, L> {
                     self.send_other();
                     asked = true;
                 }
-                self.me.leave(ours.take());
+                drop(ours.take());
             }
         });
 
@@ -189,7 +189,7 @@ impl<'a, L: Subject> Judge<'a, L> {
             asked = true;
         }
         if ours.is_some() {
-            self.me.leave(ours.take());
+            drop(ours.take());
         }
         if act == Act::Behind {
             self.ask(1);
@@ -229,10 +229,6 @@ impl<'a, L: Subject> Judge<'a, L> {
         let found = self.me.visit(self.repair);
         assert_eq!(found, next, "we");
         next = then(found, next, self.repair);
-        if next == Consistent {
-            // The victim was not in the way: nobody need be afraid any more.
-            self.scene.intents[VICTIM as usize].store(0, SeqCst);
-        }
         let (times, before) = (if next == Consistent { VISITS } else { 1 }, self.scene.visits.load(SeqCst));
         self.ask(times);
         (0..times).for_each(|_| assert_eq!(self.me.visit(self.repair), next, "we, in the end"));
@@ -329,7 +325,7 @@ fn all<L: Subject>(choice: &Choice, words: &'static [AtomicU64], cores: [usize; 
             let summary = run::<L>(case, choice, words, cores);
             let Summary { killed, deaths, poisoned } = summary;
             assert!(killed > 20 && deaths > 0 && deaths < killed, "{act}: {summary:?}");
-            println!("{:<8}{act:<11}{waiting:<20}{killed:>8}{deaths:>8}{poisoned:>10}", L::NAME);
+            println!("{:<24}{act:<11}{waiting:<20}{killed:>8}{deaths:>8}{poisoned:>10}", L::NAME);
         }
     }
 }
@@ -339,9 +335,12 @@ fn main() {
     let words = shared_words(size_of::<Scene<Robust<Native>>>().max(size_of::<Scene<Queue>>()) / 8);
     let cores = two_cores();
     let mut cases = 0;
-    println!("{:<8}{:<11}{:<20}{:>8}{:>8}{:>10}", "lock", "act", "waiting", "killed", "deaths", "poisoned");
+    println!("{:<24}{:<11}{:<20}{:>8}{:>8}{:>10}", "lock", "act", "waiting", "killed", "deaths", "poisoned");
     all::<Robust<Native>>(&choice, words, cores, &mut cases);
     all::<Queue>(&choice, words, cores, &mut cases);
     all::<Posix<Native>>(&choice, words, cores, &mut cases);
+    all::<TestAndSet<Native>>(&choice, words, cores, &mut cases);
+    all::<TestAndTestAndSet<Native>>(&choice, words, cores, &mut cases);
+    all::<Ticket<Native>>(&choice, words, cores, &mut cases);
     println!("test result: ok. {cases} passed; 0 failed");
 }

@@ -42,8 +42,7 @@ pub struct Scene<L> {
     pub mutex: Mutex<Data, L>,
     /// Changed under the lock, not atomically.
     pub visits: AtomicU64,
-    /// By rank: who is about to lock, holds the lock, or is about to have left it; and who is who.
-    pub intents: [AtomicU64; 4],
+    /// By rank: who is who.
     pub identities: [AtomicU64; 4],
     pub progress: AtomicU64,
     /// The victim may begin.
@@ -66,18 +65,14 @@ impl<L: Subject> Surroundings for Around<'_, L> {
     fn oversubscribed(&self) -> bool {
         self.crowded
     }
-    fn abandoned(&self) -> bool {
-        let dead = |intent: &AtomicU64| match intent.load(SeqCst) {
-            0 => false,
-            identity => !self.is_alive(identity as u32),
-        };
-        L::DEATH == Abandoned && self.scene.intents.iter().any(dead)
-    }
     fn identity(&self) -> u32 {
         self.world.surroundings().identity()
     }
     fn is_alive(&self, identity: u32) -> bool {
         self.world.surroundings().is_alive(identity)
+    }
+    fn deaths(&self) -> u64 {
+        self.world.surroundings().deaths()
     }
     fn asleep(&self, asleep: bool) {
         self.world.surroundings().asleep(asleep);
@@ -88,25 +83,17 @@ impl<L: Subject> Surroundings for Around<'_, L> {
 pub struct Player<'a, L> {
     around: &'a Around<'a, L>,
     wait: Wait<'a>,
-    rank: u32,
 }
 
 impl<'a, L: Subject> Player<'a, L> {
     pub fn enter(around: &'a Around<'a, L>, policy: Policy, rank: u32) -> Player<'a, L> {
         around.world.enter(Some(rank)).unwrap();
         around.scene.identities[rank as usize].store(around.identity().into(), SeqCst);
-        Player { around, wait: Wait { policy, around, budget: 200 }, rank }
+        Player { around, wait: Wait { policy, around, budget: 200 } }
     }
 
     pub fn lock(&self) -> Result<Guard<'a, Data, L>, LockError> {
-        let scene = self.around.scene;
-        scene.intents[self.rank as usize].store(self.around.identity().into(), SeqCst);
-        scene.mutex.lock_with(self.wait)
-    }
-
-    pub fn leave(&self, guard: Option<Guard<'a, Data, L>>) {
-        drop(guard);
-        self.around.scene.intents[self.rank as usize].store(0, SeqCst);
+        self.around.scene.mutex.lock_with(self.wait)
     }
 
     /// Takes the lock, looks at the data, changes or repairs it, and lets go.
@@ -140,7 +127,7 @@ impl<'a, L: Subject> Player<'a, L> {
                 guard.make_consistent();
             }
         }
-        self.leave(guard);
+        drop(guard);
         found
     }
 
@@ -198,7 +185,7 @@ impl<'a, L: Subject> Player<'a, L> {
             guard.make_consistent();
         }
         scene.progress.store(UNLOCKING, SeqCst);
-        self.leave(Some(guard));
+        drop(guard);
         scene.progress.store(DONE, SeqCst);
         mark();
         Ok(())

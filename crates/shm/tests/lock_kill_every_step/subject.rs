@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use towpath_machine::{Native, Plain};
-use towpath_sync::locks::{Mcs, Posix, Robust};
+use towpath_sync::locks::{Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
 use towpath_sync::{Lock, PARKED};
 use towpath_testkit::Child;
 
@@ -98,3 +98,24 @@ impl Subject for Queue {
         node(place(OTHER))[1].load(SeqCst) & !PARKED == 1 && (next(JUDGE) || next(VICTIM))
     }
 }
+
+/// A lock in which nobody else is: the only case that is tried with it.
+macro_rules! held_by_the_dead_alone {
+    ($lock:ident, $words:ident => $in_the_way:expr) => {
+        impl Subject for $lock<Native> {
+            const ACTS: &'static [Act] = &[Act::Alone];
+            const DEATH: Found = Abandoned;
+            fn in_the_way($words: &[AtomicU64], _who: &Dead) -> bool {
+                $in_the_way
+            }
+            fn in_line(_words: &[AtomicU64], _other: &Child) -> bool {
+                false
+            }
+        }
+    };
+}
+
+held_by_the_dead_alone!(TestAndSet, words => words[0].load(SeqCst) & !PARKED != 0);
+held_by_the_dead_alone!(TestAndTestAndSet, words => words[0].load(SeqCst) & !PARKED != 0);
+// Drawn, and being served.
+held_by_the_dead_alone!(Ticket, words => words[0].load(SeqCst) & !PARKED != words[1].load(SeqCst) & !PARKED);

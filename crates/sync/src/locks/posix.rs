@@ -38,6 +38,7 @@ pub struct PosixHeld {
 impl<P: KernelMutex> Lock<P> for Posix<P> {
     const NAME: &'static str = "posix";
     const FIFO: bool = false;
+    const KNOWS_OWNER: bool = true;
     type Held = PosixHeld;
 
     fn new(_arena: &impl Arena<P>) -> Self {

@@ -197,6 +197,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
 impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
     const NAME: &'static str = "robust";
     const FIFO: bool = false;
+    const KNOWS_OWNER: bool = true;
     type Held = RobustHeld;
 
     fn new(arena: &impl Arena<P>) -> Self {

@@ -1,0 +1,116 @@
+//! Who is about to take a lock, holds it, or has yet to finish letting go: what tells waiters of a spin lock that a dead process is in their way.
+//!
+//! **Source.** Ours. A spin lock does not say who holds it, and a queue lock not who queues. So everybody who shares it with other processes writes
+//! their identity into a place of this table before they touch the lock, and clears it when they have left it.
+//!
+//! **Fields.** `places[i]`: 0, or an identity; from 0 by compare-and-swap, back to 0 by its owner, or by somebody who knows that the dead owner is not in
+//! the way. `cleaned`: the number of deaths after which the table was last looked through; anybody who holds the lock.
+//!
+//! **Crashes.** Dead with a place taken: it may have the lock, or stand in its queue, or neither (it had not begun, or had finished). Those who wait already give up
+//! ([`LockError::Abandoned`](crate::LockError::Abandoned)). Who comes later and is served all the same knows that it is neither, and clears the place: whoever
+//! queues after a death is served after the dead, or never.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Surroundings;
+
+/// How many can be about to take a lock, or hold it, at one time.
+pub(crate) const PLACES: usize = 64;
+
+/// The table.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Intents {
+    cleaned: AtomicU64,
+    places: [AtomicU64; PLACES],
+}
+
+/// The dead whose places were there before the caller queued: a bit each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    deaths: u64,
+    places: u64,
+}
+
+impl Intents {
+    pub(crate) const fn new() -> Self {
+        Intents { cleaned: AtomicU64::new(0), places: [const { AtomicU64::new(0) }; PLACES] }
+    }
+
+    /// Writes the identity down. `None` if there is no place left.
+    pub(crate) fn enter(&self, identity: u32) -> Option<usize> {
+        let first = identity as usize % PLACES;
+        (0..PLACES).map(|i| (first + i) % PLACES).find(|&i| {
+            // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can then not be in the lock and not here. Nothing is handed over.
+            self.places[i].compare_exchange(0, identity.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// The caller has left the lock.
+    pub(crate) fn leave(&self, place: usize) {
+        // (2) Release: keeps what precedes, the lock's own accesses, before it. Pairs with (3).
+        self.places[place].store(0, Ordering::Release);
+    }
+
+    fn is_dead(&self, place: usize, around: &dyn Surroundings) -> bool {
+        // (3) Acquire: pairs with the Release (2).
+        match self.places[place].load(Ordering::Acquire) {
+            0 => false,
+            identity => !around.is_alive(identity as u32),
+        }
+    }
+
+    /// Whether somebody who is dead may be in the way.
+    pub(crate) fn abandoned(&self, around: &dyn Surroundings) -> bool {
+        (0..PLACES).any(|place| self.is_dead(place, around))
+    }
+
+    /// Before the caller queues: the dead who are in the table, if nobody has looked since the last death.
+    pub(crate) fn look(&self, around: &dyn Surroundings) -> Option<Before> {
+        let deaths = around.deaths();
+        // Relaxed: a hint that saves the look.
+        if self.cleaned.load(Ordering::Relaxed) == deaths {
+            return None;
+        }
+        let dead = (0..PLACES).filter(|&place| self.is_dead(place, around));
+        Some(Before { deaths, places: dead.fold(0, |bits, place| bits | 1 << place) })
+    }
+
+    /// The caller holds the lock: the dead that it had found before it queued are not in the way.
+    pub(crate) fn clean(&self, before: Before) {
+        for place in (0..PLACES).filter(|place| before.places >> place & 1 == 1) {
+            // Relaxed: the dead do nothing any more, and all other owners of the lock look after taking their own place.
+            self.places[place].store(0, Ordering::Relaxed);
+        }
+        // Relaxed: a hint.
+        self.cleaned.store(before.deaths, Ordering::Relaxed);
+    }
+}
+
+/// Surroundings that know from the table whether waiting is in vain.
+#[derive(Clone, Copy)]
+pub(crate) struct Watching<'a> {
+    pub around: &'a dyn Surroundings,
+    pub intents: &'a Intents,
+}
+
+impl Surroundings for Watching<'_> {
+    fn oversubscribed(&self) -> bool {
+        self.around.oversubscribed()
+    }
+    fn abandoned(&self) -> bool {
+        self.around.abandoned() || self.intents.abandoned(self.around)
+    }
+    fn identity(&self) -> u32 {
+        self.around.identity()
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        self.around.is_alive(identity)
+    }
+    fn deaths(&self) -> u64 {
+        self.around.deaths()
+    }
+    fn asleep(&self, asleep: bool) {
+        self.around.asleep(asleep);
+    }
+}
