@@ -8,7 +8,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
-use crate::processor::{Arena, KernelMutex, LockOutcome, Park, Place, Prefetch, Processor};
+use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor};
 
 /// A word, with the queue of those parked on it.
 #[derive(Debug)]
@@ -185,6 +185,52 @@ impl Park for LoomProcessor {
     }
     fn yield_now(&self) {
         loom::thread::yield_now();
+    }
+}
+
+impl FetchOp for LoomProcessor {
+    fn fetch_load(&self, word: &LoomWord) -> u64 {
+        word.value.load(Ordering::Acquire)
+    }
+    fn fetch_store(&self, word: &LoomWord, value: u64) {
+        word.value.store(value, Ordering::Release);
+    }
+    fn fetch_increment(&self, word: &LoomWord) -> u64 {
+        word.value.fetch_add(1, Ordering::AcqRel)
+    }
+    fn fetch_decrement(&self, word: &LoomWord) -> u64 {
+        word.value.fetch_sub(1, Ordering::AcqRel)
+    }
+    fn fetch_clear(&self, word: &LoomWord) -> u64 {
+        word.value.swap(0, Ordering::AcqRel)
+    }
+}
+
+loom::thread_local! {
+    /// The word that this thread of the model linked last, and what it held.
+    static LINKED: std::cell::Cell<(usize, u64)> = std::cell::Cell::new((0, 0));
+}
+
+/// The word's identity within an execution.
+fn identity(word: &LoomWord) -> usize {
+    std::ptr::from_ref(word).addr()
+}
+
+/// Emulated as natively.
+impl LlSc for LoomProcessor {
+    fn load_linked(&self, word: &LoomWord) -> u64 {
+        let value = word.value.load(Ordering::Acquire);
+        LINKED.with(|l| l.set((identity(word), value)));
+        value
+    }
+    fn store_conditional(&self, word: &LoomWord, value: u64) -> bool {
+        let (linked, old) = LINKED.with(|l| l.replace((0, 0)));
+        linked == identity(word)
+            && word.value.compare_exchange(old, value, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+    fn validate(&self, word: &LoomWord) -> bool {
+        let (linked, old) = LINKED.with(std::cell::Cell::get);
+        linked == identity(word) && word.value.load(Ordering::Acquire) == old
     }
 }
 

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
-use crate::processor::{Arena, FetchOp, KernelMutex, LockOutcome, Park, Place, Prefetch, Processor};
+use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor};
 
 /// The processor that really acts. Copy it freely; it holds nothing but its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,6 +403,29 @@ impl FetchOp for Native {
     }
     fn fetch_clear(&self, word: &AtomicU64) -> u64 {
         word.swap(0, Ordering::SeqCst)
+    }
+}
+
+thread_local! {
+    /// The word that this thread linked last, and what it held.
+    static LINKED: StdCell<(*const AtomicU64, u64)> = const { StdCell::new((core::ptr::null(), 0)) };
+}
+
+/// Emulated by compare-and-swap with the linked value.
+impl LlSc for Native {
+    fn load_linked(&self, word: &AtomicU64) -> u64 {
+        let value = word.load(Ordering::SeqCst);
+        LINKED.set((word, value));
+        value
+    }
+    fn store_conditional(&self, word: &AtomicU64, value: u64) -> bool {
+        let (linked, old) = LINKED.replace((core::ptr::null(), 0));
+        core::ptr::eq(linked, word)
+            && word.compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+    fn validate(&self, word: &AtomicU64) -> bool {
+        let (linked, old) = LINKED.get();
+        core::ptr::eq(linked, word) && word.load(Ordering::SeqCst) == old
     }
 }
 

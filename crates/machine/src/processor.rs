@@ -101,6 +101,31 @@ pub trait Processor: Sized + 'static {
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64>;
 
+    /// The same with a pause before each further probe, of as many nanoseconds as `pause` makes of the value that was not accepted: proportional and
+    /// exponential back-off. The budget is for the pauses alone.
+    fn poll_until(
+        &self,
+        word: &Self::Word,
+        order: Ordering,
+        budget: u64,
+        mut pause: impl FnMut(u64) -> u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64> {
+        let mut paused = 0;
+        loop {
+            let value = match self.spin_until(word, order, 0, &mut done) {
+                Ok(value) => return Ok(value),
+                Err(value) => value,
+            };
+            if paused >= budget {
+                return Err(value);
+            }
+            let ns = pause(value).max(1);
+            self.delay(ns);
+            paused += ns;
+        }
+    }
+
     /// Backs off for about `ns` nanoseconds without touching shared memory. Coarse: a machine may round up to its
     /// cheapest pause.
     fn delay(&self, ns: u64);
@@ -167,7 +192,9 @@ pub trait FetchOp: Processor {
     fn fetch_clear(&self, word: &Self::Word) -> u64;
 }
 
-/// Capability: load-linked and store-conditional.
+/// Capability: load-linked and store-conditional. A processor has one reservation: linking another word gives the former one up.
+///
+/// A machine that has only compare-and-swap may emulate it by the value that was linked; then a word that was changed and changed back counts as unchanged.
 pub trait LlSc: Processor {
     /// Reads and sets a reservation on the word's line.
     fn load_linked(&self, word: &Self::Word) -> u64;
@@ -175,6 +202,12 @@ pub trait LlSc: Processor {
     fn store_conditional(&self, word: &Self::Word, value: u64) -> bool;
     /// Whether the reservation still stands.
     fn validate(&self, word: &Self::Word) -> bool;
+}
+
+/// Capability: asking the operating system who is running, as a scheduler-conscious lock does (Nikolopoulos & Papatheodorou §3.4).
+pub trait Scheduling: Processor {
+    /// Whether the processor with this number is certainly not running now: preempted, or asleep.
+    fn is_preempted(&self, id: usize) -> bool;
 }
 
 /// Capability: double compare-and-swap on two independent words.

@@ -8,10 +8,12 @@ mod intents;
 mod lock;
 pub mod locks;
 mod mutex;
+mod primitive;
 mod space;
 mod waiting;
 
 pub use lock::{Lock, LockError};
 pub use mutex::{Guard, Init, Mutex, RawLock};
+pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, Universal};
 pub use space::WaitForSpace;
 pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

@@ -1,0 +1,153 @@
+//! Which operation of the hardware an algorithm's atomic updates are made of: a type parameter.
+//!
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §2.2, §3: the same lock over load-linked and store-conditional in the caches, or over fetch-and-op at memory. Processors
+//! with compare-and-swap, exchange and fetch-and-add use [`Atomics`].
+
+use core::fmt::Debug;
+
+use towpath_machine::{FetchOp, LlSc, Ordering, Place, Processor};
+
+/// A way to update a word atomically, and where words lie that are updated so.
+pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'static {
+    /// The name by which users choose it.
+    const NAME: &'static str;
+    /// What a lock's word holds while the lock is free. Zeroed memory is not a free lock if this is not 0.
+    const FREE: u64;
+
+    /// Where a word that is updated so must lie, if others of its kind would lie at `place`.
+    fn place(place: Place) -> Place;
+
+    /// Adds one and returns the previous value.
+    fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64;
+
+    /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it is taken), and returns whether it was [`Primitive::FREE`].
+    fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool;
+}
+
+/// A primitive that resolves any number of contenders without blocking.
+pub trait Universal<P: Processor>: Primitive<P> {
+    /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err` if it was another one. Never fails spuriously.
+    fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, order: Ordering) -> Result<u64, u64>;
+
+    /// Writes a word and returns what it held.
+    fn swap(cpu: &P, word: &P::Word, value: u64, order: Ordering) -> u64;
+}
+
+/// The processor's own compare-and-swap, exchange and fetch-and-add, in its cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Atomics;
+
+/// Loops of load-linked and store-conditional, in the cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadLinked;
+
+/// Operations at memory: no caching, no coherence traffic, no compare-and-swap.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AtMemory;
+
+/// The order of the load in an exchange of that order that fails.
+const fn failure(order: Ordering) -> Ordering {
+    match order {
+        Ordering::AcqRel | Ordering::Acquire => Ordering::Acquire,
+        Ordering::SeqCst => Ordering::SeqCst,
+        _ => Ordering::Relaxed,
+    }
+}
+
+impl<P: Processor> Primitive<P> for Atomics {
+    const NAME: &'static str = "atomics";
+    const FREE: u64 = 0;
+
+    fn place(place: Place) -> Place {
+        place
+    }
+    #[inline(always)]
+    fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64 {
+        cpu.fetch_add(word, 1, order)
+    }
+    #[inline(always)]
+    fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool {
+        cpu.swap(word, 1, order) == 0
+    }
+}
+
+impl<P: Processor> Universal<P> for Atomics {
+    #[inline(always)]
+    fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, order: Ordering) -> Result<u64, u64> {
+        cpu.compare_exchange(word, old, new, order, failure(order))
+    }
+    #[inline(always)]
+    fn swap(cpu: &P, word: &P::Word, value: u64, order: Ordering) -> u64 {
+        cpu.swap(word, value, order)
+    }
+}
+
+/// Links, computes and stores until nobody came in between.
+#[inline(always)]
+fn update<P: LlSc>(cpu: &P, word: &P::Word, new: impl Fn(u64) -> u64) -> u64 {
+    loop {
+        let old = cpu.load_linked(word);
+        if cpu.store_conditional(word, new(old)) {
+            return old;
+        }
+    }
+}
+
+/// Load-linked acquires and store-conditional releases, on every machine.
+impl<P: LlSc> Primitive<P> for LoadLinked {
+    const NAME: &'static str = "ll-sc";
+    const FREE: u64 = 0;
+
+    fn place(place: Place) -> Place {
+        place
+    }
+    #[inline(always)]
+    fn fetch_increment(cpu: &P, word: &P::Word, _order: Ordering) -> u64 {
+        update(cpu, word, |v| v.wrapping_add(1))
+    }
+    #[inline(always)]
+    fn test_and_set(cpu: &P, word: &P::Word, _order: Ordering) -> bool {
+        update(cpu, word, |_| 1) == 0
+    }
+}
+
+impl<P: LlSc> Universal<P> for LoadLinked {
+    #[inline(always)]
+    fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, _order: Ordering) -> Result<u64, u64> {
+        loop {
+            let seen = cpu.load_linked(word);
+            if seen != old {
+                return Err(seen);
+            }
+            if cpu.store_conditional(word, new) {
+                return Ok(seen);
+            }
+        }
+    }
+    #[inline(always)]
+    fn swap(cpu: &P, word: &P::Word, value: u64, _order: Ordering) -> u64 {
+        update(cpu, word, |_| value)
+    }
+}
+
+/// Operations at memory acquire and release, on every machine.
+impl<P: FetchOp> Primitive<P> for AtMemory {
+    const NAME: &'static str = "fetch-op";
+    /// The only exchange that memory can do is with zero.
+    const FREE: u64 = 1;
+
+    fn place(place: Place) -> Place {
+        match place {
+            Place::Home(node) | Place::AtMemory(node) => Place::AtMemory(node),
+            Place::NewLine | Place::SameLine => Place::AtMemory(0),
+        }
+    }
+    #[inline(always)]
+    fn fetch_increment(cpu: &P, word: &P::Word, _order: Ordering) -> u64 {
+        cpu.fetch_increment(word)
+    }
+    #[inline(always)]
+    fn test_and_set(cpu: &P, word: &P::Word, _order: Ordering) -> bool {
+        cpu.fetch_clear(word) == <Self as Primitive<P>>::FREE
+    }
+}
