@@ -10,10 +10,11 @@ pub mod locks;
 mod mutex;
 mod primitive;
 mod space;
+mod waited;
 mod waiting;
 
 pub use lock::{Lock, LockError};
 pub use mutex::{Guard, Init, Mutex, RawLock};
-pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, Universal};
+pub use primitive::{AtMemory, Atomics, Kind, LoadLinked, Primitive, Universal};
 pub use space::WaitForSpace;
 pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

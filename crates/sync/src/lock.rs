@@ -36,6 +36,8 @@ pub trait Lock<P: Processor>: Sized {
     const NAME: &'static str;
     /// Whether it serves waiters in the order of their arrival.
     const FIFO: bool;
+    /// Whether [`Lock::try_lock`] can succeed. Not over fetch-and-op at memory: there is no way to take a place only if it is the first one.
+    const TRIES: bool = true;
     /// Whether it writes down who holds it, and so can tell the next owner of a death ([`Lock::owner_died`]).
     const KNOWS_OWNER: bool = false;
     /// What a holder keeps from acquisition to release.
@@ -59,7 +61,7 @@ pub trait Lock<P: Processor>: Sized {
     /// [`LockError::Abandoned`] if the wait was given up because it cannot end; the caller then is not in the queue any more.
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Self::Held, LockError>;
 
-    /// Acquires if nobody holds it or queues for it; never waits.
+    /// Acquires if nobody holds it or queues for it; never waits. (Never succeeds without [`Lock::TRIES`].)
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
 
     /// Releases.

@@ -7,10 +7,35 @@ use core::fmt::Debug;
 
 use towpath_machine::{FetchOp, LlSc, Ordering, Place, Processor};
 
+/// The kinds of primitives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Atomics`].
+    Atomics,
+    /// [`LoadLinked`].
+    LoadLinked,
+    /// [`AtMemory`].
+    AtMemory,
+}
+
+impl Kind {
+    /// The one of three things, in the order of the variants, that belongs to this kind.
+    pub const fn pick<T: Copy>(self, of: [T; 3]) -> T {
+        of[self as usize]
+    }
+
+    /// Whether the words lie in caches. At memory, nothing can be compared, so a word cannot be updated on a condition and carries no mark of those who sleep.
+    pub const fn in_cache(self) -> bool {
+        !matches!(self, Kind::AtMemory)
+    }
+}
+
 /// A way to update a word atomically, and where words lie that are updated so.
 pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;
+    /// Which of them it is.
+    const KIND: Kind;
     /// What a lock's word holds while the lock is free. Zeroed memory is not a free lock if this is not 0.
     const FREE: u64;
 
@@ -19,6 +44,9 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
 
     /// Adds one and returns the previous value.
     fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64;
+
+    /// Adds one if the word holds `old`, and returns whether it did. Never does at memory ([`Kind::in_cache`]).
+    fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool;
 
     /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it is taken), and returns whether it was [`Primitive::FREE`].
     fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool;
@@ -48,6 +76,7 @@ pub struct AtMemory;
 /// The order of the load in an exchange of that order that fails.
 const fn failure(order: Ordering) -> Ordering {
     match order {
+        // It acquires as (the exchange's caller) would have it; there is nothing to release.
         Ordering::AcqRel | Ordering::Acquire => Ordering::Acquire,
         Ordering::SeqCst => Ordering::SeqCst,
         _ => Ordering::Relaxed,
@@ -56,6 +85,7 @@ const fn failure(order: Ordering) -> Ordering {
 
 impl<P: Processor> Primitive<P> for Atomics {
     const NAME: &'static str = "atomics";
+    const KIND: Kind = Kind::Atomics;
     const FREE: u64 = 0;
 
     fn place(place: Place) -> Place {
@@ -64,6 +94,10 @@ impl<P: Processor> Primitive<P> for Atomics {
     #[inline(always)]
     fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64 {
         cpu.fetch_add(word, 1, order)
+    }
+    #[inline(always)]
+    fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool {
+        cpu.compare_exchange(word, old, old.wrapping_add(1), order, failure(order)).is_ok()
     }
     #[inline(always)]
     fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool {
@@ -96,6 +130,7 @@ fn update<P: LlSc>(cpu: &P, word: &P::Word, new: impl Fn(u64) -> u64) -> u64 {
 /// Load-linked acquires and store-conditional releases, on every machine.
 impl<P: LlSc> Primitive<P> for LoadLinked {
     const NAME: &'static str = "ll-sc";
+    const KIND: Kind = Kind::LoadLinked;
     const FREE: u64 = 0;
 
     fn place(place: Place) -> Place {
@@ -104,6 +139,10 @@ impl<P: LlSc> Primitive<P> for LoadLinked {
     #[inline(always)]
     fn fetch_increment(cpu: &P, word: &P::Word, _order: Ordering) -> u64 {
         update(cpu, word, |v| v.wrapping_add(1))
+    }
+    #[inline(always)]
+    fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool {
+        Self::compare_exchange(cpu, word, old, old.wrapping_add(1), order).is_ok()
     }
     #[inline(always)]
     fn test_and_set(cpu: &P, word: &P::Word, _order: Ordering) -> bool {
@@ -133,6 +172,7 @@ impl<P: LlSc> Universal<P> for LoadLinked {
 /// Operations at memory acquire and release, on every machine.
 impl<P: FetchOp> Primitive<P> for AtMemory {
     const NAME: &'static str = "fetch-op";
+    const KIND: Kind = Kind::AtMemory;
     /// The only exchange that memory can do is with zero.
     const FREE: u64 = 1;
 
@@ -145,6 +185,10 @@ impl<P: FetchOp> Primitive<P> for AtMemory {
     #[inline(always)]
     fn fetch_increment(cpu: &P, word: &P::Word, _order: Ordering) -> u64 {
         cpu.fetch_increment(word)
+    }
+    #[inline(always)]
+    fn increment_if(_cpu: &P, _word: &P::Word, _old: u64, _order: Ordering) -> bool {
+        false
     }
     #[inline(always)]
     fn test_and_set(cpu: &P, word: &P::Word, _order: Ordering) -> bool {

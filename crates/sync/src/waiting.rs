@@ -3,6 +3,9 @@
 //! A waiter that parks leaves [`PARKED`] in the word that it waits for; whoever changes the word sees the bit in the value that it
 //! replaces and wakes the sleepers. Waking thus costs nothing when nobody sleeps. Values proper use bits 0 to 62, and a change that a
 //! waiter may wait for changes the low 32 bits (what a futex compares).
+//!
+//! A word at memory cannot be marked (memory does not compare), so those who wait for one leave the mark in a *bell* beside it, a word in the caches, and park on that.
+//! They look at the word once more in between, and whoever changes the word looks at the bell afterwards: one of the two sees the other.
 
 use towpath_machine::{Ordering, Park, Processor};
 
@@ -24,6 +27,50 @@ pub trait Waiting<P: Processor> {
     ///
     /// [`Abandoned`] if the surroundings say that waiting is in vain.
     fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned>;
+
+    /// The same with pauses of as many nanoseconds as `pause` makes of the word's value (likewise without [`PARKED`]): proportional and exponential back-off. With
+    /// a bell if the word lies at memory: then released by [`Waiting::release_ringing`] with the same one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    fn wait_until_pausing(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: Option<&P::Word>,
+        _pause: impl FnMut(u64) -> u64,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        match bell {
+            Some(bell) => self.wait_until_rung(cpu, word, bell, done),
+            None => self.wait_until(cpu, word, done),
+        }
+    }
+
+    /// As [`Waiting::wait_until`] for a word at memory, with its bell: released by [`Waiting::release_ringing`] with the same one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    fn wait_until_rung(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        _bell: &P::Word,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        self.wait_until(cpu, word, done)
+    }
+
+    /// This way of waiting, but spinning `times` as long where it spins before it sleeps or yields: for barriers, where those who have not yet arrived come one after
+    /// the other.
+    fn scaled(&self, _times: u64) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
 
     /// Waits a little where there is no word to wait for: the `round`-th time in a row (from 0).
     ///
@@ -56,7 +103,12 @@ pub trait Waiting<P: Processor> {
     /// Writes a word that others may wait for, with Release, and wakes them.
     fn release(&self, cpu: &P, word: &P::Word, value: u64);
 
-    /// The same, waking at most `count` of them, for words of which only so many waiters can make use. The rest stay asleep until the next time, or (since the
+    /// The same for a word at memory, with the bell that its waiters were given.
+    fn release_ringing(&self, cpu: &P, word: &P::Word, _bell: &P::Word, value: u64) {
+        self.release(cpu, word, value);
+    }
+
+    /// As [`Waiting::release`], waking at most `count` of them, for words of which only so many waiters can make use. The rest stay asleep until the next time, or (since the
     /// mark for them may come too late) until their turn is over: only for waiters in [`Waiting::wait_turn`].
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
 }
@@ -80,6 +132,21 @@ impl<P: Processor> Waiting<P> for Spinning {
         loop {
             // Acquire: pairs with the Release in `release`.
             if let Ok(value) = cpu.spin_until(word, Ordering::Acquire, 1_000_000, &mut done) {
+                return Ok(value);
+            }
+        }
+    }
+    fn wait_until_pausing(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        _bell: Option<&P::Word>,
+        mut pause: impl FnMut(u64) -> u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        loop {
+            // Acquire: as in `wait_until`.
+            if let Ok(value) = cpu.poll_until(word, Ordering::Acquire, 1_000_000, &mut pause, &mut done) {
                 return Ok(value);
             }
         }
@@ -209,8 +276,42 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         // (1) Acquire: pairs with the Release (2) in `release` or the Release of the algorithm that writes the word.
         match cpu.spin_until(word, Ordering::Acquire, 0, |v| done(v & !PARKED)) {
             Ok(value) => Ok(value & !PARKED),
-            Err(_) => self.wait_slowly(cpu, word, &mut done),
+            Err(_) => self.wait_slowly(cpu, word, None, &mut |spin| {
+                // (3) Acquire: as (1).
+                cpu.spin_until(word, Ordering::Acquire, spin, |v| done(v & !PARKED))
+            }),
         }
+    }
+
+    fn wait_until_pausing(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: Option<&P::Word>,
+        mut pause: impl FnMut(u64) -> u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        self.wait_slowly(cpu, word, bell, &mut |spin| {
+            // (3) Acquire: as (1).
+            cpu.poll_until(word, Ordering::Acquire, spin, |v| pause(v & !PARKED), |v| done(v & !PARKED))
+        })
+    }
+
+    fn wait_until_rung(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: &P::Word,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        self.wait_slowly(cpu, word, Some(bell), &mut |spin| {
+            // (3) Acquire: as (1).
+            cpu.spin_until(word, Ordering::Acquire, spin, &mut done)
+        })
+    }
+
+    fn scaled(&self, times: u64) -> Self {
+        Wait { budget: self.budget.saturating_mul(times.max(1)), ..*self }
     }
 
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
@@ -289,6 +390,24 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         }
     }
 
+    fn release_ringing(&self, cpu: &P, word: &P::Word, bell: &P::Word, value: u64) {
+        // (2) Release: as in `release`.
+        cpu.store(word, value, Ordering::Release);
+        if !Waiting::<P>::parks(self) {
+            return;
+        }
+        // (8) SeqCst: pairs with the fence (7) in `sleep_beside`. Either the waiter sees the new value or we see its mark.
+        cpu.fence(Ordering::SeqCst);
+        // Relaxed: ordered by (8). If the exchange fails, somebody else has rung meanwhile, after our change of the word.
+        let heard = cpu.load(bell, Ordering::Relaxed);
+        if heard & PARKED != 0 {
+            let rung = heard.wrapping_add(1) & !PARKED;
+            if cpu.compare_exchange(bell, heard, rung, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                cpu.wake(bell, u32::MAX);
+            }
+        }
+    }
+
     #[inline(always)]
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
         if Waiting::<P>::parks(self) {
@@ -305,12 +424,14 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
 }
 
 impl Wait<'_> {
+    /// `probe` spins for so long at most, and reads with Acquire.
     #[cold]
     fn wait_slowly<P: Processor + Park>(
         &self,
         cpu: &P,
         word: &P::Word,
-        done: &mut impl FnMut(u64) -> bool,
+        bell: Option<&P::Word>,
+        probe: &mut impl FnMut(u64) -> Result<u64, u64>,
     ) -> Result<u64, Abandoned> {
         let mut since_asked = 0u64;
         let mut yields = 0u32;
@@ -324,12 +445,11 @@ impl Wait<'_> {
                     if oversubscribed {
                         0
                     } else {
-                        4 * self.budget
+                        self.budget.saturating_mul(4)
                     }
                 }
             };
-            // (3) Acquire: as (1).
-            let seen = match cpu.spin_until(word, Ordering::Acquire, spin, |v| done(v & !PARKED)) {
+            let seen = match probe(spin) {
                 Ok(value) => return Ok(value & !PARKED),
                 Err(value) => value,
             };
@@ -341,15 +461,13 @@ impl Wait<'_> {
                 Policy::Adaptive => !oversubscribed || yields >= 16,
             };
             if park {
-                // Relaxed: the bit carries no data; parking compares the value again.
-                let marked = seen & PARKED != 0
-                    || cpu
-                        .compare_exchange(word, seen, seen | PARKED, Ordering::Relaxed, Ordering::Relaxed)
-                        .is_ok();
-                if marked {
-                    self.around.asleep(true);
-                    cpu.park(word, seen, NAP);
-                    self.around.asleep(false);
+                if let Some(bell) = bell {
+                    if let Some(value) = self.sleep_beside(cpu, bell, probe) {
+                        return Ok(value & !PARKED);
+                    }
+                    since_asked += NAP;
+                } else if self.marks(cpu, word, seen) {
+                    self.sleep(cpu, word, seen);
                     since_asked += NAP;
                 }
             } else if self.policy != Policy::Spin {
@@ -361,12 +479,47 @@ impl Wait<'_> {
                 since_asked = 0;
                 if self.around.abandoned() {
                     // The dead may have brought it before they died, and it may be what woke us: who gives up now would take it along.
-                    // (5) Acquire: as (1).
-                    return match cpu.spin_until(word, Ordering::Acquire, 0, |v| done(v & !PARKED)) {
+                    return match probe(0) {
                         Ok(value) => Ok(value & !PARKED),
                         Err(_) => Err(Abandoned),
                     };
                 }
+            }
+        }
+    }
+
+    /// Leaves the mark of a sleeper in a word that holds `seen`.
+    fn marks<P: Processor>(&self, cpu: &P, word: &P::Word, seen: u64) -> bool {
+        // Relaxed: the bit carries no data; parking compares the value again.
+        seen & PARKED != 0
+            || cpu.compare_exchange(word, seen, seen | PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn sleep<P: Processor + Park>(&self, cpu: &P, word: &P::Word, seen: u64) {
+        self.around.asleep(true);
+        cpu.park(word, seen, NAP);
+        self.around.asleep(false);
+    }
+
+    /// Sleeps until the bell rings, unless the word has changed meanwhile: then returns its value.
+    fn sleep_beside<P: Processor + Park>(
+        &self,
+        cpu: &P,
+        bell: &P::Word,
+        probe: &mut impl FnMut(u64) -> Result<u64, u64>,
+    ) -> Option<u64> {
+        // Relaxed: (7) orders it. The count in the bell tells whether it was rung since.
+        let heard = cpu.load(bell, Ordering::Relaxed);
+        if !self.marks(cpu, bell, heard) {
+            return None;
+        }
+        // (7) SeqCst: pairs with the fence (8) in `release_ringing`.
+        cpu.fence(Ordering::SeqCst);
+        match probe(0) {
+            Ok(value) => Some(value),
+            Err(_) => {
+                self.sleep(cpu, bell, heard);
+                None
             }
         }
     }

@@ -6,24 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use towpath_machine::{Heap, Native};
-use towpath_sync::locks::{
-    Anderson, Mcs, McsHeld, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+use towpath_sync::locks::{Anderson, Mcs, McsHeld, Robust, TestAndTestAndSet};
+use towpath_sync::{
+    Alone, AtMemory, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting,
+    for_each_lock,
 };
-use towpath_sync::{Alone, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting};
-
-/// Runs the same test for each lock of the family: a new lock is one line here.
-macro_rules! for_each_lock {
-    ($test:ident) => {
-        $test::<TestAndSet<Native>>();
-        $test::<TestAndTestAndSet<Native>>();
-        $test::<Ticket<Native>>();
-        $test::<TicketTwoLines<Native>>();
-        $test::<Anderson<Native, 8>>();
-        $test::<Mcs<Native, 64>>();
-        $test::<Posix<Native>>();
-        $test::<Robust<Native>>();
-    };
-}
 
 /// More threads than cores.
 struct Crowd;
@@ -74,7 +61,11 @@ fn validate<L: Lock<Native> + Sync>(
         }
     });
     let cpu = Native::with_id(0);
-    let held = shared.lock.try_lock(&cpu).unwrap_or_else(|| panic!("{what}: free at the end"));
+    let held = if L::TRIES {
+        shared.lock.try_lock(&cpu).unwrap_or_else(|| panic!("{what}: free at the end"))
+    } else {
+        shared.lock.lock(&cpu, &Spinning).unwrap_or_else(|e| panic!("{what}: free at the end: {e}"))
+    };
     assert!(shared.lock.try_lock(&Native::with_id(1)).is_none(), "{what}: held by one");
     shared.lock.unlock(&cpu, wait, held);
 }
@@ -96,7 +87,7 @@ fn excludes<L: Lock<Native> + Sync>() {
 
 #[test]
 fn one_at_a_time() {
-    for_each_lock!(excludes);
+    for_each_lock!([atomics ll_sc fetch_op kernel_mutex] Native, 8 => excludes());
 }
 
 #[test]
@@ -256,7 +247,7 @@ fn never_hangs<L: Lock<Native> + Sync>() {
 
 #[test]
 fn waiting_in_vain_ends() {
-    for_each_lock!(never_hangs);
+    for_each_lock!([atomics ll_sc fetch_op kernel_mutex] Native, 8 => never_hangs());
 }
 
 #[test]
@@ -274,6 +265,12 @@ fn more_contenders_than_places_still_exclude_each_other() {
         200,
         &Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 },
         "anderson",
+    );
+    validate::<Anderson<Native, 2, AtMemory>>(
+        5,
+        200,
+        &Wait { policy: Policy::Park, around: &Crowd, budget: 1_000 },
+        "anderson/fetch-op",
     );
     validate::<Robust<Native, 2>>(
         5,

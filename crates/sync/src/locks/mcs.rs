@@ -3,7 +3,7 @@
 //! **Source.** Mellor-Crummey & Scott 1991, algorithm 5. Nodes are named by index, never by address, so that processes which map the lock elsewhere can
 //! share it: node `i` belongs to the processor with [`Processor::id`] `i`.
 //!
-//! **Progress.** Blocking; FIFO; acquiring takes one exchange.
+//! **Progress.** Blocking; FIFO; acquiring takes one exchange (over load-linked and store-conditional, as many attempts as it takes).
 //!
 //! **Fields.** `tail`: 0, or the index of the last node plus one; by exchange. `nodes[i].next`: its successor in the same code; reset by its owner, set by the
 //! successor. `nodes[i].waiting`: set by its owner, cleared by its predecessor.
@@ -17,16 +17,19 @@
 //! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing; nor with processors whose id is `N` or more: they are refused
 //! ([`LockError::Capacity`]).
 
+use core::marker::PhantomData;
+
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
-use crate::{Lock, LockError, PARKED, Waiting};
+use crate::{Atomics, Lock, LockError, PARKED, Universal, Waiting};
 
-/// MCS queue lock for processors with ids below `N`.
+/// MCS queue lock for processors with ids below `N`, by the primitive `M`.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Mcs<P: Processor, const N: usize> {
+pub struct Mcs<P: Processor, const N: usize, M = Atomics> {
     tail: OwnLine<P::Word>,
     nodes: [Node<P>; N],
+    primitive: PhantomData<fn() -> M>,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,7 @@ struct Node<P: Processor> {
 #[derive(Debug)]
 pub struct Held(u64);
 
-impl<P: Processor, const N: usize> Mcs<P, N> {
+impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
     /// The node with this code, if it is one: a code read from the segment may be nonsense.
     #[inline(always)]
     fn node(&self, code: u64) -> Option<&Node<P>> {
@@ -73,8 +76,8 @@ impl<P: Processor, const N: usize> Mcs<P, N> {
     }
 }
 
-impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
-    const NAME: &'static str = "mcs";
+impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
+    const NAME: &'static str = M::KIND.pick(["mcs", "mcs/ll-sc", "mcs/fetch-op"]);
     const FIFO: bool = true;
     type Held = Held;
 
@@ -85,6 +88,7 @@ impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
                 next: arena.word(Place::NewLine, 0),
                 waiting: arena.word(Place::SameLine, 0),
             }),
+            primitive: PhantomData,
         }
     }
 
@@ -105,7 +109,7 @@ impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
         cpu.store(&node.next, 0, Ordering::Relaxed);
         cpu.store(&node.waiting, 1, Ordering::Relaxed);
         // (1) Acquire: pairs with the Release (6) of a holder that left the list empty. Release: publishes our node.
-        match cpu.swap(&self.tail, me, Ordering::AcqRel) {
+        match M::swap(cpu, &self.tail, me, Ordering::AcqRel) {
             0 => Ok(Held(me)),
             before => self.queue(cpu, wait, me, node, before),
         }
@@ -117,7 +121,7 @@ impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
         // Relaxed: as in `lock`.
         cpu.store(&node.next, 0, Ordering::Relaxed);
         // AcqRel: as (1).
-        cpu.compare_exchange(&self.tail, 0, me, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        M::compare_exchange(cpu, &self.tail, 0, me, Ordering::AcqRel).ok()?;
         Some(Held(me))
     }
 
@@ -128,7 +132,7 @@ impl<P: Processor, const N: usize> Lock<P> for Mcs<P, N> {
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
             // (6) Release: pairs with the Acquire (1). Relaxed on failure: somebody has come, and (4) will show who.
-            if cpu.compare_exchange(&self.tail, held.0, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
+            if M::compare_exchange(cpu, &self.tail, held.0, 0, Ordering::Release).is_ok() {
                 return;
             }
             // Acquire: as (4).

@@ -1,6 +1,7 @@
 //! The locks: one algorithm, one file.
 
 mod anderson;
+mod list;
 mod mcs;
 mod plain;
 mod posix;

@@ -3,6 +3,8 @@
 
 use towpath_machine::{Native, Plain};
 
+use crate::{LoadLinked, Primitive, Universal};
+
 use super::{Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain` itself), so every bit pattern is valid and
@@ -10,15 +12,17 @@ use super::{Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket,
 // SAFETY: see above.
 unsafe impl Plain for TestAndSet<Native> {}
 // SAFETY: see above.
+unsafe impl Plain for TestAndSet<Native, LoadLinked> {}
+// SAFETY: see above.
 unsafe impl Plain for TestAndTestAndSet<Native> {}
 // SAFETY: see above.
-unsafe impl Plain for Ticket<Native> {}
+unsafe impl<M: Primitive<Native>> Plain for Ticket<Native, M> {}
 // SAFETY: see above.
 unsafe impl Plain for TicketTwoLines<Native> {}
 // SAFETY: see above.
-unsafe impl<const N: usize> Plain for Anderson<Native, N> {}
+unsafe impl<const N: usize, M: Primitive<Native>> Plain for Anderson<Native, N, M> {}
 // SAFETY: see above.
-unsafe impl<const N: usize> Plain for Mcs<Native, N> {}
+unsafe impl<const N: usize, M: Universal<Native>> Plain for Mcs<Native, N, M> {}
 // SAFETY: see above.
 unsafe impl Plain for Posix<Native> {}
 // SAFETY: see above.

@@ -1,11 +1,12 @@
 //! Ticket lock with proportional back-off: draw a number, wait until it is served.
 //!
 //! **Source.** Reed & Kanodia 1979; Mellor-Crummey & Scott 1991, algorithm 2; Lumetta & Culler 1998 §3.1 (both counters on
-//! one line were slightly better: [`Ticket`]; [`TicketTwoLines`] has them apart).
+//! one line were slightly better: [`Ticket`]; [`TicketTwoLines`] has them apart); Nikolopoulos & Papatheodorou 1999 §3.1 (over load-linked and
+//! store-conditional; with both counters at memory, over fetch-and-op). A waiter looks again after a pause for each one ahead of it, until it is its turn.
 //!
-//! **Progress.** Blocking; FIFO among those who have drawn; starvation-free where fetch-and-add is.
+//! **Progress.** Blocking; FIFO among those who have drawn; starvation-free where the increment is.
 //!
-//! **Fields.** `next`: everybody, by fetch-and-add. `serving`: written only by the holder (and marked by parked waiters), read by all.
+//! **Fields.** `next`: everybody, by increments. `serving`: written only by the holder (and marked by parked waiters: beside it if it lies at memory), read by all.
 //!
 //! **Crashes.** Dies before the draw: nothing happened. Dies holding a number or the lock: nobody after it is ever served. The lock
 //! cannot repair this; waiters learn of it from their surroundings and get [`LockError::Abandoned`], and the lock stays unusable.
@@ -17,23 +18,25 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
-use crate::{Lock, LockError, Waiting};
+use crate::waited::Waited;
+use crate::{Atomics, Lock, LockError, Primitive, Waiting};
 
 /// Nanoseconds of back-off per waiter ahead.
 const PER_WAITER: u64 = 30;
 
 /// The counters, wherever they lie.
 trait Counters<P: Processor> {
+    type Primitive: Primitive<P>;
     fn next(&self) -> &P::Word;
-    fn serving(&self) -> &P::Word;
+    fn serving(&self) -> &Waited<P, Self::Primitive>;
 }
 
-/// Ticket lock, both counters on one line.
+/// Ticket lock by the primitive `M`, both counters on one line.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Ticket<P: Processor> {
+pub struct Ticket<P: Processor, M = Atomics> {
     next: P::Word,
-    serving: P::Word,
+    serving: Waited<P, M>,
 }
 
 /// Ticket lock, each counter on a line of its own.
@@ -41,27 +44,29 @@ pub struct Ticket<P: Processor> {
 #[repr(C)]
 pub struct TicketTwoLines<P: Processor> {
     next: OwnLine<P::Word>,
-    serving: OwnLine<P::Word>,
+    serving: OwnLine<Waited<P, Atomics>>,
 }
 
-impl<P: Processor> Counters<P> for Ticket<P> {
+impl<P: Processor, M: Primitive<P>> Counters<P> for Ticket<P, M> {
+    type Primitive = M;
     #[inline(always)]
     fn next(&self) -> &P::Word {
         &self.next
     }
     #[inline(always)]
-    fn serving(&self) -> &P::Word {
+    fn serving(&self) -> &Waited<P, M> {
         &self.serving
     }
 }
 
 impl<P: Processor> Counters<P> for TicketTwoLines<P> {
+    type Primitive = Atomics;
     #[inline(always)]
     fn next(&self) -> &P::Word {
         &self.next
     }
     #[inline(always)]
-    fn serving(&self) -> &P::Word {
+    fn serving(&self) -> &Waited<P, Atomics> {
         &self.serving
     }
 }
@@ -71,25 +76,25 @@ impl<P: Processor> Counters<P> for TicketTwoLines<P> {
 pub struct Number(u64);
 
 #[inline(always)]
-fn lock<P: Processor, W: Waiting<P>>(
-    counters: &impl Counters<P>,
+fn lock<P: Processor, C: Counters<P>, W: Waiting<P>>(
+    counters: &C,
     cpu: &P,
     wait: &W,
 ) -> Result<Number, LockError> {
-    for round in 0..wait.attempts_before_queueing(cpu) {
+    let attempts = if C::Primitive::KIND.in_cache() { wait.attempts_before_queueing(cpu) } else { 0 };
+    for round in 0..attempts {
         if let Some(number) = try_lock(counters, cpu) {
             return Ok(number);
         }
         wait.back_off(cpu, round).map_err(|_| LockError::Abandoned)?;
     }
     // Relaxed: the number orders nothing; (1) does.
-    let number = cpu.fetch_add(counters.next(), 1, Ordering::Relaxed);
+    let number = C::Primitive::fetch_increment(cpu, counters.next(), Ordering::Relaxed);
     // (1) Acquire, pairs with the Release (2) in `unlock`.
-    let serving = cpu.load(counters.serving(), Ordering::Acquire) & !crate::PARKED;
-    if serving == number {
+    if counters.serving().load(cpu, Ordering::Acquire) == number {
         return Ok(Number(number));
     }
-    queue(counters, cpu, wait, number, serving)?;
+    queue(counters, cpu, wait, number)?;
     Ok(Number(number))
 }
 
@@ -100,37 +105,36 @@ fn queue<P: Processor, W: Waiting<P>>(
     cpu: &P,
     wait: &W,
     number: u64,
-    serving: u64,
 ) -> Result<(), LockError> {
     // Proportional back-off: those ahead need a while each.
-    cpu.delay(PER_WAITER * number.wrapping_sub(serving).min(64));
-    match wait.wait_until(cpu, counters.serving(), |v| v == number) {
+    let pause = |serving| PER_WAITER * number.wrapping_sub(serving).min(64);
+    // Acquire (in there), pairs with the Release (2) in `unlock`.
+    match counters.serving().wait_until_pausing(cpu, wait, pause, |v| v == number) {
         Ok(_) => Ok(()),
         Err(_) => Err(LockError::Abandoned),
     }
 }
 
 #[inline(always)]
-fn try_lock<P: Processor>(counters: &impl Counters<P>, cpu: &P) -> Option<Number> {
+fn try_lock<P: Processor, C: Counters<P>>(counters: &C, cpu: &P) -> Option<Number> {
     // Acquire, pairs with the Release (2) in `unlock`.
-    let serving = cpu.load(counters.serving(), Ordering::Acquire) & !crate::PARKED;
+    let serving = counters.serving().load(cpu, Ordering::Acquire);
     // Relaxed: succeeds only if nobody has drawn `serving` yet, so the load above was of the last release.
-    cpu.compare_exchange(counters.next(), serving, serving + 1, Ordering::Relaxed, Ordering::Relaxed)
-        .ok()
-        .map(Number)
+    C::Primitive::increment_if(cpu, counters.next(), serving, Ordering::Relaxed).then_some(Number(serving))
 }
 
 #[inline(always)]
 fn unlock<P: Processor, W: Waiting<P>>(counters: &impl Counters<P>, cpu: &P, wait: &W, held: Number) {
     // (2) Release (in `release`), pairs with the Acquire (1) in `lock`.
-    wait.release(cpu, counters.serving(), held.0 + 1);
+    counters.serving().release(cpu, wait, held.0 + 1);
 }
 
 macro_rules! ticket_lock {
-    ($lock:ident, $name:literal, $arena:ident, $new:expr) => {
-        impl<P: Processor> Lock<P> for $lock<P> {
+    ([$($primitive:tt)*] $lock:ty, $name:expr, $tries:expr, $arena:ident, $new:expr) => {
+        impl<P: Processor $($primitive)*> Lock<P> for $lock {
             const NAME: &'static str = $name;
             const FIFO: bool = true;
+            const TRIES: bool = $tries;
             type Held = Number;
 
             fn new($arena: &impl Arena<P>) -> Self {
@@ -153,17 +157,22 @@ macro_rules! ticket_lock {
 }
 
 ticket_lock!(
-    Ticket,
-    "ticket",
+    [, M: Primitive<P>] Ticket<P, M>,
+    M::KIND.pick(["ticket", "ticket/ll-sc", "ticket/fetch-op"]),
+    M::KIND.in_cache(),
     arena,
-    Ticket { next: arena.word(Place::NewLine, 0), serving: arena.word(Place::SameLine, 0) }
+    Ticket {
+        next: arena.word(M::place(Place::NewLine), 0),
+        serving: Waited::new(arena, Place::SameLine, 0),
+    }
 );
 ticket_lock!(
-    TicketTwoLines,
+    [] TicketTwoLines<P>,
     "ticket-two-lines",
+    true,
     arena,
     TicketTwoLines {
         next: OwnLine(arena.word(Place::NewLine, 0)),
-        serving: OwnLine(arena.word(Place::NewLine, 0)),
+        serving: OwnLine(Waited::new(arena, Place::NewLine, 0)),
     }
 );

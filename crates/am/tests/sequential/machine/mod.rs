@@ -95,6 +95,10 @@ struct Thread {
 #[derive(Default)]
 struct WordState {
     value: u64,
+    /// Only read, written, and changed by fetch-and-op.
+    at_memory: bool,
+    /// Who has linked it: nobody has written it since.
+    linked_by: Vec<usize>,
     /// What an acquiring read of this value orders.
     clock: Clock,
     /// How often somebody slept on it until its time was over.
@@ -407,6 +411,7 @@ impl Inner {
         let state = &mut self.words[word];
         let changes = state.value != value;
         (state.value, state.clock) = (value, clock);
+        state.linked_by.clear();
         if changes {
             self.wake_all(State::Spinning(word));
         }
@@ -447,7 +452,8 @@ impl Arena<Sequential> for Machine {
     fn word(&self, place: Place, value: u64) -> Word {
         let mut inner = self.inner();
         inner.place(place);
-        inner.words.push(WordState { value, ..WordState::default() });
+        let at_memory = matches!(place, Place::AtMemory(_));
+        inner.words.push(WordState { value, at_memory, ..WordState::default() });
         Word(inner.words.len() - 1)
     }
     fn cell(&self, place: Place, value: u64) -> Cell {

@@ -1,6 +1,6 @@
 //! What a processor of the sequential machine can do.
 
-use towpath_machine::{Event, KernelMutex, LockOutcome, Ordering, Park, Prefetch, Processor};
+use towpath_machine::{Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor};
 
 use super::{
     ACCESS, Bytes, Cell, Inner, KernelLock, MAX, MutexState, SYSTEM_CALL, Sequential, State, Word, join,
@@ -50,6 +50,9 @@ impl Sequential {
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> u64 {
         self.turn(State::Ready, ACCESS, |inner| {
+            if inner.words[word.0].at_memory != what.starts_with("fetch-op") && what != "load" {
+                inner.fail(format!("{what} of word {}, which lies elsewhere", word.0));
+            }
             let (id, running) = (self.id, inner.turn.is_some());
             let (old, mut clock) = (inner.words[word.0].value, inner.words[word.0].clock);
             let new = change(old);
@@ -294,6 +297,62 @@ impl KernelMutex for Sequential {
             inner.mutexes[m].lost = inner.mutexes[m].inconsistent;
             inner.unlock(m);
         });
+    }
+}
+
+/// Only for words at memory. Acquires and releases.
+impl FetchOp for Sequential {
+    fn fetch_load(&self, word: &Word) -> u64 {
+        self.update("fetch-op load", word, Ordering::AcqRel, Ordering::Acquire, |_| None)
+    }
+    fn fetch_store(&self, word: &Word, value: u64) {
+        self.update("fetch-op store", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(value));
+    }
+    fn fetch_increment(&self, word: &Word) -> u64 {
+        self.update("fetch-op increment", word, Ordering::AcqRel, Ordering::Acquire, |v| {
+            Some(v.wrapping_add(1))
+        })
+    }
+    fn fetch_decrement(&self, word: &Word) -> u64 {
+        self.update("fetch-op decrement", word, Ordering::AcqRel, Ordering::Acquire, |v| {
+            Some(v.wrapping_sub(1))
+        })
+    }
+    fn fetch_clear(&self, word: &Word) -> u64 {
+        self.update("fetch-op clear", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(0))
+    }
+}
+
+/// Reservations are lost when the word is written, whatever with, and now and then for no reason.
+impl LlSc for Sequential {
+    fn load_linked(&self, word: &Word) -> u64 {
+        let value = self.update("load_linked", word, Ordering::Acquire, Ordering::Acquire, |_| None);
+        // Still in the same turn.
+        let mut inner = self.machine.inner();
+        inner.words.iter_mut().for_each(|w| w.linked_by.retain(|id| *id != self.id));
+        inner.words[word.0].linked_by.push(self.id);
+        value
+    }
+    fn store_conditional(&self, word: &Word, value: u64) -> bool {
+        self.turn(State::Ready, ACCESS, |inner| {
+            inner.note(self.id, "store_conditional", word.0, value);
+            let running = inner.turn.is_some();
+            let kept = inner.words[word.0].linked_by.contains(&self.id);
+            if !kept || running && inner.random(8) == 0 {
+                inner.words[word.0].linked_by.retain(|id| *id != self.id);
+                return false;
+            }
+            // It goes on with what the value before it released.
+            let mut clock = inner.words[word.0].clock;
+            if running {
+                join(&mut clock, &inner.release(self.id, Ordering::Release));
+            }
+            inner.write_word(word.0, value, clock);
+            true
+        })
+    }
+    fn validate(&self, word: &Word) -> bool {
+        self.turn(State::Ready, ACCESS, |inner| inner.words[word.0].linked_by.contains(&self.id))
     }
 }
 
