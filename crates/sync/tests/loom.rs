@@ -4,7 +4,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
-use towpath_sync::locks::{Anderson, Mcs, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
+use towpath_sync::locks::{
+    Anderson, Clh, HybridQueue, Mcs, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+};
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
 
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
@@ -173,6 +175,22 @@ fn anderson() {
     all::<Anderson<LoomProcessor, 2>>();
     all::<Anderson<LoomProcessor, 2, LoadLinked>>();
     all::<Anderson<LoomProcessor, 2, AtMemory>>();
+}
+
+#[test]
+fn hybrid_queue() {
+    all::<HybridQueue<LoomProcessor, 2>>();
+    let (arena, wait) = parking();
+    check::<HybridQueue<LoomProcessor, 3>, _>(3, 1, arena, wait);
+}
+
+#[test]
+fn clh() {
+    attempt::<Clh<LoomProcessor, 3>>();
+    all::<Clh<LoomProcessor, 2>>();
+    all::<Clh<LoomProcessor, 2, LoadLinked>>();
+    let (arena, wait) = parking();
+    check::<Clh<LoomProcessor, 3>, _>(3, 1, arena, wait);
 }
 
 #[test]

@@ -26,6 +26,7 @@ macro_rules! for_each_lock {
         $each::<$crate::locks::Ticket<$machine>> $arguments;
         $each::<$crate::locks::TicketTwoLines<$machine>> $arguments;
         $each::<$crate::locks::Anderson<$machine, $n>> $arguments;
+        $each::<$crate::locks::Clh<$machine, $n>> $arguments;
         $each::<$crate::locks::Mcs<$machine, $n>> $arguments;
         $each::<$crate::locks::Robust<$machine, $n>> $arguments;
         $crate::for_each_lock!([$($more)*] $machine, $n => $each $arguments);
@@ -34,6 +35,7 @@ macro_rules! for_each_lock {
         $each::<$crate::locks::TestAndSet<$machine, $crate::LoadLinked>> $arguments;
         $each::<$crate::locks::Ticket<$machine, $crate::LoadLinked>> $arguments;
         $each::<$crate::locks::Anderson<$machine, $n, $crate::LoadLinked>> $arguments;
+        $each::<$crate::locks::Clh<$machine, $n, $crate::LoadLinked>> $arguments;
         $each::<$crate::locks::Mcs<$machine, $n, $crate::LoadLinked>> $arguments;
         $crate::for_each_lock!([$($more)*] $machine, $n => $each $arguments);
     };
@@ -41,6 +43,7 @@ macro_rules! for_each_lock {
         $each::<$crate::locks::TestAndSet<$machine, $crate::AtMemory>> $arguments;
         $each::<$crate::locks::Ticket<$machine, $crate::AtMemory>> $arguments;
         $each::<$crate::locks::Anderson<$machine, $n, $crate::AtMemory>> $arguments;
+        $each::<$crate::locks::HybridQueue<$machine, $n>> $arguments;
         $crate::for_each_lock!([$($more)*] $machine, $n => $each $arguments);
     };
     ([kernel_mutex $($more:ident)*] $machine:ty, $n:literal => $each:ident $arguments:tt) => {

@@ -1,6 +1,8 @@
 //! The locks: one algorithm, one file.
 
 mod anderson;
+mod clh;
+mod hybrid_queue;
 mod list;
 mod mcs;
 mod plain;
@@ -11,6 +13,8 @@ mod test_and_test_and_set;
 mod ticket;
 
 pub use anderson::{Anderson, Granted};
+pub use clh::{Clh, ClhHeld};
+pub use hybrid_queue::{HybridHeld, HybridQueue};
 pub use mcs::{Held as McsHeld, Mcs};
 pub use posix::{Posix, PosixHeld};
 pub use robust::{Robust, RobustHeld};

@@ -5,7 +5,9 @@ use towpath_machine::{Native, Plain};
 
 use crate::{LoadLinked, Primitive, Universal};
 
-use super::{Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines};
+use super::{
+    Anderson, Clh, HybridQueue, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain` itself), so every bit pattern is valid and
 // accesses are atomic; all zero is unlocked; no `Drop`. What they read from the segment is checked before it is used as an index.
@@ -27,3 +29,7 @@ unsafe impl<const N: usize, M: Universal<Native>> Plain for Mcs<Native, N, M> {}
 unsafe impl Plain for Posix<Native> {}
 // SAFETY: see above.
 unsafe impl<const N: usize> Plain for Robust<Native, N> {}
+// SAFETY: see above.
+unsafe impl<const N: usize, M: Universal<Native>> Plain for Clh<Native, N, M> {}
+// SAFETY: see above.
+unsafe impl<const N: usize> Plain for HybridQueue<Native, N> {}
