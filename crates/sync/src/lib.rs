@@ -1,20 +1,29 @@
-//! Waiting policies and locks, each written once for every machine ([`towpath_machine::Processor`]).
+//! Waiting policies, locks and queues, each written once for every machine ([`towpath_machine::Processor`]).
 //!
 //! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation that may have to
 //! ([`Waiting`]); which machine acts is another.
 #![deny(unsafe_code)]
 
+mod counter;
 mod intents;
 mod lock;
 pub mod locks;
 mod mutex;
+mod name;
+pub mod planted;
+mod pool;
 mod primitive;
+pub mod queues;
 mod space;
+mod storage;
 mod waited;
 mod waiting;
 
+pub use counter::Counter;
 pub use lock::{Lock, LockError};
 pub use mutex::{Guard, Init, Mutex, RawLock};
+pub use pool::{Link, Node, Pool, PoolError};
 pub use primitive::{AtMemory, Atomics, Kind, LoadLinked, Primitive, Universal};
 pub use space::WaitForSpace;
+pub use storage::{Boxed, InPlace, Storage};
 pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

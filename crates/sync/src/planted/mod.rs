@@ -1,0 +1,39 @@
+//! Queues that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
+//!
+//! | queue | what is wrong | what comes of it |
+//! | --- | --- | --- |
+//! | [`MichaelScottNoRecheck`] | the ends are not read again after the link behind them | empty, though a value is in the whole time; values lost |
+//! | [`MichaelScottUncounted`] | pointers have no counts (ABA) | values lost or found twice |
+//! | [`FetchOpArrayAsPrinted`] | Figure 1 of Nikolopoulos & Papatheodorou 1999, letter by letter | values are not found again, even one after the other |
+
+mod fetch_op_array_as_printed;
+
+pub use fetch_op_array_as_printed::FetchOpArrayAsPrinted;
+
+use crate::queues::{MichaelScott, Variant};
+use crate::{Atomics, Boxed};
+
+/// Marks the text without the second look at the ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRecheck;
+
+impl Variant for NoRecheck {
+    const NAME: &'static str = "planted/michael-scott-no-recheck";
+    const RECHECKS: bool = false;
+}
+
+/// Marks the text without counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uncounted;
+
+impl Variant for Uncounted {
+    const NAME: &'static str = "planted/michael-scott-uncounted";
+    const COUNTS: bool = false;
+}
+
+/// Michael and Scott's queue without lines E7 and D5: a dequeuer can combine an old head with a new tail that is the same node in a later life, and find nothing behind it. Three
+/// operations of another one in the middle of its own are enough: with one value in the queue, an enqueue, a dequeue and an enqueue.
+pub type MichaelScottNoRecheck<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S, NoRecheck>;
+
+/// Michael and Scott's queue without counts: an enqueuer can link its node behind a tail that was taken out meanwhile, or was taken from the pool again and is not linked yet.
+pub type MichaelScottUncounted<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S, Uncounted>;
