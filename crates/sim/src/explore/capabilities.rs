@@ -1,0 +1,236 @@
+//! What a thread of the machine can do beyond reading and writing.
+
+use towpath_machine::{Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Scheduling};
+
+use super::fault::Fault;
+use super::machine::{Gate, Life, MutexState, Object, Other, Pending, Word};
+use super::processor::{Explorer, KernelLock, show};
+
+impl Park for Explorer {
+    fn park(&self, word: &Word, expected: u64, _timeout_ns: u64) {
+        let asleep = self.step("park", word, Other::Spurious, |inner| {
+            let value = inner.words[word.0].value;
+            // Early for no reason, as it may be.
+            let asleep = !inner.ends_otherwise(self.index) && value as u32 == expected as u32;
+            inner.footprint.touch(Object::Word(word.0), true);
+            let name = inner.name_of(Object::Word(word.0));
+            inner.line(self.index, "park", || {
+                (name, format!("{}: {}", show(value), if asleep { "falls asleep" } else { "does not sleep" }))
+            });
+            let steps = inner.steps;
+            if let Some(t) = inner.threads.get_mut(self.index) {
+                (t.woken, t.asleep) = (false, steps);
+            }
+            asleep
+        });
+        if !asleep {
+            return;
+        }
+        let gate = Gate::Woken { word: word.0, expected };
+        let pending = Pending { what: "sleep", object: Object::Word(word.0), gate, other: Other::SleepEnds };
+        self.turn(pending, |inner| {
+            inner.footprint.touch(Object::Word(word.0), false);
+            let what = if inner.ends_otherwise(self.index) { "time is over" } else { "wakes up" };
+            inner.line(self.index, what, Default::default);
+        });
+    }
+    /// In the order in which they fell asleep.
+    fn wake(&self, word: &Word, count: u32) -> u32 {
+        self.step("wake", word, Other::None, |inner| {
+            inner.footprint.touch(Object::Word(word.0), true);
+            let mut woken = 0;
+            while woken < count {
+                let sleepers = inner.threads.iter_mut().filter(|t| {
+                    t.life == Life::Alive
+                        && !t.woken
+                        && matches!(t.pending.gate, Gate::Woken { word: on, .. } if on == word.0)
+                });
+                let Some(sleeper) = sleepers.min_by_key(|t| t.asleep) else { break };
+                sleeper.woken = true;
+                woken += 1;
+            }
+            let name = inner.name_of(Object::Word(word.0));
+            inner.line(self.index, "wake", || (name, format!("{woken} woken")));
+            woken
+        })
+    }
+    fn yield_now(&self) {
+        self.give_way("yield");
+    }
+}
+
+impl LlSc for Explorer {
+    fn load_linked(&self, word: &Word) -> u64 {
+        self.step("load_linked", word, Other::None, |inner| {
+            if let Some(t) = inner.threads.get_mut(self.index) {
+                t.linked = Some(word.0);
+            }
+            self.access(inner, "load_linked", word.0, (Ordering::Acquire, Ordering::Acquire), |_| None)
+        })
+    }
+    /// Fails if anybody else has written the word since, whatever it holds now.
+    fn store_conditional(&self, word: &Word, value: u64) -> bool {
+        self.step("store_conditional", word, Other::Spurious, |inner| {
+            // At rest there is nobody who could have taken the reservation.
+            let linked = inner.threads.get_mut(self.index).is_none_or(|t| t.linked.take() == Some(word.0));
+            let succeeds = linked && !inner.ends_otherwise(self.index);
+            let orders = (Ordering::AcqRel, Ordering::Relaxed);
+            self.access(inner, "store_conditional", word.0, orders, |_| succeeds.then_some(value));
+            succeeds
+        })
+    }
+    fn validate(&self, word: &Word) -> bool {
+        self.step("validate", word, Other::None, |inner| {
+            let orders = (Ordering::Acquire, Ordering::Acquire);
+            self.access(inner, "validate", word.0, orders, |_| None);
+            inner.threads.get(self.index).is_none_or(|t| t.linked == Some(word.0))
+        })
+    }
+}
+
+impl FetchOp for Explorer {
+    fn fetch_load(&self, word: &Word) -> u64 {
+        self.update("fetch_load", word, Ordering::Acquire, Ordering::Acquire, |_| None)
+    }
+    fn fetch_store(&self, word: &Word, value: u64) {
+        self.update("fetch_store", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(value));
+    }
+    fn fetch_increment(&self, word: &Word) -> u64 {
+        let add = |v: u64| Some(v.wrapping_add(1));
+        self.update("fetch_increment", word, Ordering::AcqRel, Ordering::Acquire, add)
+    }
+    fn fetch_decrement(&self, word: &Word) -> u64 {
+        let subtract = |v: u64| Some(v.wrapping_sub(1));
+        self.update("fetch_decrement", word, Ordering::AcqRel, Ordering::Acquire, subtract)
+    }
+    fn fetch_clear(&self, word: &Word) -> u64 {
+        self.update("fetch_clear", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(0))
+    }
+}
+
+impl Dcas for Explorer {
+    fn dcas(&self, words: [&Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
+        let [a, b] = words.map(|w| w.0);
+        assert_ne!(a, b, "DCAS takes two different words");
+        self.step("dcas", words[0], Other::None, |inner| {
+            let succeeds = inner.words[a].value == old[0] && inner.words[b].value == old[1];
+            let orders = (Ordering::AcqRel, Ordering::Acquire);
+            // Both reads first: what either word's value released orders what both writes release.
+            for word in [a, b] {
+                let clock = inner.words[word].clock;
+                if inner.current.is_some() {
+                    inner.acquire(self.index, clock, Ordering::Acquire);
+                }
+            }
+            self.access(inner, "dcas", a, orders, |_| succeeds.then_some(new[0]));
+            self.access(inner, "dcas", b, orders, |_| succeeds.then_some(new[1]));
+            succeeds
+        })
+    }
+}
+
+impl Scheduling for Explorer {
+    /// The dead and the sleeping; and anybody else too, now and then, since all but one stand still.
+    fn is_preempted(&self, id: usize) -> bool {
+        let pending = Pending {
+            what: "is_preempted",
+            object: Object::Nothing,
+            gate: Gate::Open,
+            other: Other::Spurious,
+        };
+        self.turn(pending, |inner| {
+            inner.footprint.all = true;
+            let stands = inner.threads.get(id).is_some_and(|t| {
+                t.life == Life::Dead || matches!(t.pending.gate, Gate::Woken { .. }) && !t.woken
+            });
+            let preempted = inner.ends_otherwise(self.index) || stands;
+            inner.line(self.index, "is_preempted", || (format!("thread {id}"), preempted.to_string()));
+            preempted
+        })
+    }
+}
+
+impl Prefetch for Explorer {
+    fn prefetch_exclusive(&self, _word: &Word) {}
+    fn prefetch_shared(&self, _word: &Word) {}
+}
+
+impl Explorer {
+    fn mutex(&self, mutex: &KernelLock) -> usize {
+        *mutex.0.get_or_init(|| {
+            let mut inner = self.memory.0.inner.borrow_mut();
+            inner.mutexes.push(MutexState::default());
+            inner.mutexes.len() - 1
+        })
+    }
+
+    fn take_mutex(&self, what: &'static str, mutex: usize, gate: Gate) -> LockOutcome {
+        let object = Object::Mutex(mutex);
+        self.turn(Pending { what, object, gate, other: Other::None }, |inner| {
+            let state = &mut inner.mutexes[mutex];
+            let outcome = match (state.lost, state.owner, state.inconsistent) {
+                (true, ..) => LockOutcome::NotRecoverable,
+                (_, Some(_), _) => LockOutcome::Busy,
+                (_, None, true) => LockOutcome::OwnerDied,
+                (_, None, false) => LockOutcome::Acquired,
+            };
+            if matches!(outcome, LockOutcome::Acquired | LockOutcome::OwnerDied) {
+                state.owner = Some(self.id);
+            }
+            let clock = state.clock;
+            if inner.current.is_some() {
+                inner.acquire(self.index, clock, Ordering::Acquire);
+            }
+            inner.footprint.touch(object, true);
+            let name = inner.name_of(object);
+            inner.line(self.index, what, || (name, format!("{outcome:?}")));
+            outcome
+        })
+    }
+}
+
+impl KernelMutex for Explorer {
+    type Mutex = KernelLock;
+
+    fn mutex_init(_mutex: &KernelLock) {}
+    fn mutex_lock(&self, mutex: &KernelLock) -> LockOutcome {
+        let mutex = self.mutex(mutex);
+        self.take_mutex("mutex_lock", mutex, Gate::Free { mutex })
+    }
+    fn mutex_try_lock(&self, mutex: &KernelLock) -> LockOutcome {
+        self.take_mutex("mutex_try_lock", self.mutex(mutex), Gate::Open)
+    }
+    fn mutex_make_consistent(&self, mutex: &KernelLock) {
+        let mutex = self.mutex(mutex);
+        let object = Object::Mutex(mutex);
+        let pending = Pending { what: "mutex_make_consistent", object, gate: Gate::Open, other: Other::None };
+        self.turn(pending, |inner| {
+            inner.mutexes[mutex].inconsistent = false;
+            inner.footprint.touch(object, true);
+            let name = inner.name_of(object);
+            inner.line(self.index, "mutex_make_consistent", || (name, String::new()));
+        });
+    }
+    fn mutex_unlock(&self, mutex: &KernelLock) {
+        let mutex = self.mutex(mutex);
+        let object = Object::Mutex(mutex);
+        let pending = Pending { what: "mutex_unlock", object, gate: Gate::Open, other: Other::None };
+        self.turn(pending, |inner| {
+            if inner.mutexes[mutex].owner != Some(self.id) {
+                let text = format!("processor {} unlocks mutex {mutex}, which it does not hold", self.id);
+                inner.fail(Fault::Broken, text);
+                return;
+            }
+            if inner.current.is_some() {
+                inner.mutexes[mutex].clock = inner.release(self.index, Ordering::Release);
+            }
+            let state = &mut inner.mutexes[mutex];
+            (state.lost, state.owner) = (state.inconsistent, None);
+            inner.changes += 1;
+            inner.threads.iter_mut().for_each(|t| t.futile = 0);
+            inner.footprint.touch(object, true);
+            let name = inner.name_of(object);
+            inner.line(self.index, "mutex_unlock", || (name, String::new()));
+        });
+    }
+}

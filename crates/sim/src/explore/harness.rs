@@ -1,0 +1,334 @@
+//! Bodies for the families: what threads do with a queue, a stack, a lock, a barrier or a counter, and what is checked.
+
+use std::rc::Rc;
+
+use towpath_machine::{Arena, Place, Processor};
+
+use super::fault::{Failure, Fault};
+use super::history::{Call, History, render};
+use super::linearizability::{NoOrder, linearize};
+use super::machine::{Cell, Memory};
+use super::processor::Explorer;
+use super::run::End;
+use super::specifications::{
+    Counter, Fifo, Increment, Lifo, Transfer, Transferred, leaves_too_early, overlap,
+};
+use super::subject::{Body, Plan, Subject};
+
+/// How a [`Case`] is made anew.
+pub type Make = Box<dyn Fn(&Plan, &Memory) -> Result<Rc<dyn Body>, String>>;
+
+/// A subject, put together from its parts.
+pub struct Case {
+    /// See [`Subject::name`].
+    pub name: String,
+    /// See [`Subject::about`].
+    pub about: String,
+    /// See [`Subject::endures_deaths`].
+    pub endures_deaths: bool,
+    /// See [`Subject::naps`].
+    pub naps: bool,
+    /// See [`Subject::set_up`].
+    pub make: Make,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Case").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Case {
+    /// One that is blocking, and in which no sleeper may count on its timeout.
+    pub fn new(
+        name: impl Into<String>,
+        about: impl Into<String>,
+        make: impl Fn(&Plan, &Memory) -> Result<Rc<dyn Body>, String> + 'static,
+    ) -> Case {
+        Case {
+            name: name.into(),
+            about: about.into(),
+            endures_deaths: false,
+            naps: false,
+            make: Box::new(make),
+        }
+    }
+}
+
+impl Subject for Case {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+    fn set_up(&self, plan: &Plan, memory: &Memory) -> Result<Rc<dyn Body>, String> {
+        (self.make)(plan, memory)
+    }
+    fn endures_deaths(&self) -> bool {
+        self.endures_deaths
+    }
+    fn naps(&self) -> bool {
+        self.naps
+    }
+}
+
+fn broken(text: String) -> Failure {
+    Failure { fault: Fault::Broken, text }
+}
+
+fn no_order(error: NoOrder) -> Failure {
+    let text = format!(
+        "no order of these calls explains their results (at most {} of them):\n{}",
+        error.explained, error.text
+    );
+    Failure { fault: Fault::NotLinearizable, text }
+}
+
+/// A queue or a stack.
+pub trait Container: 'static {
+    /// Puts a value in.
+    fn put(&self, cpu: &Explorer, value: u64) -> Transferred;
+    /// Takes one out.
+    fn take(&self, cpu: &Explorer) -> Transferred;
+}
+
+/// Which end a container gives first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest.
+    Fifo,
+    /// The youngest.
+    Lifo,
+}
+
+/// What each thread does, operation by operation: puts or takes. By the thread's number, again from the start after eight.
+const SCRIPTS: [&[u8; 8]; 4] = [b"ppttptpt", b"ttppttpp", b"pttptppt", b"tptppptt"];
+
+struct Exchange<C> {
+    container: C,
+    order: Order,
+    capacity: usize,
+    plan: Plan,
+    calls: History<Transfer, Transferred>,
+}
+
+/// Threads that put values in and take them out; at the end everything is taken out. The calls must be linearizable: so nothing is lost, comes twice or in the wrong order.
+///
+/// `before` values are in at the start.
+pub fn exchange(
+    plan: &Plan,
+    memory: &Memory,
+    container: impl Container,
+    order: Order,
+    capacity: usize,
+    before: usize,
+) -> Rc<dyn Body> {
+    let body = Exchange { container, order, capacity, plan: *plan, calls: History::default() };
+    let cpu = memory.at_rest();
+    for value in 0..before as u64 {
+        body.put(&cpu, value + 1);
+    }
+    Rc::new(body)
+}
+
+impl<C: Container> Exchange<C> {
+    fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
+        self.calls.call(cpu, Transfer::Put(value), || self.container.put(cpu, value))
+    }
+    fn take(&self, cpu: &Explorer) -> Transferred {
+        self.calls.call(cpu, Transfer::Take, || self.container.take(cpu))
+    }
+}
+
+impl<C: Container> Body for Exchange<C> {
+    fn thread(&self, cpu: &Explorer) {
+        let script = SCRIPTS[cpu.id() % SCRIPTS.len()];
+        for n in 0..self.plan.ops {
+            if script[n % 8] == b'p' {
+                // Every value once.
+                self.put(cpu, (cpu.id() as u64 + 1) * 100 + n as u64);
+            } else {
+                self.take(cpu);
+            }
+        }
+    }
+
+    fn last(&self, cpu: &Explorer) {
+        // No more can be in than were put in.
+        for _ in 0..=self.plan.threads * self.plan.ops + 8 {
+            if self.take(cpu) == Transferred::Empty {
+                return;
+            }
+        }
+        panic!("there is no end to what can be taken out");
+    }
+
+    fn judge(&self, end: &End) -> Result<(), Failure> {
+        let calls = self.calls.calls(end);
+        let verdict = match self.order {
+            Order::Fifo => Fifo { capacity: self.capacity }.judge(&calls),
+            Order::Lifo => Lifo { capacity: self.capacity }.judge(&calls),
+        };
+        verdict.map_err(no_order)
+    }
+}
+
+/// A lock.
+pub trait Exclusive: 'static {
+    /// What a holder keeps.
+    type Held;
+    /// Acquires; `None` if it cannot be had any more, because somebody died.
+    fn acquire(&self, cpu: &Explorer) -> Option<Self::Held>;
+    /// Releases.
+    fn release(&self, cpu: &Explorer, held: Self::Held);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Acquire,
+    Release,
+}
+
+struct Exclusion<L> {
+    lock: L,
+    plan: Plan,
+    /// Not atomic: protected by the lock.
+    count: Cell,
+    calls: History<Step, bool>,
+}
+
+/// Threads that acquire a lock and release it. Nobody has it at the same time as somebody else, and what one holder wrote, the next one sees.
+pub fn exclusion<L: Exclusive>(plan: &Plan, memory: &Memory, lock: L) -> Rc<dyn Body> {
+    let count = memory.cell(Place::NewLine, 0);
+    Rc::new(Exclusion { lock, plan: *plan, count, calls: History::default() })
+}
+
+impl<L: Exclusive> Body for Exclusion<L> {
+    fn thread(&self, cpu: &Explorer) {
+        for _ in 0..self.plan.ops {
+            let mut held = None;
+            self.calls.call(cpu, Step::Acquire, || {
+                held = self.lock.acquire(cpu);
+                held.is_some()
+            });
+            let Some(held) = held else { return };
+            // Before the release begins. Whoever has the lock too races here, or is seen to overlap.
+            let value = cpu.read(&self.count);
+            cpu.write(&self.count, value + 1);
+            self.calls.call(cpu, Step::Release, || {
+                self.lock.release(cpu, held);
+                true
+            });
+        }
+    }
+
+    fn last(&self, cpu: &Explorer) {
+        let Some(held) = self.lock.acquire(cpu) else { return };
+        let value = cpu.read(&self.count);
+        self.lock.release(cpu, held);
+        let expected = (self.plan.threads * self.plan.ops) as u64;
+        if cpu.memory().0.dead.load(towpath_machine::Ordering::Relaxed) == 0 {
+            assert_eq!(
+                value, expected,
+                "so often was the lock acquired, but the holders have not seen each other"
+            );
+        }
+    }
+
+    fn judge(&self, end: &End) -> Result<(), Failure> {
+        let calls = self.calls.calls(end);
+        let mut inside: Vec<(usize, u64, Option<u64>)> = Vec::new();
+        for thread in 0..end.threads() {
+            let mine: Vec<_> = calls.iter().filter(|c| c.thread == thread).collect();
+            for (n, call) in mine.iter().enumerate() {
+                if let (Step::Acquire, Some((had, true))) = (call.op, call.responded) {
+                    let released = mine.get(n + 1).map(|c| c.invoked);
+                    inside.push((thread, had, released.or(end.died(thread))));
+                }
+            }
+        }
+        match overlap(&inside) {
+            None => Ok(()),
+            Some((a, b)) => Err(broken(format!(
+                "threads {} and {} have the lock at the same time\n{}",
+                inside[a].0,
+                inside[b].0,
+                render(&calls)
+            ))),
+        }
+    }
+}
+
+/// A barrier.
+pub trait Gather: 'static {
+    /// Comes, and waits until all have come.
+    fn arrive(&self, cpu: &Explorer);
+}
+
+struct Episodes<B> {
+    barrier: B,
+    plan: Plan,
+    /// Each thread's own datum, which its neighbour reads after the barrier.
+    data: Vec<Cell>,
+    calls: History<u64, ()>,
+}
+
+/// Threads that come to a barrier again and again. Nobody leaves before all have come, and what anybody wrote before, everybody sees after.
+pub fn episodes(plan: &Plan, memory: &Memory, barrier: impl Gather) -> Rc<dyn Body> {
+    let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
+    Rc::new(Episodes { barrier, plan: *plan, data, calls: History::default() })
+}
+
+impl<B: Gather> Body for Episodes<B> {
+    fn thread(&self, cpu: &Explorer) {
+        let (me, threads) = (cpu.id(), self.plan.threads);
+        for episode in 1..=self.plan.ops as u64 {
+            // Of two data in turns: one is read while the other may be written already.
+            let half = (episode % 2) as usize * threads;
+            cpu.write(&self.data[half + me], episode);
+            self.calls.call(cpu, episode, || self.barrier.arrive(cpu));
+            let seen = cpu.read(&self.data[half + (me + 1) % threads]);
+            assert_eq!(seen, episode, "what the neighbour wrote before the barrier");
+        }
+    }
+
+    fn judge(&self, end: &End) -> Result<(), Failure> {
+        let calls = self.calls.calls(end);
+        match leaves_too_early(&calls, end.threads()) {
+            None => Ok(()),
+            Some((at, missing)) => Err(broken(format!(
+                "thread {} leaves episode {} of the barrier, and thread {missing} has not come\n{}",
+                calls[at].thread,
+                calls[at].op,
+                render(&calls)
+            ))),
+        }
+    }
+}
+
+struct Counting<F> {
+    increment: F,
+    plan: Plan,
+    calls: History<Increment, u64>,
+}
+
+/// Threads that add one to a counter. What they get back must be linearizable.
+pub fn counting(plan: &Plan, increment: impl Fn(&Explorer) -> u64 + 'static) -> Rc<dyn Body> {
+    Rc::new(Counting { increment, plan: *plan, calls: History::default() })
+}
+
+impl<F: Fn(&Explorer) -> u64> Body for Counting<F> {
+    fn thread(&self, cpu: &Explorer) {
+        for _ in 0..self.plan.ops {
+            self.calls.call(cpu, Increment, || (self.increment)(cpu));
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        self.calls.call(cpu, Increment, || (self.increment)(cpu));
+    }
+    fn judge(&self, end: &End) -> Result<(), Failure> {
+        let calls: Vec<Call<Increment, u64>> = self.calls.calls(end);
+        linearize(&Counter, &calls).map(drop).map_err(no_order)
+    }
+}

@@ -1,0 +1,77 @@
+//! What was called, when, and with what result.
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write};
+
+use super::machine::CLOCKS;
+use super::processor::Explorer;
+use super::run::End;
+
+/// One call of an operation, in the order of steps: from its first access to its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call<Op, Res> {
+    /// Who called; `usize::MAX` before the threads started.
+    pub thread: usize,
+    /// What.
+    pub op: Op,
+    /// When it first touched something.
+    pub invoked: u64,
+    /// When it ended, and how; `None` if it has not (its thread is dead, or waits).
+    pub responded: Option<(u64, Res)>,
+}
+
+/// The calls of a run, as they come.
+#[derive(Debug)]
+pub struct History<Op, Res>(RefCell<Vec<Call<Op, Res>>>);
+
+/// A call that has not yet touched anything.
+const NOT_YET: u64 = u64::MAX;
+
+impl<Op, Res> Default for History<Op, Res> {
+    fn default() -> Self {
+        History(RefCell::new(Vec::new()))
+    }
+}
+
+impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
+    /// Calls the operation and writes down when, and what came of it.
+    pub fn call(&self, cpu: &Explorer, op: Op, run: impl FnOnce() -> Res) -> Res {
+        cpu.begin(|| format!("{op:?}"));
+        let index = {
+            let mut calls = self.0.borrow_mut();
+            calls.push(Call { thread: cpu.index, op, invoked: NOT_YET, responded: None });
+            calls.len() - 1
+        };
+        let result = run();
+        let (invoked, responded) = cpu.end(|| format!("{result:?}"));
+        let mut calls = self.0.borrow_mut();
+        calls[index].invoked = invoked;
+        calls[index].responded = Some((responded, result.clone()));
+        result
+    }
+
+    /// All calls that have touched anything, once the run is over.
+    pub fn calls(&self, end: &End) -> Vec<Call<Op, Res>> {
+        let mut calls = self.0.borrow().clone();
+        for call in calls.iter_mut().filter(|c| c.responded.is_none()) {
+            call.invoked = end.invoked(call.thread).unwrap_or(NOT_YET);
+        }
+        calls.retain(|c| c.invoked != NOT_YET);
+        calls.sort_by_key(|c| c.invoked);
+        calls
+    }
+}
+
+/// The calls as a table, by the time at which they began.
+pub fn render<Op: Debug, Res: Debug>(calls: &[Call<Op, Res>]) -> String {
+    let mut text = String::from("  thread  from  to    call\n");
+    for call in calls {
+        let (to, result) = match &call.responded {
+            Some((to, result)) => (to.to_string(), format!("{result:?}")),
+            None => ("-".into(), "never ended".into()),
+        };
+        let thread = if call.thread < CLOCKS { call.thread.to_string() } else { "before".into() };
+        let _ = writeln!(text, "{thread:>8}  {:<4}  {to:<4}  {:?} = {result}", call.invoked, call.op);
+    }
+    text
+}

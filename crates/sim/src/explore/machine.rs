@@ -1,0 +1,505 @@
+//! The machine under exploration: words and data as numbers of places, threads with what each wants to do next, and no time.
+//!
+//! Values are sequentially consistent, but what an access orders is no more than it asked for: threads have vector clocks, and two accesses to a datum that words do
+//! not order are a race, in whatever order they happen to be made.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use towpath_machine::{Arena, LINE, Ordering, Place};
+
+use super::fault::{Failure, Fault};
+use super::footprint::Footprint;
+use super::processor::Explorer;
+use super::schedule::{Choice, Turn};
+use super::subject::Liberties;
+use super::trace::Line;
+
+/// The most threads.
+pub const MAX_THREADS: usize = 8;
+/// One more: who looks at what is left when all others have ended.
+pub(super) const CLOCKS: usize = MAX_THREADS + 1;
+/// How often somebody may look again although nothing has changed, until nobody is expected to go on.
+const FUTILE: u32 = 3;
+/// The same where somebody is dead: who waits for the dead asks about them only now and then.
+const FUTILE_AMONG_THE_DEAD: u32 = 300;
+
+pub(super) type Clock = [u32; CLOCKS];
+
+pub(super) fn join(a: &mut Clock, b: &Clock) {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a = (*a).max(*b));
+}
+
+/// The number of a word.
+#[derive(Debug)]
+pub struct Word(pub(super) usize);
+/// The number of a datum.
+#[derive(Debug)]
+pub struct Cell(pub(super) usize);
+/// So many data of a byte each.
+#[derive(Debug)]
+pub struct Bytes {
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+/// What a step touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    Nothing,
+    Word(usize),
+    Mutex(usize),
+}
+
+/// When a thread's next step can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open,
+    /// Spins until the word differs.
+    Changed {
+        word: usize,
+        seen: u64,
+    },
+    /// Parked until woken.
+    Woken {
+        word: usize,
+        expected: u64,
+    },
+    /// Backs off until anything changes: there is nothing new to see before.
+    Moved {
+        changes: u64,
+    },
+    /// Until the mutex is free.
+    Free {
+        mutex: usize,
+    },
+}
+
+/// The other way in which a step may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Other {
+    None,
+    /// A spinner's budget runs out: whenever nobody can do anything else, and if it is short, a few times in a run at any time.
+    SpinEnds {
+        early: bool,
+    },
+    /// A sleeper's time is over: only if nobody can do anything else, and only where that is no fault.
+    SleepEnds,
+    /// Something fails for no reason that the program could see.
+    Spurious,
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub what: &'static str,
+    pub object: Object,
+    pub gate: Gate,
+    pub other: Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Alive,
+    Ended,
+    Dead,
+}
+
+pub(super) struct Thread {
+    pub life: Life,
+    pub pending: Pending,
+    /// When it fell asleep, and whether it was woken since.
+    pub asleep: u64,
+    pub woken: bool,
+    /// The word of the reservation, if it stands.
+    pub linked: Option<usize>,
+    /// The step in progress ends the other way.
+    pub other: bool,
+    /// Looks since anything changed.
+    pub futile: u32,
+    /// A call has begun, and not yet touched anything.
+    pub beginning: bool,
+    /// Which one, if there is a trace.
+    pub call: String,
+    /// When the call in progress touched something first.
+    pub invoked: Option<u64>,
+    pub died: Option<u64>,
+    pub clock: Clock,
+    /// What it has read without acquiring it: an acquire fence does.
+    pub read: Clock,
+    /// As of its last release fence.
+    pub fenced: Clock,
+}
+
+impl Thread {
+    fn new(index: usize) -> Thread {
+        let mut clock = [0; CLOCKS];
+        clock[index] = 1;
+        Thread {
+            life: Life::Alive,
+            pending: Pending { what: "start", object: Object::Nothing, gate: Gate::Open, other: Other::None },
+            asleep: 0,
+            woken: false,
+            linked: None,
+            other: false,
+            futile: 0,
+            beginning: false,
+            call: String::new(),
+            invoked: None,
+            died: None,
+            clock,
+            read: [0; CLOCKS],
+            fenced: [0; CLOCKS],
+        }
+    }
+}
+
+pub(super) struct WordState {
+    pub value: u64,
+    /// What an acquiring read of this value orders.
+    pub clock: Clock,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Datum {
+    pub value: u64,
+    pub written: Option<(usize, u32)>,
+    pub read: Clock,
+}
+
+#[derive(Default)]
+pub(super) struct MutexState {
+    pub owner: Option<usize>,
+    /// The last owner is gone, and nobody has declared the data consistent.
+    pub inconsistent: bool,
+    pub lost: bool,
+    pub clock: Clock,
+}
+
+/// Everything that a run changes.
+pub(super) struct Inner {
+    pub words: Vec<WordState>,
+    pub data: Vec<Datum>,
+    pub mutexes: Vec<MutexState>,
+    names: Vec<(usize, &'static str)>,
+    pub lines: usize,
+    /// Bytes left on the last line.
+    left: usize,
+    pub threads: Vec<Thread>,
+    /// Whose step it is; nobody's while nothing runs.
+    pub current: Option<usize>,
+    pub stamp: u64,
+    pub steps: u64,
+    /// Counts the writes that changed a word.
+    pub changes: u64,
+    pub left_over: Liberties,
+    /// Whether accesses to data are steps of their own.
+    pub data_steps: bool,
+    pub footprint: Footprint,
+    pub failure: Option<Failure>,
+    /// A digest of all accesses, to compare two runs.
+    pub digest: u64,
+    pub trace: Option<Vec<Line>>,
+}
+
+/// The memory that all threads of a run share, and makes their words.
+#[derive(Clone)]
+pub struct Memory(pub(super) Rc<Machine>);
+
+pub(super) struct Machine {
+    pub inner: RefCell<Inner>,
+    /// A bit for each of the dead. Apart, for those who ask without being a processor.
+    pub dead: Arc<AtomicU64>,
+}
+
+impl Memory {
+    pub(super) fn new(liberties: Liberties, traced: bool) -> Memory {
+        let inner = Inner {
+            words: Vec::with_capacity(32),
+            data: Vec::new(),
+            mutexes: Vec::new(),
+            names: Vec::new(),
+            lines: 0,
+            left: 0,
+            threads: Vec::with_capacity(CLOCKS),
+            current: None,
+            stamp: 0,
+            steps: 0,
+            changes: 0,
+            left_over: liberties,
+            data_steps: liberties.kills > 0,
+            footprint: Footprint::default(),
+            failure: None,
+            digest: 0,
+            trace: traced.then(Vec::new),
+        };
+        Memory(Rc::new(Machine { inner: RefCell::new(inner), dead: Arc::default() }))
+    }
+
+    /// A processor that acts while nothing runs.
+    pub fn at_rest(&self) -> Explorer {
+        Explorer::at_rest(self.clone())
+    }
+
+    /// What traces call the word.
+    pub fn name(&self, word: &Word, name: &'static str) {
+        self.0.inner.borrow_mut().names.push((word.0, name));
+    }
+
+    /// The dead, a bit each (bit `i`: the processor whose [`id`](towpath_machine::Processor::id) is `i`), for those who ask without being a processor.
+    pub fn dead(&self) -> Arc<AtomicU64> {
+        self.0.dead.clone()
+    }
+
+    /// How many lines there are by now.
+    pub fn lines(&self) -> usize {
+        self.0.inner.borrow().lines
+    }
+}
+
+impl Inner {
+    pub fn start(&mut self, threads: usize) {
+        self.threads.extend((0..threads).map(Thread::new));
+        // What was done before is ordered before.
+        self.words.iter_mut().for_each(|w| w.clock = [0; CLOCKS]);
+        self.data.iter_mut().for_each(|d| (d.written, d.read) = (None, [0; CLOCKS]));
+    }
+
+    /// One more thread, which comes after all others.
+    pub fn start_last(&mut self) {
+        let mut last = Thread::new(self.threads.len());
+        for thread in &self.threads {
+            join(&mut last.clock, &thread.clock);
+        }
+        self.threads.push(last);
+    }
+
+    pub fn fail(&mut self, fault: Fault, text: String) {
+        if self.failure.is_none() {
+            self.failure = Some(Failure { fault, text });
+        }
+    }
+
+    pub fn name_of(&self, object: Object) -> String {
+        match object {
+            Object::Nothing => String::new(),
+            Object::Mutex(n) => format!("mutex {n}"),
+            Object::Word(n) => match self.names.iter().find(|(word, _)| *word == n) {
+                Some((_, name)) => (*name).to_string(),
+                None => format!("w{n}"),
+            },
+        }
+    }
+
+    /// Whether somebody who waits so may look.
+    fn is_open(&self, index: usize) -> bool {
+        match self.threads[index].pending.gate {
+            Gate::Open => true,
+            Gate::Changed { word, seen } => self.words[word].value != seen,
+            Gate::Woken { .. } => self.threads[index].woken,
+            Gate::Moved { changes } => self.changes != changes,
+            Gate::Free { mutex } => self.mutexes[mutex].owner.is_none() || self.mutexes[mutex].lost,
+        }
+    }
+
+    /// Everything that could come next, by thread. Empty: all have ended, or nobody can go on.
+    pub fn options(&self, options: &mut Vec<Choice>) {
+        options.clear();
+        let alive = || (0..self.threads.len()).filter(|&i| self.threads[i].life == Life::Alive);
+        for thread in alive() {
+            let t = &self.threads[thread];
+            let open = self.is_open(thread);
+            if open {
+                options.push(Choice::normal(thread));
+            }
+            let other = match t.pending.other {
+                Other::SpinEnds { early } => early && !open && self.left_over.timeouts > 0,
+                Other::Spurious => open && self.left_over.spurious > 0,
+                Other::SleepEnds | Other::None => false,
+            };
+            if other {
+                options.push(Choice { thread, turn: Turn::Other });
+            }
+        }
+        if options.iter().all(|o| o.turn == Turn::Other) {
+            // Time passes: those who look again without a reason do so now, as long as that leads anywhere.
+            options.clear();
+            let anybody_dead = self.threads.iter().any(|t| t.life == Life::Dead);
+            let limit = if anybody_dead { FUTILE_AMONG_THE_DEAD } else { FUTILE };
+            for thread in alive().filter(|&i| self.threads[i].futile < limit) {
+                let pending = &self.threads[thread].pending;
+                let turn = match (pending.gate, pending.other) {
+                    (Gate::Moved { .. }, _) => Turn::Normal,
+                    (_, Other::SpinEnds { .. }) => Turn::Other,
+                    (_, Other::SleepEnds) if self.left_over.naps || anybody_dead => Turn::Other,
+                    _ => continue,
+                };
+                options.push(Choice { thread, turn });
+            }
+        }
+        if self.left_over.kills > 0 && !options.is_empty() {
+            options.extend(alive().map(|thread| Choice { thread, turn: Turn::Kill }));
+            options.sort_unstable();
+        }
+    }
+
+    /// Accounts for a choice before the step is taken.
+    pub fn choose(&mut self, choice: Choice) {
+        self.steps += 1;
+        self.stamp += 1;
+        self.footprint = Footprint::default();
+        let anybody_can =
+            (0..self.threads.len()).any(|i| self.threads[i].life == Life::Alive && self.is_open(i));
+        let open = self.is_open(choice.thread);
+        let stamp = self.stamp;
+        let t = &mut self.threads[choice.thread];
+        t.other = choice.turn == Turn::Other;
+        let backs_off = matches!(t.pending.gate, Gate::Moved { .. });
+        // Who goes on because nobody else can depends on what everybody does.
+        self.footprint.all = backs_off || choice.turn != Turn::Normal;
+        if !open && !anybody_can {
+            t.futile += 1;
+        } else if t.other {
+            match t.pending.other {
+                Other::Spurious => self.left_over.spurious -= 1,
+                _ => self.left_over.timeouts = self.left_over.timeouts.saturating_sub(1),
+            }
+        }
+        if t.beginning {
+            t.beginning = false;
+            t.invoked = Some(stamp);
+            self.footprint.begins = true;
+            let call = std::mem::take(&mut t.call);
+            self.line(choice.thread, "begins", || (String::new(), call));
+        }
+        self.digest = mix(self.digest, choice.thread as u64 * 3 + choice.turn as u64);
+    }
+
+    pub fn kill(&mut self, index: usize, id: usize) {
+        self.left_over.kills -= 1;
+        let stamp = self.stamp;
+        let t = &mut self.threads[index];
+        (t.life, t.linked, t.died) = (Life::Dead, None, Some(stamp));
+        self.release_mutexes(id);
+        self.changes += 1;
+        // Who learns of a death learns it from the kernel, which orders what the dead did before what the others do then.
+        let clock = self.threads[index].clock;
+        for t in &mut self.threads {
+            join(&mut t.clock, &clock);
+            t.futile = 0;
+        }
+    }
+
+    /// The kernel tells the next owner of the mutexes that the thread leaves behind.
+    pub fn release_mutexes(&mut self, id: usize) {
+        for mutex in self.mutexes.iter_mut().filter(|m| m.owner == Some(id)) {
+            (mutex.owner, mutex.inconsistent) = (None, true);
+        }
+    }
+
+    pub fn acquire(&mut self, index: usize, clock: Clock, order: Ordering) {
+        let t = &mut self.threads[index];
+        join(&mut t.read, &clock);
+        if matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst) {
+            join(&mut t.clock, &clock);
+        }
+    }
+
+    /// What a write with this order makes visible.
+    pub fn release(&mut self, index: usize, order: Ordering) -> Clock {
+        let t = &mut self.threads[index];
+        if matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst) {
+            let clock = t.clock;
+            t.clock[index] += 1;
+            clock
+        } else {
+            t.fenced
+        }
+    }
+
+    /// Writes a word: takes others' reservations, and lets those look again who wait for a change.
+    pub fn write_word(&mut self, word: usize, value: u64, clock: Clock) {
+        let state = &mut self.words[word];
+        let changes = state.value != value;
+        (state.value, state.clock) = (value, clock);
+        let current = self.current;
+        for (index, t) in self.threads.iter_mut().enumerate() {
+            if t.linked == Some(word) && current != Some(index) {
+                t.linked = None;
+            }
+            if changes {
+                t.futile = 0;
+            }
+        }
+        self.changes += u64::from(changes);
+        self.footprint.touch(Object::Word(word), true);
+    }
+
+    /// Reads or writes a datum, and looks whether that is a race.
+    pub fn datum(&mut self, at: usize, write: Option<u64>) -> u64 {
+        let old = self.data[at].value;
+        if let Some(index) = self.current {
+            let clock = self.threads[index].clock;
+            let datum = &mut self.data[at];
+            let behind = datum.written.is_some_and(|(who, when)| clock[who] < when)
+                || write.is_some() && datum.read.iter().zip(&clock).any(|(read, now)| read > now);
+            datum.read[index] = clock[index];
+            if write.is_some() {
+                (datum.written, datum.read) = (Some((index, clock[index])), [0; CLOCKS]);
+            }
+            if behind {
+                let kind = if write.is_some() { "writes" } else { "reads" };
+                self.fail(
+                    Fault::Race,
+                    format!(
+                        "thread {index} {kind} datum {at}, and no word orders that after the other's access"
+                    ),
+                );
+            }
+        }
+        if let Some(value) = write {
+            self.data[at].value = value;
+        }
+        self.digest = mix(self.digest, old ^ (at as u64) << 32);
+        old
+    }
+
+    fn place(&mut self, place: Place) {
+        if place != Place::SameLine || self.left < 8 {
+            self.lines += 1;
+            self.left = LINE;
+        }
+        self.left -= 8;
+    }
+}
+
+/// Adds a value to a digest.
+pub(super) fn mix(digest: u64, value: u64) -> u64 {
+    (digest ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+}
+
+const NEW: Datum = Datum { value: 0, written: None, read: [0; CLOCKS] };
+
+impl Arena<Explorer> for Memory {
+    fn word(&self, place: Place, value: u64) -> Word {
+        let mut inner = self.0.inner.borrow_mut();
+        inner.place(place);
+        inner.words.push(WordState { value, clock: [0; CLOCKS] });
+        Word(inner.words.len() - 1)
+    }
+    fn cell(&self, place: Place, value: u64) -> Cell {
+        let mut inner = self.0.inner.borrow_mut();
+        inner.place(place);
+        inner.data.push(Datum { value, ..NEW });
+        Cell(inner.data.len() - 1)
+    }
+    fn bytes(&self, len: usize) -> Bytes {
+        let mut inner = self.0.inner.borrow_mut();
+        (inner.lines, inner.left) = (inner.lines + len.div_ceil(LINE), 0);
+        let start = inner.data.len();
+        inner.data.resize(start + len, NEW);
+        Bytes { start, len }
+    }
+}

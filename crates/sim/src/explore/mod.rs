@@ -1,0 +1,40 @@
+//! The schedule explorer: runs a concurrent algorithm under schedule after schedule, and looks for one in which it goes wrong.
+//!
+//! A machine of its own ([`Memory`], [`Explorer`]), the simulator's without time: sequentially consistent, each thread a coroutine. A thread says which access to shared memory it
+//! wants to make next and stops; the scheduler picks one of those that can go on. What it can do includes what native machines and model checkers don't: load-linked and
+//! store-conditional with real reservations, double compare-and-swap, operations at memory, and death at any step.
+//!
+//! A [`Subject`] is what is explored. [`search`] tries schedules at random, by random priorities (PCT) or exhaustively ([`Method`]), and reports the first fault with the
+//! shortest schedule that shows it; [`replay`] runs that schedule again. [`linearize`] judges histories.
+
+mod capabilities;
+mod coroutine;
+mod dfs;
+mod fault;
+mod footprint;
+pub mod harness;
+mod history;
+mod linearizability;
+mod machine;
+mod processor;
+mod run;
+mod schedule;
+mod search;
+mod shrink;
+mod specifications;
+mod strategy;
+mod subject;
+mod trace;
+
+pub use fault::{Failure, Fault};
+pub use history::{Call, History};
+pub use linearizability::{MAX_CALLS, NoOrder, Specification, linearize};
+pub use machine::{Bytes, Cell, MAX_THREADS, Memory, Word};
+pub use processor::{Explorer, KernelLock};
+pub use run::{End, Outcome};
+pub use schedule::{BadSchedule, Choice, Schedule, Turn};
+pub use search::{Error, Found, Method, Report, Settings, replay, replay_seed, search};
+pub use specifications::{
+    Counter, Fifo, Increment, Lifo, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,
+};
+pub use subject::{Body, Liberties, Plan, Subject};

@@ -1,0 +1,400 @@
+//! What a thread of the machine can do: every capability, each access a step that the scheduler gives.
+#![allow(unsafe_code)]
+
+use std::sync::OnceLock;
+
+use corosensei::Yielder;
+use towpath_machine::{Event, Ordering, Processor};
+
+use super::machine::{Bytes, CLOCKS, Cell, Gate, Inner, Memory, Object, Other, Pending, Word, join, mix};
+use super::trace::Line;
+
+/// A spinner with a longer budget than this (in nanoseconds) does not expect it to run out while anybody can do anything.
+const PATIENT: u64 = 1_000_000;
+/// A budget as long as a life.
+const ENDLESS: u64 = u64::MAX / 2;
+
+/// A thread of the machine.
+pub struct Explorer {
+    pub(super) memory: Memory,
+    /// Its place among the machine's threads.
+    pub(super) index: usize,
+    pub(super) id: usize,
+    /// Where it gives up the turn; null for one that acts while nothing runs.
+    yielder: *const Yielder<(), ()>,
+}
+
+/// A mutex of the kernel's: it gets its number when somebody uses it first, since it is made by `Default`, without a memory.
+#[derive(Debug, Default)]
+pub struct KernelLock(pub(super) OnceLock<usize>);
+
+impl std::fmt::Debug for Explorer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explorer").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Explorer {
+    pub(super) fn at_rest(memory: Memory) -> Explorer {
+        Explorer { memory, index: usize::MAX, id: 0, yielder: std::ptr::null() }
+    }
+
+    /// A thread that runs in a coroutine.
+    ///
+    /// # Safety
+    ///
+    /// * The yielder outlives the explorer.
+    /// * The explorer is used on the coroutine's stack only.
+    pub(super) unsafe fn running(
+        memory: Memory,
+        index: usize,
+        id: usize,
+        yielder: &Yielder<(), ()>,
+    ) -> Explorer {
+        Explorer { memory, index, id, yielder }
+    }
+
+    /// The memory that it acts on.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Whether the processor of this id is dead.
+    pub fn is_dead(&self, id: usize) -> bool {
+        // Relaxed: there is one thread of the host.
+        id < 64 && self.memory.0.dead.load(Ordering::Relaxed) >> id & 1 == 1
+    }
+
+    /// Whether the run is on: else (before it, after it, and while a panic unwinds) accesses happen at once.
+    fn runs(&self) -> bool {
+        self.memory.0.inner.borrow().current == Some(self.index) && !std::thread::panicking()
+    }
+
+    /// Says what it wants to do, and does it when its turn comes.
+    pub(super) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
+        if self.runs() {
+            self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
+            // SAFETY: it is not null, as only running explorers are ever current; it outlives the explorer, and we are on the coroutine's stack: see `running`.
+            unsafe { (*self.yielder).suspend(()) };
+        } else if !self.may_pass(pending.gate) {
+            self.must_not_wait(pending.what);
+        }
+        access(&mut self.memory.0.inner.borrow_mut())
+    }
+
+    /// Whether there is nothing to wait for.
+    fn may_pass(&self, gate: Gate) -> bool {
+        match gate {
+            Gate::Open => true,
+            Gate::Free { mutex } => self.memory.0.inner.borrow().mutexes[mutex].owner.is_none(),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn must_not_wait(&self, what: &str) {
+        // While a panic unwinds, a second one would end the process.
+        if !std::thread::panicking() {
+            panic!("would wait for ever ({what}) while nothing else runs");
+        }
+    }
+
+    pub(super) fn step<T>(
+        &self,
+        what: &'static str,
+        word: &Word,
+        other: Other,
+        access: impl FnOnce(&mut Inner) -> T,
+    ) -> T {
+        self.turn(Pending { what, object: Object::Word(word.0), gate: Gate::Open, other }, access)
+    }
+
+    /// One access to a word: what it finds, and what it makes of that.
+    pub(super) fn access(
+        &self,
+        inner: &mut Inner,
+        what: &'static str,
+        word: usize,
+        orders: (Ordering, Ordering),
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> u64 {
+        let running = inner.current.is_some();
+        let (old, mut clock) = (inner.words[word].value, inner.words[word].clock);
+        let new = change(old);
+        if running {
+            inner.acquire(self.index, clock, if new.is_some() { orders.0 } else { orders.1 });
+        }
+        inner.footprint.touch(Object::Word(word), new.is_some());
+        if let Some(new) = new {
+            if running {
+                // It goes on with what the value before it released.
+                join(&mut clock, &inner.release(self.index, orders.0));
+            }
+            inner.write_word(word, new, clock);
+        }
+        inner.record(self.index, what, Object::Word(word), old, new);
+        old
+    }
+
+    pub(super) fn update(
+        &self,
+        what: &'static str,
+        word: &Word,
+        success: Ordering,
+        failure: Ordering,
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> u64 {
+        self.step(what, word, Other::None, |inner| {
+            self.access(inner, what, word.0, (success, failure), change)
+        })
+    }
+
+    /// An access to data: a step only if it matters between which accesses somebody dies. Otherwise two orders of accesses to data either are the same, or are a race
+    /// that is found in both.
+    fn data<T>(&self, what: &'static str, at: usize, access: impl FnOnce(&mut Inner) -> (T, u64)) -> T {
+        let found = |inner: &mut Inner| {
+            let (result, value) = access(inner);
+            inner.line(self.index, what, || (format!("datum {at}"), format!("{value}")));
+            result
+        };
+        if !self.memory.0.inner.borrow().data_steps {
+            return found(&mut self.memory.0.inner.borrow_mut());
+        }
+        self.turn(Pending { what, object: Object::Nothing, gate: Gate::Open, other: Other::None }, found)
+    }
+
+    /// Gives way until anything changes.
+    pub(super) fn give_way(&self, what: &'static str) {
+        if !self.runs() {
+            return;
+        }
+        let changes = self.memory.0.inner.borrow().changes;
+        let pending =
+            Pending { what, object: Object::Nothing, gate: Gate::Moved { changes }, other: Other::None };
+        self.turn(pending, |inner| inner.line(self.index, what, Default::default));
+    }
+
+    /// Begins a call: its first access is its invocation.
+    pub(super) fn begin(&self, call: impl FnOnce() -> String) {
+        let mut inner = self.memory.0.inner.borrow_mut();
+        let traced = inner.trace.is_some();
+        if let Some(t) = inner.threads.get_mut(self.index) {
+            (t.beginning, t.invoked) = (true, None);
+            if traced {
+                t.call = call();
+            }
+        }
+    }
+
+    /// Ends it: when it was invoked, and now. A call without an access takes no time.
+    pub(super) fn end(&self, call: impl FnOnce() -> String) -> (u64, u64) {
+        let mut inner = self.memory.0.inner.borrow_mut();
+        if let Some(t) = inner.threads.get_mut(self.index)
+            && t.beginning
+        {
+            let call = std::mem::take(&mut t.call);
+            inner.line(self.index, "begins", || (String::new(), call));
+        }
+        inner.line(self.index, "ends", || (String::new(), call()));
+        inner.stamp += 2;
+        let now = inner.stamp;
+        inner.footprint.ends = true;
+        let Some(t) = inner.threads.get_mut(self.index) else { return (now - 1, now) };
+        let without_access = std::mem::take(&mut t.beginning);
+        let invoked = t.invoked.take().unwrap_or(now - 1);
+        if without_access {
+            inner.footprint.begins = true;
+        }
+        (invoked, now)
+    }
+
+    /// What this thread does at this instant, to be seen in traces.
+    pub fn say(&self, what: impl FnOnce() -> String) {
+        self.memory.0.inner.borrow_mut().line(self.index, "says", || (String::new(), what()));
+    }
+}
+
+impl Inner {
+    /// One more line of the trace, if there is one.
+    pub(super) fn line(
+        &mut self,
+        thread: usize,
+        what: &'static str,
+        text: impl FnOnce() -> (String, String),
+    ) {
+        // Who looks again and again sees the same: twice is enough for the reader.
+        let tired = self.threads.get(thread).is_some_and(|t| t.futile > 2);
+        if let Some(trace) = &mut self.trace
+            && thread < CLOCKS
+            && !tired
+        {
+            let (object, detail) = text();
+            trace.push(Line { step: self.steps, thread, what: what.into(), object, detail });
+        }
+    }
+
+    fn record(&mut self, thread: usize, what: &'static str, object: Object, old: u64, new: Option<u64>) {
+        self.digest = mix(mix(self.digest, old), new.map_or(1, |new| new ^ 2));
+        if self.trace.is_some() {
+            let name = self.name_of(object);
+            self.line(thread, what, || {
+                let detail = match new {
+                    None => show(old),
+                    Some(new) => format!("{} -> {}", show(old), show(new)),
+                };
+                (name, detail)
+            });
+        }
+    }
+
+    /// Whether this step ends the other way.
+    pub(super) fn ends_otherwise(&mut self, index: usize) -> bool {
+        self.threads.get_mut(index).is_some_and(|t| std::mem::take(&mut t.other))
+    }
+}
+
+/// Small values in decimal, packed ones in hexadecimal.
+pub(super) fn show(value: u64) -> String {
+    if value < 1 << 20 { value.to_string() } else { format!("{value:#x}") }
+}
+
+impl Processor for Explorer {
+    type Word = Word;
+    type Cell = Cell;
+    type Bytes = Bytes;
+
+    fn id(&self) -> usize {
+        self.id
+    }
+    fn load(&self, word: &Word, order: Ordering) -> u64 {
+        self.update("load", word, order, order, |_| None)
+    }
+    fn store(&self, word: &Word, value: u64, order: Ordering) {
+        self.step("store", word, Other::None, |inner| {
+            let clock = if inner.current.is_some() { inner.release(self.index, order) } else { [0; CLOCKS] };
+            let old = inner.words[word.0].value;
+            inner.write_word(word.0, value, clock);
+            inner.record(self.index, "store", Object::Word(word.0), old, Some(value));
+        });
+    }
+    fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
+        self.update("swap", word, order, order, |_| Some(value))
+    }
+    fn compare_exchange(
+        &self,
+        word: &Word,
+        old: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        let found = self.update("compare_exchange", word, success, failure, |v| (v == old).then_some(new));
+        if found == old { Ok(found) } else { Err(found) }
+    }
+    fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
+        self.update("fetch_add", word, order, order, |v| Some(v.wrapping_add(delta)))
+    }
+    fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
+        self.update("fetch_or", word, order, order, |v| Some(v | bits))
+    }
+    fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
+        self.update("fetch_and", word, order, order, |v| Some(v & mask))
+    }
+    /// No step: what a fence orders, it orders for its own thread.
+    fn fence(&self, order: Ordering) {
+        let mut inner = self.memory.0.inner.borrow_mut();
+        if inner.current == Some(self.index) {
+            let read = inner.threads[self.index].read;
+            inner.acquire(self.index, read, order);
+            inner.threads[self.index].fenced = inner.release(self.index, order);
+        }
+    }
+    fn read(&self, cell: &Cell) -> u64 {
+        self.data("read", cell.0, |inner| {
+            let value = inner.datum(cell.0, None);
+            (value, value)
+        })
+    }
+    fn write(&self, cell: &Cell, value: u64) {
+        self.data("write", cell.0, |inner| {
+            inner.datum(cell.0, Some(value));
+            ((), value)
+        });
+    }
+    /// Eight bytes at a time: others may come in between.
+    fn copy_in(&self, to: &Bytes, at: usize, from: &[u8]) {
+        assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
+        for (n, piece) in from.chunks(8).enumerate() {
+            let start = to.start + at + n * 8;
+            self.data("copy_in", start, |inner| {
+                for (i, byte) in piece.iter().enumerate() {
+                    inner.datum(start + i, Some((*byte).into()));
+                }
+                ((), piece[0].into())
+            });
+        }
+    }
+    /// Likewise.
+    fn copy_out(&self, from: &Bytes, at: usize, to: &mut [u8]) {
+        assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
+        for (n, piece) in to.chunks_mut(8).enumerate() {
+            let start = from.start + at + n * 8;
+            self.data("copy_out", start, |inner| {
+                for (i, byte) in piece.iter_mut().enumerate() {
+                    *byte = inner.datum(start + i, None) as u8;
+                }
+                ((), piece[0].into())
+            });
+        }
+    }
+
+    /// Blocks until the word changes. The budget may run out early if it is a short one, and runs out when nobody can do anything else.
+    fn spin_until(
+        &self,
+        word: &Word,
+        order: Ordering,
+        budget: u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64> {
+        let mut value = self.load(word, order);
+        loop {
+            if done(value) {
+                return Ok(value);
+            }
+            if budget == 0 {
+                return Err(value);
+            }
+            let gate = Gate::Changed { word: word.0, seen: value };
+            let other = match budget {
+                ENDLESS.. => Other::None,
+                _ => Other::SpinEnds { early: budget < PATIENT },
+            };
+            let pending = Pending { what: "spin", object: Object::Word(word.0), gate, other };
+            let next = self.turn(pending, |inner| {
+                if inner.ends_otherwise(self.index) {
+                    let name = inner.name_of(Object::Word(word.0));
+                    inner.line(self.index, "stops spinning", || (name, show(value)));
+                    return None;
+                }
+                Some(self.access(inner, "spin", word.0, (order, order), |_| None))
+            });
+            match next {
+                Some(seen) => value = seen,
+                None => return Err(value),
+            }
+        }
+    }
+
+    fn delay(&self, _ns: u64) {
+        self.give_way("delay");
+    }
+    /// Touches nothing that is shared: no step.
+    fn work(&self, _ns: u64) {}
+    /// A hundred nanoseconds for each step so far.
+    fn now(&self) -> u64 {
+        self.memory.0.inner.borrow().steps * 100
+    }
+    fn note(&self, event: Event) {
+        self.memory.0.inner.borrow_mut().line(self.index, "notes", || (String::new(), format!("{event:?}")));
+    }
+}

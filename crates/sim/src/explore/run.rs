@@ -1,0 +1,367 @@
+//! One run under one schedule.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Once;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
+use towpath_machine::Ordering;
+
+use super::coroutine::thread;
+use super::fault::{Failure, Fault};
+use super::footprint::Footprint;
+use super::machine::{Gate, Inner, Life, Memory, Object};
+use super::schedule::{Choice, Schedule, Turn};
+use super::subject::{Body, Liberties, Plan, Subject};
+use super::trace::Line;
+
+/// What the scheduler sees before a step.
+pub(super) struct View<'a> {
+    /// What may come next, by thread; never empty.
+    pub options: &'a [Choice],
+    /// Who took the last step.
+    pub last: Option<usize>,
+    /// Whether it now gives way to the others.
+    pub gives_way: bool,
+    /// Which step this is, from 0.
+    pub step: usize,
+}
+
+/// Decides who goes on.
+pub(super) trait Strategy {
+    /// One of the options, or `None` to give the run up: others were like it.
+    fn choose(&mut self, view: &View) -> Option<Choice>;
+    /// What the step that was chosen last has done.
+    fn executed(&mut self, _footprint: &Footprint) {}
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What went wrong, if anything.
+    pub failure: Option<Failure>,
+    /// All decisions.
+    pub schedule: Schedule,
+    /// A digest of everything that the threads did: two runs that did the same have the same.
+    pub digest: u64,
+    /// Whether the run was given up, since others are like it.
+    pub given_up: bool,
+    /// Whether somebody waits for the dead, for ever.
+    pub stranded: bool,
+    /// What everybody did, if that was asked for.
+    pub trace: Vec<Line>,
+}
+
+/// What a run left behind.
+pub struct End<'a> {
+    inner: &'a Inner,
+    threads: usize,
+}
+
+impl End<'_> {
+    /// When the call that this thread is in was invoked.
+    pub(super) fn invoked(&self, thread: usize) -> Option<u64> {
+        self.inner.threads.get(thread).and_then(|t| t.invoked)
+    }
+    /// When this thread died, if it did.
+    pub fn died(&self, thread: usize) -> Option<u64> {
+        self.inner.threads[thread].died
+    }
+    /// Whether all threads have ended, and nobody died.
+    pub fn all_ended(&self) -> bool {
+        self.inner.threads.iter().all(|t| t.life == Life::Ended)
+    }
+    /// Whether anybody died.
+    pub fn anybody_died(&self) -> bool {
+        self.inner.threads.iter().any(|t| t.life == Life::Dead)
+    }
+    /// How many threads the plan has.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+/// Stack of a coroutine: algorithms need little, a panic's message more.
+const STACK: usize = 256 << 10;
+
+/// Runs schedules one after the other.
+pub(super) struct Runner {
+    stacks: Vec<DefaultStack>,
+    options: Vec<Choice>,
+}
+
+/// What all runs of a search have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub plan: Plan,
+    pub liberties: Liberties,
+    /// After so many steps everybody takes turns, and after ten times as many the run counts as endless.
+    pub bound: usize,
+}
+
+struct Play<'a> {
+    memory: &'a Memory,
+    threads: Vec<Coroutine<(), (), (), DefaultStack>>,
+    schedule: Schedule,
+    last: Option<usize>,
+}
+
+thread_local! {
+    /// Whether panics of this thread are caught, and told of elsewhere.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+fn quietly<T>(run: impl FnOnce() -> T) -> T {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = run();
+    QUIET.set(false);
+    result
+}
+
+pub(super) fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("panicked").to_string()
+}
+
+impl Runner {
+    pub fn new() -> Runner {
+        Runner { stacks: Vec::new(), options: Vec::new() }
+    }
+
+    /// Runs the subject once.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub fn run(
+        &mut self,
+        subject: &dyn Subject,
+        terms: &Terms,
+        strategy: &mut dyn Strategy,
+        traced: bool,
+    ) -> Result<Outcome, String> {
+        let memory = Memory::new(terms.liberties, traced);
+        let body = subject.set_up(&terms.plan, &memory)?;
+        Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
+    }
+
+    fn play(
+        &mut self,
+        subject: &dyn Subject,
+        body: &Rc<dyn Body>,
+        terms: &Terms,
+        strategy: &mut dyn Strategy,
+        memory: &Memory,
+    ) -> Outcome {
+        let threads = terms.plan.threads;
+        memory.0.inner.borrow_mut().start(threads);
+        let mut play = Play { memory, threads: Vec::new(), schedule: Schedule::default(), last: None };
+        for index in 0..threads {
+            let body = body.clone();
+            play.threads.push(thread(self.stack(), memory, index, index, move |cpu| body.thread(cpu)));
+            play.resume(index);
+        }
+        let mut stranded = false;
+        let mut given_up = !self.advance(&mut play, terms, strategy, &mut stranded);
+        let deaths = memory.0.dead.load(Ordering::Relaxed);
+        let over = given_up || stranded || memory.0.inner.borrow().failure.is_some();
+        if !over && (deaths == 0 || subject.endures_deaths()) {
+            // Under the name of somebody who is alive.
+            let id = (0..threads).find(|id| deaths >> id & 1 == 0).unwrap_or(0);
+            memory.0.inner.borrow_mut().start_last();
+            memory.0.inner.borrow_mut().left_over.kills = 0;
+            let last = body.clone();
+            play.threads.push(thread(self.stack(), memory, threads, id, move |cpu| last.last(cpu)));
+            play.resume(threads);
+            given_up = !self.advance(&mut play, terms, strategy, &mut stranded);
+        }
+        if stranded && subject.endures_deaths() {
+            let text = memory.0.inner.borrow().stuck();
+            memory
+                .0
+                .inner
+                .borrow_mut()
+                .fail(Fault::Deadlock, format!("somebody died, and the others get no further\n{text}"));
+        }
+        if !given_up {
+            let verdict = body.judge(&End { inner: &memory.0.inner.borrow(), threads });
+            let mut inner = memory.0.inner.borrow_mut();
+            if let (Err(failure), None) = (verdict, &inner.failure) {
+                inner.failure = Some(failure);
+            }
+        }
+        for mut coroutine in play.threads {
+            coroutine.force_unwind();
+            self.stacks.push(coroutine.into_stack());
+        }
+        let mut inner = memory.0.inner.borrow_mut();
+        Outcome {
+            failure: inner.failure.take(),
+            schedule: play.schedule,
+            digest: inner.digest,
+            given_up,
+            stranded,
+            trace: inner.trace.take().unwrap_or_default(),
+        }
+    }
+
+    fn stack(&mut self) -> DefaultStack {
+        // A host that has no memory for a few small stacks has none for us.
+        self.stacks
+            .pop()
+            .unwrap_or_else(|| DefaultStack::new(STACK).expect("no memory for a coroutine's stack"))
+    }
+
+    /// Lets threads take steps until all have ended or nobody can. `false`: the strategy has given the run up.
+    fn advance(
+        &mut self,
+        play: &mut Play,
+        terms: &Terms,
+        strategy: &mut dyn Strategy,
+        stranded: &mut bool,
+    ) -> bool {
+        let inner = &play.memory.0.inner;
+        while inner.borrow().failure.is_none() {
+            inner.borrow().options(&mut self.options);
+            let step = play.schedule.0.len();
+            if self.options.is_empty() {
+                let mut inner = inner.borrow_mut();
+                if inner.threads.iter().any(|t| t.life == Life::Alive) {
+                    *stranded = inner.threads.iter().any(|t| t.life == Life::Dead);
+                    if !*stranded {
+                        let (kind, text) = (inner.kind_of_stuck(), inner.stuck());
+                        inner.fail(kind, text);
+                    }
+                }
+                return true;
+            }
+            let gives_way = play
+                .last
+                .is_some_and(|last| matches!(inner.borrow().threads[last].pending.gate, Gate::Moved { .. }));
+            let view = View { options: &self.options, last: play.last, gives_way, step };
+            let choice = if step < terms.bound {
+                match strategy.choose(&view) {
+                    Some(choice) => choice,
+                    None => return false,
+                }
+            } else {
+                in_turns(&view)
+            };
+            if step > 10 * terms.bound {
+                let mut inner = inner.borrow_mut();
+                // Who waits for the dead may do so by looking again and again.
+                *stranded = inner.threads.iter().any(|t| t.life == Life::Dead);
+                if !*stranded {
+                    let text = format!("no end after {step} steps\n{}", inner.stuck());
+                    inner.fail(Fault::Livelock, text);
+                }
+                return true;
+            }
+            play.take(choice);
+            if step < terms.bound {
+                strategy.executed(&inner.borrow().footprint);
+            }
+        }
+        true
+    }
+}
+
+/// Whoever comes next by number.
+pub(super) fn in_turns(view: &View) -> Choice {
+    let after = view.last.map_or(0, |last| last + 1);
+    let lively = || view.options.iter().filter(|o| o.turn == Turn::Normal);
+    let next = lively().find(|o| o.thread >= after).or_else(|| lively().next());
+    *next.unwrap_or(&view.options[0])
+}
+
+impl Play<'_> {
+    fn take(&mut self, choice: Choice) {
+        self.schedule.0.push(choice);
+        self.last = Some(choice.thread);
+        let inner = &self.memory.0.inner;
+        inner.borrow_mut().choose(choice);
+        if choice.turn == Turn::Kill {
+            // Its coroutine stays where it is, and is taken down with the others.
+            inner.borrow_mut().kill(choice.thread, choice.thread);
+            inner.borrow_mut().line(choice.thread, "dies", Default::default);
+            self.memory.0.dead.fetch_or(1 << choice.thread, Ordering::Relaxed);
+            return;
+        }
+        self.resume(choice.thread);
+    }
+
+    /// Lets a thread go on until it has said what it wants next.
+    fn resume(&mut self, index: usize) {
+        let inner = &self.memory.0.inner;
+        inner.borrow_mut().current = Some(index);
+        let result = catch_unwind(AssertUnwindSafe(|| self.threads[index].resume(())));
+        let mut inner = inner.borrow_mut();
+        inner.current = None;
+        match result {
+            Ok(CoroutineResult::Yield(())) => return,
+            Ok(CoroutineResult::Return(())) => {}
+            Err(payload) => {
+                let text = format!("thread {index}: {}", panic_text(&*payload));
+                inner.fail(Fault::Broken, text);
+            }
+        }
+        inner.threads[index].life = Life::Ended;
+        inner.release_mutexes(index);
+        // Who asks whether it still runs gets another answer.
+        inner.footprint.all = true;
+    }
+}
+
+impl Inner {
+    fn kind_of_stuck(&self) -> Fault {
+        let forgotten = self.threads.iter().any(|t| match t.pending.gate {
+            Gate::Woken { word, expected } => {
+                t.life == Life::Alive && self.words[word].value as u32 != expected as u32
+            }
+            _ => false,
+        });
+        if forgotten { Fault::LostWakeUp } else { Fault::Deadlock }
+    }
+
+    /// Who waits for what.
+    fn stuck(&self) -> String {
+        let line = |(index, t): (usize, &super::machine::Thread)| {
+            let name = self.name_of(t.pending.object);
+            match (t.life, t.pending.gate) {
+                (Life::Ended, _) => format!("thread {index} has ended"),
+                (Life::Dead, _) => format!("thread {index} is dead"),
+                (_, Gate::Woken { word, expected }) => {
+                    let now = self.words[word].value;
+                    format!(
+                        "thread {index} sleeps on {name} as long as it is {:#x}; it is {now:#x}",
+                        expected as u32
+                    )
+                }
+                (_, Gate::Changed { word, .. }) => {
+                    format!("thread {index} spins on {name}, which is {:#x}", self.words[word].value)
+                }
+                (_, Gate::Free { mutex }) => {
+                    format!("thread {index} waits for mutex {mutex}, held by {:?}", self.mutexes[mutex].owner)
+                }
+                (_, Gate::Moved { .. } | Gate::Open) => format!(
+                    "thread {index} looks again and again ({}{}{name})",
+                    t.pending.what,
+                    if t.pending.object == Object::Nothing { "" } else { " " }
+                ),
+            }
+        };
+        self.threads.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,136 @@
+//! A schedule: who took which step, written so that it can be given back.
+
+use std::fmt::{Display, Formatter, Write};
+use std::str::FromStr;
+
+/// How a thread's next step ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Turn {
+    /// As expected.
+    Normal,
+    /// The other way that it may: a wait times out, a store-conditional fails for no reason, a park returns at once.
+    Other,
+    /// Not at all: the thread dies before it.
+    Kill,
+}
+
+/// One decision of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Choice {
+    /// Who.
+    pub thread: usize,
+    /// How.
+    pub turn: Turn,
+}
+
+impl Choice {
+    /// The thread takes an ordinary step.
+    pub fn normal(thread: usize) -> Choice {
+        Choice { thread, turn: Turn::Normal }
+    }
+}
+
+/// All decisions of a run, in order.
+///
+/// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two, then thread 0's wait times out (or whatever else its next step
+/// may do), and thread 2 dies. Where a schedule ends, whoever ran last goes on, and after it the next that can.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Schedule(pub Vec<Choice>);
+
+impl Schedule {
+    /// How often another thread goes on than the one before.
+    pub fn switches(&self) -> usize {
+        self.0.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count()
+    }
+
+    /// By which failing schedules are compared: the fewest switches, then the fewest steps.
+    pub fn size(&self) -> (usize, usize) {
+        (self.switches(), self.0.len())
+    }
+
+    /// The runs: equal decisions one after the other, and how many.
+    pub fn runs(&self) -> impl Iterator<Item = (Choice, usize)> {
+        self.0.chunk_by(|a, b| a == b).map(|run| (run[0], run.len()))
+    }
+}
+
+impl Display for Schedule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        for (n, (choice, count)) in self.runs().enumerate() {
+            if n > 0 {
+                f.write_char('.')?;
+            }
+            match choice.turn {
+                Turn::Normal => write!(f, "{}x{count}", choice.thread)?,
+                Turn::Other => write!(f, "{}t{count}", choice.thread)?,
+                Turn::Kill => write!(f, "{}k", choice.thread)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a text is no schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{piece}` is no part of a schedule: write runs separated by dots, such as 0x4 (thread 0 takes four steps), 0t1 (its wait times out), 2k (thread 2 dies)"
+)]
+pub struct BadSchedule {
+    piece: String,
+}
+
+/// More steps than any run takes: a schedule that says so is a mistake.
+const MOST: usize = 1_000_000;
+
+impl FromStr for Schedule {
+    type Err = BadSchedule;
+
+    fn from_str(text: &str) -> Result<Schedule, BadSchedule> {
+        let mut choices = Vec::new();
+        for piece in text.split('.').filter(|p| !p.is_empty()) {
+            let bad = || BadSchedule { piece: piece.to_string() };
+            let at = piece.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+            let (thread, rest) = piece.split_at(at);
+            let thread = thread.parse().map_err(|_| bad())?;
+            let turn = match rest.as_bytes()[0] {
+                b'x' => Turn::Normal,
+                b't' => Turn::Other,
+                b'k' => Turn::Kill,
+                _ => return Err(bad()),
+            };
+            let count = match rest.get(1..) {
+                Some("") => 1,
+                Some(count) => count.parse().map_err(|_| bad())?,
+                None => return Err(bad()),
+            };
+            if count > MOST || choices.len() + count > MOST {
+                return Err(bad());
+            }
+            choices.extend(std::iter::repeat_n(Choice { thread, turn }, count));
+        }
+        Ok(Schedule(choices))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let text = "0x4.1x2.0t1.2k.1x1";
+        let schedule: Schedule = text.parse().unwrap();
+        assert_eq!(schedule.to_string(), text);
+        assert_eq!(schedule.0.len(), 9);
+        assert_eq!(schedule.switches(), 4);
+        assert_eq!("0x.0t".parse::<Schedule>().unwrap().to_string(), "0x1.0t1");
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in ["7", "x4", "0y3", "0x4.1q", "0x99999999", "0xé", "0é"] {
+            let error = text.parse::<Schedule>().unwrap_err().to_string();
+            assert!(error.contains("is no part of a schedule"), "{error}");
+        }
+    }
+}

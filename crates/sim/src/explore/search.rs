@@ -1,0 +1,269 @@
+//! Searches schedules for one that fails.
+
+use super::dfs::Tree;
+use super::fault::Failure;
+use super::machine::MAX_THREADS;
+use super::run::{Outcome, Runner, Strategy, Terms};
+use super::schedule::Schedule;
+use super::shrink::shrink;
+use super::strategy::{ByChance, ByPriority, Written};
+use super::subject::{Liberties, Plan, Subject};
+use super::trace;
+
+/// In which order schedules are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// At random.
+    Random,
+    /// By random priorities that change at `depth` − 1 random steps (Burckhardt et al. 2010).
+    Pct {
+        /// How many orderings of steps a fault may need.
+        depth: u32,
+    },
+    /// All of them.
+    Dfs {
+        /// Only those with at most so many preemptions.
+        preemptions: Option<u32>,
+    },
+}
+
+/// What to search.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How much happens in a run.
+    pub plan: Plan,
+    /// How to search.
+    pub method: Method,
+    /// How many schedules, at most.
+    pub schedules: u64,
+    /// Where random choices start: the n-th schedule has the seed `seed + n`.
+    pub seed: u64,
+    /// What the machine may do.
+    pub liberties: Liberties,
+    /// After so many steps of a run all threads take turns; after ten times as many the run counts as endless.
+    pub bound: usize,
+}
+
+impl Settings {
+    /// Random schedules, nobody dies.
+    pub fn new(plan: Plan, schedules: u64) -> Settings {
+        Settings {
+            plan,
+            method: Method::Random,
+            schedules,
+            seed: 0,
+            liberties: Liberties::default(),
+            bound: 2_000,
+        }
+    }
+
+    fn terms(&self, subject: &dyn Subject) -> Result<Terms, Error> {
+        if !(1..=MAX_THREADS).contains(&self.plan.threads) {
+            return Err(Error::Threads { threads: self.plan.threads });
+        }
+        let liberties = Liberties { naps: self.liberties.naps || subject.naps(), ..self.liberties };
+        Ok(Terms { plan: self.plan, liberties, bound: self.bound })
+    }
+}
+
+/// Why nothing could be explored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// More threads than the machine has, or none.
+    #[error("{threads} threads: the explorer has 1 to {MAX_THREADS}")]
+    Threads {
+        /// So many were asked for.
+        threads: usize,
+    },
+    /// The subject cannot be made for this plan.
+    #[error("{subject}: {why}")]
+    Plan {
+        /// Which one.
+        subject: String,
+        /// Why not.
+        why: String,
+    },
+    /// A schedule decides what cannot be done.
+    #[error(
+        "the schedule does not fit: {passed_over} of its decisions cannot be taken. Give the subject, --threads, --ops, --waiting and --kill with which it was found"
+    )]
+    Misfit {
+        /// How many.
+        passed_over: usize,
+    },
+}
+
+/// A fault, and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The seed of the schedule that was found, if it came from one.
+    pub seed: Option<u64>,
+    /// What went wrong under the shortest schedule.
+    pub failure: Failure,
+    /// The schedule that was found.
+    pub original: Schedule,
+    /// The shortest one with the same kind of fault that was found from there.
+    pub shortest: Schedule,
+    /// What of it has to be given to see it again: the rest follows.
+    pub replay: Schedule,
+    /// What everybody does under it.
+    pub trace: String,
+    /// A digest of that run.
+    pub digest: u64,
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Schedules that were run, not counting those that were given up or served to shorten another.
+    pub schedules: u64,
+    /// Runs that were given up, because earlier ones were like them.
+    pub given_up: u64,
+    /// Steps of all runs.
+    pub steps: u64,
+    /// Runs in which the living waited for the dead, which the subject does not exclude.
+    pub stranded: u64,
+    /// Whether there is no other schedule.
+    pub exhausted: bool,
+    /// The fault, if there is one.
+    pub found: Option<Found>,
+}
+
+/// Searches. `progress` learns how many schedules were run, after each.
+///
+/// # Errors
+///
+/// If the subject cannot be made for this plan.
+pub fn search(
+    subject: &dyn Subject,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, Error> {
+    let mut searcher = Searcher::new(subject, settings)?;
+    let mut report = Report::default();
+    let mut tree = match settings.method {
+        Method::Dfs { preemptions } => Some(Tree::new(preemptions)),
+        _ => None,
+    };
+    while report.schedules < settings.schedules {
+        let seed = settings.seed.wrapping_add(report.schedules);
+        let outcome = match &mut tree {
+            Some(tree) => searcher.run(tree, false)?,
+            None => searcher.seeded(seed)?,
+        };
+        report.steps += outcome.schedule.0.len() as u64;
+        report.stranded += u64::from(outcome.stranded);
+        report.given_up += u64::from(outcome.given_up);
+        report.schedules += u64::from(!outcome.given_up);
+        if let Some(failure) = outcome.failure {
+            let seed = tree.is_none().then_some(seed);
+            report.found = Some(searcher.explain(&outcome.schedule, failure, seed)?);
+            break;
+        }
+        progress(report.schedules);
+        if tree.as_mut().is_some_and(|tree| !tree.advance()) {
+            report.exhausted = true;
+            break;
+        }
+    }
+    Ok(report)
+}
+
+/// Runs the schedule of a seed again, as [`search`] ran it.
+///
+/// # Errors
+///
+/// As [`search`].
+pub fn replay_seed(subject: &dyn Subject, settings: &Settings, seed: u64) -> Result<Report, Error> {
+    search(subject, &Settings { seed, schedules: 1, ..*settings }, &mut |_| {})
+}
+
+/// Runs a schedule again.
+///
+/// # Errors
+///
+/// As [`search`]; and if the schedule doesn't fit.
+pub fn replay(subject: &dyn Subject, settings: &Settings, schedule: &Schedule) -> Result<Report, Error> {
+    let mut searcher = Searcher::new(subject, settings)?;
+    let mut written = Written::new(schedule);
+    let outcome = searcher.run(&mut written, true)?;
+    if written.passed_over > 0 {
+        return Err(Error::Misfit { passed_over: written.passed_over });
+    }
+    let mut report = Report {
+        schedules: 1,
+        steps: outcome.schedule.0.len() as u64,
+        stranded: outcome.stranded.into(),
+        ..Report::default()
+    };
+    report.found = outcome.failure.map(|failure| Found {
+        seed: None,
+        failure,
+        original: schedule.clone(),
+        shortest: outcome.schedule,
+        replay: schedule.clone(),
+        trace: trace::render(&outcome.trace),
+        digest: outcome.digest,
+    });
+    Ok(report)
+}
+
+struct Searcher<'a> {
+    subject: &'a dyn Subject,
+    settings: &'a Settings,
+    terms: Terms,
+    runner: Runner,
+    /// How long a run is in which everybody goes on as long as it can.
+    length: usize,
+}
+
+impl<'a> Searcher<'a> {
+    fn new(subject: &'a dyn Subject, settings: &'a Settings) -> Result<Searcher<'a>, Error> {
+        let terms = settings.terms(subject)?;
+        let mut searcher = Searcher { subject, settings, terms, runner: Runner::new(), length: 0 };
+        let outcome = searcher.run(&mut Written::new(&Schedule::default()), false)?;
+        searcher.length = outcome.schedule.0.len();
+        Ok(searcher)
+    }
+
+    fn run(&mut self, strategy: &mut dyn Strategy, traced: bool) -> Result<Outcome, Error> {
+        let outcome = self.runner.run(self.subject, &self.terms, strategy, traced);
+        outcome.map_err(|why| Error::Plan { subject: self.subject.name(), why })
+    }
+
+    fn seeded(&mut self, seed: u64) -> Result<Outcome, Error> {
+        let (kills, length) = (self.terms.liberties.kills, self.length);
+        match self.settings.method {
+            Method::Pct { depth } => self.run(&mut ByPriority::new(seed, depth, kills, length), false),
+            _ => self.run(&mut ByChance::new(seed, kills, length), false),
+        }
+    }
+
+    /// The beginning of a schedule after which everything happens by itself.
+    fn decisive(&mut self, schedule: &Schedule, digest: u64) -> Result<Schedule, Error> {
+        let mut beginning = 0;
+        for (_, count) in schedule.runs() {
+            let start = Schedule(schedule.0[..beginning].to_vec());
+            if self.run(&mut Written::new(&start), false)?.digest == digest {
+                return Ok(start);
+            }
+            beginning += count;
+        }
+        Ok(schedule.clone())
+    }
+
+    /// Makes a failing schedule short, and tells what happens under it.
+    fn explain(&mut self, failing: &Schedule, failure: Failure, seed: Option<u64>) -> Result<Found, Error> {
+        let shortest = shrink(&mut self.runner, self.subject, &self.terms, failing, failure.fault);
+        let outcome = self.run(&mut Written::new(&shortest), true)?;
+        Ok(Found {
+            seed,
+            failure: outcome.failure.unwrap_or(failure),
+            original: failing.clone(),
+            replay: self.decisive(&shortest, outcome.digest)?,
+            shortest,
+            trace: trace::render(&outcome.trace),
+            digest: outcome.digest,
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! Schedulers: by chance, by priorities that chance gives (PCT), and by a schedule that is there already.
+
+use super::machine::{CLOCKS, MAX_THREADS};
+use super::run::{Strategy, View, in_turns};
+use super::schedule::{Choice, Schedule, Turn};
+
+/// A small generator (SplitMix64): the same numbers on every host.
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+    /// A number below the limit, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+    }
+    fn one_of(&mut self, options: &[Choice], turn: impl Fn(Turn) -> bool) -> Option<Choice> {
+        let fitting = || options.iter().filter(|o| turn(o.turn));
+        match fitting().count() {
+            0 => None,
+            count => fitting().nth(self.below(count)).copied(),
+        }
+    }
+}
+
+/// When somebody dies: drawn beforehand.
+#[derive(Debug)]
+struct Deaths(Vec<usize>);
+
+impl Deaths {
+    /// `kills` deaths in a run of about `length` steps.
+    fn new(random: &mut Random, kills: u32, length: usize) -> Deaths {
+        Deaths((0..kills).map(|_| random.below(length.max(1))).collect())
+    }
+    fn now(&self, view: &View, random: &mut Random) -> Option<Choice> {
+        if !self.0.contains(&view.step) {
+            return None;
+        }
+        random.one_of(view.options, |turn| turn == Turn::Kill)
+    }
+}
+
+/// The other outcome of a step, one time in sixteen that there is one; and if there is nothing else.
+fn other_outcome(view: &View, random: &mut Random) -> Option<Choice> {
+    let (mut normal, mut other) = (false, false);
+    for option in view.options {
+        normal |= option.turn == Turn::Normal;
+        other |= option.turn == Turn::Other;
+    }
+    if !other || normal && random.below(16) != 0 {
+        return None;
+    }
+    random.one_of(view.options, |turn| turn == Turn::Other)
+}
+
+/// At each step anybody, or (in three of four seeds) mostly whoever ran last.
+#[derive(Debug)]
+pub(super) struct ByChance {
+    random: Random,
+    keep: usize,
+    deaths: Deaths,
+}
+
+impl ByChance {
+    pub fn new(seed: u64, kills: u32, length: usize) -> ByChance {
+        let mut random = Random::new(seed);
+        let keep = [0, 8, 12, 15][random.below(4)];
+        let deaths = Deaths::new(&mut random, kills, length);
+        ByChance { random, keep, deaths }
+    }
+}
+
+impl Strategy for ByChance {
+    fn choose(&mut self, view: &View) -> Option<Choice> {
+        if let Some(choice) = self.deaths.now(view, &mut self.random) {
+            return Some(choice);
+        }
+        if let Some(choice) = other_outcome(view, &mut self.random) {
+            return Some(choice);
+        }
+        let last = view.last.map(Choice::normal).filter(|last| view.options.contains(last));
+        match last {
+            Some(last) if self.keep > 0 && self.random.below(16) < self.keep => Some(last),
+            _ => self.random.one_of(view.options, |turn| turn == Turn::Normal),
+        }
+    }
+}
+
+/// Probabilistic concurrency testing (Burckhardt et al. 2010): whoever can go on and has the highest priority does. Priorities are drawn, and at `depth` − 1 steps, drawn too,
+/// whoever runs falls below all others. A fault that needs `depth` orderings of steps is found with a probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
+#[derive(Debug)]
+pub(super) struct ByPriority {
+    random: Random,
+    priorities: [i64; CLOCKS],
+    lowest: i64,
+    changes: Vec<usize>,
+    deaths: Deaths,
+}
+
+impl ByPriority {
+    pub fn new(seed: u64, depth: u32, kills: u32, length: usize) -> ByPriority {
+        let mut random = Random::new(seed);
+        let mut priorities = [0; CLOCKS];
+        let mut ranks: Vec<i64> = (1..=MAX_THREADS as i64).collect();
+        for priority in priorities.iter_mut().take(MAX_THREADS) {
+            *priority = ranks.swap_remove(random.below(ranks.len()));
+        }
+        let changes = (1..depth).map(|_| random.below(length.max(1))).collect();
+        let deaths = Deaths::new(&mut random, kills, length);
+        ByPriority { random, priorities, lowest: 0, changes, deaths }
+    }
+
+    fn fall(&mut self, thread: usize) {
+        self.lowest -= 1;
+        self.priorities[thread] = self.lowest;
+    }
+}
+
+impl Strategy for ByPriority {
+    fn choose(&mut self, view: &View) -> Option<Choice> {
+        if let Some(choice) = self.deaths.now(view, &mut self.random) {
+            return Some(choice);
+        }
+        if let Some(last) = view.last
+            && (view.gives_way || self.changes.contains(&view.step))
+        {
+            self.fall(last);
+        }
+        if let Some(choice) = other_outcome(view, &mut self.random) {
+            return Some(choice);
+        }
+        let normal = view.options.iter().filter(|o| o.turn == Turn::Normal);
+        normal.max_by_key(|o| self.priorities[o.thread]).copied()
+    }
+}
+
+/// As it is written. Decisions that cannot be taken are passed over; after the last one whoever ran goes on.
+#[derive(Debug)]
+pub(super) struct Written<'a> {
+    schedule: &'a [Choice],
+    next: usize,
+    /// How many were passed over.
+    pub passed_over: usize,
+}
+
+impl<'a> Written<'a> {
+    pub fn new(schedule: &'a Schedule) -> Written<'a> {
+        Written { schedule: &schedule.0, next: 0, passed_over: 0 }
+    }
+}
+
+impl Strategy for Written<'_> {
+    fn choose(&mut self, view: &View) -> Option<Choice> {
+        while let Some(choice) = self.schedule.get(self.next) {
+            self.next += 1;
+            if view.options.contains(choice) {
+                return Some(*choice);
+            }
+            self.passed_over += 1;
+        }
+        let last = view.last.map(Choice::normal).filter(|last| view.options.contains(last));
+        Some(last.unwrap_or_else(|| in_turns(view)))
+    }
+}

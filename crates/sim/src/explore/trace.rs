@@ -1,0 +1,36 @@
+//! What a run did, step by step, to be read by people.
+
+use std::fmt::Write;
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The step.
+    pub step: u64,
+    /// Who took it.
+    pub thread: usize,
+    /// What it was.
+    pub what: String,
+    /// On which word, datum or mutex.
+    pub object: String,
+    /// Values and results.
+    pub detail: String,
+}
+
+/// The lines as a table. Steps of the same thread form a block; its number stands where it changes.
+pub fn render(lines: &[Line]) -> String {
+    let wide = |of: fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
+    let (what, object) = (wide(|l| l.what.chars().count()).min(28), wide(|l| l.object.chars().count()));
+    let mut text = String::from("  step  thread\n");
+    let mut last = None;
+    for line in lines {
+        let thread = if last == Some(line.thread) { String::new() } else { line.thread.to_string() };
+        last = Some(line.thread);
+        let row = format!(
+            "{:>6}  {thread:>6}  {:<what$}  {:<object$}  {}",
+            line.step, line.what, line.object, line.detail
+        );
+        let _ = writeln!(text, "{}", row.trim_end());
+    }
+    text
+}

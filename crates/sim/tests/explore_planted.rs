@@ -1,0 +1,140 @@
+//! Every fault that was planted is found within a budget, by each method that can; its schedule is short, and fails again in the same way.
+
+mod explore_support;
+
+use explore_support::{
+    Aba, Slip, barrier, counter, crossed, figure_1, load_then_store, lock, michael_scott, sleeping, stack,
+};
+use towpath_sim::explore::harness::Case;
+use towpath_sim::explore::{
+    Fault, Found, Liberties, Method, Plan, Schedule, Settings, replay, replay_seed, search,
+};
+use towpath_sync::Policy;
+use towpath_sync::locks::{Posix, Ticket};
+
+const RANDOM: Method = Method::Random;
+const PCT: Method = Method::Pct { depth: 4 };
+const DFS: Method = Method::Dfs { preemptions: Some(3) };
+
+fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Settings {
+    Settings { method, ..Settings::new(Plan { threads, ops }, schedules) }
+}
+
+/// Searches, expects the fault, and replays it both ways.
+fn find(case: &Case, settings: &Settings, fault: Fault) -> Found {
+    let report = search(case, settings, &mut |_| {}).unwrap();
+    let what = format!("{} by {:?}, {} schedules", case.name, settings.method, report.schedules);
+    let found = report.found.unwrap_or_else(|| panic!("{what}: nothing found"));
+    println!("{what}: {} -> {}\n{}\n{}", found.original, found.replay, found.failure.text, found.trace);
+    assert_eq!(found.failure.fault, fault, "{what}: {}", found.failure.text);
+    assert!(found.shortest.size() <= found.original.size(), "{what}");
+
+    // The schedule, given as a text, does the same again.
+    for text in [found.shortest.to_string(), found.replay.to_string()] {
+        let schedule: Schedule = text.parse().unwrap();
+        let again = replay(case, settings, &schedule).unwrap().found.expect("fails again");
+        assert_eq!((again.failure, again.digest), (found.failure.clone(), found.digest), "{what}");
+        assert_eq!((&again.trace, &again.shortest), (&found.trace, &found.shortest), "{what}");
+    }
+    if let Some(seed) = found.seed {
+        let again = replay_seed(case, settings, seed).unwrap().found.expect("fails again");
+        assert_eq!(
+            (again.original, again.shortest),
+            (found.original.clone(), found.shortest.clone()),
+            "{what}"
+        );
+    }
+    found
+}
+
+#[test]
+fn a_missing_look_at_the_head() {
+    let case = michael_scott("michael-scott", false);
+    for method in [RANDOM, PCT] {
+        find(&case, &settings(method, 3, 4, 200_000), Fault::NotLinearizable);
+    }
+}
+
+#[test]
+fn the_fetch_op_queue_as_printed() {
+    for method in [RANDOM, PCT, DFS] {
+        let found = find(&figure_1(true), &settings(method, 2, 2, 10_000), Fault::NotLinearizable);
+        assert!(found.shortest.switches() <= 2, "{}", found.shortest);
+    }
+}
+
+#[test]
+fn a_node_that_went_and_came_back() {
+    let case = stack("stack", Aba::Unprotected);
+    for method in [RANDOM, PCT, DFS] {
+        let found = find(&case, &settings(method, 3, 4, 100_000), Fault::NotLinearizable);
+        assert!(found.trace.contains("compare_exchange") && found.trace.contains("top"), "{}", found.trace);
+    }
+}
+
+#[test]
+fn a_barrier_without_a_sense() {
+    for method in [RANDOM, PCT, DFS] {
+        // Whoever has not yet seen that the count was set back is left behind.
+        find(&barrier(false), &settings(method, 3, 3, 10_000), Fault::Deadlock);
+    }
+}
+
+#[test]
+fn a_lost_wake_up() {
+    for method in [RANDOM, PCT, DFS] {
+        let found = find(&sleeping(Slip::LooksTooEarly), &settings(method, 2, 2, 10_000), Fault::LostWakeUp);
+        assert!(found.failure.text.contains("sleeps on held"), "{}", found.failure.text);
+        assert!(found.trace.contains("falls asleep"), "{}", found.trace);
+    }
+}
+
+#[test]
+fn a_deadlock() {
+    for method in [RANDOM, PCT, DFS] {
+        find(&crossed::<Ticket<_>>(false), &settings(method, 2, 2, 10_000), Fault::Deadlock);
+        find(&crossed::<Posix<_>>(false), &settings(method, 2, 2, 10_000), Fault::Deadlock);
+    }
+}
+
+#[test]
+fn a_lock_that_does_not_exclude() {
+    for method in [RANDOM, PCT, DFS] {
+        let report =
+            search(&sleeping(Slip::TestThenSet), &settings(method, 2, 2, 1_000), &mut |_| {}).unwrap();
+        let fault = report.found.expect("found").failure.fault;
+        assert!(matches!(fault, Fault::Race | Fault::Broken), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_release_that_orders_nothing() {
+    for method in [RANDOM, PCT, DFS] {
+        find(&sleeping(Slip::Relaxed), &settings(method, 2, 1, 1_000), Fault::Race);
+    }
+}
+
+#[test]
+fn a_lost_update() {
+    for method in [RANDOM, PCT, DFS] {
+        let found = find(&counter(load_then_store), &settings(method, 2, 1, 1_000), Fault::NotLinearizable);
+        // One load, the other's load and store, and the store.
+        assert!(found.shortest.switches() <= 3, "{}", found.shortest);
+    }
+}
+
+#[test]
+fn what_only_a_death_brings_about() {
+    // A stack whose nodes travel in the thread's hands endures deaths; a lock does not, and says so only if it is asked to.
+    let waits = sleeping(Slip::None);
+    let mut settings = settings(RANDOM, 2, 2, 300);
+    settings.liberties = Liberties { kills: 1, ..Liberties::default() };
+    let report = search(&waits, &settings, &mut |_| {}).unwrap();
+    assert!(report.found.is_none() && report.stranded > 0, "{report:?}");
+    let claims_to = Case { endures_deaths: true, ..lock::<Ticket<_>>(Policy::Spin) };
+    for method in [RANDOM, PCT, DFS] {
+        let found = find(&claims_to, &Settings { method, ..settings }, Fault::Deadlock);
+        assert!(found.failure.text.contains("is dead"), "{}", found.failure.text);
+        assert!(found.replay.to_string().contains('k'), "{}", found.replay);
+    }
+}
