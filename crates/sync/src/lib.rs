@@ -1,9 +1,11 @@
-//! Waiting policies, locks and queues, each written once for every machine ([`towpath_machine::Processor`]).
+//! Waiting policies, locks, queues and barriers, each written once for every machine ([`towpath_machine::Processor`]).
 //!
 //! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation that may have to
 //! ([`Waiting`]); which machine acts is another.
 #![deny(unsafe_code)]
 
+mod barrier;
+pub mod barriers;
 mod counter;
 mod intents;
 mod lock;
@@ -19,6 +21,7 @@ mod storage;
 mod waited;
 mod waiting;
 
+pub use barrier::{Barrier, BarrierError};
 pub use counter::Counter;
 pub use lock::{Lock, LockError};
 pub use mutex::{Guard, Init, Mutex, RawLock};

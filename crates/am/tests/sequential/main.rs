@@ -1,6 +1,7 @@
-//! The proof that another machine fits under the same text: every lock and the whole packet queue, on a sequential machine whose words are numbers of places in a
+//! The proof that another machine fits under the same text: every lock and barrier and the whole packet queue, on a sequential machine whose words are numbers of places in a
 //! memory of its own (`machine.rs`), under schedules that follow from seeds.
 
+mod barriers;
 mod locks;
 mod machine;
 mod queue;
