@@ -1,5 +1,7 @@
 //! Queues that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
 //!
+//! The faults of the lists show only when a node is used again, and node 0, with which a list begins, never is: let a value through before the search.
+//!
 //! | queue | what is wrong | what comes of it |
 //! | --- | --- | --- |
 //! | [`MichaelScottNoRecheck`] | the ends are not read again after the link behind them | empty, though a value is in the whole time; values lost |
