@@ -27,7 +27,9 @@ macro_rules! for_each_queue {
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Ticket<$machine>>> $arguments;
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Anderson<$machine, $n>>> $arguments;
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Mcs<$machine, $n>>> $arguments;
+        $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Robust<$machine, $n>>> $arguments;
         $each::<$crate::queues::TwoLock<$machine, $crate::locks::Ticket<$machine>>> $arguments;
+        $each::<$crate::queues::TwoLock<$machine, $crate::locks::Robust<$machine, $n>>> $arguments;
         $each::<$crate::queues::PrakashLeeJohnson<$machine>> $arguments;
         $each::<$crate::queues::Valois<$machine>> $arguments;
         $each::<$crate::queues::MichaelScott<$machine>> $arguments;
@@ -42,6 +44,9 @@ macro_rules! for_each_queue {
     };
     ([fetch_op $($more:ident)*] $machine:ty, $n:literal => $each:ident $arguments:tt) => {
         $crate::for_each_queue!(@locks AtMemory, $machine, $n => $each $arguments);
+        $each::<
+            $crate::queues::TwoEnded<$machine, $crate::locks::HybridQueue<$machine, $n>, $crate::LoadLinked>,
+        > $arguments;
         $each::<$crate::queues::FetchOpArray<$machine>> $arguments;
         $crate::for_each_queue!([$($more)*] $machine, $n => $each $arguments);
     };

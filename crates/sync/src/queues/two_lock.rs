@@ -5,10 +5,10 @@
 //! **Progress.** Blocking, and as fair as the lock.
 //!
 //! **Fields.** `head`: the holder of `head_lock`. `tail`: the holder of `tail_lock`. `nodes[i].next` (0: none): reset by the owner, set by the holder of `tail_lock`, read by the
-//! holder of `head_lock`. `nodes[i].value`: the owner until the node is linked, then the holder of `head_lock`.
+//! holder of `head_lock`. Who takes both locks takes `tail_lock` first. `nodes[i].value`: the owner until the node is linked, then the holder of `head_lock`.
 //!
 //! **Crashes.** Dies waiting for a lock or holding it: what the lock says of that (see its file); the other end goes on. A lock that knows its owner lets the next holder
-//! repair: dies after a node was linked but before `tail` points to it: the value is in, the repair moves the tail on. Dies after `head` has moved: the value is out and
+//! repair: dies after a node was linked but before `tail` points to it: the value is in, and the repair, which takes `head_lock` too, looks for the end. Dies after `head` has moved: the value is out and
 //! a node is lost. Dies outside the locks with a node in its hands: the node is lost.
 //!
 //! **Memory.** A line per node, two, two locks, and what [`Pool`] needs.
@@ -51,15 +51,36 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
         Ok(())
     }
 
-    /// Completes what a holder of `tail_lock` died in.
+    /// Completes what a holder of `tail_lock` died in: the tail is wherever the list ends. The old tail does not tell where that is, since the head may have gone past it.
     #[cold]
-    fn repair(&self, cpu: &P) -> Result<(), QueueError> {
-        let tail = load_index(cpu, &self.tail, Ordering::Relaxed)?;
-        let next = load_index(cpu, &self.nodes.get(tail)?.next, Ordering::Relaxed)?;
-        if next != 0 {
-            cpu.store(&self.tail, u64::from(next), Ordering::Relaxed);
-        }
+    fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), QueueError> {
+        let held = self.lock_head(cpu, wait)?;
+        let result = self.last(cpu);
+        self.head_lock.unlock(cpu, wait, held);
+        cpu.store(&self.tail, u64::from(result?), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The last node of the list, under both locks.
+    fn last(&self, cpu: &P) -> Result<u32, QueueError> {
+        let mut node = load_index(cpu, &self.head, Ordering::Relaxed)?;
+        for _ in 0..self.nodes.nodes() {
+            match load_index(cpu, &self.nodes.get(node)?.next, Ordering::Relaxed)? {
+                0 => return Ok(node),
+                next => node = next,
+            }
+        }
+        Err(QueueError::Corrupt) // It goes round.
+    }
+
+    #[inline(always)]
+    fn lock_head<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<L::Held, QueueError> {
+        let mut held = self.head_lock.lock(cpu, wait)?;
+        if L::owner_died(&held) {
+            // The head is one word: it has moved or it has not.
+            self.head_lock.make_consistent(cpu, &mut held);
+        }
+        Ok(held)
     }
 
     /// Takes the first value out, under `head_lock`, and says which node is the dummy no more.
@@ -81,7 +102,7 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
         let mut held = self.tail_lock.lock(cpu, wait)?;
         let mut result = Ok(());
         if L::owner_died(&held) {
-            match self.repair(cpu) {
+            match self.repair(cpu, wait) {
                 Ok(()) => self.tail_lock.make_consistent(cpu, &mut held),
                 // Released without being declared consistent: nobody gets it any more.
                 Err(_) => result = Err(QueueError::Lock(LockError::Poisoned)),
@@ -136,11 +157,7 @@ where
         if me >= self.nodes.participants() {
             return Err(QueueError::Stranger);
         }
-        let mut held = self.head_lock.lock(cpu, wait)?;
-        if L::owner_died(&held) {
-            // The head is one word: it has moved or it has not.
-            self.head_lock.make_consistent(cpu, &mut held);
-        }
+        let held = self.lock_head(cpu, wait)?;
         let result = self.unlink(cpu);
         self.head_lock.unlock(cpu, wait, held);
         let Some((dummy, value)) = result? else { return Ok(None) };
