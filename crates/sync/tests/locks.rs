@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use towpath_machine::{Heap, Native};
-use towpath_sync::locks::{Anderson, Mcs, McsHeld, Robust, TestAndTestAndSet};
+use towpath_sync::locks::{
+    Anderson, Mcs, McsHeld, Preemption, Published, Reactive, Robust, SchedulerConscious, TestAndTestAndSet,
+};
 use towpath_sync::{
     Alone, AtMemory, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting,
     for_each_lock,
@@ -87,7 +89,8 @@ fn excludes<L: Lock<Native> + Sync>() {
 
 #[test]
 fn one_at_a_time() {
-    for_each_lock!([atomics ll_sc fetch_op kernel_mutex] Native, 8 => excludes());
+    excludes::<Reactive<Native, 8, 0, 0>>(); // Changes over all the time.
+    for_each_lock!([atomics ll_sc fetch_op published kernel_mutex] Native, 8 => excludes());
 }
 
 #[test]
@@ -247,7 +250,7 @@ fn never_hangs<L: Lock<Native> + Sync>() {
 
 #[test]
 fn waiting_in_vain_ends() {
-    for_each_lock!([atomics ll_sc fetch_op kernel_mutex] Native, 8 => never_hangs());
+    for_each_lock!([atomics ll_sc fetch_op published kernel_mutex] Native, 8 => never_hangs());
 }
 
 #[test]
@@ -278,6 +281,114 @@ fn more_contenders_than_places_still_exclude_each_other() {
         &Wait { policy: Policy::Park, around: &Alone, budget: 1_000 },
         "robust",
     );
+}
+
+thread_local! {
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How many wait: have looked at what they wait for and are there for a releaser to see.
+static WAITING: AtomicU64 = AtomicU64::new(0);
+
+/// Says of the processors with these numbers (a bit each) that they are preempted.
+#[derive(Debug)]
+struct Claimed<const WHO: usize>;
+
+impl<const WHO: usize> Preemption<Native> for Claimed<WHO> {
+    const NAME: &'static str = "scheduler-conscious/claimed";
+    fn publish(_cpu: &Native, _stamp: &AtomicU64) {
+        // First before it says who it is, then whenever it looks.
+        if LOOKS.replace(LOOKS.get() + 1) == 1 {
+            WAITING.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    fn is_preempted(_cpu: &Native, id: usize, _stamp: &AtomicU64) -> bool {
+        WHO & 1 << id != 0
+    }
+}
+
+/// The order in which three who wait behind each other get the lock.
+fn served<const WHO: usize>() -> Vec<u32> {
+    let lock: SchedulerConscious<Native, 4, Claimed<WHO>> = SchedulerConscious::new(&Heap);
+    let wait = Wait { policy: Policy::SpinThenYield, around: &Alone, budget: 1_000 };
+    let order = std::sync::Mutex::new(Vec::new());
+    let held = lock.lock(&Native::with_id(0), &wait).unwrap();
+    WAITING.store(0, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for id in 1..4 {
+            let (lock, order, wait) = (&lock, &order, &wait);
+            scope.spawn(move || {
+                let cpu = Native::with_id(id);
+                let held = lock.lock(&cpu, wait).unwrap();
+                order.lock().unwrap().push(id);
+                lock.unlock(&cpu, wait, held);
+            });
+            while WAITING.load(Ordering::SeqCst) < u64::from(id) {
+                std::thread::yield_now();
+            }
+        }
+        lock.unlock(&Native::with_id(0), &wait, held);
+    });
+    order.into_inner().unwrap()
+}
+
+#[test]
+fn who_is_preempted_is_passed_over() {
+    assert_eq!(served::<0b0000>(), [1, 2, 3]);
+    assert_eq!(served::<0b0010>(), [2, 3, 1]);
+    assert_eq!(served::<0b0110>()[0], 3);
+    let mut all = served::<0b1110>();
+    all.sort();
+    assert_eq!(all, [1, 2, 3]);
+}
+
+#[test]
+fn a_time_grows_old() {
+    let cpu = Native::with_id(0);
+    let stamp = AtomicU64::new(0);
+    assert!(<Published as Preemption<Native>>::is_preempted(&cpu, 1, &stamp));
+    // A preemption in between may make it old: not every time.
+    assert!((0..1_000).any(|_| {
+        Published::publish(&cpu, &stamp);
+        !Published::is_preempted(&cpu, 1, &stamp)
+    }));
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(<Published as Preemption<Native>>::is_preempted(&cpu, 1, &stamp));
+}
+
+#[test]
+fn reactive_changes_over_and_back() {
+    let lock: Reactive<Native, 2, 1, 2> = Reactive::new(&Heap);
+    let cpu = Native::with_id(0);
+    let wait = Wait { policy: Policy::Spin, around: &Alone, budget: 1_000 };
+    for _ in 0..2 {
+        assert!(!lock.queues(&cpu));
+        // If the other comes so late that it finds it free, again.
+        while !lock.queues(&cpu) {
+            let held = lock.lock(&cpu, &wait).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let cpu = Native::with_id(1);
+                    let held = lock.lock(&cpu, &wait).unwrap();
+                    lock.unlock(&cpu, &wait, held);
+                });
+                std::thread::sleep(Duration::from_millis(20));
+                lock.unlock(&cpu, &wait, held);
+            });
+        }
+        for found_empty in 1..=3 {
+            assert!(lock.queues(&cpu));
+            assert!(lock.try_lock(&cpu).map(|held| lock.unlock(&cpu, &wait, held)).is_some());
+            let held = lock.lock(&cpu, &wait).unwrap();
+            lock.unlock(&cpu, &wait, held);
+            assert_eq!(lock.queues(&cpu), found_empty < 3);
+        }
+        // With more threads than cores it stays the flag.
+        let crowd = Wait { policy: Policy::Adaptive, around: &Crowd, budget: 1_000 };
+        let held = lock.lock(&cpu, &crowd).unwrap();
+        lock.unlock(&cpu, &crowd, held);
+        assert!(!lock.queues(&cpu));
+    }
 }
 
 #[test]

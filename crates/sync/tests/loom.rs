@@ -5,7 +5,8 @@ use loom::thread;
 
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::locks::{
-    Anderson, Clh, HybridQueue, Mcs, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+    Anderson, Clh, HybridQueue, Mcs, Preemption, Published, Reactive, Robust, SchedulerConscious, TestAndSet,
+    TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
 
@@ -197,6 +198,62 @@ fn clh() {
 fn mcs() {
     all::<Mcs<LoomProcessor, 2>>();
     all::<Mcs<LoomProcessor, 2, LoadLinked>>();
+}
+
+/// Claims that those with these numbers (one bit each) are preempted, though they run: a waiter comes back at any moment of being skipped.
+#[derive(Debug)]
+struct Claimed<const WHO: usize>;
+
+impl<const WHO: usize> Preemption<LoomProcessor> for Claimed<WHO> {
+    const NAME: &'static str = "scheduler-conscious/claimed";
+    fn publish(_cpu: &LoomProcessor, _stamp: &<LoomProcessor as Processor>::Word) {}
+    fn is_preempted(_cpu: &LoomProcessor, id: usize, _stamp: &<LoomProcessor as Processor>::Word) -> bool {
+        WHO & 1 << id != 0
+    }
+}
+
+#[test]
+fn scheduler_conscious() {
+    all::<SchedulerConscious<LoomProcessor, 2, Published>>();
+    all::<SchedulerConscious<LoomProcessor, 2, Claimed<0b11>>>();
+    let (arena, wait) = parking();
+    check::<SchedulerConscious<LoomProcessor, 3, Claimed<0b000>>, _>(3, 1, arena, wait);
+}
+
+#[test]
+fn scheduler_conscious_skips_one() {
+    let (arena, wait) = parking();
+    check::<SchedulerConscious<LoomProcessor, 3, Claimed<0b010>>, _>(3, 1, arena, wait);
+}
+
+#[test]
+fn scheduler_conscious_skips_all() {
+    let (arena, wait) = parking();
+    check::<SchedulerConscious<LoomProcessor, 3, Claimed<0b111>>, _>(3, 1, arena, wait);
+}
+
+#[test]
+fn reactive() {
+    all::<Reactive<LoomProcessor, 2>>();
+    attempt::<Reactive<LoomProcessor, 3>>();
+}
+
+#[test]
+fn reactive_changing_over_all_the_time() {
+    all::<Reactive<LoomProcessor, 2, 0, 0>>();
+    attempt::<Reactive<LoomProcessor, 3, 0, 0>>();
+}
+
+#[test]
+fn reactive_changing_over_among_three() {
+    let (arena, wait) = parking();
+    check::<Reactive<LoomProcessor, 3, 0, 0>, _>(3, 1, arena, wait);
+}
+
+#[test]
+fn reactive_going_to_the_queue() {
+    let (arena, wait) = parking();
+    check::<Reactive<LoomProcessor, 3, 1, 0>, _>(3, 1, arena, wait);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use towpath_machine::{Arena, Event, Ordering, Place, Processor};
-use towpath_sync::locks::{Anderson, Mcs, Posix, Robust, Ticket, TicketTwoLines};
+use towpath_sync::locks::{Anderson, Mcs, Posix, Reactive, Robust, Ticket, TicketTwoLines};
 use towpath_sync::{AtMemory, Lock, LockError, Policy, Spinning, Surroundings, Wait, Waiting, for_each_lock};
 
 use crate::machine::{Machine, Schedule, Sequential};
@@ -15,7 +15,8 @@ const SEEDS: u64 = 24;
 /// Runs the same test for each lock of the family, and for some with fewer places than contenders.
 macro_rules! every_lock {
     ($test:ident) => {
-        for_each_lock!([atomics ll_sc fetch_op kernel_mutex] Sequential, 4 => $test());
+        for_each_lock!([atomics ll_sc fetch_op scheduling published kernel_mutex] Sequential, 4 => $test());
+        $test::<Reactive<Sequential, 4, 0, 0>>(); // Changes over all the time.
         $test::<Anderson<Sequential, 2>>();
         $test::<Anderson<Sequential, 2, AtMemory>>();
         $test::<Robust<Sequential, 2>>();

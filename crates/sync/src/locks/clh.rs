@@ -47,9 +47,10 @@ pub struct Clh<P: Processor, const N: usize, M = Atomics> {
     primitive: PhantomData<fn() -> M>,
 }
 
-/// The holder's node, its value, and the node that the holder inherits.
+/// Who took the lock, its node, that node's value, and the node that the holder inherits.
 #[derive(Debug)]
 pub struct ClhHeld {
+    id: usize,
     node: u64,
     value: u64,
     inherits: u64,
@@ -129,7 +130,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         let before = self.node(inherits).ok_or(LockError::Poisoned)?;
         // (2) Acquire (in `wait_until`), pairs with the Release (3) in `unlock`.
         match wait.wait_until(cpu, before, |v| v & 1 == 0) {
-            Ok(_) => Ok(ClhHeld { node: index, value, inherits }),
+            Ok(_) => Ok(ClhHeld { id: cpu.id(), node: index, value, inherits }),
             Err(_) => Err(LockError::Abandoned),
         }
     }
@@ -148,7 +149,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         let value = self.occupy(cpu, node);
         // (4) AcqRel: as (1).
         if M::compare_exchange(cpu, &self.tail, seen, Self::tail(index, value), Ordering::AcqRel).is_ok() {
-            return Some(ClhHeld { node: index, value, inherits });
+            return Some(ClhHeld { id: cpu.id(), node: index, value, inherits });
         }
         // Relaxed: nobody has seen it.
         cpu.store(node, value.wrapping_add(1) & VALUES, Ordering::Relaxed);
@@ -157,7 +158,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
 
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: ClhHeld) {
-        if let (Some(owned), Some(node)) = (self.owned.get(cpu.id()), self.node(held.node)) {
+        if let (Some(owned), Some(node)) = (self.owned.get(held.id), self.node(held.node)) {
             // Relaxed: only this processor reads it.
             cpu.store(owned, held.inherits + 1, Ordering::Relaxed);
             // (3) Release (in `release`), pairs with the Acquire (2).

@@ -6,7 +6,8 @@ use towpath_machine::{Native, Plain};
 use crate::{LoadLinked, Primitive, Universal};
 
 use super::{
-    Anderson, Clh, HybridQueue, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
+    Anderson, Clh, HybridQueue, Mcs, Posix, Preemption, Reactive, Robust, SchedulerConscious, TestAndSet,
+    TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain` itself), so every bit pattern is valid and
@@ -33,3 +34,10 @@ unsafe impl<const N: usize> Plain for Robust<Native, N> {}
 unsafe impl<const N: usize, M: Universal<Native>> Plain for Clh<Native, N, M> {}
 // SAFETY: see above.
 unsafe impl<const N: usize> Plain for HybridQueue<Native, N> {}
+// SAFETY: see above.
+unsafe impl<const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Plain
+    for Reactive<Native, N, TO_QUEUE, TO_FLAG>
+{
+}
+// SAFETY: see above.
+unsafe impl<const N: usize, K: Preemption<Native>> Plain for SchedulerConscious<Native, N, K> {}

@@ -1,6 +1,8 @@
 //! What a processor of the sequential machine can do.
 
-use towpath_machine::{Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor};
+use towpath_machine::{
+    Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor, Scheduling,
+};
 
 use super::{
     ACCESS, Bytes, Cell, Inner, KernelLock, MAX, MutexState, SYSTEM_CALL, Sequential, State, Word, join,
@@ -353,6 +355,14 @@ impl LlSc for Sequential {
     }
     fn validate(&self, word: &Word) -> bool {
         self.turn(State::Ready, ACCESS, |inner| inner.words[word.0].linked_by.contains(&self.id))
+    }
+}
+
+impl Scheduling for Sequential {
+    fn is_preempted(&self, id: usize) -> bool {
+        self.turn(State::Ready, ACCESS, |inner| {
+            inner.threads.get(id).is_some_and(|t| matches!(t.state, State::Stopped | State::Parked(_)))
+        })
     }
 }
 

@@ -1,0 +1,333 @@
+//! Reactive lock: test&test&set while few want it, an MCS queue while many do; it changes over by the contention that it sees.
+//!
+//! **Source.** Lim & Agarwal 1994, figures 8 to 10. Their mode variable is part of our flag; nodes are named by index, as in `mcs`.
+//!
+//! **How.** There are two locks, of which at most one can be had: the flag, and the queue. The flag says "queue" while the queue is valid; the queue's tail says "invalid" while
+//! the flag is. Only a holder changes over, on its release:
+//!
+//! * *to the queue*, if it needed at least `TO_QUEUE` attempts: it enters the invalid queue as its holder, lets the flag say "queue", and releases the queue;
+//! * *to the flag*, if the queue was found empty more than `TO_FLAG` times in a row: it takes the flag, makes the queue invalid, sends away all who had queued behind it, and
+//!   releases the flag.
+//!
+//! Who has come to an invalid queue (it read the flag before the change) sends away everybody behind it, makes the queue invalid again, and starts anew. Where the policy restricts
+//! queueing (more processes than cores), nobody changes over to the queue, and a holder changes back.
+//!
+//! | `flag` (bits 0 and 1; the others count changes) | meaning | leaves to |
+//! | --- | --- | --- |
+//! | 0 | free | 1, by whoever takes it |
+//! | 1 | held, or about to be free again | 0 or 2, by the holder |
+//! | 2 | see the queue | 1, by the queue's holder |
+//!
+//! | `tail` | meaning | leaves to |
+//! | --- | --- | --- |
+//! | 0 | invalid | a node, of the flag's holder who changes over, or of one who is mistaken |
+//! | 1 | valid, and free | a node, of its holder |
+//! | i + 2 | node i is the last one | another node; 1, by the holder with this node; 0, by the first one in the queue |
+//!
+//! **Progress.** Blocking; FIFO only under contention. Changing over waits for those who are mistaken.
+//!
+//! **Fields.** `flag`: everybody, by compare-and-swap from 0; else its holder or the queue's. `tail`: everybody, by exchange. `empty`: the queue's holder. `nodes[i].next`: reset by its
+//! owner, set by the successor. `nodes[i].status`: set to 1 (waiting) by its owner, to 2 (go) or 3 (sent away) by a predecessor.
+//!
+//! **Crashes.** As for `test_and_set` under the flag and `mcs` under the queue, and a death while changing over is that of a holder: the lock stays held; waiters get
+//! [`LockError::Abandoned`] once their surroundings know.
+//!
+//! **Memory.** `N` + 2 lines.
+//!
+//! **Don't use it** where contention is known beforehand: the lock that suits it is smaller. Nor with processors whose id is `N` or more ([`LockError::Capacity`]).
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use crate::{Abandoned, Lock, LockError, PARKED, Waiting};
+
+const FREE: u64 = 0;
+const HELD: u64 = 1;
+const QUEUE: u64 = 2;
+const STATE: u64 = 3;
+
+const INVALID: u64 = 0;
+const EMPTY: u64 = 1;
+
+const WAITING: u64 = 1;
+const GO: u64 = 2;
+const AWAY: u64 = 3;
+
+/// Reactive lock for processors with ids below `N`.
+#[repr(C)]
+pub struct Reactive<P: Processor, const N: usize, const TO_QUEUE: u32 = 4, const TO_FLAG: u64 = 16> {
+    flag: OwnLine<P::Word>,
+    queue: Queue<P>,
+    nodes: [Node<P>; N],
+}
+
+#[repr(C, align(64))]
+struct Queue<P: Processor> {
+    tail: P::Word,
+    /// How often in a row the queue was found empty.
+    empty: P::Word,
+}
+
+#[repr(C, align(64))]
+struct Node<P: Processor> {
+    next: P::Word,
+    status: P::Word,
+}
+
+/// By which node's owner which of the two locks is held, and whether to change over on release.
+#[derive(Debug)]
+pub struct ReactiveHeld {
+    me: u64,
+    queue: bool,
+    change: bool,
+}
+
+impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> core::fmt::Debug
+    for Reactive<P, N, TO_QUEUE, TO_FLAG>
+{
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Reactive").finish_non_exhaustive()
+    }
+}
+
+impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
+    Reactive<P, N, TO_QUEUE, TO_FLAG>
+{
+    /// Whether the queue is the lock at present, not the flag.
+    pub fn queues(&self, cpu: &P) -> bool {
+        // Relaxed: out of date as soon as it is said.
+        cpu.load(&self.flag, Ordering::Relaxed) & STATE == QUEUE
+    }
+
+    /// The node with this code, if it is one: a code read from the segment may be nonsense.
+    fn node(&self, code: u64) -> Option<&Node<P>> {
+        self.nodes.get(code.wrapping_sub(2) as usize)
+    }
+
+    /// Changes the flag as its holder (or the queue's).
+    fn turn<W: Waiting<P>>(&self, cpu: &P, wait: &W, state: u64) {
+        // Relaxed: only we change it now, but for the mark of a sleeper.
+        let flag = cpu.load(&self.flag, Ordering::Relaxed);
+        let turned = ((flag & !PARKED) | STATE).wrapping_add(1) | state;
+        // (1) Release (in `release`), pairs with the Acquire (2).
+        wait.release(cpu, &self.flag, turned & !PARKED);
+    }
+
+    /// Takes the flag from `seen`, which says that it is free.
+    #[inline(always)]
+    fn take(&self, cpu: &P, seen: u64) -> bool {
+        // (2) Acquire, pairs with the Release (1). Relaxed on failure: we look again.
+        cpu.compare_exchange(&self.flag, seen, seen | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Puts our node at the end of the queue; what was there. Its predecessor, if it has one, learns of it.
+    fn append<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, node: &Node<P>) -> Result<u64, LockError> {
+        // Relaxed: published by the exchange (3) and by (4).
+        cpu.store(&node.next, 0, Ordering::Relaxed);
+        cpu.store(&node.status, WAITING, Ordering::Relaxed);
+        // (3) Acquire: pairs with the Release (6) of a holder that left the queue empty. Release: publishes our node.
+        let before = cpu.swap(&self.queue.tail, me, Ordering::AcqRel);
+        if before > EMPTY {
+            let before = self.node(before).ok_or(LockError::Poisoned)?;
+            // (4) Release (in `release`): our node is ready; pairs with the Acquire (5).
+            wait.release(cpu, &before.next, me);
+        }
+        Ok(before)
+    }
+
+    /// Waits in the queue until it is our turn (`true`) or we are sent away.
+    fn turn_comes<W: Waiting<P>>(&self, cpu: &P, wait: &W, node: &Node<P>) -> Result<bool, LockError> {
+        // (7) Acquire (in `wait_until`), pairs with the Release (8).
+        match wait.wait_until(cpu, &node.status, |s| s != WAITING) {
+            Ok(status) => Ok(status == GO),
+            Err(_) => Err(LockError::Abandoned),
+        }
+    }
+
+    /// Queues. `None`: the queue is invalid.
+    fn queue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<Option<ReactiveHeld>, LockError> {
+        let node = self.node(me).ok_or(LockError::Capacity)?;
+        let empty = match self.append(cpu, wait, me, node)? {
+            INVALID => {
+                self.invalidate(cpu, wait, me).map_err(|_| LockError::Abandoned)?;
+                return Ok(None);
+            }
+            // Relaxed: only the holder counts.
+            EMPTY => cpu.load(&self.queue.empty, Ordering::Relaxed).wrapping_add(1),
+            _ if self.turn_comes(cpu, wait, node)? => 0,
+            _ => return Ok(None),
+        };
+        let change = empty > TO_FLAG || wait.attempts_before_queueing(cpu) > 0;
+        // Relaxed: as above. When the queue is valid again, it starts anew.
+        cpu.store(&self.queue.empty, if change { 0 } else { empty }, Ordering::Relaxed);
+        Ok(Some(ReactiveHeld { me, queue: true, change }))
+    }
+
+    /// Makes the queue, of which ours is the first node, invalid, and sends away everybody behind us.
+    fn invalidate<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<(), Abandoned> {
+        // (9) Acquire: the last one's node, pairs with the Release half of (3). Release: nothing of ours, but it keeps (3) going for who comes next.
+        let last = cpu.swap(&self.queue.tail, INVALID, Ordering::AcqRel);
+        let mut current = me;
+        // Not for ever, whatever somebody may have written into the nodes.
+        for _ in 0..N {
+            let Some(node) = self.node(current) else { break };
+            // Before it is sent away: then it is its owner's again. (5) Acquire (in `wait_until`), pairs with the Release (4).
+            let next =
+                if current == last { None } else { Some(wait.wait_until(cpu, &node.next, |n| n != 0)?) };
+            if current != me {
+                // (8) Release (in `release`), pairs with the Acquire (7): we are done with the node.
+                wait.release(cpu, &node.status, AWAY);
+            }
+            let Some(next) = next else { break };
+            current = next;
+        }
+        Ok(())
+    }
+
+    /// Enters the invalid queue as the holder of the flag, and so of the lock. Whether that worked.
+    fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> bool {
+        let Some(node) = self.node(me) else { return false };
+        loop {
+            match self.append(cpu, wait, me, node) {
+                Ok(INVALID | EMPTY) => return true,
+                // Somebody is mistaken; it will send us away.
+                Ok(_) => match self.turn_comes(cpu, wait, node) {
+                    Ok(true) => return true,
+                    Ok(false) => {}
+                    Err(_) => return false,
+                },
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Releases the queue.
+    fn pass_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
+        let Some(node) = self.node(me) else { return };
+        // Acquire: as (5).
+        let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
+        if next == 0 {
+            // (6) Release: pairs with the Acquire (3). Relaxed on failure: somebody has come, and (5) will show who.
+            if cpu.compare_exchange(&self.queue.tail, me, EMPTY, Ordering::Release, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+            // Acquire: as (5).
+            match wait.wait_until(cpu, &node.next, |n| n != 0) {
+                Ok(code) => next = code,
+                // It died before it said its name.
+                Err(_) => return,
+            }
+        }
+        if let Some(successor) = self.node(next) {
+            // (8) Release (in `release`), pairs with the Acquire (7).
+            wait.release(cpu, &successor.status, GO);
+        }
+    }
+
+    #[cold]
+    fn lock_slowly<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<ReactiveHeld, LockError> {
+        let mut attempts = 0u32;
+        loop {
+            // Relaxed: only a test; (2) confirms it, or the queue is asked.
+            let seen = cpu.load(&self.flag, Ordering::Relaxed) & !PARKED;
+            match seen & STATE {
+                FREE if self.take(cpu, seen) => {
+                    let change = attempts >= TO_QUEUE && wait.attempts_before_queueing(cpu) == 0;
+                    return Ok(ReactiveHeld { me, queue: false, change });
+                }
+                // Lost the race after a release: the others that saw it will be trying too.
+                FREE => wait.back_off(cpu, attempts.min(7)).map_err(|_| LockError::Abandoned)?,
+                QUEUE => {
+                    if let Some(held) = self.queue(cpu, wait, me)? {
+                        return Ok(held);
+                    }
+                    continue; // That was no attempt at the flag.
+                }
+                _ => {
+                    let free = |v| v & STATE != HELD;
+                    wait.wait_until(cpu, &self.flag, free).map_err(|_| LockError::Abandoned)?;
+                }
+            }
+            attempts += 1;
+        }
+    }
+}
+
+impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock<P>
+    for Reactive<P, N, TO_QUEUE, TO_FLAG>
+{
+    const NAME: &'static str = "reactive";
+    const FIFO: bool = false;
+    type Held = ReactiveHeld;
+
+    fn new(arena: &impl Arena<P>) -> Self {
+        Reactive {
+            flag: OwnLine(arena.word(Place::NewLine, 0)),
+            queue: Queue { tail: arena.word(Place::NewLine, INVALID), empty: arena.word(Place::SameLine, 0) },
+            nodes: core::array::from_fn(|_| Node {
+                next: arena.word(Place::NewLine, 0),
+                status: arena.word(Place::SameLine, 0),
+            }),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<ReactiveHeld, LockError> {
+        if cpu.id() >= N {
+            return Err(LockError::Capacity);
+        }
+        let me = cpu.id() as u64 + 2;
+        // Relaxed: only a test; (2) confirms it.
+        let seen = cpu.load(&self.flag, Ordering::Relaxed);
+        if TO_QUEUE > 0 && seen & (STATE | PARKED) == FREE && self.take(cpu, seen) {
+            return Ok(ReactiveHeld { me, queue: false, change: false });
+        }
+        self.lock_slowly(cpu, wait, me)
+    }
+
+    fn try_lock(&self, cpu: &P) -> Option<ReactiveHeld> {
+        let me = cpu.id() as u64 + 2;
+        let node = self.node(me)?;
+        // Relaxed: as in `lock`.
+        let seen = cpu.load(&self.flag, Ordering::Relaxed);
+        match seen & STATE {
+            FREE if self.take(cpu, seen) => Some(ReactiveHeld { me, queue: false, change: false }),
+            QUEUE => {
+                // Relaxed: published by the exchange.
+                cpu.store(&node.next, 0, Ordering::Relaxed);
+                // AcqRel: as (3).
+                cpu.compare_exchange(&self.queue.tail, EMPTY, me, Ordering::AcqRel, Ordering::Relaxed)
+                    .ok()?;
+                Some(ReactiveHeld { me, queue: true, change: false })
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: ReactiveHeld) {
+        let me = held.me;
+        match (held.queue, held.change) {
+            (false, false) => self.turn(cpu, wait, FREE),
+            (false, true) => {
+                if self.enter(cpu, wait, me) {
+                    self.turn(cpu, wait, QUEUE);
+                    self.pass_on(cpu, wait, me);
+                } else {
+                    self.turn(cpu, wait, FREE);
+                }
+            }
+            (true, false) => self.pass_on(cpu, wait, me),
+            (true, true) => {
+                self.turn(cpu, wait, HELD);
+                // Abandoned: somebody behind us died before it said its name. The flag is valid all the same.
+                let _ = self.invalidate(cpu, wait, me);
+                self.turn(cpu, wait, FREE);
+            }
+        }
+    }
+}
