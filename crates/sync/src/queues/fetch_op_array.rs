@@ -1,4 +1,4 @@
-//! Array queue over fetch-ops at memory: the ends are tickets, the slots are cleared by an exchange with zero, and nothing is ever cached.
+//! Array queue over fetch-ops at memory: the ends are tickets, the slots are cleared by an exchange with zero, and nothing that is shared is ever cached.
 //!
 //! **Source.** Nikolopoulos & Papatheodorou 1999, Figure 1, corrected. (The text as printed is [`crate::planted::FetchOpArrayAsPrinted`].) What differs:
 //!
@@ -8,19 +8,20 @@
 //!   enqueued, and a dequeuer that read `head` long ago could clear an item that was put there a lap later, out of order, and move `head` past another one.
 //! * Hence the retry: who clears a slot and finds nothing, because another one was faster, reads `head` again (in the figure the loop is there, but it is left in the first round). Who
 //!   clears a *later* item than it came for puts it back; nobody can have gone past it meanwhile, since `head` cannot.
-//! * A slot is read before it is cleared: clearing what isn't ours is rare then.
+//! * A slot is read before it is cleared: clearing what isn't ours is rare then. Only if it does not hold what we come for is the queue tested for being empty.
 //! * The empty test reads `head`, **then** `tail`: if they are equal, the queue was empty when `tail` was read. In the other order an old tail may equal a new head while there are
 //!   values (the figure's `==` leaves the order to the compiler).
+//! * The ends and the slots are homed at different nodes; the paper does not say where they are.
 //! * There is a test for room.
 //!
 //! **Progress.** Blocking, though without locks. A dequeue at whose ticket an enqueue is under way waits for that one, even if later ones have finished; all dequeues wait for the one that
 //! has cleared the first slot but not moved `head` yet. Enqueues never wait.
 //!
-//! **Fields.** All at memory. `tail`: by increment, in `enqueue`. `head`: by increment, by who has cleared its slot's mark. `slots[i].mark`: stored by the ticket's owner (or
+//! **Fields.** All but `seen` at memory. `tail`: by increment, in `enqueue`. `head`: by increment, by who has cleared its slot's mark. `slots[i].mark`: stored by the ticket's owner (or
 //! put back by who has cleared it), cleared by anybody. `slots[i].value`: by the ticket's owner before the mark, read by who has the mark. `seen[me]`: only participant `me`.
 //!
-//! **Crashes.** Dies before the draw (1): nothing happened. Dies between (1) and (3): the ticket's value never comes, and dequeuers wait for it for ever. Dies between (4) and (5):
-//! likewise. Waiting ends with [`QueueError::Abandoned`] if the surroundings know of the death; the queue must then be made anew.
+//! **Crashes.** Dies before the draw (1): nothing happened. Dies between (1) and (3): the ticket's value never comes, and dequeuers wait for it for ever. Dies between (4) and (5),
+//! or before it puts a later item back: likewise. Waiting ends with [`QueueError::Abandoned`] if the surroundings know of the death; the queue must then be made anew.
 //!
 //! **Capacity.** `capacity` values, and one more for each participant that tested for room at the same time: so many more slots there are, hence no ticket's slot is still in use.
 //! [`QueueError::Full`] is exact: `capacity` values (or more) were in when `tail` was read.
@@ -73,12 +74,15 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
     const BLOCKING: bool = true;
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
-        let at_memory = |value| arena.word(Place::AtMemory(0), value);
         FetchOpArray {
-            head: OwnLine(at_memory(0)),
-            tail: OwnLine(at_memory(0)),
+            head: OwnLine(arena.word(Place::AtMemory(0), 0)),
+            tail: OwnLine(arena.word(Place::AtMemory(1), 0)),
             seen: S::each(participants, |_| Seen(arena.cell(Place::NewLine, 0))),
-            slots: S::nodes(capacity + participants, |_| Slot { mark: at_memory(0), value: at_memory(0) }),
+            // Dealt out to the nodes, so that what is not the ends does not queue up at theirs.
+            slots: S::nodes(capacity + participants, |i| Slot {
+                mark: arena.word(Place::AtMemory(i as u32), 0),
+                value: arena.word(Place::SameLine, 0),
+            }),
         }
     }
 
@@ -111,12 +115,8 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
         }
         let mut round = 0u32;
         loop {
-            // Acquire: before the tail.
+            // Acquire: before the mark and the tail.
             let head = cpu.load(&self.head, Ordering::Acquire);
-            // Acquire: pairs with the draw (1).
-            if cpu.load(&self.tail, Ordering::Acquire) == head {
-                return Ok(None);
-            }
             let slot = self.slot(head)?;
             let mine = head.wrapping_add(1);
             // Acquire: pairs with the Release (3).
@@ -134,6 +134,9 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
                     // Release: as (3), which it stands for.
                     later => cpu.store(&slot.mark, later, Ordering::Release),
                 }
+            // Acquire: pairs with the draw (1).
+            } else if cpu.load(&self.tail, Ordering::Acquire) == head {
+                return Ok(None);
             }
             wait.back_off(cpu, round)?;
             round = round.wrapping_add(1);
