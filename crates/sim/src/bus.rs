@@ -1,0 +1,139 @@
+//! A snooping bus with split transactions, in the manner of Sun's Gigaplane: MOESI states, addresses and data on lines of their own.
+//!
+//! The order of the addresses is the order of coherence: when a request gets its address slot, its place in the history of the line is decided. Several transactions on a line
+//! may be outstanding: each waits until the one before it that changes the owner is through, and then takes what a transfer takes, without asking for the bus again.
+
+use crate::engine::{Engine, Op, Want};
+use crate::events::{Kind, Time};
+use crate::memory::{State, copy};
+
+#[derive(Debug)]
+pub(crate) struct Bus {
+    /// When the next address slot begins.
+    address: Time,
+    /// Until when the data lines are occupied.
+    data: Time,
+    banks: Vec<Time>,
+    order: u64,
+}
+
+impl Bus {
+    pub fn new(banks: usize) -> Self {
+        Bus { address: 0, data: 0, banks: vec![0; banks.max(1)], order: 0 }
+    }
+}
+
+impl Engine {
+    pub(crate) fn bus_issue(&mut self, cpu: usize) {
+        let jitter = self.random.below(self.jitter + 1);
+        let at = self.bus.address.max(self.now + jitter);
+        self.bus.address = at + self.p.bus_address;
+        self.counters.bus_transactions += 1;
+        self.events.push(at, Kind::BusGrant, cpu, 0);
+    }
+
+    pub(crate) fn bus_grant(&mut self, cpu: usize) {
+        let request = self.cpus[cpu].request;
+        let line = request.line as usize;
+        self.bus.order += 1;
+        self.cpus[cpu].request.order = self.bus.order;
+        self.cpus[cpu].request.served = true;
+        if let Want::Fetch(op) = request.want {
+            // No operations at memory on this bus: an uncached access to it.
+            self.cpus[cpu].request.result = op.apply(&mut self.memory.values[request.word as usize]);
+            if op != Op::Load {
+                self.progress = self.now;
+            }
+            return self.events.push(self.now + self.p.bus_memory, Kind::Reply, cpu, 0);
+        }
+        let it = self.memory.lines[line];
+        let starts = self.now.max(it.settled);
+        let owns = it.state == State::Exclusive && usize::from(it.owner) == cpu;
+        let has_it = owns || self.memory.is_sharer(line, cpu);
+        if request.want == Want::Conditional && !has_it {
+            self.cpus[cpu].request.failed = true;
+            return self.events.push(starts + self.p.bus_snoop, Kind::Reply, cpu, 0);
+        }
+        let upgrade = matches!(request.want, Want::Upgrade | Want::Conditional) && has_it;
+        let done = if upgrade {
+            starts + self.p.bus_upgrade
+        } else {
+            let another = it.state == State::Exclusive && !owns;
+            let arrives = if another {
+                self.counters.from_caches += 1;
+                self.counters.interventions += 1;
+                self.counters.misses[1] += 1;
+                starts + self.p.bus_transfer
+            } else {
+                self.counters.misses[0] += 1;
+                let banks = self.bus.banks.len();
+                let bank = &mut self.bus.banks[line % banks];
+                let reads = starts.max(*bank);
+                *bank = reads + self.p.bank_busy;
+                reads + self.p.bus_memory
+            };
+            let begins = (arrives - self.p.bus_data).max(self.bus.data);
+            self.bus.data = begins + self.p.bus_data;
+            begins + self.p.bus_data
+        };
+        let it = &mut self.memory.lines[line];
+        if request.want == Want::Read {
+            let alone = it.state == State::Unowned;
+            self.cpus[cpu].request.exclusive = alone;
+            if alone {
+                it.state = State::Exclusive;
+                it.owner = cpu as u16;
+                it.settled = done;
+            }
+            self.memory.add_sharer(line, cpu);
+        } else {
+            it.state = State::Exclusive;
+            it.owner = cpu as u16;
+            it.settled = done;
+            self.memory.clear_sharers(line);
+            self.memory.add_sharer(line, cpu);
+        }
+        self.events.push(starts + self.p.bus_snoop, Kind::BusSnoop, cpu, line);
+        self.events.push(done, Kind::Reply, cpu, 0);
+    }
+
+    /// The other caches see the request.
+    pub(crate) fn bus_snoop(&mut self, asked: usize, line: usize) {
+        let request = self.cpus[asked].request;
+        let read = request.want == Want::Read;
+        for cpu in (0..self.cpus.len()).filter(|&cpu| cpu != asked) {
+            let other = &mut self.cpus[cpu].request;
+            let earlier = other.is_ordered_on(line) && other.order < request.order;
+            if read {
+                if self.memory.copy(line, cpu) == copy::MODIFIED {
+                    self.memory.set_copy(line, cpu, copy::OWNED);
+                }
+                continue;
+            }
+            if earlier && other.want == Want::Read {
+                other.once = true;
+            }
+            if self.memory.copy(line, cpu) != copy::INVALID {
+                self.counters.invalidations += 1;
+                self.counters.invalidations_received += 1;
+                self.counters.invalidations_hit += 1;
+                self.invalidate(line, cpu);
+            }
+        }
+    }
+
+    /// A line goes back to memory.
+    pub(crate) fn bus_write_back(&mut self, line: usize, cpu: usize) {
+        self.bus.address = self.bus.address.max(self.now) + self.p.bus_address;
+        self.bus.data = self.bus.data.max(self.now) + self.p.bus_data;
+        self.counters.bus_transactions += 1;
+        let banks = self.bus.banks.len();
+        let bank = &mut self.bus.banks[line % banks];
+        *bank = (*bank).max(self.now) + self.p.bank_busy;
+        let it = &mut self.memory.lines[line];
+        if it.state == State::Exclusive && usize::from(it.owner) == cpu {
+            it.state = State::Shared;
+        }
+        self.memory.remove_sharer(line, cpu);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a run counts.
+
+use crate::events::Time;
+
+/// The most classes of distance that misses are told apart by: local, and through 1, 2, … routers (or the classes of a machine without routers).
+pub const DISTANCES: usize = 8;
+
+/// The counts of a run. "Received" counts both processors of a node, since the hub delivers to both; "hit" those that had the line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Shared accesses of all kinds.
+    pub accesses: u64,
+    /// Of these, those that the cache satisfied at once.
+    pub hits: u64,
+    /// Lines fetched, by distance of whoever supplied them.
+    pub misses: [u64; DISTANCES],
+    /// Of these, those that another cache supplied.
+    pub from_caches: u64,
+    /// Requests for ownership of a line that the cache had already.
+    pub upgrades: u64,
+    /// Store-conditionals that succeeded.
+    pub conditionals: u64,
+    /// Store-conditionals that failed.
+    pub failed_conditionals: u64,
+    /// Of these, those that failed at home, after a request.
+    pub failed_at_home: u64,
+    /// Invalidations sent to nodes (or, on a bus, caches that lost the line).
+    pub invalidations: u64,
+    /// Invalidations as the processors' counters see them.
+    pub invalidations_received: u64,
+    /// Invalidations of lines that were there.
+    pub invalidations_hit: u64,
+    /// Interventions: an owner is asked for its line.
+    pub interventions: u64,
+    /// Interventions as the processors' counters see them.
+    pub interventions_received: u64,
+    /// Replies that an invalidation overtook: their lines were used once and not kept.
+    pub overtaken: u64,
+    /// Requests refused since the line was busy.
+    pub refusals: u64,
+    /// Operations at memory.
+    pub fetch_ops: u64,
+    /// Messages that crossed the network.
+    pub messages: u64,
+    /// Transactions on the bus.
+    pub bus_transactions: u64,
+    /// How long the busiest home was busy, in picoseconds.
+    pub home_busy: Time,
+    /// Lines that were thrown out for lack of space.
+    pub evictions: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// Of these, those at the end of a time slice.
+    pub preemptions: u64,
+    /// Threads that blocked.
+    pub blocks: u64,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Prefetches that were sent.
+    pub prefetches: u64,
+}
+
+impl Counters {
+    /// All lines fetched.
+    pub fn all_misses(&self) -> u64 {
+        self.misses.iter().sum()
+    }
+
+    /// Lines fetched from another node.
+    pub fn remote_misses(&self) -> u64 {
+        self.misses[1..].iter().sum()
+    }
+
+    /// The counts between an earlier state and this one.
+    pub fn since(&self, start: &Counters) -> Counters {
+        let mut misses = self.misses;
+        misses.iter_mut().zip(start.misses).for_each(|(a, b)| *a -= b);
+        macro_rules! difference {
+            ($($field:ident)*) => { Counters { misses, $($field: self.$field - start.$field),* } };
+        }
+        difference!(accesses hits from_caches upgrades conditionals failed_conditionals failed_at_home invalidations invalidations_received
+            invalidations_hit interventions interventions_received overtaken refusals fetch_ops messages bus_transactions home_busy evictions switches
+            preemptions blocks interrupts prefetches)
+    }
+}

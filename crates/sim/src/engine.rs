@@ -1,0 +1,584 @@
+//! The engine: threads with clocks of their own, and the one order of everything that they share.
+//!
+//! A thread runs ahead of the others as long as what it does is private (its cache has the line, with sufficient rights) and nothing else is due before its clock
+//! (`Events::horizon`). Otherwise it stops, and what it waits for becomes an event. So every shared access happens in the order of time, exactly, at the cost of an
+//! array look-up where nobody interferes.
+//!
+//! * This file: the state, what threads ask for, and the loop.
+//! * `directory.rs`, `bus.rs`: what becomes of a miss.
+//! * `os.rs`: who runs where.
+//! * `processor.rs`: the threads' side, the only one that algorithms see.
+
+use std::collections::VecDeque;
+
+use crate::bus::Bus;
+use crate::counters::Counters;
+use crate::directory::Directory;
+use crate::events::{Event, Events, Kind, Time};
+use crate::memory::{Memory, copy};
+use crate::network::Network;
+use crate::parameters::{BUS, Parameters};
+use crate::random::Random;
+
+/// No line.
+pub(crate) const NONE: u32 = u32::MAX;
+/// How long the machine goes on while nobody writes, computes or ends, before it counts as stuck.
+const PATIENCE: Time = 10_000_000_000_000;
+
+/// An operation on a word. It returns what the word held before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Load,
+    Store(u64),
+    Swap(u64),
+    Exchange(u64, u64),
+    Add(u64),
+    Or(u64),
+    And(u64),
+}
+
+impl Op {
+    #[inline(always)]
+    pub fn need(self) -> u8 {
+        if matches!(self, Op::Load) { copy::SHARED } else { copy::MODIFIED }
+    }
+
+    #[inline(always)]
+    pub fn apply(self, value: &mut u64) -> u64 {
+        let old = *value;
+        match self {
+            Op::Load => {}
+            Op::Store(new) | Op::Swap(new) => *value = new,
+            Op::Exchange(expected, new) => {
+                if old == expected {
+                    *value = new;
+                }
+            }
+            Op::Add(delta) => *value = old.wrapping_add(delta),
+            Op::Or(bits) => *value = old | bits,
+            Op::And(mask) => *value = old & mask,
+        }
+        old
+    }
+}
+
+/// What a cache asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// The line, to read.
+    Read,
+    /// The line, to write.
+    Exclusive,
+    /// The right to write a line that it has.
+    Upgrade,
+    /// The same, if its reservation still stands.
+    Conditional,
+    /// An operation at memory.
+    Fetch(Op),
+}
+
+/// A processor's request to the memory system. One at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub active: bool,
+    pub want: Want,
+    pub line: u32,
+    pub word: u32,
+    /// The home (or the bus) has put it into its order.
+    pub served: bool,
+    /// In the bus's order.
+    pub order: u64,
+    /// Acknowledgements still to come, less those that came early.
+    pub acks: i32,
+    /// The reply is there.
+    pub replied: bool,
+    /// The line comes with the right to write.
+    pub exclusive: bool,
+    /// An invalidation overtook the reply: the value may be used once, the line may not be kept.
+    pub once: bool,
+    /// The store-conditional failed.
+    pub failed: bool,
+    /// Nobody waits for it.
+    pub prefetch: bool,
+    /// What an operation at memory returned.
+    pub result: u64,
+}
+
+impl Request {
+    pub fn new(want: Want, line: usize, word: u32) -> Self {
+        Request {
+            active: true,
+            want,
+            line: line as u32,
+            word,
+            served: false,
+            order: 0,
+            acks: 0,
+            replied: false,
+            exclusive: false,
+            once: false,
+            failed: false,
+            prefetch: false,
+            result: 0,
+        }
+    }
+
+    /// Whether it is for this line, and in the order already.
+    pub fn is_ordered_on(&self, line: usize) -> bool {
+        self.active && self.served && self.line as usize == line
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Cpu {
+    pub request: Request,
+    /// An intervention that waits until the request is complete: who asked.
+    pub deferred: Option<u16>,
+    /// The line of the last load-linked.
+    pub reservation: u32,
+    /// The line that its thread spins on.
+    pub spinning: u32,
+    pub current: Option<usize>,
+    pub queue: VecDeque<usize>,
+    /// Of the present time slice: older ends of slices don't count.
+    pub slice: u32,
+    /// The time slice ended in the middle of an access.
+    pub preempt: bool,
+    /// Threads that live here and have not ended.
+    pub threads: usize,
+    /// The lines of each set, if the cache is finite.
+    pub sets: Vec<u32>,
+    pub next_way: Vec<u8>,
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It runs (the host's thread is in its coroutine).
+    Running,
+    /// It computes until its clock.
+    Until,
+    /// It waits for its request.
+    Memory,
+    /// It spins until the line changes.
+    Spinning,
+    /// It sleeps until somebody wakes it.
+    Parked(u32),
+    /// It could run, but another one does.
+    Queued,
+    /// It has ended.
+    Done,
+}
+
+/// What a thread may do at the instant at which it goes on, whatever else is due at the same instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    Nothing,
+    /// Its turn has come: what its cache allows, or else to ask for it.
+    Turn,
+    /// It has what it asked for.
+    Granted,
+}
+
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub cpu: usize,
+    /// As algorithms know it.
+    pub id: usize,
+    /// Which program it belongs to (gang scheduling).
+    pub job: usize,
+    pub clock: Time,
+    pub doing: Doing,
+    /// Events for older generations don't count.
+    pub generation: u32,
+    /// What the event that let it go on entitles it to, now.
+    pub permit: Permit,
+    /// Computation left over when it lost its processor.
+    pub left: Time,
+    /// Interrupts have taken this from it while it waited.
+    pub stolen: Time,
+}
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub p: Parameters,
+    pub now: Time,
+    pub events: Events,
+    pub memory: Memory,
+    pub cpus: Vec<Cpu>,
+    pub threads: Vec<Thread>,
+    pub counters: Counters,
+    pub network: Network,
+    pub directory: Directory,
+    pub bus: Bus,
+    pub random: Random,
+    /// Who sleeps on which word, in the order of their coming.
+    pub parked: Vec<(u32, usize)>,
+    /// The program whose turn it is (gang scheduling).
+    pub active_job: usize,
+    pub jobs: usize,
+    /// When something was last written or computed.
+    pub progress: Time,
+    pub unfinished: usize,
+    /// For `directory.rs`.
+    pub buffer: Vec<u16>,
+    /// Jitter, so that seeds differ: the most that is added to a miss.
+    pub jitter: Time,
+}
+
+impl Engine {
+    pub fn new(p: &Parameters, processors: usize, seed: u64) -> Self {
+        let nodes = processors.div_ceil(p.per_node as usize);
+        let lines = p.cache_size / p.line;
+        let sets = if lines == 0 { 0 } else { (lines / p.ways) as usize };
+        let cpu = || Cpu {
+            request: Request { active: false, ..Request::new(Want::Read, 0, 0) },
+            deferred: None,
+            reservation: NONE,
+            spinning: NONE,
+            current: None,
+            queue: VecDeque::new(),
+            slice: 0,
+            preempt: false,
+            threads: 0,
+            sets: vec![NONE; sets * p.ways as usize],
+            next_way: vec![0; sets],
+        };
+        Engine {
+            now: 0,
+            events: Events::new(),
+            memory: Memory::new(processors, nodes, p.line),
+            cpus: (0..processors).map(|_| cpu()).collect(),
+            threads: Vec::new(),
+            counters: Counters::default(),
+            network: Network::new(p, processors),
+            directory: Directory::new(nodes, p.fetch_entries as usize),
+            bus: Bus::new(p.banks as usize),
+            random: Random::new(seed, u64::MAX),
+            parked: Vec::new(),
+            active_job: 0,
+            jobs: 1,
+            progress: 0,
+            unfinished: 0,
+            buffer: Vec::new(),
+            jitter: 2_000,
+            p: p.clone(),
+        }
+    }
+
+    // ---- what threads ask for ----
+
+    /// Whether the thread may perform the operation now; otherwise it must stop, and ask again when it goes on.
+    #[inline(always)]
+    pub fn may(&mut self, t: usize, word: u32, op: Op) -> bool {
+        let line = self.memory.line_of(word);
+        let thread = &mut self.threads[t];
+        if thread.clock < self.events.horizon
+            && self.memory.copies[line * self.memory.processors + thread.cpu] >= op.need()
+        {
+            self.counters.hits += 1;
+            thread.permit = Permit::Nothing;
+            return true;
+        }
+        self.may_slowly(t, word, line, op)
+    }
+
+    fn may_slowly(&mut self, t: usize, word: u32, line: usize, op: Op) -> bool {
+        let cpu = self.threads[t].cpu;
+        let have = self.memory.copy(line, cpu);
+        match self.permit(t) {
+            None => return false,
+            Some(Permit::Granted) => return true,
+            Some(_) if have >= op.need() => {
+                self.counters.hits += 1;
+                return true;
+            }
+            Some(_) => {}
+        }
+        let want = match op {
+            _ if self.memory.lines[line].at_memory => Want::Fetch(op),
+            Op::Load => Want::Read,
+            _ if have == copy::INVALID => Want::Exclusive,
+            _ => Want::Upgrade,
+        };
+        self.ask(t, cpu, Request::new(want, line, word));
+        false
+    }
+
+    /// What the thread may do now; `None` if it must stop until its clock's time has come.
+    pub fn permit(&mut self, t: usize) -> Option<Permit> {
+        let thread = &mut self.threads[t];
+        let permit = std::mem::replace(&mut thread.permit, Permit::Nothing);
+        let is_now = permit == Permit::Granted || permit == Permit::Turn && thread.clock == self.now;
+        if !is_now && thread.clock >= self.events.horizon {
+            self.until(t);
+            return None;
+        }
+        Some(permit)
+    }
+
+    /// The thread waits for a request, which is sent now unless a prefetch is still under way: then the thread asks again when that is over.
+    pub fn ask(&mut self, t: usize, cpu: usize, request: Request) {
+        self.now = self.threads[t].clock;
+        self.threads[t].doing = Doing::Memory;
+        if self.cpus[cpu].request.active {
+            return;
+        }
+        self.send(cpu, request);
+    }
+
+    pub fn send(&mut self, cpu: usize, request: Request) {
+        self.counters.accesses += 1;
+        match request.want {
+            Want::Upgrade | Want::Conditional => self.counters.upgrades += 1,
+            Want::Fetch(_) => self.counters.fetch_ops += 1,
+            Want::Read | Want::Exclusive => {}
+        }
+        self.cpus[cpu].request = request;
+        if self.p.fabric == BUS { self.bus_issue(cpu) } else { self.directory_issue(cpu) }
+    }
+
+    /// The thread goes on when its clock's time has come.
+    pub fn until(&mut self, t: usize) {
+        let thread = &mut self.threads[t];
+        thread.doing = Doing::Until;
+        thread.generation = thread.generation.wrapping_add(1);
+        self.events.push(thread.clock, Kind::Resume, t, thread.generation as usize);
+    }
+
+    /// The thread goes on when the line that it has read may have changed, or at the deadline. Returns whether it must stop for that: not if the line is gone already.
+    pub fn spin(&mut self, t: usize, word: u32, deadline: Time) -> bool {
+        let line = self.memory.line_of(word);
+        let cpu = self.threads[t].cpu;
+        if self.memory.copy(line, cpu) == copy::INVALID {
+            return false;
+        }
+        self.cpus[cpu].spinning = line as u32;
+        let thread = &mut self.threads[t];
+        thread.doing = Doing::Spinning;
+        thread.generation = thread.generation.wrapping_add(1);
+        if deadline != Time::MAX {
+            let at = deadline.max(thread.clock);
+            self.events.push(at, Kind::Resume, t, thread.generation as usize);
+        }
+        true
+    }
+
+    // ---- what happens to caches ----
+
+    /// A cache loses its copy.
+    pub fn invalidate(&mut self, line: usize, cpu: usize) {
+        self.memory.set_copy(line, cpu, copy::INVALID);
+        self.lose(line, cpu);
+    }
+
+    /// The copy is gone: so is a reservation on it, and whoever spins on it looks again.
+    fn lose(&mut self, line: usize, cpu: usize) {
+        let now = self.now;
+        let spin = self.p.spin;
+        let it = &mut self.cpus[cpu];
+        if it.reservation as usize == line {
+            it.reservation = NONE;
+        }
+        if it.spinning as usize != line {
+            return;
+        }
+        it.spinning = NONE;
+        let Some(t) = it.current else { return };
+        let thread = &mut self.threads[t];
+        if thread.doing == Doing::Spinning {
+            // The iterations until now, and the one that misses.
+            let iterations = now.saturating_sub(thread.clock).div_ceil(spin);
+            self.counters.hits += iterations;
+            thread.clock += iterations * spin;
+            self.until(t);
+        }
+    }
+
+    /// A line comes into a cache; another one may have to go.
+    fn install(&mut self, line: usize, cpu: usize, state: u8) {
+        if state != copy::INVALID
+            && !self.cpus[cpu].sets.is_empty()
+            && self.memory.copy(line, cpu) == copy::INVALID
+        {
+            let ways = self.p.ways as usize;
+            let it = &mut self.cpus[cpu];
+            let set = line % it.next_way.len();
+            let lines = &mut it.sets[set * ways..][..ways];
+            let is_free = |&l: &u32| l == NONE || l as usize == line;
+            let way = lines.iter().position(is_free).unwrap_or_else(|| {
+                let way = usize::from(it.next_way[set]);
+                it.next_way[set] = ((way + 1) % ways) as u8;
+                way
+            });
+            let victim = std::mem::replace(&mut lines[way], line as u32);
+            if victim != NONE
+                && victim as usize != line
+                && self.memory.copy(victim as usize, cpu) != copy::INVALID
+            {
+                self.evict(victim as usize, cpu);
+            }
+        }
+        self.memory.set_copy(line, cpu, state);
+    }
+
+    fn evict(&mut self, line: usize, cpu: usize) {
+        self.counters.evictions += 1;
+        let dirty = self.memory.copy(line, cpu) >= copy::OWNED;
+        self.invalidate(line, cpu);
+        if dirty {
+            if self.p.fabric == BUS {
+                self.bus_write_back(line, cpu)
+            } else {
+                self.directory_write_back(line, cpu)
+            }
+        }
+    }
+
+    /// What the processor waited for is there. Returns the thread that goes on.
+    pub fn complete(&mut self, cpu: usize) -> Option<usize> {
+        let request = self.cpus[cpu].request;
+        let line = request.line as usize;
+        self.cpus[cpu].request.active = false;
+        let state = match request.want {
+            Want::Fetch(_) => None,
+            Want::Conditional if request.failed => None,
+            Want::Read if request.once => {
+                self.counters.overtaken += 1;
+                None
+            }
+            Want::Read if !request.exclusive => Some(copy::SHARED),
+            _ => Some(copy::MODIFIED),
+        };
+        if let Some(state) = state {
+            self.install(line, cpu, state);
+            if cfg!(debug_assertions)
+                && let Err(error) = self.memory.check(line)
+            {
+                panic!("at {} ps, {request:?} of processor {cpu} complete: {error}", self.now);
+            }
+        }
+        if let Some(asked) = self.cpus[cpu].deferred.take() {
+            self.events.push(self.now + self.p.store, Kind::Intervene, cpu, usize::from(asked));
+        }
+        let t = self.cpus[cpu].current?;
+        let thread = &mut self.threads[t];
+        if thread.doing != Doing::Memory {
+            return None;
+        }
+        thread.permit = if request.prefetch { Permit::Turn } else { Permit::Granted };
+        thread.clock = self.now + std::mem::take(&mut thread.stolen);
+        if thread.clock > self.now {
+            // It has not got what it asked for if others may come before it notices.
+            let kept = matches!(request.want, Want::Fetch(_)) || request.failed;
+            self.until(t);
+            self.threads[t].permit = if kept { Permit::Granted } else { Permit::Nothing };
+            return None;
+        }
+        thread.doing = Doing::Running;
+        Some(t)
+    }
+
+    // ---- the loop ----
+
+    /// Lets things happen until a thread goes on; `None` when nothing is going to happen any more, or nobody gets on.
+    pub fn next(&mut self, limit: Time) -> Option<usize> {
+        loop {
+            if self.unfinished == 0 || self.events.next_time()? > limit {
+                return None;
+            }
+            let event = self.events.pop()?;
+            self.now = event.time;
+            if event.time > self.progress + PATIENCE {
+                return None;
+            }
+            if let Some(t) = self.happen(event) {
+                return Some(t);
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Option<usize> {
+        let (a, b) = (event.a as usize, event.b as usize);
+        match event.kind() {
+            Kind::Resume => {
+                let thread = &mut self.threads[a];
+                if thread.generation != event.b {
+                    return None;
+                }
+                if thread.doing == Doing::Spinning {
+                    self.cpus[thread.cpu].spinning = NONE;
+                }
+                thread.clock = thread.clock.max(self.now);
+                thread.doing = Doing::Running;
+                if thread.permit == Permit::Nothing {
+                    thread.permit = Permit::Turn;
+                }
+                return Some(a);
+            }
+            Kind::HomeArrive => self.home_arrive(a),
+            Kind::HomeFree => self.home_free(a),
+            Kind::Reply => {
+                let request = &mut self.cpus[a].request;
+                request.replied = true;
+                if request.acks == 0 {
+                    return self.complete(a);
+                }
+            }
+            Kind::Retry => self.directory_issue(a),
+            Kind::Invalidate => self.node_invalidated(a, b >> 16, b & 0xffff),
+            Kind::Acknowledge => {
+                let request = &mut self.cpus[a].request;
+                request.acks -= 1;
+                if request.replied && request.acks == 0 {
+                    return self.complete(a);
+                }
+            }
+            Kind::Intervene => self.intervene(a, b),
+            Kind::HomeUpdate => self.home_update(a),
+            Kind::BusGrant => self.bus_grant(a),
+            Kind::BusSnoop => self.bus_snoop(a, b),
+            Kind::Quantum => self.slice_ends(a, event.b),
+            Kind::Ready => self.ready(a, event.b),
+            Kind::Interrupt => self.interrupt(a),
+        }
+        None
+    }
+
+    /// Lets all transactions end, when no thread runs any more.
+    pub fn finish_transactions(&mut self) {
+        while let Some(event) = self.events.pop() {
+            self.now = event.time;
+            if !matches!(event.kind(), Kind::Quantum | Kind::Interrupt) {
+                self.happen(event);
+            }
+        }
+    }
+
+    /// A thread has stopped: if its time slice ended meanwhile, another one gets the processor.
+    pub fn stopped(&mut self, t: usize) {
+        let cpu = self.threads[t].cpu;
+        if self.cpus[cpu].preempt && self.threads[t].doing == Doing::Until {
+            self.cpus[cpu].preempt = false;
+            self.preempt(cpu);
+        }
+    }
+
+    /// What everybody is doing, for those who ask why nothing happens.
+    pub fn positions(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for (t, thread) in self.threads.iter().enumerate().filter(|(_, t)| t.doing != Doing::Done) {
+            let line = self.cpus[thread.cpu].spinning;
+            let on = if thread.doing == Doing::Spinning { format!(" on line {line}") } else { String::new() };
+            let _ = writeln!(
+                text,
+                "thread {t} on processor {}: {:?}{on}, at {} ns",
+                thread.cpu,
+                thread.doing,
+                thread.clock / 1000
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,236 @@
+//! Shared memory: the values of words, the lines that they lie on, and who has a copy of which line.
+//!
+//! One array of values is exact: the model performs a write only when all other copies are gone, and nobody's clock runs ahead of an event.
+
+use towpath_machine::Place;
+
+/// A copy of a line in a cache. Ordered: who may read, who may write.
+pub(crate) mod copy {
+    /// Not there.
+    pub const INVALID: u8 = 0;
+    /// One of several, clean or owned by somebody else.
+    pub const SHARED: u8 = 1;
+    /// One of several; this cache supplies it (bus).
+    pub const OWNED: u8 = 2;
+    /// The only one.
+    pub const MODIFIED: u8 = 3;
+}
+
+/// What the directory (or the bus, in its order) knows of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody has it.
+    Unowned,
+    /// The sharers have it, memory is right.
+    Shared,
+    /// One processor has it, and may have changed it. On a bus there may be sharers beside it.
+    Exclusive,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub state: State,
+    /// An intervention is under way (directory).
+    pub busy: bool,
+    /// Never cached.
+    pub at_memory: bool,
+    pub owner: u16,
+    pub home: u16,
+    /// Until when the last exclusive transaction lasts (bus).
+    pub settled: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub values: Vec<u64>,
+    pub lines: Vec<Line>,
+    /// By line, then processor.
+    pub copies: Vec<u8>,
+    /// By line: a bit for each processor that has or will have a copy.
+    sharers: Vec<u64>,
+    pub processors: usize,
+    set_words: usize,
+    /// log2 of the words of a line.
+    pub shift: u32,
+    /// Words of the last line that are taken.
+    used: u64,
+    nodes: usize,
+    next_home: usize,
+}
+
+impl Memory {
+    pub fn new(processors: usize, nodes: usize, line_bytes: u64) -> Self {
+        let shift = (line_bytes / 8).trailing_zeros();
+        Memory {
+            values: Vec::new(),
+            lines: Vec::new(),
+            copies: Vec::new(),
+            sharers: Vec::new(),
+            processors,
+            set_words: processors.div_ceil(64),
+            shift,
+            used: 1 << shift,
+            nodes,
+            next_home: 0,
+        }
+    }
+
+    fn new_line(&mut self, home: usize, at_memory: bool) {
+        let home = (home % self.nodes) as u16;
+        self.lines.push(Line { state: State::Unowned, busy: false, at_memory, owner: 0, home, settled: 0 });
+        self.values.resize(self.lines.len() << self.shift, 0);
+        self.copies.resize(self.lines.len() * self.processors, copy::INVALID);
+        self.sharers.resize(self.lines.len() * self.set_words, 0);
+        self.used = 0;
+    }
+
+    /// Makes a word. Lines without a home of their own are dealt out to the nodes in turn.
+    pub fn word(&mut self, place: Place, value: u64) -> u32 {
+        match place {
+            Place::SameLine if self.used < 1 << self.shift && !self.lines.is_empty() => {}
+            Place::SameLine | Place::NewLine => {
+                let home = self.next_home;
+                self.next_home += 1;
+                self.new_line(home, false);
+            }
+            Place::Home(node) => self.new_line(node as usize, false),
+            Place::AtMemory(node) => self.new_line(node as usize, true),
+        }
+        let word = (self.lines.len() as u64 - 1) << self.shift | self.used;
+        self.used += 1;
+        self.values[word as usize] = value;
+        word as u32
+    }
+
+    /// The first of so many words that follow each other from a new line on.
+    pub fn run(&mut self, words: usize) -> u32 {
+        let first = self.word(Place::NewLine, 0);
+        for _ in 1..words.max(1) {
+            self.word(Place::SameLine, 0);
+        }
+        // Nothing else on its last line.
+        self.used = 1 << self.shift;
+        first
+    }
+
+    #[inline(always)]
+    pub fn line_of(&self, word: u32) -> usize {
+        word as usize >> self.shift
+    }
+
+    #[inline(always)]
+    pub fn copy(&self, line: usize, processor: usize) -> u8 {
+        self.copies[line * self.processors + processor]
+    }
+
+    #[inline(always)]
+    pub fn set_copy(&mut self, line: usize, processor: usize, state: u8) {
+        self.copies[line * self.processors + processor] = state;
+    }
+
+    pub fn is_sharer(&self, line: usize, processor: usize) -> bool {
+        self.sharers[line * self.set_words + processor / 64] >> (processor % 64) & 1 == 1
+    }
+
+    pub fn add_sharer(&mut self, line: usize, processor: usize) {
+        self.sharers[line * self.set_words + processor / 64] |= 1 << (processor % 64);
+    }
+
+    pub fn remove_sharer(&mut self, line: usize, processor: usize) {
+        self.sharers[line * self.set_words + processor / 64] &= !(1 << (processor % 64));
+    }
+
+    pub fn clear_sharers(&mut self, line: usize) {
+        self.sharers[line * self.set_words..][..self.set_words].fill(0);
+    }
+
+    /// The sharers, in order, into a buffer.
+    pub fn sharers(&self, line: usize, into: &mut Vec<u16>) {
+        into.clear();
+        for (i, &bits) in self.sharers[line * self.set_words..][..self.set_words].iter().enumerate() {
+            let mut bits = bits;
+            while bits != 0 {
+                into.push((i * 64) as u16 + bits.trailing_zeros() as u16);
+                bits &= bits - 1;
+            }
+        }
+    }
+
+    /// What must always hold of a line: one who may write, or many who may read.
+    pub fn check(&self, line: usize) -> Result<(), String> {
+        let copies = &self.copies[line * self.processors..][..self.processors];
+        let count = |least: u8| copies.iter().filter(|&&c| c >= least).count();
+        let (readers, owners, writers) = (count(copy::SHARED), count(copy::OWNED), count(copy::MODIFIED));
+        if owners > 1 || writers == 1 && readers > 1 {
+            return Err(format!(
+                "line {line}: {writers} may write, {owners} own and {readers} may read: {copies:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What must hold when nothing is under way: nothing is busy, and whoever has a copy is known.
+    pub fn check_at_rest(&self, line: usize) -> Result<(), String> {
+        self.check(line)?;
+        let it = self.lines[line];
+        if it.busy {
+            return Err(format!("line {line} is busy: {it:?}"));
+        }
+        for processor in 0..self.processors {
+            let owns = it.state == State::Exclusive && usize::from(it.owner) == processor;
+            let copy = self.copy(line, processor);
+            if copy != copy::INVALID && !owns && !self.is_sharer(line, processor) {
+                return Err(format!(
+                    "line {line}: nobody knows that processor {processor} has a copy: {it:?}"
+                ));
+            }
+            if copy == copy::MODIFIED && !owns {
+                return Err(format!(
+                    "line {line}: processor {processor} may write and isn't the owner: {it:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_decide_lines_and_homes() {
+        let mut m = Memory::new(4, 2, 128);
+        let a = m.word(Place::NewLine, 7);
+        let b = m.word(Place::SameLine, 8);
+        let c = m.word(Place::NewLine, 0);
+        let d = m.word(Place::Home(1), 0);
+        let e = m.word(Place::AtMemory(0), 0);
+        assert_eq!(m.line_of(a), m.line_of(b));
+        assert_ne!(m.line_of(b), m.line_of(c));
+        assert_eq!([a, c].map(|w| m.lines[m.line_of(w)].home), [0, 1]);
+        assert_eq!(m.lines[m.line_of(d)].home, 1);
+        assert!(m.lines[m.line_of(e)].at_memory && !m.lines[m.line_of(d)].at_memory);
+        assert_eq!((m.values[a as usize], m.values[b as usize]), (7, 8));
+        let run = m.run(17);
+        assert_eq!(m.line_of(run + 16), m.line_of(run) + 1);
+        let after = m.word(Place::SameLine, 0);
+        assert_ne!(m.line_of(after), m.line_of(run + 16));
+    }
+
+    #[test]
+    fn sharers_are_a_set() {
+        let mut m = Memory::new(130, 65, 64);
+        let line = m.word(Place::NewLine, 0) as usize >> 3;
+        for p in [0, 63, 64, 129] {
+            m.add_sharer(line, p);
+        }
+        m.remove_sharer(line, 63);
+        let mut all = Vec::new();
+        m.sharers(line, &mut all);
+        assert_eq!(all, [0, 64, 129]);
+        m.clear_sharers(line);
+        m.sharers(line, &mut all);
+        assert!(all.is_empty());
+    }
+}

@@ -1,0 +1,159 @@
+//! How long messages travel, and what they occupy on the way.
+//!
+//! **Hypercube.** Nodes hang on routers, whose numbers differ in as many bits as there are hops. A hub's ports, in and out, are each occupied by a message
+//! for a while; so is the bisection, by messages whose routers differ in the highest bit, if the machine says that this limits it.
+//!
+//! **Classes.** Measured latencies between caches, by distance: same group (they share a last-level cache), same socket, across. They are whole latencies, so
+//! what the way to the directory and its look-up have taken already is subtracted again from the reply.
+
+use crate::events::Time;
+use crate::parameters::{CLASSES, Parameters};
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    classes: bool,
+    per_node: usize,
+    nodes_per_router: usize,
+    to_hub: Time,
+    to_processor: Time,
+    first: Time,
+    hop: Time,
+    port_data: Time,
+    port_request: Time,
+    bisection: Time,
+    highest: usize,
+    group: usize,
+    socket: usize,
+    /// By class: from cache to cache, and from memory.
+    between: [Time; 3],
+    memory: [Time; 3],
+    /// What a request has taken when its home replies.
+    before: Time,
+    ports_in: Vec<Time>,
+    ports_out: Vec<Time>,
+    /// In either direction.
+    crossing: [Time; 2],
+    /// Messages that crossed the network.
+    pub messages: u64,
+}
+
+impl Network {
+    pub fn new(p: &Parameters, processors: usize) -> Self {
+        let per_node = p.per_node as usize;
+        let nodes = processors.div_ceil(per_node);
+        let nodes_per_router = (p.nodes_per_router as usize).max(1);
+        let routers = nodes.div_ceil(nodes_per_router).next_power_of_two();
+        Network {
+            classes: p.topology == CLASSES,
+            per_node,
+            nodes_per_router,
+            to_hub: p.to_hub,
+            to_processor: p.to_processor,
+            first: p.first_router,
+            hop: p.hop,
+            port_data: p.port_data,
+            port_request: p.port_request,
+            bisection: p.bisection,
+            highest: if routers > 1 { routers / 2 } else { 0 },
+            group: (p.group as usize).max(1),
+            socket: (p.socket as usize).max(1),
+            between: [p.within_group, p.within_socket, p.across],
+            memory: [p.memory_near, p.memory_near, p.memory_far],
+            before: p.to_hub + p.occupancy_lookup,
+            ports_in: vec![0; nodes],
+            ports_out: vec![0; nodes],
+            crossing: [0; 2],
+            messages: 0,
+        }
+    }
+
+    /// The class of the distance between two processors' nodes: 0 is local.
+    pub fn distance(&self, a: usize, b: usize) -> usize {
+        if self.classes {
+            return self.class(a, b);
+        }
+        let (a, b) = (a / self.per_node, b / self.per_node);
+        if a == b { 0 } else { 1 + self.hops(a, b) }
+    }
+
+    fn class(&self, a: usize, b: usize) -> usize {
+        match () {
+            () if a / self.group == b / self.group => 0,
+            () if a / self.socket == b / self.socket => 1,
+            () => 2,
+        }
+    }
+
+    fn hops(&self, a: usize, b: usize) -> usize {
+        ((a / self.nodes_per_router) ^ (b / self.nodes_per_router)).count_ones() as usize
+    }
+
+    /// From hub to hub: when a message that leaves now arrives.
+    fn travel(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
+        if from == to {
+            return now;
+        }
+        self.messages += 1;
+        let occupancy = if data { self.port_data } else { self.port_request };
+        let mut leaves = now.max(self.ports_out[from]);
+        self.ports_out[from] = leaves + occupancy;
+        let (a, b) = (from / self.nodes_per_router, to / self.nodes_per_router);
+        if self.bisection != 0 && (a ^ b) & self.highest != 0 {
+            let direction = usize::from(a & self.highest != 0);
+            leaves = leaves.max(self.crossing[direction]);
+            self.crossing[direction] = leaves + self.bisection * if data { 8 } else { 1 };
+        }
+        let arrives = leaves + self.first + self.hop * self.hops(from, to) as u64;
+        let taken = arrives.max(self.ports_in[to]);
+        self.ports_in[to] = taken + occupancy;
+        taken
+    }
+
+    /// A processor's request reaches the line's home.
+    pub fn request(&mut self, now: Time, from: usize, home: usize) -> Time {
+        if self.classes {
+            self.messages += 1;
+            return now + self.to_hub;
+        }
+        self.travel(now + self.to_hub, from / self.per_node, home, false)
+    }
+
+    /// The home's reply reaches the processor that asked. With classes: as if from memory, less what has passed since the request was sent.
+    pub fn reply(&mut self, now: Time, home: usize, to: usize, data: bool) -> Time {
+        if self.classes {
+            self.messages += 1;
+            let whole = if data { self.memory[self.class(home, to)] } else { self.between[0] };
+            return now + whole.saturating_sub(self.before);
+        }
+        self.travel(now, home, to / self.per_node, data) + self.to_processor
+    }
+
+    /// A message from the home reaches a processor other than the one that asked.
+    pub fn forward(&mut self, now: Time, home: usize, asked: usize, to: usize) -> Time {
+        if self.classes {
+            self.messages += 1;
+            return now + self.between[self.class(asked, to)] / 2;
+        }
+        self.travel(now, home, to / self.per_node, false) + self.to_processor
+    }
+
+    /// A message from one processor reaches another (the line itself, or an acknowledgement).
+    pub fn direct(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
+        if self.classes {
+            self.messages += 1;
+            let whole = self.between[self.class(from, to)];
+            return now + (whole - whole / 2).saturating_sub(if data { self.before } else { 0 });
+        }
+        let (a, b) = (from / self.per_node, to / self.per_node);
+        self.travel(now + self.to_hub, a, b, data) + self.to_processor
+    }
+
+    /// A message from a processor reaches a line's home.
+    pub fn back(&mut self, now: Time, from: usize, home: usize, data: bool) -> Time {
+        if self.classes {
+            self.messages += 1;
+            return now + self.to_hub;
+        }
+        self.travel(now + self.to_hub, from / self.per_node, home, data)
+    }
+}

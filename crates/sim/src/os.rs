@@ -1,0 +1,226 @@
+//! The operating system: who runs on which processor.
+//!
+//! Threads stay on their processors. A processor with several has a queue; a time slice ends at the next boundary between accesses, a computation is cut there. Under
+//! time sharing each processor's slices have a phase of their own; under flat gang scheduling the whole machine changes from program to program at once, and a
+//! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked.
+
+use crate::engine::{Doing, Engine, NONE};
+use crate::events::{Kind, Time};
+use crate::parameters::GANG;
+
+impl Engine {
+    /// The machine starts: every processor begins with the first of its threads.
+    pub fn start(&mut self) {
+        let gang = self.gang();
+        for cpu in 0..self.cpus.len() {
+            if gang {
+                self.dispatch(cpu, 0, None);
+            } else {
+                // A random phase, so that not all processors switch at once.
+                let first = 1 + self.random.below(self.p.quantum);
+                self.dispatch(cpu, 0, Some(first));
+            }
+            if self.p.interrupt_every != 0 {
+                let first = 1 + self.random.below(self.p.interrupt_every);
+                self.events.push(first, Kind::Interrupt, cpu, 0);
+            }
+        }
+        if gang {
+            self.events.push(self.p.quantum, Kind::Quantum, NONE as usize, 0);
+        }
+    }
+
+    fn gang(&self) -> bool {
+        self.p.policy == GANG && self.jobs > 1
+    }
+
+    /// Whether the scheduler lets the thread's program run now.
+    fn may_run(&self, t: usize) -> bool {
+        !self.gang() || self.threads[t].job == self.active_job
+    }
+
+    /// The next thread of a processor that nobody has goes on at that time.
+    pub fn dispatch(&mut self, cpu: usize, at: Time, slice: Option<Time>) {
+        let Some(i) = (0..self.cpus[cpu].queue.len()).find(|&i| self.may_run(self.cpus[cpu].queue[i])) else {
+            return;
+        };
+        let it = &mut self.cpus[cpu];
+        let Some(t) = it.queue.remove(i) else { return };
+        it.current = Some(t);
+        it.reservation = NONE;
+        it.slice = it.slice.wrapping_add(1);
+        if it.threads > 1 && !(self.p.policy == GANG && self.jobs > 1) {
+            let length = slice.unwrap_or(self.p.quantum);
+            self.events.push(at + length, Kind::Quantum, cpu, it.slice as usize);
+        }
+        let thread = &mut self.threads[t];
+        thread.clock = at + std::mem::take(&mut thread.left);
+        self.until(t);
+    }
+
+    fn switch(&mut self, cpu: usize, at: Time) {
+        if self.cpus[cpu].queue.iter().any(|&t| self.may_run(t)) {
+            self.counters.switches += 1;
+            self.dispatch(cpu, at + self.p.switch, None);
+        }
+    }
+
+    pub fn slice_ends(&mut self, cpu: usize, slice: u32) {
+        if cpu == NONE as usize {
+            self.next_program();
+        } else if self.cpus[cpu].slice == slice {
+            if self.cpus[cpu].queue.is_empty() {
+                // Nobody to switch to: another slice.
+                let it = &mut self.cpus[cpu];
+                it.slice = it.slice.wrapping_add(1);
+                self.events.push(self.now + self.p.quantum, Kind::Quantum, cpu, it.slice as usize);
+            } else {
+                self.preempt(cpu);
+            }
+        }
+    }
+
+    /// Flat gang scheduling: the whole machine goes over to the next program that has not ended.
+    fn next_program(&mut self) {
+        let left = |job: usize| self.threads.iter().any(|t| t.job == job && t.doing != Doing::Done);
+        let next = (1..=self.jobs).map(|i| (self.active_job + i) % self.jobs).find(|&job| left(job));
+        if let Some(job) = next
+            && job != self.active_job
+        {
+            self.active_job = job;
+            for cpu in 0..self.cpus.len() {
+                match self.cpus[cpu].current {
+                    Some(_) => self.preempt(cpu),
+                    None => self.switch(cpu, self.now),
+                }
+            }
+        }
+        self.events.push(self.now + self.p.quantum, Kind::Quantum, NONE as usize, 0);
+    }
+
+    /// The current thread has to give way, now or when its access is complete.
+    pub fn preempt(&mut self, cpu: usize) {
+        let Some(t) = self.cpus[cpu].current else { return };
+        let now = self.now;
+        match self.threads[t].doing {
+            Doing::Until => {
+                let thread = &mut self.threads[t];
+                thread.left = thread.clock.saturating_sub(now);
+            }
+            Doing::Spinning => self.cpus[cpu].spinning = NONE,
+            _ => {
+                self.cpus[cpu].preempt = true;
+                return;
+            }
+        }
+        self.counters.preemptions += 1;
+        self.leave(cpu, t, Doing::Queued);
+        self.cpus[cpu].queue.push_back(t);
+        self.switch(cpu, now);
+    }
+
+    /// The thread's processor is free.
+    fn leave(&mut self, cpu: usize, t: usize, doing: Doing) {
+        let thread = &mut self.threads[t];
+        thread.doing = doing;
+        thread.generation = thread.generation.wrapping_add(1);
+        let it = &mut self.cpus[cpu];
+        it.current = None;
+        it.reservation = NONE;
+        it.slice = it.slice.wrapping_add(1);
+        it.preempt = false;
+    }
+
+    /// The thread sleeps on a word until woken or until the time is over.
+    pub fn park(&mut self, t: usize, word: u32, timeout: Time) {
+        self.counters.blocks += 1;
+        let cpu = self.threads[t].cpu;
+        let at = self.threads[t].clock + self.p.block;
+        self.leave(cpu, t, Doing::Parked(word));
+        self.parked.push((word, t));
+        let generation = self.threads[t].generation;
+        self.events.push(at.saturating_add(timeout), Kind::Ready, t, generation as usize);
+        self.switch(cpu, at);
+    }
+
+    /// Wakes the first threads that sleep on the word. Returns how many.
+    pub fn wake(&mut self, t: usize, word: u32, count: u32) -> u32 {
+        let at = self.threads[t].clock + self.p.wake;
+        let mut woken = 0;
+        while woken < count {
+            let Some(i) = self.parked.iter().position(|&(w, _)| w == word) else { break };
+            let (_, sleeper) = self.parked.remove(i);
+            woken += 1;
+            let thread = &mut self.threads[sleeper];
+            thread.generation = thread.generation.wrapping_add(1);
+            let generation = thread.generation;
+            self.events.push(at, Kind::Ready, sleeper, generation as usize);
+        }
+        woken
+    }
+
+    /// A sleeper can run again.
+    pub fn ready(&mut self, t: usize, generation: u32) {
+        let thread = &mut self.threads[t];
+        if thread.generation != generation {
+            return;
+        }
+        // It may come by itself: its time is over.
+        if let Some(i) = self.parked.iter().position(|&(_, sleeper)| sleeper == t) {
+            self.parked.remove(i);
+        }
+        let thread = &mut self.threads[t];
+        thread.doing = Doing::Queued;
+        let cpu = thread.cpu;
+        self.cpus[cpu].queue.push_back(t);
+        if self.cpus[cpu].current.is_none() {
+            self.switch(cpu, self.now);
+        }
+    }
+
+    /// The thread lets another one run, if there is one. Returns whether it must stop.
+    pub fn give_way(&mut self, t: usize) -> bool {
+        let cpu = self.threads[t].cpu;
+        if !self.cpus[cpu].queue.iter().any(|&t| self.may_run(t)) {
+            self.threads[t].clock += self.p.system_call;
+            return false;
+        }
+        let at = self.threads[t].clock + self.p.system_call;
+        self.leave(cpu, t, Doing::Queued);
+        self.cpus[cpu].queue.push_back(t);
+        self.switch(cpu, at);
+        true
+    }
+
+    /// The thread has ended.
+    pub fn ended(&mut self, t: usize) {
+        let cpu = self.threads[t].cpu;
+        self.now = self.now.max(self.threads[t].clock);
+        self.progress = self.now;
+        self.unfinished -= 1;
+        self.cpus[cpu].threads -= 1;
+        self.leave(cpu, t, Doing::Done);
+        self.switch(cpu, self.now);
+    }
+
+    pub fn interrupt(&mut self, cpu: usize) {
+        self.counters.interrupts += 1;
+        self.events.push(self.now + self.p.interrupt_every, Kind::Interrupt, cpu, 0);
+        self.cpus[cpu].reservation = NONE;
+        let Some(t) = self.cpus[cpu].current else { return };
+        let cost = self.p.interrupt_cost;
+        match self.threads[t].doing {
+            Doing::Until => {
+                self.threads[t].clock += cost;
+                self.until(t);
+            }
+            Doing::Spinning => {
+                // It looks again when the interrupt is over.
+                self.cpus[cpu].spinning = NONE;
+                self.threads[t].clock = self.now + cost;
+                self.until(t);
+            }
+            _ => self.threads[t].stolen += cost,
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! A machine's parameters: names, units, what they mean, and where their values come from.
+//!
+//! One table (the macro at the end) makes the structure, the reading of files, `--set`, and the description, so that they cannot disagree.
+
+use crate::events::Time;
+
+/// Where a value comes from: a mark (S: the paper itself; P: another public source, read; R: one from memory; D: derived; E: estimated; user) and a word about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source(pub String);
+
+/// A value as a file or `--set` gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number without a unit.
+    Number(u64),
+    /// Anything else: `"100ns"`, `"64KiB"`, `"fifo"`.
+    Text(String),
+}
+
+/// What kinds of values there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A length of time: `"5.1ns"`, `"100us"`; kept in picoseconds.
+    Time,
+    /// An amount of memory: `"128"`, `"64KiB"`, `"infinite"` (kept as 0).
+    Bytes,
+    /// A number.
+    Count,
+    /// One of some words; kept as its place among them.
+    Choice(&'static [&'static str]),
+}
+
+/// Why a value can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// There is no such parameter.
+    #[error("no parameter is called `{name}`{}", suggestion.as_ref().map(|s| format!(": do you mean `{s}`?")).unwrap_or_default())]
+    Unknown {
+        /// As given.
+        name: String,
+        /// The most similar name.
+        suggestion: Option<String>,
+    },
+    /// The value does not fit.
+    #[error("`{name}` is {expected}, not `{found}`")]
+    Unfit {
+        /// The parameter.
+        name: String,
+        /// What it must be.
+        expected: String,
+        /// As given.
+        found: String,
+    },
+    /// Values don't fit together.
+    #[error("{0}")]
+    Inconsistent(String),
+}
+
+impl Unit {
+    /// What a value of this kind looks like.
+    pub fn expected(self) -> String {
+        match self {
+            Unit::Time => "a time with its unit, like \"100ns\" (ps, ns, us, ms, s)".into(),
+            Unit::Bytes => "an amount of memory, like 128, \"64KiB\" or \"4MiB\", or \"infinite\"".into(),
+            Unit::Count => "a whole number".into(),
+            Unit::Choice(words) => format!("one of {}", words.join(", ")),
+        }
+    }
+
+    /// Reads a value. `None` if it does not fit.
+    pub fn read(self, value: &Value) -> Option<u64> {
+        match (self, value) {
+            (Unit::Count | Unit::Bytes, Value::Number(n)) => Some(*n),
+            (Unit::Count, Value::Text(text)) => text.replace('_', "").parse().ok(),
+            (Unit::Time, Value::Number(0)) => Some(0),
+            (Unit::Time, Value::Number(_)) => None,
+            (Unit::Time, Value::Text(text)) => read_time(text),
+            (Unit::Bytes, Value::Text(text)) => read_bytes(text),
+            (Unit::Choice(words), Value::Text(text)) => {
+                words.iter().position(|w| w == text).map(|i| i as u64)
+            }
+            (Unit::Choice(_), Value::Number(_)) => None,
+        }
+    }
+
+    /// Writes a value as it would be read.
+    pub fn write(self, value: u64) -> String {
+        match self {
+            Unit::Time => write_time(value),
+            Unit::Bytes if value == 0 => "infinite".into(),
+            Unit::Bytes if value.is_multiple_of(1 << 20) => format!("{}MiB", value >> 20),
+            Unit::Bytes if value.is_multiple_of(1 << 10) => format!("{}KiB", value >> 10),
+            Unit::Bytes | Unit::Count => value.to_string(),
+            Unit::Choice(words) => words.get(value as usize).copied().unwrap_or("?").into(),
+        }
+    }
+}
+
+const TIMES: [(&str, f64); 5] = [("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12)];
+
+/// Reads a time: a number and its unit. In picoseconds.
+pub fn read_time(text: &str) -> Option<Time> {
+    let text = text.trim();
+    if text == "0" {
+        return Some(0);
+    }
+    let at = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
+    let (number, unit) = text.split_at(at);
+    let unit = unit.trim().replace('µ', "u");
+    let (_, factor) = TIMES.iter().find(|(name, _)| *name == unit)?;
+    let number: f64 = number.trim().replace('_', "").parse().ok()?;
+    let ps = (number * factor).round();
+    // A day is more than any simulation lasts.
+    (ps.is_finite() && (0.0..=8.64e16).contains(&ps)).then_some(ps as Time)
+}
+
+/// Writes a time in the unit that makes it shortest.
+pub fn write_time(ps: Time) -> String {
+    let (unit, factor) =
+        TIMES.iter().rev().find(|(_, f)| ps as f64 >= *f && ps != 0).copied().unwrap_or(("ns", 1e3));
+    let digits = format!("{:.3}", ps as f64 / factor);
+    format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn read_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text == "infinite" {
+        return Some(0);
+    }
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let shift = match unit.trim() {
+        "" | "B" => 0,
+        "K" | "KiB" | "kB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return None,
+    };
+    number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// A parameter, described.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Its name, like `network.hop`.
+    pub name: &'static str,
+    /// Its value, as it would be read.
+    pub value: String,
+    /// Where that comes from.
+    pub source: Source,
+    /// What it is.
+    pub meaning: &'static str,
+    /// Of which kind of machine it is a part; of every kind if empty.
+    pub only: &'static str,
+}
+
+/// How often two names have the same letters at the same distance from either end: enough to find slips.
+fn likeness(a: &str, b: &str) -> usize {
+    let front = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let back = a.bytes().rev().zip(b.bytes().rev()).take_while(|(x, y)| x == y).count();
+    front + back
+}
+
+macro_rules! parameters {
+    ($( $field:ident $name:literal $unit:expr, $only:literal, $default:literal, $meaning:literal; )*) => {
+        /// The parameters of a machine. Times are in picoseconds.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Parameters {
+            /// How users call the machine.
+            pub name: String,
+            /// What it is.
+            pub title: String,
+            $( #[doc = $meaning] pub $field: u64, )*
+            sources: Vec<Source>,
+        }
+
+        /// Name, unit and kind of machine of each.
+        const TABLE: &[(&str, Unit, &str, &str)] = &[ $( ($name, $unit, $only, $default), )* ];
+
+        impl Parameters {
+            /// Nothing set but what has a default.
+            pub(crate) fn empty(name: &str) -> Self {
+                let default = |text: &str, unit: Unit| unit.read(&Value::Text(text.into())).unwrap_or(0);
+                Parameters {
+                    name: name.into(),
+                    title: String::new(),
+                    $( $field: default($default, $unit), )*
+                    sources: vec![Source::default(); TABLE.len()],
+                }
+            }
+
+            fn slot(&mut self, index: usize) -> &mut u64 {
+                let mut slots = [ $( Some(&mut self.$field), )* ];
+                slots[index].take().expect("an index into the table")
+            }
+
+            /// All parameters that this kind of machine has.
+            pub fn describe(&self) -> Vec<Described> {
+                let values = [ $( (self.$field, $meaning), )* ];
+                TABLE
+                    .iter()
+                    .zip(values)
+                    .zip(&self.sources)
+                    .filter(|((row, _), _)| self.has(row.2))
+                    .map(|((&(name, unit, only, _), (value, meaning)), source)| Described {
+                        name,
+                        value: unit.write(value),
+                        source: source.clone(),
+                        meaning,
+                        only,
+                    })
+                    .collect()
+            }
+        }
+    };
+}
+
+impl Parameters {
+    /// Whether a parameter of that kind of machine concerns this one.
+    fn has(&self, only: &str) -> bool {
+        let is = |word: &str| match word {
+            "bus" => self.fabric == BUS,
+            "directory" => self.fabric == DIRECTORY,
+            "hypercube" => self.fabric == DIRECTORY && self.topology == HYPERCUBE,
+            "classes" => self.fabric == DIRECTORY && self.topology == CLASSES,
+            _ => true,
+        };
+        only.split(' ').all(is)
+    }
+
+    /// Sets a parameter by its name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name, or the value does not fit.
+    pub fn set(&mut self, name: &str, value: &Value, source: Source) -> Result<(), ParameterError> {
+        let Some(index) = TABLE.iter().position(|row| row.0 == name) else {
+            let like = TABLE.iter().map(|row| (likeness(row.0, name), row.0)).max();
+            let suggestion = like.filter(|(n, _)| *n >= 4).map(|(_, s)| s.to_owned());
+            return Err(ParameterError::Unknown { name: name.into(), suggestion });
+        };
+        let unit = TABLE[index].1;
+        let found = match value {
+            Value::Number(n) => n.to_string(),
+            Value::Text(text) => text.clone(),
+        };
+        let unfit = || ParameterError::Unfit { name: name.into(), expected: unit.expected(), found };
+        let read = unit.read(value).ok_or_else(unfit)?;
+        *self.slot(index) = read;
+        self.sources[index] = source;
+        Ok(())
+    }
+
+    /// Sets a parameter as `--set NAME=VALUE` does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Parameters::set`], and if there is no `=`.
+    pub fn set_from_text(&mut self, text: &str) -> Result<(), ParameterError> {
+        let Some((name, value)) = text.split_once('=') else {
+            let text = format!("`{text}` is not of the form NAME=VALUE, like network.hop=100ns");
+            return Err(ParameterError::Inconsistent(text));
+        };
+        let source = Source("user: --set".into());
+        self.set(name.trim(), &Value::Text(value.trim().into()), source)?;
+        self.check()
+    }
+
+    /// Which parameters of this kind of machine have neither been set nor have a default.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        TABLE
+            .iter()
+            .zip(&self.sources)
+            .filter(|(row, source)| row.3.is_empty() && source.0.is_empty() && self.has(row.2))
+            .map(|(row, _)| row.0)
+            .collect()
+    }
+
+    /// Whether the values fit together.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Inconsistent`], naming what doesn't.
+    pub fn check(&self) -> Result<(), ParameterError> {
+        let bad = |text: String| Err(ParameterError::Inconsistent(text));
+        if !(1..=1024).contains(&self.processors) {
+            return bad(format!("`processor.count` is 1 to 1024, not {}", self.processors));
+        }
+        if !(1..=64).contains(&self.per_node) {
+            return bad(format!("`processor.per_node` is 1 to 64, not {}", self.per_node));
+        }
+        if !self.line.is_power_of_two() || !(16..=1024).contains(&self.line) {
+            return bad(format!("`cache.line` is a power of two from 16 to 1024, not {}", self.line));
+        }
+        if self.load == 0 || self.store == 0 || self.spin == 0 {
+            return bad(
+                "`processor.load`, `processor.store` and `processor.spin` take time: they can't be 0".into(),
+            );
+        }
+        if self.cache_size != 0 {
+            let sets = self.cache_size / self.line / self.ways.max(1);
+            if self.ways == 0 || !sets.is_power_of_two() || sets * self.ways * self.line != self.cache_size {
+                return bad("`cache.size` must be `cache.ways` times a power of two of lines".into());
+            }
+        }
+        if self.retry == 0 && self.busy == NACK && self.fabric == DIRECTORY {
+            return bad("`directory.retry` can't be 0: a refused request would come back in the same instant for ever".into());
+        }
+        if self.quantum == 0 {
+            return bad("`os.quantum` can't be 0".into());
+        }
+        if self.interrupt_cost != 0 && self.interrupt_every <= self.interrupt_cost {
+            return bad("`os.interrupt_every` must be longer than `os.interrupt_cost`".into());
+        }
+        Ok(())
+    }
+}
+
+/// `fabric`.
+pub const BUS: u64 = 0;
+/// `fabric`.
+pub const DIRECTORY: u64 = 1;
+/// `network.topology`.
+pub const HYPERCUBE: u64 = 0;
+/// `network.topology`.
+pub const CLASSES: u64 = 1;
+/// `processor.atomics`: cached atomics are loops of load-linked and store-conditional.
+pub const LL_SC: u64 = 1;
+/// `directory.busy`.
+pub const NACK: u64 = 0;
+/// `directory.service`.
+pub const FIFO: u64 = 0;
+/// `os.policy`.
+pub const GANG: u64 = 1;
+
+parameters! {
+    processors "processor.count" Unit::Count, "", "", "processors of the whole machine";
+    per_node "processor.per_node" Unit::Count, "", "1", "processors at one node, behind one hub";
+    load "processor.load" Unit::Time, "", "", "a load that hits";
+    store "processor.store" Unit::Time, "", "", "a store that hits";
+    atomics "processor.atomics" Unit::Choice(&["native", "ll-sc"]), "", "native", "of what exchange, compare-and-swap and fetch-and-add on cached words are made";
+    rmw "processor.rmw" Unit::Time, "", "", "an exchange, compare-and-swap or fetch-and-add on a line that the cache owns";
+    linked "processor.load_linked" Unit::Time, "", "5ns", "a load-linked that hits";
+    conditional "processor.store_conditional" Unit::Time, "", "5ns", "a store-conditional on a line that the cache owns, or one that fails at once";
+    spin "processor.spin" Unit::Time, "", "", "one iteration of a spin loop that hits";
+    fence "processor.fence" Unit::Time, "", "0", "a memory fence";
+    line "cache.line" Unit::Bytes, "", "", "a cache line, the unit of coherence";
+    cache_size "cache.size" Unit::Bytes, "", "infinite", "a processor's cache";
+    ways "cache.ways" Unit::Count, "", "1", "lines in a set";
+    fabric "fabric" Unit::Choice(&["bus", "directory"]), "", "", "what keeps the caches coherent: a snooping bus or directories";
+    bus_address "bus.address" Unit::Time, "bus", "", "time between two address slots";
+    bus_snoop "bus.snoop" Unit::Time, "bus", "", "from the address to the snoop's result";
+    bus_data "bus.data" Unit::Time, "bus", "", "occupancy of the data lines by one cache line";
+    bus_memory "bus.memory" Unit::Time, "bus", "", "from the address to the line's arrival from memory";
+    bus_transfer "bus.cache_to_cache" Unit::Time, "bus", "", "from the address to the line's arrival from another cache";
+    bus_upgrade "bus.upgrade" Unit::Time, "bus", "", "from the address to the end of an upgrade without data";
+    banks "memory.banks" Unit::Count, "bus", "1", "banks of memory";
+    bank_busy "memory.bank_busy" Unit::Time, "bus", "0", "a bank's occupancy by one cache line";
+    topology "network.topology" Unit::Choice(&["hypercube", "classes"]), "directory", "", "hypercube of routers, or a latency for each class of distance";
+    to_hub "network.processor_to_hub" Unit::Time, "directory", "", "from a processor to its hub (classes: to the directory slice)";
+    to_processor "network.hub_to_processor" Unit::Time, "directory", "0", "from a hub to one of its processors";
+    nodes_per_router "network.nodes_per_router" Unit::Count, "hypercube", "1", "nodes at one router";
+    first_router "network.first_router" Unit::Time, "hypercube", "", "one way, hub to hub, through one router";
+    hop "network.hop" Unit::Time, "hypercube", "", "each further router, one way";
+    port_data "network.port_data" Unit::Time, "hypercube", "0", "occupancy of a hub's port by a message with a line";
+    port_request "network.port_request" Unit::Time, "hypercube", "0", "occupancy of a hub's port by a message without data";
+    bisection "network.bisection" Unit::Time, "hypercube", "0", "occupancy of the bisection by a message that crosses it (0: not a limit)";
+    group "network.group" Unit::Count, "classes", "", "processors that share a last-level cache";
+    socket "network.socket" Unit::Count, "classes", "", "processors of a socket";
+    within_group "network.within_group" Unit::Time, "classes", "", "a line from another cache of the group";
+    within_socket "network.within_socket" Unit::Time, "classes", "", "a line from a cache of another group of the socket";
+    across "network.across" Unit::Time, "classes", "", "a line from a cache of another socket";
+    memory_near "memory.near" Unit::Time, "classes", "", "a line from the memory of the own socket";
+    memory_far "memory.far" Unit::Time, "classes", "", "a line from the memory of another socket";
+    directory_latency "directory.latency" Unit::Time, "directory", "", "memory and directory, until the reply leaves";
+    occupancy_data "directory.occupancy_data" Unit::Time, "directory", "", "occupancy of a home by a request that moves a line";
+    occupancy_lookup "directory.occupancy_lookup" Unit::Time, "directory", "", "occupancy of a home by a request that doesn't (an upgrade, a refusal)";
+    occupancy_invalidation "directory.occupancy_invalidation" Unit::Time, "directory", "0", "occupancy of a home by each invalidation that it sends";
+    owner_access "directory.owner_access" Unit::Time, "directory", "0", "an owner's cache, from an intervention to the line";
+    busy "directory.busy" Unit::Choice(&["nack", "queue"]), "directory", "queue", "what happens to a request for a line that is in the middle of another one";
+    retry "directory.retry" Unit::Time, "directory", "100ns", "how long a processor waits before it sends a refused request again";
+    service "directory.service" Unit::Choice(&["fifo", "random"]), "directory", "fifo", "in which order a home serves the requests that wait for it";
+    fetch_latency "fetch_op.latency" Unit::Time, "directory", "100ns", "an operation at memory, until the reply leaves";
+    fetch_occupancy "fetch_op.occupancy" Unit::Time, "directory", "100ns", "occupancy of a home by an operation at memory on a variable in the fetch-op cache";
+    fetch_miss "fetch_op.occupancy_miss" Unit::Time, "directory", "100ns", "occupancy by one on a variable that isn't";
+    fetch_entries "fetch_op.entries" Unit::Count, "directory", "1", "entries of a hub's fetch-op cache";
+    fetch_poll "fetch_op.poll" Unit::Time, "", "0", "pause between two polls of a word at memory";
+    policy "os.policy" Unit::Choice(&["time-sharing", "gang"]), "", "time-sharing", "how the operating system shares processors among threads";
+    quantum "os.quantum" Unit::Time, "", "100ms", "a time slice";
+    switch "os.switch" Unit::Time, "", "10us", "a context switch";
+    block "os.block" Unit::Time, "", "5us", "the system call that blocks a thread, before the switch";
+    wake "os.wake" Unit::Time, "", "5us", "the system call that wakes a thread, and until that one may run";
+    mutex_path "os.mutex" Unit::Time, "", "0.3us", "the instructions of locking, or of unlocking, the operating system's mutex";
+    system_call "os.system_call" Unit::Time, "", "1us", "a system call that has nothing to do";
+    interrupt_every "os.interrupt_every" Unit::Time, "", "0", "time between two interrupts of a processor (0: none)";
+    interrupt_cost "os.interrupt_cost" Unit::Time, "", "0", "what an interrupt takes from the running thread";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ps) in [
+            ("5.1ns", Some(5_100)),
+            ("100 us", Some(100_000_000)),
+            ("0", Some(0)),
+            ("7µs", Some(7_000_000)),
+            ("1_000ps", Some(1000)),
+            ("5", None),
+            ("ns", None),
+            ("-3ns", None),
+            ("1e99s", None),
+            ("5 lightyears", None),
+        ] {
+            assert_eq!(read_time(text), ps, "{text}");
+        }
+        for ps in [0, 5_130, 100_000_000, 1, 999, 160_000] {
+            assert_eq!(read_time(&write_time(ps)), Some(ps), "{}", write_time(ps));
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("128", Some(128)),
+            ("64KiB", Some(65536)),
+            ("infinite", Some(0)),
+            ("4 MiB", Some(4 << 20)),
+            ("4XB", None),
+        ] {
+            assert_eq!(Unit::Bytes.read(&Value::Text(text.into())), bytes, "{text}");
+        }
+        assert_eq!(Unit::Bytes.write(512 << 10), "512KiB");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_explained() {
+        let mut p = Parameters::empty("x");
+        let error = |p: &mut Parameters, text: &str| p.set_from_text(text).unwrap_err().to_string();
+        assert!(error(&mut p, "network.hops=1ns").contains("do you mean `network.hop`?"));
+        assert!(error(&mut p, "network.hop=100").contains("a time with its unit"));
+        assert!(error(&mut p, "directory.service=lifo").contains("one of fifo, random"));
+        assert!(error(&mut p, "network.hop").contains("NAME=VALUE"));
+        assert!(error(&mut p, "zzzz=1").contains("no parameter is called `zzzz`"));
+    }
+
+    #[test]
+    fn names_are_unique_and_defaults_fit() {
+        for (i, row) in TABLE.iter().enumerate() {
+            assert!(TABLE[..i].iter().all(|other| other.0 != row.0), "{}", row.0);
+            assert!(row.3.is_empty() || row.1.read(&Value::Text(row.3.into())).is_some(), "{}", row.0);
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! The threads' side: a simulated processor as algorithms see it.
+//!
+//! The one `unsafe` here: a thread stops by calling its coroutine's yielder, which only the coroutine's own stack can lend it.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::rc::Rc;
+
+use corosensei::Yielder;
+use towpath_machine::{
+    Arena, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Place, Prefetch, Processor,
+    Scheduling,
+};
+
+use crate::engine::{Doing, Engine, Op, Permit, Request, Want};
+use crate::events::Time;
+use crate::memory::copy;
+use crate::parameters::LL_SC;
+use crate::random::Random;
+
+/// A shared word: its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimWord(pub(crate) u32);
+
+/// A shared datum: its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimCell(u32);
+
+/// A run of shared bytes, from the beginning of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimBytes {
+    first: u32,
+    len: usize,
+}
+
+/// Makes words in the simulated memory. Lines without a home are dealt out to the nodes in turn.
+#[derive(Clone, Debug)]
+pub struct SimArena(pub(crate) Rc<RefCell<Engine>>);
+
+impl Arena<Sim> for SimArena {
+    fn word(&self, place: Place, value: u64) -> SimWord {
+        SimWord(self.0.borrow_mut().memory.word(place, value))
+    }
+    fn cell(&self, place: Place, value: u64) -> SimCell {
+        SimCell(self.0.borrow_mut().memory.word(place, value))
+    }
+    fn bytes(&self, len: usize) -> SimBytes {
+        SimBytes { first: self.0.borrow_mut().memory.run(len.div_ceil(8)), len }
+    }
+}
+
+/// A thread on a simulated processor.
+pub struct Sim {
+    engine: Rc<RefCell<Engine>>,
+    yielder: *const Yielder<(), ()>,
+    thread: usize,
+    id: usize,
+    /// `processor.atomics` is `ll-sc`.
+    loops: bool,
+    random: RefCell<Random>,
+    notes: Rc<RefCell<Vec<Note>>>,
+    noting: Cell<bool>,
+}
+
+/// Something that an algorithm has said of itself ([`Processor::note`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// When, in picoseconds.
+    pub time: Time,
+    /// Which thread.
+    pub thread: usize,
+    /// What.
+    pub event: Event,
+}
+
+impl std::fmt::Debug for Sim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sim({})", self.id)
+    }
+}
+
+impl Sim {
+    pub(crate) fn new(
+        engine: &Rc<RefCell<Engine>>,
+        yielder: &Yielder<(), ()>,
+        thread: usize,
+        id: usize,
+        seed: u64,
+        notes: &Rc<RefCell<Vec<Note>>>,
+    ) -> Self {
+        let loops = engine.borrow().p.atomics == LL_SC;
+        Sim {
+            engine: Rc::clone(engine),
+            yielder,
+            thread,
+            id,
+            loops,
+            random: RefCell::new(Random::new(seed, thread as u64)),
+            notes: Rc::clone(notes),
+            noting: Cell::new(false),
+        }
+    }
+
+    /// From now on, what algorithms note is kept.
+    pub fn keep_notes(&self, keep: bool) {
+        self.noting.set(keep);
+    }
+
+    /// This thread's own random numbers, which follow from the run's seed.
+    pub fn random(&self) -> RefMut<'_, Random> {
+        self.random.borrow_mut()
+    }
+
+    /// Private computation of exactly so many picoseconds.
+    pub fn compute(&self, ps: Time) {
+        let mut e = self.engine.borrow_mut();
+        let thread = &mut e.threads[self.thread];
+        thread.clock += ps;
+        let clock = thread.clock;
+        // Long computations are no standstill.
+        e.progress = e.progress.max(clock);
+    }
+
+    /// This thread's clock, in picoseconds.
+    pub fn clock(&self) -> Time {
+        self.engine.borrow().threads[self.thread].clock
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> crate::Counters {
+        self.engine.borrow().all_counters()
+    }
+
+    /// Until the engine lets this thread go on.
+    #[inline(never)]
+    fn stop(&self) {
+        // SAFETY: the yielder lives on the coroutine's stack below the frame that made this `Sim` and lent it out (`Simulation::spawn`), and this is called
+        // on that coroutine's stack: a `Sim` is not `Send`, cannot be cloned, and is lent to the thread's body for no longer than the body runs.
+        unsafe { &*self.yielder }.suspend(());
+    }
+
+    /// Performs an operation when its time has come. Returns what the word held before.
+    #[inline(always)]
+    fn operate(&self, word: u32, op: Op, cost: impl Fn(&Engine) -> Time) -> u64 {
+        loop {
+            {
+                let e = &mut *self.engine.borrow_mut();
+                if e.may(self.thread, word, op) {
+                    return self.perform(e, word, op, cost(e));
+                }
+            }
+            self.stop();
+        }
+    }
+
+    #[inline(always)]
+    fn perform(&self, e: &mut Engine, word: u32, op: Op, cost: Time) -> u64 {
+        let thread = &mut e.threads[self.thread];
+        let clock = thread.clock;
+        thread.clock = clock + cost;
+        if e.memory.lines[e.memory.line_of(word)].at_memory {
+            return e.cpus[thread.cpu].request.result;
+        }
+        if op != Op::Load {
+            e.progress = clock;
+        }
+        op.apply(&mut e.memory.values[word as usize])
+    }
+
+    /// A cached read-modify-write, as the machine's processors do it.
+    #[inline(always)]
+    fn update(&self, word: u32, op: Op) -> u64 {
+        if !self.loops || self.is_at_memory(word) {
+            return self.operate(word, op, |e| e.p.rmw);
+        }
+        loop {
+            let old = self.link(word);
+            if let Op::Exchange(expected, _) = op
+                && old != expected
+            {
+                return old;
+            }
+            let mut new = old;
+            op.apply(&mut new);
+            if self.conditional(word, new) {
+                return old;
+            }
+        }
+    }
+
+    fn is_at_memory(&self, word: u32) -> bool {
+        let e = self.engine.borrow();
+        e.memory.lines[e.memory.line_of(word)].at_memory
+    }
+
+    fn link(&self, word: u32) -> u64 {
+        assert!(
+            !self.is_at_memory(word),
+            "load-linked of a word at memory, which has no reservation: use a fetch-op"
+        );
+        let value = self.operate(word, Op::Load, |e| e.p.linked);
+        let e = &mut *self.engine.borrow_mut();
+        let cpu = e.threads[self.thread].cpu;
+        let line = e.memory.line_of(word);
+        // A value that may be used only once comes without a reservation.
+        let kept = e.memory.copy(line, cpu) != copy::INVALID;
+        e.cpus[cpu].reservation = if kept { line as u32 } else { crate::engine::NONE };
+        value
+    }
+
+    fn conditional(&self, word: u32, value: u64) -> bool {
+        loop {
+            {
+                let e = &mut *self.engine.borrow_mut();
+                if let Some(stored) = e.conditional(self.thread, word, value) {
+                    return stored;
+                }
+            }
+            self.stop();
+        }
+    }
+
+    /// Stops until all that happens before this thread's clock has happened.
+    pub(crate) fn synchronize(&self) {
+        loop {
+            {
+                let e = &mut *self.engine.borrow_mut();
+                if e.permit(self.thread).is_some() {
+                    e.now = e.threads[self.thread].clock;
+                    return;
+                }
+            }
+            self.stop();
+        }
+    }
+
+    fn charge(&self, ps: Time) {
+        self.engine.borrow_mut().threads[self.thread].clock += ps;
+    }
+}
+
+impl Engine {
+    /// A store-conditional: whether it has stored, or `None` if the thread must stop first.
+    fn conditional(&mut self, t: usize, word: u32, value: u64) -> Option<bool> {
+        let line = self.memory.line_of(word);
+        let cpu = self.threads[t].cpu;
+        let cost = self.p.conditional;
+        let done = |e: &mut Engine, stored: bool| {
+            e.threads[t].clock += cost;
+            e.cpus[cpu].reservation = crate::engine::NONE;
+            if stored {
+                e.counters.conditionals += 1;
+                e.memory.values[word as usize] = value;
+                e.progress = e.now;
+            } else {
+                e.counters.failed_conditionals += 1;
+            }
+            Some(stored)
+        };
+        if self.permit(t)? == Permit::Granted {
+            let failed = self.cpus[cpu].request.failed;
+            self.counters.failed_at_home += u64::from(failed);
+            return done(self, !failed);
+        }
+        if self.cpus[cpu].reservation as usize != line {
+            return done(self, false);
+        }
+        if self.memory.copy(line, cpu) == copy::MODIFIED {
+            self.counters.hits += 1;
+            return done(self, true);
+        }
+        self.ask(t, cpu, Request::new(Want::Conditional, line, word));
+        None
+    }
+
+    pub(crate) fn all_counters(&self) -> crate::Counters {
+        crate::Counters {
+            accesses: self.counters.accesses + self.counters.hits,
+            messages: self.network.messages,
+            home_busy: self.directory.busiest(),
+            ..self.counters.clone()
+        }
+    }
+}
+
+impl Processor for Sim {
+    type Word = SimWord;
+    type Cell = SimCell;
+    type Bytes = SimBytes;
+
+    #[inline(always)]
+    fn id(&self) -> usize {
+        self.id
+    }
+    #[inline(always)]
+    fn load(&self, word: &SimWord, _order: Ordering) -> u64 {
+        self.operate(word.0, Op::Load, |e| e.p.load)
+    }
+    #[inline(always)]
+    fn store(&self, word: &SimWord, value: u64, _order: Ordering) {
+        self.operate(word.0, Op::Store(value), |e| e.p.store);
+    }
+    fn swap(&self, word: &SimWord, value: u64, _order: Ordering) -> u64 {
+        self.update(word.0, Op::Swap(value))
+    }
+    fn compare_exchange(
+        &self,
+        word: &SimWord,
+        old: u64,
+        new: u64,
+        _success: Ordering,
+        _failure: Ordering,
+    ) -> Result<u64, u64> {
+        let seen = self.update(word.0, Op::Exchange(old, new));
+        if seen == old { Ok(seen) } else { Err(seen) }
+    }
+    #[inline(always)]
+    fn fetch_add(&self, word: &SimWord, delta: u64, _order: Ordering) -> u64 {
+        self.update(word.0, Op::Add(delta))
+    }
+    fn fetch_or(&self, word: &SimWord, bits: u64, _order: Ordering) -> u64 {
+        self.update(word.0, Op::Or(bits))
+    }
+    fn fetch_and(&self, word: &SimWord, mask: u64, _order: Ordering) -> u64 {
+        self.update(word.0, Op::And(mask))
+    }
+    fn fence(&self, _order: Ordering) {
+        let cost = self.engine.borrow().p.fence;
+        self.charge(cost);
+    }
+    fn read(&self, cell: &SimCell) -> u64 {
+        self.operate(cell.0, Op::Load, |e| e.p.load)
+    }
+    fn write(&self, cell: &SimCell, value: u64) {
+        self.operate(cell.0, Op::Store(value), |e| e.p.store);
+    }
+
+    /// Word by word, so that each line is fetched and each word charged.
+    fn copy_in(&self, to: &SimBytes, at: usize, from: &[u8]) {
+        assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
+        let mut done = 0;
+        while done < from.len() {
+            let (word, start) = (to.first + ((at + done) / 8) as u32, (at + done) % 8);
+            let part = (8 - start).min(from.len() - done);
+            let mut bytes = [0; 8];
+            bytes[start..start + part].copy_from_slice(&from[done..done + part]);
+            let mask = if part == 8 { u64::MAX } else { ((1 << (8 * part)) - 1) << (8 * start) };
+            if mask == u64::MAX {
+                self.operate(word, Op::Store(u64::from_le_bytes(bytes)), |e| e.p.store);
+            } else {
+                // Nobody else writes these bytes meanwhile.
+                let old = self.operate(word, Op::Load, |e| e.p.load);
+                self.operate(word, Op::Store(old & !mask | u64::from_le_bytes(bytes)), |e| e.p.store);
+            }
+            done += part;
+        }
+    }
+    fn copy_out(&self, from: &SimBytes, at: usize, to: &mut [u8]) {
+        assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
+        let mut done = 0;
+        while done < to.len() {
+            let (word, start) = (from.first + ((at + done) / 8) as u32, (at + done) % 8);
+            let part = (8 - start).min(to.len() - done);
+            let bytes = self.operate(word, Op::Load, |e| e.p.load).to_le_bytes();
+            to[done..done + part].copy_from_slice(&bytes[start..start + part]);
+            done += part;
+        }
+    }
+
+    /// Words at memory are polled, with real traffic; cached ones are waited for without any until their line changes.
+    fn spin_until(
+        &self,
+        word: &SimWord,
+        order: Ordering,
+        budget: u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64> {
+        let mut deadline = None;
+        loop {
+            let value = self.load(word, order);
+            if done(value) {
+                return Ok(value);
+            }
+            if budget == 0 {
+                return Err(value);
+            }
+            let now = self.clock();
+            let deadline = *deadline.get_or_insert_with(|| now.saturating_add(budget.saturating_mul(1000)));
+            if now >= deadline {
+                return Err(value);
+            }
+            if self.is_at_memory(word.0) {
+                let poll = self.engine.borrow().p.fetch_poll;
+                self.charge(poll);
+            } else if self.engine.borrow_mut().spin(self.thread, word.0, deadline) {
+                self.stop();
+            }
+        }
+    }
+
+    fn delay(&self, ns: u64) {
+        self.compute(ns * 1000);
+    }
+    fn work(&self, ns: u64) {
+        self.compute(ns * 1000);
+    }
+    fn now(&self) -> u64 {
+        self.clock() / 1000
+    }
+    fn note(&self, event: Event) {
+        if self.noting.get() {
+            let note = Note { time: self.clock(), thread: self.thread, event };
+            self.notes.borrow_mut().push(note);
+        }
+    }
+}
+
+impl Park for Sim {
+    fn park(&self, word: &SimWord, expected: u64, timeout_ns: u64) {
+        let value = self.operate(word.0, Op::Load, |e| e.p.load);
+        {
+            let e = &mut *self.engine.borrow_mut();
+            if value as u32 != expected as u32 {
+                e.threads[self.thread].clock += e.p.system_call;
+                return;
+            }
+            e.park(self.thread, word.0, timeout_ns.saturating_mul(1000));
+        }
+        self.stop();
+    }
+    fn wake(&self, word: &SimWord, count: u32) -> u32 {
+        self.synchronize();
+        let e = &mut *self.engine.borrow_mut();
+        let woken = e.wake(self.thread, word.0, count);
+        e.threads[self.thread].clock += e.p.system_call;
+        woken
+    }
+    fn yield_now(&self) {
+        self.synchronize();
+        let stops = self.engine.borrow_mut().give_way(self.thread);
+        if stops {
+            self.stop();
+        }
+    }
+}
+
+impl FetchOp for Sim {
+    fn fetch_load(&self, word: &SimWord) -> u64 {
+        self.operate(word.0, Op::Load, |e| e.p.load)
+    }
+    fn fetch_store(&self, word: &SimWord, value: u64) {
+        self.operate(word.0, Op::Store(value), |e| e.p.store);
+    }
+    fn fetch_increment(&self, word: &SimWord) -> u64 {
+        self.update(word.0, Op::Add(1))
+    }
+    fn fetch_decrement(&self, word: &SimWord) -> u64 {
+        self.update(word.0, Op::Add(u64::MAX))
+    }
+    fn fetch_clear(&self, word: &SimWord) -> u64 {
+        self.update(word.0, Op::Swap(0))
+    }
+}
+
+impl LlSc for Sim {
+    fn load_linked(&self, word: &SimWord) -> u64 {
+        self.link(word.0)
+    }
+    fn store_conditional(&self, word: &SimWord, value: u64) -> bool {
+        self.conditional(word.0, value)
+    }
+    fn validate(&self, word: &SimWord) -> bool {
+        self.synchronize();
+        let e = self.engine.borrow();
+        e.cpus[e.threads[self.thread].cpu].reservation as usize == e.memory.line_of(word.0)
+    }
+}
+
+impl Scheduling for Sim {
+    /// From a page that the kernel shares with its users: a load that hits.
+    fn is_preempted(&self, id: usize) -> bool {
+        self.synchronize();
+        let e = &mut *self.engine.borrow_mut();
+        e.threads[self.thread].clock += e.p.load;
+        let job = e.threads[self.thread].job;
+        let is_it = |t: &&crate::engine::Thread| t.id == id && t.job == job;
+        e.threads
+            .iter()
+            .find(is_it)
+            .is_some_and(|t| matches!(t.doing, Doing::Queued | Doing::Parked(_) | Doing::Done))
+    }
+}
+
+impl Sim {
+    fn prefetch(&self, word: u32, op: Op) {
+        self.synchronize();
+        let e = &mut *self.engine.borrow_mut();
+        let cpu = e.threads[self.thread].cpu;
+        let line = e.memory.line_of(word);
+        e.threads[self.thread].clock += e.p.load;
+        let have = e.memory.copy(line, cpu);
+        if have >= op.need() || e.cpus[cpu].request.active || e.memory.lines[line].at_memory {
+            return;
+        }
+        let want = match op {
+            Op::Load => Want::Read,
+            _ if have == copy::INVALID => Want::Exclusive,
+            _ => Want::Upgrade,
+        };
+        e.counters.prefetches += 1;
+        e.send(cpu, Request { prefetch: true, ..Request::new(want, line, word) });
+    }
+}
+
+impl Prefetch for Sim {
+    fn prefetch_exclusive(&self, word: &SimWord) {
+        self.prefetch(word.0, Op::Store(0));
+    }
+    fn prefetch_shared(&self, word: &SimWord) {
+        self.prefetch(word.0, Op::Load);
+    }
+}
+
+/// The operating system's mutex: a word that a thread takes with one exchange if it is free, and sleeps on otherwise. Nobody dies here.
+#[derive(Debug, Default)]
+pub struct SimMutex(std::sync::OnceLock<u32>);
+
+impl Sim {
+    fn word_of(&self, mutex: &SimMutex) -> SimWord {
+        SimWord(*mutex.0.get_or_init(|| self.engine.borrow_mut().memory.word(Place::NewLine, 0)))
+    }
+}
+
+/// 0 free, 1 held, 2 held and somebody sleeps.
+impl KernelMutex for Sim {
+    type Mutex = SimMutex;
+    fn mutex_init(_mutex: &SimMutex) {}
+    fn mutex_lock(&self, mutex: &SimMutex) -> LockOutcome {
+        let word = self.word_of(mutex);
+        let call = self.engine.borrow().p.mutex_path;
+        self.charge(call);
+        if self.compare_exchange(&word, 0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return LockOutcome::Acquired;
+        }
+        while self.swap(&word, 2, Ordering::Acquire) != 0 {
+            self.park(&word, 2, 1_000_000_000);
+        }
+        LockOutcome::Acquired
+    }
+    fn mutex_try_lock(&self, mutex: &SimMutex) -> LockOutcome {
+        let word = self.word_of(mutex);
+        match self.compare_exchange(&word, 0, 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => LockOutcome::Acquired,
+            Err(_) => LockOutcome::Busy,
+        }
+    }
+    fn mutex_make_consistent(&self, _mutex: &SimMutex) {}
+    fn mutex_unlock(&self, mutex: &SimMutex) {
+        let word = self.word_of(mutex);
+        let call = self.engine.borrow().p.mutex_path;
+        self.charge(call);
+        if self.swap(&word, 0, Ordering::Release) == 2 {
+            self.wake(&word, 1);
+        }
+    }
+}
