@@ -3,6 +3,7 @@
 mod bench;
 mod clean;
 mod doctor;
+mod explore;
 mod run;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Start N processes of a program as one world.
     Run(run::Arguments),
+    /// Search schedules for one under which an algorithm goes wrong.
+    Explore(explore::Arguments),
     /// Say what this machine offers, and what dead worlds have left behind.
     Doctor(doctor::Arguments),
     /// Remove what dead worlds have left behind.
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Explore(arguments)) => explore::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),
         None => bench::run(&bench::BenchArgs::default()),

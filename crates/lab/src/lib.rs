@@ -9,6 +9,7 @@ pub mod contenders;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
+pub mod explore;
 pub mod format;
 pub mod host;
 mod ours;

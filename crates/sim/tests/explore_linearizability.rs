@@ -108,12 +108,12 @@ proptest! {
 
     #[test]
     fn queues(raw in raw()) {
-        agree(&Fifo { capacity: 2 }, &history(&raw, transfer))?;
+        agree(&Fifo { room: 2 }, &history(&raw, transfer))?;
     }
 
     #[test]
     fn stacks(raw in raw()) {
-        agree(&Lifo { capacity: 3 }, &history(&raw, transfer))?;
+        agree(&Lifo { room: 3 }, &history(&raw, transfer))?;
     }
 
     #[test]
@@ -127,7 +127,7 @@ fn both_verdicts_occur() {
     let call =
         |thread, op, from, to, result| Call { thread, op, invoked: from, responded: Some((to, result)) };
     let put = |from, to| call(0, Transfer::Put(7), from, to, Transferred::Done);
-    let fifo = Fifo { capacity: 4 };
+    let fifo = Fifo { room: 4 };
     let empty = |from, to| call(1, Transfer::Take, from, to, Transferred::Empty);
     assert_eq!(linearize(&fifo, &[put(1, 2), empty(1, 3)]).unwrap(), [1, 0]);
     let error = linearize(&fifo, &[put(1, 2), empty(3, 4)]).unwrap_err();
@@ -145,7 +145,7 @@ fn a_full_queue_has_a_reason() {
     let call =
         |thread, op, from, to, result| Call { thread, op, invoked: from, responded: Some((to, result)) };
     let put = |value, from, to, result| call(0, Transfer::Put(value), from, to, result);
-    let fifo = Fifo { capacity: 1 };
+    let fifo = Fifo { room: 1 };
     let full = put(2, 3, 4, Transferred::Full);
     assert!(fifo.judge(&[put(1, 1, 2, Transferred::Done), full.clone()]).is_ok());
     assert!(fifo.judge(std::slice::from_ref(&full)).unwrap_err().text.contains("found it full"));

@@ -7,7 +7,7 @@ use super::machine::{Gate, Life, MutexState, Object, Other, Pending, Word};
 use super::processor::{Explorer, KernelLock, show};
 
 impl Park for Explorer {
-    fn park(&self, word: &Word, expected: u64, _timeout_ns: u64) {
+    fn park(&self, word: &Word, expected: u64, timeout_ns: u64) {
         let asleep = self.step("park", word, Other::Spurious, |inner| {
             let value = inner.words[word.0].value;
             // Early for no reason, as it may be.
@@ -27,7 +27,8 @@ impl Park for Explorer {
             return;
         }
         let gate = Gate::Woken { word: word.0, expected };
-        let pending = Pending { what: "sleep", object: Object::Word(word.0), gate, other: Other::SleepEnds };
+        let sleep = Pending::open("sleep", Object::Word(word.0));
+        let pending = Pending { gate, other: Other::SleepEnds, ns: timeout_ns, ..sleep };
         self.turn(pending, |inner| {
             inner.footprint.touch(Object::Word(word.0), false);
             let what = if inner.ends_otherwise(self.index) { "time is over" } else { "wakes up" };
@@ -55,7 +56,7 @@ impl Park for Explorer {
         })
     }
     fn yield_now(&self) {
-        self.give_way("yield");
+        self.give_way("yield", 1_000);
     }
 }
 
@@ -132,12 +133,7 @@ impl Dcas for Explorer {
 impl Scheduling for Explorer {
     /// The dead and the sleeping; and anybody else too, now and then, since all but one stand still.
     fn is_preempted(&self, id: usize) -> bool {
-        let pending = Pending {
-            what: "is_preempted",
-            object: Object::Nothing,
-            gate: Gate::Open,
-            other: Other::Spurious,
-        };
+        let pending = Pending { other: Other::Spurious, ..Pending::open("is_preempted", Object::Nothing) };
         self.turn(pending, |inner| {
             inner.footprint.all = true;
             let stands = inner.threads.get(id).is_some_and(|t| {
@@ -166,7 +162,7 @@ impl Explorer {
 
     fn take_mutex(&self, what: &'static str, mutex: usize, gate: Gate) -> LockOutcome {
         let object = Object::Mutex(mutex);
-        self.turn(Pending { what, object, gate, other: Other::None }, |inner| {
+        self.turn(Pending { gate, ..Pending::open(what, object) }, |inner| {
             let state = &mut inner.mutexes[mutex];
             let outcome = match (state.lost, state.owner, state.inconsistent) {
                 (true, ..) => LockOutcome::NotRecoverable,
@@ -203,7 +199,7 @@ impl KernelMutex for Explorer {
     fn mutex_make_consistent(&self, mutex: &KernelLock) {
         let mutex = self.mutex(mutex);
         let object = Object::Mutex(mutex);
-        let pending = Pending { what: "mutex_make_consistent", object, gate: Gate::Open, other: Other::None };
+        let pending = Pending::open("mutex_make_consistent", object);
         self.turn(pending, |inner| {
             inner.mutexes[mutex].inconsistent = false;
             inner.footprint.touch(object, true);
@@ -214,7 +210,7 @@ impl KernelMutex for Explorer {
     fn mutex_unlock(&self, mutex: &KernelLock) {
         let mutex = self.mutex(mutex);
         let object = Object::Mutex(mutex);
-        let pending = Pending { what: "mutex_unlock", object, gate: Gate::Open, other: Other::None };
+        let pending = Pending::open("mutex_unlock", object);
         self.turn(pending, |inner| {
             if inner.mutexes[mutex].owner != Some(self.id) {
                 let text = format!("processor {} unlocks mutex {mutex}, which it does not hold", self.id);

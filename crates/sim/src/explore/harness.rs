@@ -108,23 +108,24 @@ const SCRIPTS: [&[u8; 8]; 4] = [b"ppttptpt", b"ttppttpp", b"pttptppt", b"tptpppt
 struct Exchange<C> {
     container: C,
     order: Order,
-    capacity: usize,
+    /// How many values it has room for.
+    room: usize,
     plan: Plan,
     calls: History<Transfer, Transferred>,
 }
 
 /// Threads that put values in and take them out; at the end everything is taken out. The calls must be linearizable: so nothing is lost, comes twice or in the wrong order.
 ///
-/// `before` values are in at the start.
+/// It has room for at least `room` values: it must not be full before. `before` values are in at the start.
 pub fn exchange(
     plan: &Plan,
     memory: &Memory,
     container: impl Container,
     order: Order,
-    capacity: usize,
+    room: usize,
     before: usize,
 ) -> Rc<dyn Body> {
-    let body = Exchange { container, order, capacity, plan: *plan, calls: History::default() };
+    let body = Exchange { container, order, room, plan: *plan, calls: History::default() };
     let cpu = memory.at_rest();
     for value in 0..before as u64 {
         body.put(&cpu, value + 1);
@@ -167,8 +168,8 @@ impl<C: Container> Body for Exchange<C> {
     fn judge(&self, end: &End) -> Result<(), Failure> {
         let calls = self.calls.calls(end);
         let verdict = match self.order {
-            Order::Fifo => Fifo { capacity: self.capacity }.judge(&calls),
-            Order::Lifo => Lifo { capacity: self.capacity }.judge(&calls),
+            Order::Fifo => Fifo { room: self.room }.judge(&calls),
+            Order::Lifo => Lifo { room: self.room }.judge(&calls),
         };
         verdict.map_err(no_order)
     }
@@ -180,6 +181,10 @@ pub trait Exclusive: 'static {
     type Held;
     /// Acquires; `None` if it cannot be had any more, because somebody died.
     fn acquire(&self, cpu: &Explorer) -> Option<Self::Held>;
+    /// Acquires if nobody else has it or wants it.
+    fn attempt(&self, cpu: &Explorer) -> Option<Self::Held> {
+        self.acquire(cpu)
+    }
     /// Releases.
     fn release(&self, cpu: &Explorer, held: Self::Held);
 }
@@ -187,6 +192,7 @@ pub trait Exclusive: 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Acquire,
+    Attempt,
     Release,
 }
 
@@ -195,24 +201,32 @@ struct Exclusion<L> {
     plan: Plan,
     /// Not atomic: protected by the lock.
     count: Cell,
+    /// What it must be: counted by the host, for which only one thread runs at a time.
+    expected: std::cell::Cell<u64>,
     calls: History<Step, bool>,
 }
 
-/// Threads that acquire a lock and release it. Nobody has it at the same time as somebody else, and what one holder wrote, the next one sees.
+/// Threads that acquire a lock and release it; each third time they only try. Nobody has it at the same time as somebody else, and what one holder wrote, the next one sees.
 pub fn exclusion<L: Exclusive>(plan: &Plan, memory: &Memory, lock: L) -> Rc<dyn Body> {
     let count = memory.cell(Place::NewLine, 0);
-    Rc::new(Exclusion { lock, plan: *plan, count, calls: History::default() })
+    Rc::new(Exclusion { lock, plan: *plan, count, expected: Default::default(), calls: History::default() })
 }
 
 impl<L: Exclusive> Body for Exclusion<L> {
     fn thread(&self, cpu: &Explorer) {
-        for _ in 0..self.plan.ops {
+        for n in 0..self.plan.ops {
             let mut held = None;
-            self.calls.call(cpu, Step::Acquire, || {
-                held = self.lock.acquire(cpu);
+            let step = if n % 3 == 2 { Step::Attempt } else { Step::Acquire };
+            self.calls.call(cpu, step, || {
+                held = if step == Step::Attempt { self.lock.attempt(cpu) } else { self.lock.acquire(cpu) };
                 held.is_some()
             });
-            let Some(held) = held else { return };
+            let held = match (held, step) {
+                (Some(held), _) => held,
+                (None, Step::Attempt) => continue,
+                (None, _) => return,
+            };
+            self.expected.set(self.expected.get() + 1);
             // Before the release begins. Whoever has the lock too races here, or is seen to overlap.
             let value = cpu.read(&self.count);
             cpu.write(&self.count, value + 1);
@@ -227,7 +241,7 @@ impl<L: Exclusive> Body for Exclusion<L> {
         let Some(held) = self.lock.acquire(cpu) else { return };
         let value = cpu.read(&self.count);
         self.lock.release(cpu, held);
-        let expected = (self.plan.threads * self.plan.ops) as u64;
+        let expected = self.expected.get();
         if cpu.memory().0.dead.load(towpath_machine::Ordering::Relaxed) == 0 {
             assert_eq!(
                 value, expected,
@@ -242,7 +256,7 @@ impl<L: Exclusive> Body for Exclusion<L> {
         for thread in 0..end.threads() {
             let mine: Vec<_> = calls.iter().filter(|c| c.thread == thread).collect();
             for (n, call) in mine.iter().enumerate() {
-                if let (Step::Acquire, Some((had, true))) = (call.op, call.responded) {
+                if let (Step::Acquire | Step::Attempt, Some((had, true))) = (call.op, call.responded) {
                     let released = mine.get(n + 1).map(|c| c.invoked);
                     inside.push((thread, had, released.or(end.died(thread))));
                 }

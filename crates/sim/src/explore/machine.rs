@@ -24,7 +24,7 @@ pub(super) const CLOCKS: usize = MAX_THREADS + 1;
 /// How often somebody may look again although nothing has changed, until nobody is expected to go on.
 const FUTILE: u32 = 3;
 /// The same where somebody is dead: who waits for the dead asks about them only now and then.
-const FUTILE_AMONG_THE_DEAD: u32 = 300;
+const FUTILE_AMONG_THE_DEAD: u32 = 1_000;
 
 pub(super) type Clock = [u32; CLOCKS];
 
@@ -98,6 +98,15 @@ pub(super) struct Pending {
     pub object: Object,
     pub gate: Gate,
     pub other: Other,
+    /// How much time it takes to give up waiting, in nanoseconds.
+    pub ns: u64,
+}
+
+impl Pending {
+    /// A step that can be taken at once, and ends in one way.
+    pub fn open(what: &'static str, object: Object) -> Pending {
+        Pending { what, object, gate: Gate::Open, other: Other::None, ns: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +148,7 @@ impl Thread {
         clock[index] = 1;
         Thread {
             life: Life::Alive,
-            pending: Pending { what: "start", object: Object::Nothing, gate: Gate::Open, other: Other::None },
+            pending: Pending::open("start", Object::Nothing),
             asleep: 0,
             woken: false,
             linked: None,
@@ -192,6 +201,8 @@ pub(super) struct Inner {
     pub current: Option<usize>,
     pub stamp: u64,
     pub steps: u64,
+    /// Nanoseconds: a hundred for each step, and what those have waited who gave up waiting.
+    pub time: u64,
     /// Counts the writes that changed a word.
     pub changes: u64,
     pub left_over: Liberties,
@@ -227,6 +238,7 @@ impl Memory {
             current: None,
             stamp: 0,
             steps: 0,
+            time: 0,
             changes: 0,
             left_over: liberties,
             data_steps: liberties.kills > 0,
@@ -348,6 +360,7 @@ impl Inner {
     /// Accounts for a choice before the step is taken.
     pub fn choose(&mut self, choice: Choice) {
         self.steps += 1;
+        self.time += 100;
         self.stamp += 1;
         self.footprint = Footprint::default();
         let anybody_can =
@@ -359,6 +372,10 @@ impl Inner {
         let backs_off = matches!(t.pending.gate, Gate::Moved { .. });
         // Who goes on because nobody else can depends on what everybody does.
         self.footprint.all = backs_off || choice.turn != Turn::Normal;
+        if !open && choice.turn != Turn::Kill {
+            // Nobody sees more of the time than that it passes: a second will do for eternity.
+            self.time += t.pending.ns.min(1_000_000_000);
+        }
         if !open && !anybody_can {
             t.futile += 1;
         } else if t.other {

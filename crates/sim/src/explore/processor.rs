@@ -106,7 +106,7 @@ impl Explorer {
         other: Other,
         access: impl FnOnce(&mut Inner) -> T,
     ) -> T {
-        self.turn(Pending { what, object: Object::Word(word.0), gate: Gate::Open, other }, access)
+        self.turn(Pending { other, ..Pending::open(what, Object::Word(word.0)) }, access)
     }
 
     /// One access to a word: what it finds, and what it makes of that.
@@ -160,17 +160,16 @@ impl Explorer {
         if !self.memory.0.inner.borrow().data_steps {
             return found(&mut self.memory.0.inner.borrow_mut());
         }
-        self.turn(Pending { what, object: Object::Nothing, gate: Gate::Open, other: Other::None }, found)
+        self.turn(Pending::open(what, Object::Nothing), found)
     }
 
     /// Gives way until anything changes.
-    pub(super) fn give_way(&self, what: &'static str) {
+    pub(super) fn give_way(&self, what: &'static str, ns: u64) {
         if !self.runs() {
             return;
         }
         let changes = self.memory.0.inner.borrow().changes;
-        let pending =
-            Pending { what, object: Object::Nothing, gate: Gate::Moved { changes }, other: Other::None };
+        let pending = Pending { gate: Gate::Moved { changes }, ns, ..Pending::open(what, Object::Nothing) };
         self.turn(pending, |inner| inner.line(self.index, what, Default::default));
     }
 
@@ -369,7 +368,7 @@ impl Processor for Explorer {
                 ENDLESS.. => Other::None,
                 _ => Other::SpinEnds { early: budget < PATIENT },
             };
-            let pending = Pending { what: "spin", object: Object::Word(word.0), gate, other };
+            let pending = Pending { gate, other, ns: budget, ..Pending::open("spin", Object::Word(word.0)) };
             let next = self.turn(pending, |inner| {
                 if inner.ends_otherwise(self.index) {
                     let name = inner.name_of(Object::Word(word.0));
@@ -385,14 +384,14 @@ impl Processor for Explorer {
         }
     }
 
-    fn delay(&self, _ns: u64) {
-        self.give_way("delay");
+    fn delay(&self, ns: u64) {
+        self.give_way("delay", ns);
     }
     /// Touches nothing that is shared: no step.
     fn work(&self, _ns: u64) {}
-    /// A hundred nanoseconds for each step so far.
+    /// A hundred nanoseconds for each step so far, and what those have waited who gave up waiting.
     fn now(&self) -> u64 {
-        self.memory.0.inner.borrow().steps * 100
+        self.memory.0.inner.borrow().time
     }
     fn note(&self, event: Event) {
         self.memory.0.inner.borrow_mut().line(self.index, "notes", || (String::new(), format!("{event:?}")));

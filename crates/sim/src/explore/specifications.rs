@@ -28,15 +28,15 @@ pub enum Transferred {
 /// First in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo {
-    /// How many values it holds, at most.
-    pub capacity: usize,
+    /// It has room for so many values, at least: it must not be full before.
+    pub room: usize,
 }
 
 /// Last in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifo {
-    /// How many values it holds, at most.
-    pub capacity: usize,
+    /// It has room for so many values, at least: it must not be full before.
+    pub room: usize,
 }
 
 /// A step of either; `oldest`: which end is taken from. That it is full is no business of the state: see [`full_without_reason`].
@@ -75,8 +75,7 @@ macro_rules! container {
                 op: &Transfer,
                 result: Option<&Transferred>,
             ) -> Option<Vec<u64>> {
-                let next = transfer(state, *op, result, $oldest)?;
-                (next.len() <= self.capacity).then_some(next)
+                transfer(state, *op, result, $oldest)
             }
         }
 
@@ -87,10 +86,10 @@ macro_rules! container {
             ///
             /// The calls, if not.
             pub fn judge(&self, calls: &[Call<Transfer, Transferred>]) -> Result<(), NoOrder> {
-                if let Some(at) = full_without_reason(calls, self.capacity) {
+                if let Some(at) = full_without_reason(calls, self.room) {
                     let text = format!(
                         "call {at} found it full, though fewer than {} places can have been in use\n{}",
-                        self.capacity,
+                        self.room,
                         super::history::render(calls)
                     );
                     return Err(NoOrder { explained: at, text });
@@ -108,7 +107,7 @@ container!(Lifo, false);
 ///
 /// A place that somebody takes or gives back at that time is in nobody's reach, so "full" is no statement about the values alone: it has a reason if values and calls
 /// in progress together, at most, have taken all places.
-pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], capacity: usize) -> Option<usize> {
+pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], room: usize) -> Option<usize> {
     let ended = |c: &Call<Transfer, Transferred>, wanted: fn(&Transferred) -> bool, before: u64| {
         c.responded.as_ref().is_some_and(|(at, r)| *at < before && wanted(r))
     };
@@ -123,7 +122,7 @@ pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], capacity: usiz
                 && (c.invoked, c.thread) != (call.invoked, call.thread)
                 && c.responded.as_ref().is_none_or(|(at, _)| *at > call.invoked)
         });
-        (puts + overlapping.count()).saturating_sub(takes(call.invoked)) < capacity
+        (puts + overlapping.count()).saturating_sub(takes(call.invoked)) < room
     })
 }
 

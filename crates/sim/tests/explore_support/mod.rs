@@ -377,6 +377,9 @@ impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
     fn acquire(&self, cpu: &Explorer) -> Option<L::Held> {
         self.lock.lock(cpu, &self.wait()).ok()
     }
+    fn attempt(&self, cpu: &Explorer) -> Option<L::Held> {
+        self.lock.try_lock(cpu)
+    }
     fn release(&self, cpu: &Explorer, held: L::Held) {
         self.lock.unlock(cpu, &self.wait(), held);
     }

@@ -1,0 +1,403 @@
+//! `towpath explore`: searches schedules for one under which an algorithm goes wrong.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use towpath_lab::explore::{FAMILIES, find, subjects};
+use towpath_sim::explore::harness::Case;
+use towpath_sim::explore::{
+    Found, Liberties, MAX_THREADS, Method, Plan, Report, Schedule, Settings, Subject, replay, replay_seed,
+    search,
+};
+use towpath_sync::Policy;
+
+use crate::{Failure, Outcome};
+
+/// How many orderings of steps a fault may need, by default, to be found by random priorities.
+const DEPTH: u32 = 3;
+
+/// The arguments of `towpath explore`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    about = "Search schedules for one under which an algorithm goes wrong",
+    long_about = "Runs a lock, a barrier, a queue or a counter under schedule after schedule, on a machine that makes one access to shared memory after the other, and looks \
+                  for a history that isn't linearizable, a deadlock, a lost wake-up, a lost element, or a data race. What is found is made as short as possible, printed step by step, \
+                  and can be run again. Exit status: 0 if nothing was found, 1 if something was.",
+    after_long_help = HELP
+)]
+pub struct Arguments {
+    /// What to explore: a name, or a family for all of its members; see --list
+    #[arg(value_name = "SUBJECT", required_unless_present = "list")]
+    subject: Option<String>,
+
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
+    threads: u64,
+
+    /// Operations of each thread
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=12))]
+    ops: u64,
+
+    /// Schedules to run, at most, for each subject
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    schedules: u64,
+
+    /// At each step any thread that can go on [default]
+    #[arg(long, group = "method")]
+    random: bool,
+
+    /// By random priorities that change now and then: finds what needs few changes with a known probability
+    #[arg(long, group = "method")]
+    pct: bool,
+
+    /// All schedules, one after the other
+    #[arg(long, group = "method")]
+    dfs: bool,
+
+    /// With --pct: how many orderings of steps the fault may need [default: 3]. With --dfs: how often threads may be interrupted that could go on [default: without limit]
+    #[arg(long, value_name = "D", conflicts_with = "random", requires = "method", value_parser = clap::value_parser!(u32).range(0..=64))]
+    depth: Option<u32>,
+
+    /// Let a thread die in each schedule, at any step
+    #[arg(long)]
+    kill: bool,
+
+    /// The seed of the first schedule; the following ones have the following seeds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// Run one schedule again: the seed under which a fault was found, or the schedule that was printed
+    #[arg(long, value_name = "SEED|SCHEDULE")]
+    replay: Option<String>,
+
+    /// How threads wait for each other
+    #[arg(long, value_name = "W", default_value = "park", value_parser = PossibleValuesParser::new(Policy::ALL.map(|(_, name)| name)))]
+    waiting: String,
+
+    /// Print a JSON object per subject to stdout, and everything else to stderr
+    #[arg(long)]
+    json: bool,
+
+    /// List what can be explored
+    #[arg(long)]
+    list: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  towpath explore queue/michael-scott                         100,000 random schedules of 3 threads with 4 operations each
+  towpath explore queue --schedules 10000 --pct               every queue, by random priorities
+  towpath explore lock/ticket --threads 2 --ops 1 --dfs       every schedule there is
+  towpath explore lock/mcs --dfs --depth 2                    every schedule with at most two interruptions
+  towpath explore lock/robust --kill                          somebody dies in each schedule
+  towpath explore planted/michael-scott-no-recheck            a fault that is there on purpose: see how it is shown
+  towpath explore planted/michael-scott-no-recheck --replay 65
+
+What a search says:
+  Memory is sequentially consistent here; what an access orders is checked all the same, by the races of the data that it should have ordered. Orderings of the words
+  themselves are loom's business (the tests). Without a limit on interruptions --dfs leaves out schedules that differ only in the order of steps that have nothing to do with
+  each other, and says when there are no more. Random schedules prove nothing: more of them, other seeds and other numbers of threads find more.
+  A deadlock is found at once, since nobody can go on. A sleeper that only its time-out would wake counts as forgotten.
+  With --kill it is no fault of a blocking algorithm that the others wait for the dead: --list says of which it would be one.";
+
+/// Runs `towpath explore`.
+pub fn run(args: &Arguments) -> Outcome {
+    let policy = Policy::from_name(&args.waiting).unwrap_or_default();
+    let Some(name) = args.subject.as_ref().filter(|_| !args.list) else {
+        return list(policy, args.json);
+    };
+    let cases = find(name, policy);
+    if cases.is_empty() {
+        return Err(unknown(name, policy).with_code(2));
+    }
+    let settings = args.settings();
+    let mut faults = 0;
+    for case in &cases {
+        let start = Instant::now();
+        let report = args.explore(case, &settings)?;
+        let text = args.text(case, &report, start.elapsed());
+        let mut stdout = std::io::stdout();
+        // A reader who has had enough is no failure of ours.
+        let _ = if args.json {
+            eprint!("{text}");
+            writeln!(stdout, "{}", args.record(case, &report, start.elapsed()))
+        } else {
+            write!(stdout, "{text}")
+        };
+        faults += u32::from(report.found.is_some());
+    }
+    Ok(if faults > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn list(policy: Policy, json: bool) -> Outcome {
+    let cases = subjects(policy);
+    let width = cases.iter().map(|c| c.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for case in &cases {
+        let _ = if json {
+            let endures = case.endures_deaths;
+            writeln!(
+                text,
+                "{}",
+                json!({ "subject": case.name, "about": case.about, "endures_deaths": endures })
+            )
+        } else {
+            writeln!(text, "{:width$}  {}", case.name, case.about)
+        };
+    }
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The right names: those that are like the wrong one, or all.
+fn unknown(name: &str, policy: Policy) -> Failure {
+    let wanted = name.replace('_', "-");
+    let words: Vec<&str> =
+        wanted.split(['/', '-']).filter(|w| w.len() > 2 && !FAMILIES.contains(w)).collect();
+    let names: Vec<String> = subjects(policy).into_iter().map(|c| c.name).collect();
+    let like: Vec<String> = names.iter().filter(|n| words.iter().any(|w| n.contains(w))).cloned().collect();
+    let shown = if like.is_empty() { names } else { like };
+    Failure::new(format!(
+        "there is no subject `{name}`. Families: {}, planted. Subjects{}: {}",
+        FAMILIES.join(", "),
+        if words.is_empty() { "" } else { " like it, or all" },
+        shown.join(", ")
+    ))
+}
+
+impl Arguments {
+    fn method(&self) -> Method {
+        match (self.pct, self.dfs) {
+            (true, _) => Method::Pct { depth: self.depth.unwrap_or(DEPTH).max(1) },
+            (_, true) => Method::Dfs { preemptions: self.depth },
+            _ => Method::Random,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let plan = Plan { threads: self.threads as usize, ops: self.ops as usize };
+        let liberties = Liberties { kills: self.kill.into(), ..Liberties::default() };
+        let method = self.method();
+        Settings { method, seed: self.seed, liberties, ..Settings::new(plan, self.schedules) }
+    }
+
+    fn explore(&self, case: &Case, settings: &Settings) -> Result<Report, Failure> {
+        let usage = |error: &dyn ToString| Failure::new(error.to_string()).with_code(2);
+        match &self.replay {
+            None => {
+                let bar = progress(case, settings.schedules);
+                let report = search(case, settings, &mut |done| {
+                    if done % 256 == 0 {
+                        bar.set_position(done);
+                    }
+                });
+                bar.finish_and_clear();
+                report.map_err(|e| usage(&e))
+            }
+            Some(text) => match text.parse::<u64>() {
+                Ok(_) if self.dfs => {
+                    Err(usage(&"with --dfs there are no seeds: give --replay the schedule that was printed"))
+                }
+                Ok(seed) => replay_seed(case, settings, seed).map_err(|e| usage(&e)),
+                Err(_) => {
+                    let schedule: Schedule = text.parse().map_err(|e| usage(&e))?;
+                    replay(case, settings, &schedule).map_err(|e| usage(&e))
+                }
+            },
+        }
+    }
+
+    /// The command that runs a fault again.
+    fn again(&self, case: &Case, what: &str) -> String {
+        let mut text =
+            format!("towpath explore {} --threads {} --ops {}", case.name(), self.threads, self.ops);
+        let _ = write!(text, " --waiting {}", self.waiting);
+        if self.kill {
+            text += " --kill";
+        }
+        text + " --replay " + what
+    }
+
+    fn method_options(&self) -> String {
+        match self.method() {
+            Method::Pct { depth } => format!("--pct --depth {depth}"),
+            Method::Dfs { preemptions: Some(bound) } => format!("--dfs --depth {bound}"),
+            Method::Dfs { preemptions: None } => "--dfs".into(),
+            Method::Random => "--random".into(),
+        }
+    }
+
+    fn text(&self, case: &Case, report: &Report, took: Duration) -> String {
+        let mut text = String::new();
+        let _ = write!(text, "{}: {}", case.name, self.extent(report, took));
+        match &report.found {
+            None => {
+                let _ = writeln!(text, " No fault.");
+            }
+            Some(found) => {
+                let _ = writeln!(text, " FAULT: {}", found.failure.fault.name());
+                let _ = writeln!(text, "\n{}\n", found.failure.text.trim_end());
+                let steps = found.shortest.0.len();
+                let _ = writeln!(
+                    text,
+                    "The shortest schedule found that shows it: {steps} steps, {} switches between threads",
+                    found.shortest.switches()
+                );
+                let _ = writeln!(text, "{}", found.trace);
+                let _ = writeln!(text, "Again: {}", self.again(case, &self.schedule_text(found)));
+                if let Some(seed) = found.seed {
+                    let seed = format!("{seed} {}", self.method_options());
+                    let _ = writeln!(text, "   or: {}", self.again(case, &seed));
+                }
+            }
+        }
+        text
+    }
+
+    /// An empty schedule is one, too: everybody goes on as long as it can.
+    fn schedule_text(&self, found: &Found) -> String {
+        let text = found.replay.to_string();
+        if text.is_empty() { "0x0".into() } else { text }
+    }
+
+    fn extent(&self, report: &Report, took: Duration) -> String {
+        let seconds = took.as_secs_f64();
+        let mut text = format!(
+            "{} schedule{} of {} threads x {} operations ({})",
+            report.schedules,
+            if report.schedules == 1 { "" } else { "s" },
+            self.threads,
+            self.ops,
+            self.method_options()
+        );
+        if self.replay.is_none() {
+            let _ = write!(text, " in {seconds:.1} s");
+            if report.found.is_none() {
+                let _ = write!(text, ", {:.0} a second", report.schedules as f64 / seconds.max(1e-6));
+            }
+        }
+        text.push('.');
+        if report.exhausted {
+            let _ = write!(text, " There are no others");
+            if report.given_up > 0 {
+                let _ = write!(text, " ({} were given up as like others)", report.given_up);
+            }
+            text.push('.');
+        }
+        if report.stranded > 0 {
+            let _ = write!(text, " In {} the others waited for the dead.", report.stranded);
+        }
+        text
+    }
+
+    fn record(&self, case: &Case, report: &Report, took: Duration) -> serde_json::Value {
+        let found = report.found.as_ref().map(|found| {
+            json!({
+                "kind": found.failure.fault,
+                "text": found.failure.text,
+                "seed": found.seed,
+                "schedule": self.schedule_text(found),
+                "steps": found.shortest.0.len(),
+                "switches": found.shortest.switches(),
+                "trace": found.trace,
+                "replay": self.again(case, &self.schedule_text(found)),
+            })
+        });
+        json!({
+            "subject": case.name,
+            "threads": self.threads,
+            "ops": self.ops,
+            "method": self.method_options(),
+            "waiting": self.waiting,
+            "kill": self.kill,
+            "seed": self.seed,
+            "schedules": report.schedules,
+            "given_up": report.given_up,
+            "steps": report.steps,
+            "stranded": report.stranded,
+            "exhausted": report.exhausted,
+            "seconds": took.as_secs_f64(),
+            "fault": found,
+        })
+    }
+}
+
+/// A bar on stderr, if somebody looks at it.
+fn progress(case: &Case, schedules: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(schedules);
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} ({per_sec}, {eta})");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(case.name.clone());
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        explore: Arguments,
+    }
+
+    fn parse(arguments: &str) -> Result<Arguments, String> {
+        let words = std::iter::once("towpath").chain(arguments.split_whitespace());
+        Cli::try_parse_from(words).map(|c| c.explore).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn methods_and_their_depth() {
+        let method = |arguments| parse(arguments).unwrap().method();
+        assert_eq!(method("queue"), Method::Random);
+        assert_eq!(method("queue --pct"), Method::Pct { depth: 3 });
+        assert_eq!(method("queue --pct --depth 5"), Method::Pct { depth: 5 });
+        assert_eq!(method("queue --dfs"), Method::Dfs { preemptions: None });
+        assert_eq!(method("queue --dfs --depth 2"), Method::Dfs { preemptions: Some(2) });
+        for wrong in ["queue --dfs --pct", "queue --depth 3", "queue --random --depth 3", ""] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse("--list").unwrap().list);
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_right_ones() {
+        let message = unknown("queue/micheal_scott", Policy::Park).message;
+        assert!(message.contains("queue/michael-scott,") && !message.contains("lock/mcs"), "{message}");
+        let message = unknown("nonsense", Policy::Park).message;
+        assert!(
+            message.contains("lock/mcs") && message.contains("Families: counter, lock, barrier, queue"),
+            "{message}"
+        );
+        assert!(parse("queue --waiting nonsense").unwrap_err().contains("spin-then-park"));
+    }
+
+    #[test]
+    fn what_is_printed_runs_again() {
+        let args = parse("planted/michael-scott-no-recheck --schedules 20000").unwrap();
+        let case = find(args.subject.as_deref().unwrap(), Policy::Park).remove(0);
+        let report = args.explore(&case, &args.settings()).unwrap();
+        let text = args.text(&case, &report, Duration::from_secs(1));
+        let commands: Vec<&str> =
+            text.lines().filter_map(|l| l.split_once("towpath explore ")).map(|l| l.1).collect();
+        assert_eq!(commands.len(), 2, "{text}");
+        for command in commands {
+            let again = parse(command).unwrap();
+            let second = again.explore(&case, &again.settings()).unwrap();
+            let (first, second) = (report.found.as_ref().unwrap(), second.found.unwrap());
+            assert_eq!((&first.trace, first.digest), (&second.trace, second.digest), "{command}");
+            assert!(text.contains(&first.trace));
+        }
+        let misfit = parse("planted/michael-scott-no-recheck --replay 0x2.7x5").unwrap();
+        assert!(misfit.explore(&case, &misfit.settings()).unwrap_err().message.contains("does not fit"));
+    }
+}

@@ -1,0 +1,211 @@
+//! What `towpath explore` can explore: every lock, queue, barrier and counter of `sync`, by the lists of their families, and the planted faults.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use towpath_machine::{Ordering, Processor};
+use towpath_sim::explore::harness::{
+    Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion,
+};
+use towpath_sim::explore::{Body, Explorer, Memory, Plan, Transferred};
+use towpath_sync::queues::{ConcurrentQueue, QueueError};
+use towpath_sync::{
+    AtMemory, Atomics, Barrier, Counter, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait,
+    for_each_barrier, for_each_lock, for_each_planted_queue, for_each_queue,
+};
+
+/// How long a waiter spins before it yields or parks, in nanoseconds. There is no time: that it is less than what the explorer holds for patient is what counts.
+const BUDGET: u64 = 5_000;
+
+/// The families, by which all their members can be chosen together.
+pub const FAMILIES: [&str; 4] = ["counter", "lock", "barrier", "queue"];
+
+/// How many values a queue has room for: few, so that it gets full.
+const ROOM: usize = 3;
+
+/// Everything that can be explored, with waiters that wait in this way: right ones by family, then the planted faults.
+pub fn subjects(policy: Policy) -> Vec<Case> {
+    let mut cases = Vec::new();
+    counter::<Atomics>(&mut cases);
+    counter::<LoadLinked>(&mut cases);
+    counter::<AtMemory>(&mut cases);
+    for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
+    for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
+    for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
+    for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
+    cases
+}
+
+/// Those of this name, or of this family. `_` may stand for `-`.
+pub fn find(name: &str, policy: Policy) -> Vec<Case> {
+    let name = name.replace('_', "-");
+    let family = format!("{name}/");
+    let mut cases = subjects(policy);
+    let exact = cases.iter().any(|c| c.name == name);
+    cases.retain(|c| if exact { c.name == name } else { c.name.starts_with(&family) });
+    cases
+}
+
+/// A processor of the explorer as a participant that others may ask about.
+struct Member {
+    dead: Arc<AtomicU64>,
+    me: u32,
+}
+
+impl Member {
+    fn new(cpu: &Explorer) -> Member {
+        Member { dead: cpu.memory().dead(), me: cpu.id() as u32 + 1 }
+    }
+}
+
+impl Surroundings for Member {
+    fn identity(&self) -> u32 {
+        self.me
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        // Relaxed: there is one thread of the host.
+        identity.checked_sub(1).is_some_and(|bit| self.dead.load(Ordering::Relaxed) >> bit & 1 == 0)
+    }
+    fn deaths(&self) -> u64 {
+        // Relaxed: as above.
+        u64::from(self.dead.load(Ordering::Relaxed).count_ones())
+    }
+}
+
+fn counter<M: Primitive<Explorer>>(cases: &mut Vec<Case>) {
+    let make = |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+        let counter = Counter::<Explorer, M>::new(memory);
+        Ok(counting(plan, move |cpu| counter.increment(cpu)))
+    };
+    let about = "linearizable; nobody waits for the dead";
+    let name = format!("counter/{}", Counter::<Explorer, M>::NAME);
+    cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
+}
+
+/// Whether sleepers count on their timeouts: under `robust` they look by themselves for the dead, and for a lock that was left to whoever is awake.
+fn naps(name: &str) -> bool {
+    name.split('/').any(|part| part == "robust")
+}
+
+struct Under<L> {
+    lock: L,
+    policy: Policy,
+}
+
+impl<L> Under<L> {
+    fn wait<T>(&self, cpu: &Explorer, act: impl FnOnce(&Wait) -> T) -> T {
+        let around = Member::new(cpu);
+        act(&Wait { policy: self.policy, around: &around, budget: BUDGET })
+    }
+}
+
+impl<L: Lock<Explorer> + 'static> Under<L> {
+    /// The next owner of a dead one's lock goes on as if the data were in order, which they are.
+    fn repaired(cpu: &Explorer, lock: &L, mut held: L::Held) -> L::Held {
+        if L::owner_died(&held) {
+            lock.make_consistent(cpu, &mut held);
+        }
+        held
+    }
+}
+
+impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
+    type Held = L::Held;
+
+    fn acquire(&self, cpu: &Explorer) -> Option<L::Held> {
+        let held = self.wait(cpu, |wait| self.lock.lock(cpu, wait)).ok()?;
+        Some(Self::repaired(cpu, &self.lock, held))
+    }
+    fn attempt(&self, cpu: &Explorer) -> Option<L::Held> {
+        // `robust` does not know who tries: it says so.
+        if L::NAME == "robust" {
+            return self.acquire(cpu);
+        }
+        Some(Self::repaired(cpu, &self.lock, self.lock.try_lock(cpu)?))
+    }
+    fn release(&self, cpu: &Explorer, held: L::Held) {
+        self.wait(cpu, |wait| self.lock.unlock(cpu, wait, held));
+    }
+}
+
+fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
+    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+        let lock = L::new(memory);
+        lock.prepare();
+        if lock.capacity() < plan.threads {
+            return Err(format!("has {} places: take fewer threads", lock.capacity()));
+        }
+        Ok(exclusion(plan, memory, Under { lock, policy }))
+    };
+    let about = match L::KNOWS_OWNER {
+        true => "one at a time; served after a death",
+        false => "one at a time",
+    };
+    let name = format!("lock/{}", L::NAME);
+    let naps = naps(L::NAME);
+    cases.push(Case { endures_deaths: L::KNOWS_OWNER, naps, ..Case::new(name, about, make) });
+}
+
+struct Meeting<B> {
+    barrier: B,
+    policy: Policy,
+}
+
+impl<B: Barrier<Explorer> + 'static> Gather for Meeting<B> {
+    fn arrive(&self, cpu: &Explorer) {
+        let around = Member::new(cpu);
+        let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+        self.barrier.wait(cpu, cpu.id(), &wait).unwrap_or_else(|error| panic!("arrive: {error}"));
+    }
+}
+
+fn barrier<B: Barrier<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
+    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+        let barrier = B::new(memory, plan.threads);
+        Ok(episodes(plan, memory, Meeting { barrier, policy }))
+    };
+    cases.push(Case::new(format!("barrier/{}", B::NAME), "nobody leaves before all have come", make));
+}
+
+struct Queued<Q> {
+    queue: Q,
+    policy: Policy,
+}
+
+impl<Q: ConcurrentQueue<Explorer>> Container for Queued<Q> {
+    fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
+        let around = Member::new(cpu);
+        let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+        match self.queue.enqueue(cpu, &wait, cpu.id(), value) {
+            Ok(()) => Transferred::Done,
+            Err(QueueError::Full) => Transferred::Full,
+            Err(error) => panic!("put: {error}"),
+        }
+    }
+    fn take(&self, cpu: &Explorer) -> Transferred {
+        let around = Member::new(cpu);
+        let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
+        match self.queue.dequeue(cpu, &wait, cpu.id()) {
+            Ok(Some(value)) => Transferred::Value(value),
+            Ok(None) => Transferred::Empty,
+            Err(error) => panic!("take: {error}"),
+        }
+    }
+}
+
+fn queue<Q: ConcurrentQueue<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
+    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+        let queue = Q::new(memory, ROOM, plan.threads);
+        Ok(exchange(plan, memory, Queued { queue, policy }, Order::Fifo, ROOM, 1))
+    };
+    let planted = Q::NAME.starts_with("planted/");
+    let about = match (planted, Q::BLOCKING) {
+        (true, _) => "wrong on purpose",
+        (_, true) => "linearizable, first in first out",
+        (_, false) => "linearizable, first in first out; nobody waits for the dead",
+    };
+    let name = if planted { Q::NAME.to_string() } else { format!("queue/{}", Q::NAME) };
+    let (endures_deaths, naps) = (!Q::BLOCKING && !planted, naps(Q::NAME));
+    cases.push(Case { endures_deaths, naps, ..Case::new(name, about, make) });
+}

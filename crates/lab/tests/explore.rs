@@ -1,0 +1,102 @@
+//! The explorer over everything that `sync` lists, within a fixed budget: what is right passes, with and without deaths, and what is planted is found.
+
+use towpath_lab::explore::{find, subjects};
+use towpath_sim::explore::harness::Case;
+use towpath_sim::explore::{Fault, Liberties, Method, Plan, Report, Schedule, Settings, replay, search};
+use towpath_sync::Policy;
+
+const METHODS: [Method; 3] = [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(2) }];
+
+fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Settings {
+    Settings { method, ..Settings::new(Plan { threads, ops }, schedules) }
+}
+
+fn passes(case: &Case, settings: &Settings, policy: Policy) -> Report {
+    let report = search(case, settings, &mut |_| {}).unwrap();
+    if let Some(found) = &report.found {
+        panic!(
+            "{} under {}, {settings:?}: {}, replay {}\n{}\n{}",
+            case.name,
+            policy.name(),
+            found.failure.fault.name(),
+            found.replay,
+            found.failure.text,
+            found.trace
+        );
+    }
+    report
+}
+
+fn everything_passes(policy: Policy, schedules: u64) {
+    let cases = subjects(policy);
+    assert!(cases.len() > 30);
+    for case in cases.iter().filter(|c| !c.name.starts_with("planted/")) {
+        for method in METHODS {
+            let settings = settings(method, 3, 4, schedules);
+            let report = passes(case, &settings, policy);
+            assert!(report.schedules == schedules || report.exhausted, "{}: {report:?}", case.name);
+            let liberties = Liberties { kills: 1, ..Liberties::default() };
+            let report = passes(case, &Settings { liberties, ..settings }, policy);
+            // Who endures deaths is not held up by any.
+            assert!(report.stranded == 0 || !case.endures_deaths, "{}: {report:?}", case.name);
+        }
+    }
+}
+
+#[test]
+fn everything_passes_while_waiters_park() {
+    everything_passes(Policy::Park, 500);
+}
+
+#[test]
+fn everything_passes_while_waiters_spin_before() {
+    everything_passes(Policy::SpinThenPark, 150);
+}
+
+#[test]
+fn everything_passes_while_waiters_spin() {
+    everything_passes(Policy::Spin, 150);
+}
+
+#[test]
+fn all_schedules_of_two_threads() {
+    for name in
+        ["counter/ll-sc", "lock/ticket", "lock/mcs", "lock/clh", "lock/hybrid-queue", "queue/michael-scott"]
+    {
+        let case = &find(name, Policy::Park)[0];
+        let report = passes(case, &settings(Method::Dfs { preemptions: None }, 2, 1, 200_000), Policy::Park);
+        assert!(report.exhausted && report.schedules > 1, "{name}: {report:?}");
+    }
+}
+
+#[test]
+fn what_is_planted_is_found_and_fails_again() {
+    let cases = find("planted", Policy::Park);
+    assert!(cases.len() >= 3);
+    for case in &cases {
+        for method in [Method::Random, Method::Pct { depth: 4 }] {
+            let settings = settings(method, 3, 4, 100_000);
+            let report = search(case, &settings, &mut |_| {}).unwrap();
+            let what = format!("{} by {method:?}", case.name);
+            let found = report.found.unwrap_or_else(|| panic!("{what}: nothing found"));
+            println!("{what}: {} schedules, {:?}, {}", report.schedules, found.failure.fault, found.replay);
+            // A node in two places is seen as a race of its owners, too.
+            let likely = [Fault::NotLinearizable, Fault::Race, Fault::Broken];
+            assert!(likely.contains(&found.failure.fault), "{what}: {}", found.failure.text);
+            let schedule: Schedule = found.replay.to_string().parse().unwrap();
+            let again = replay(case, &settings, &schedule).unwrap().found.expect("fails again");
+            assert_eq!(
+                (again.digest, again.failure, again.trace),
+                (found.digest, found.failure, found.trace),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn names_are_found_by_family_and_with_underscores() {
+    assert_eq!(find("queue/michael_scott", Policy::Park)[0].name, "queue/michael-scott");
+    assert_eq!(find("lock/ticket", Policy::Park).len(), 1);
+    assert!(find("counter", Policy::Park).len() == 3 && find("nothing", Policy::Park).is_empty());
+}
