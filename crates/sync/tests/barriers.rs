@@ -124,3 +124,11 @@ fn refuses<B: Barrier<Native>>() {
 fn who_does_not_belong_is_refused() {
     for_each_barrier!([atomics ll_sc fetch_op] Native, 8 => refuses());
 }
+
+#[test]
+fn a_barrier_spins_in_proportion_to_those_missing() {
+    let wait = Wait { policy: Policy::SpinThenPark, around: &Alone, budget: 1_000 };
+    for (times, budget) in [(0, 1_000), (1, 1_000), (63, 63_000), (u64::MAX, u64::MAX)] {
+        assert_eq!(Waiting::<Native>::scaled(&wait, times).budget, budget);
+    }
+}

@@ -244,6 +244,31 @@ fn reactive_changing_over_all_the_time() {
     attempt::<Reactive<LoomProcessor, 3, 0, 0>>();
 }
 
+/// One is about to queue while the other changes over to the flag and back to the queue: it must wait for the mistaken one to send it away.
+#[test]
+fn reactive_entering_the_queue_behind_a_mistaken_one() {
+    model(3, || {
+        let arena = LoomArena::default();
+        let shared = Arc::new((Reactive::<_, 2, 0, 0>::new(&arena), arena.cell(Place::NewLine, 0)));
+        let work = |id: usize, shared: &(Reactive<_, 2, 0, 0>, <LoomProcessor as Processor>::Cell)| {
+            let cpu = LoomProcessor { id };
+            let held = shared.0.lock(&cpu, &Spinning).expect("nobody dies here");
+            cpu.write(&shared.1, cpu.read(&shared.1) + 1);
+            shared.0.unlock(&cpu, &Spinning, held);
+        };
+        work(0, &shared);
+        assert!(shared.0.queues(&LoomProcessor { id: 0 }));
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || work(1, &shared))
+        };
+        work(0, &shared);
+        work(0, &shared);
+        other.join().unwrap();
+        assert_eq!(LoomProcessor { id: 0 }.read(&shared.1), 4);
+    });
+}
+
 #[test]
 fn reactive_changing_over_among_three() {
     let (arena, wait) = parking();
