@@ -72,9 +72,9 @@ fn exchange<Q: ConcurrentQueue<Native>>(producers: usize, consumers: usize, capa
 
 #[test]
 fn nothing_lost_nothing_twice_in_order() {
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => exchange(2, 2, 64, 20_000));
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => exchange(3, 3, 2, 3_000));
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => exchange(1, 1, 1, 3_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(2, 2, 64, 20_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(3, 3, 2, 3_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(1, 1, 1, 3_000));
 }
 
 /// Everybody does both, as in the paper's benchmark.
@@ -106,7 +106,7 @@ fn both<Q: ConcurrentQueue<Native>>(threads: usize, rounds: u64) {
 
 #[test]
 fn who_puts_one_in_gets_one_out() {
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => both(4, 10_000));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => both(4, 10_000));
 }
 
 /// The operations of one run, by participant: `Some(value)` to put in, `None` to take out.
@@ -145,7 +145,7 @@ fn against_a_deque<Q: ConcurrentQueue<Native>>(
 proptest! {
     #[test]
     fn one_after_the_other_it_is_a_deque(operations in operations(), capacity in 1..20usize) {
-        for_each_queue!([atomics ll_sc fetch_op] Native, 64 => like_a_deque(&operations, capacity));
+        for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => like_a_deque(&operations, capacity));
     }
 }
 
@@ -170,7 +170,7 @@ fn fills<Q: ConcurrentQueue<Native>>() {
 
 #[test]
 fn a_full_queue_says_so_and_goes_on() {
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => fills());
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => fills());
 }
 
 fn refuses_strangers<Q: ConcurrentQueue<Native>>() {
@@ -182,7 +182,7 @@ fn refuses_strangers<Q: ConcurrentQueue<Native>>() {
 
 #[test]
 fn strangers_are_refused() {
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => refuses_strangers());
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => refuses_strangers());
 }
 
 /// A value of a plain type in zeroed memory, as in a new segment.
@@ -250,7 +250,7 @@ fn collect<Q: ConcurrentQueue<Native>>(names: &mut Vec<&'static str>) {
 #[test]
 fn names_are_different() {
     let mut names = Vec::new();
-    for_each_queue!([atomics ll_sc fetch_op] Native, 64 => collect(&mut names));
+    for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => collect(&mut names));
     for_each_planted_queue!([atomics fetch_op] Native => collect(&mut names));
     assert!(names.contains(&"michael-scott") && names.contains(&"michael-scott/ll-sc"), "{names:?}");
     assert!(names.contains(&"two-ended/ticket") && names.contains(&"fetch-op-array"), "{names:?}");

@@ -3,7 +3,8 @@
 /// Calls a generic function with each queue of the named groups as its type argument.
 ///
 /// A group says what a machine must offer: `atomics` (nothing more), `ll_sc` ([`LlSc`](towpath_machine::LlSc)), `fetch_op` (that and
-/// [`FetchOp`](towpath_machine::FetchOp): the free lists are over LL/SC there). Then the machine, and for how many processors (ids below that) locks with a place for each shall
+/// [`FetchOp`](towpath_machine::FetchOp): the free lists are over LL/SC there), `scheduling` (those and [`Scheduling`](towpath_machine::Scheduling)), `published` (those of `fetch_op`, and
+/// as [`for_each_lock!`](crate::for_each_lock) says). Then the machine, and for how many processors (ids below that) locks with a place for each shall
 /// have places.
 ///
 /// ```
@@ -27,6 +28,7 @@ macro_rules! for_each_queue {
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Ticket<$machine>>> $arguments;
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Anderson<$machine, $n>>> $arguments;
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Mcs<$machine, $n>>> $arguments;
+        $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Reactive<$machine, $n>>> $arguments;
         $each::<$crate::queues::TwoEnded<$machine, $crate::locks::Robust<$machine, $n>>> $arguments;
         $each::<$crate::queues::TwoLock<$machine, $crate::locks::Ticket<$machine>>> $arguments;
         $each::<$crate::queues::TwoLock<$machine, $crate::locks::Robust<$machine, $n>>> $arguments;
@@ -48,6 +50,26 @@ macro_rules! for_each_queue {
             $crate::queues::TwoEnded<$machine, $crate::locks::HybridQueue<$machine, $n>, $crate::LoadLinked>,
         > $arguments;
         $each::<$crate::queues::FetchOpArray<$machine>> $arguments;
+        $crate::for_each_queue!([$($more)*] $machine, $n => $each $arguments);
+    };
+    ([scheduling $($more:ident)*] $machine:ty, $n:literal => $each:ident $arguments:tt) => {
+        $each::<
+            $crate::queues::TwoEnded<
+                $machine,
+                $crate::locks::SchedulerConscious<$machine, $n>,
+                $crate::LoadLinked,
+            >,
+        > $arguments;
+        $crate::for_each_queue!([$($more)*] $machine, $n => $each $arguments);
+    };
+    ([published $($more:ident)*] $machine:ty, $n:literal => $each:ident $arguments:tt) => {
+        $each::<
+            $crate::queues::TwoEnded<
+                $machine,
+                $crate::locks::SchedulerConscious<$machine, $n, $crate::locks::Published>,
+                $crate::LoadLinked,
+            >,
+        > $arguments;
         $crate::for_each_queue!([$($more)*] $machine, $n => $each $arguments);
     };
     (@locks $primitive:ident, $machine:ty, $n:literal => $each:ident $arguments:tt) => {
