@@ -45,17 +45,17 @@ fn everything_passes(policy: Policy, schedules: u64) {
 
 #[test]
 fn everything_passes_while_waiters_park() {
-    everything_passes(Policy::Park, 500);
+    everything_passes(Policy::Park, 1_500);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin_before() {
-    everything_passes(Policy::SpinThenPark, 150);
+    everything_passes(Policy::SpinThenPark, 400);
 }
 
 #[test]
 fn everything_passes_while_waiters_spin() {
-    everything_passes(Policy::Spin, 150);
+    everything_passes(Policy::Spin, 400);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The linearizability checker against brute force: on small random histories both say the same.
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use towpath_sim::explore::{
     Call, Counter, Fifo, Increment, Lifo, Specification, Transfer, Transferred, linearize,
 };
@@ -120,6 +122,20 @@ proptest! {
     fn counters(raw in raw()) {
         agree(&Counter, &history(&raw, |_, _, result| (Increment, result as u64)))?;
     }
+}
+
+#[test]
+fn random_histories_are_of_both_kinds() {
+    let mut runner = TestRunner::deterministic();
+    let mut verdicts = [0; 2];
+    for _ in 0..1_000 {
+        let raw = raw().new_tree(&mut runner).unwrap().current();
+        let calls = history(&raw, transfer);
+        if calls.len() > 2 {
+            verdicts[usize::from(linearize(&Fifo { room: 2 }, &calls).is_ok())] += 1;
+        }
+    }
+    assert!(verdicts[0] > 100 && verdicts[1] > 100, "{verdicts:?}");
 }
 
 #[test]

@@ -23,8 +23,6 @@ pub const MAX_THREADS: usize = 8;
 pub(super) const CLOCKS: usize = MAX_THREADS + 1;
 /// How often somebody may look again although nothing has changed, until nobody is expected to go on.
 const FUTILE: u32 = 3;
-/// The same where somebody is dead: who waits for the dead asks about them only now and then.
-const FUTILE_AMONG_THE_DEAD: u32 = 1_000;
 
 pub(super) type Clock = [u32; CLOCKS];
 
@@ -339,13 +337,16 @@ impl Inner {
             // Time passes: those who look again without a reason do so now, as long as that leads anywhere.
             options.clear();
             let anybody_dead = self.threads.iter().any(|t| t.life == Life::Dead);
-            let limit = if anybody_dead { FUTILE_AMONG_THE_DEAD } else { FUTILE };
+            let (limit, naps) = match self.left_over.patience {
+                patience @ 1.. if anybody_dead => (patience, true),
+                _ => (FUTILE, self.left_over.naps),
+            };
             for thread in alive().filter(|&i| self.threads[i].futile < limit) {
                 let pending = &self.threads[thread].pending;
                 let turn = match (pending.gate, pending.other) {
                     (Gate::Moved { .. }, _) => Turn::Normal,
                     (_, Other::SpinEnds { .. }) => Turn::Other,
-                    (_, Other::SleepEnds) if self.left_over.naps || anybody_dead => Turn::Other,
+                    (_, Other::SleepEnds) if naps => Turn::Other,
                     _ => continue,
                 };
                 options.push(Choice { thread, turn });

@@ -10,6 +10,9 @@ use super::strategy::{ByChance, ByPriority, Written};
 use super::subject::{Liberties, Plan, Subject};
 use super::trace;
 
+/// Waiters ask only now and then whether somebody is dead: every 256 rounds of backing off, or every millisecond.
+const PATIENCE: u32 = 1_000;
+
 /// In which order schedules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -61,7 +64,9 @@ impl Settings {
         if !(1..=MAX_THREADS).contains(&self.plan.threads) {
             return Err(Error::Threads { threads: self.plan.threads });
         }
-        let liberties = Liberties { naps: self.liberties.naps || subject.naps(), ..self.liberties };
+        let naps = self.liberties.naps || subject.naps();
+        let patience = if subject.endures_deaths() { PATIENCE } else { self.liberties.patience };
+        let liberties = Liberties { naps, patience, ..self.liberties };
         Ok(Terms { plan: self.plan, liberties, bound: self.bound })
     }
 }

@@ -63,10 +63,12 @@ pub struct Liberties {
     pub kills: u32,
     /// Whether a sleep's timeout is a remedy like another (`true`), or sleeping until it a fault.
     pub naps: bool,
+    /// How often who waits for the dead may look again, in vain, until that is a fault; 0: they need not get on.
+    pub patience: u32,
 }
 
 impl Default for Liberties {
     fn default() -> Self {
-        Liberties { timeouts: 2, spurious: 1, kills: 0, naps: false }
+        Liberties { timeouts: 2, spurious: 1, kills: 0, naps: false, patience: 0 }
     }
 }
