@@ -5,6 +5,7 @@ mod clean;
 mod doctor;
 mod explore;
 mod run;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,8 @@ struct Cli {
 enum Command {
     /// Measure this machine: the floor, every claim algorithm, and on request the peers.
     Bench(bench::BenchArgs),
+    /// Run the algorithms on a simulated machine of up to 1,024 processors.
+    Sim(sim::SimArgs),
     /// Start N processes of a program as one world.
     Run(run::Arguments),
     /// Search schedules for one under which an algorithm goes wrong.
@@ -35,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Some(Command::Bench(arguments)) => bench::run(&arguments),
+        Some(Command::Sim(arguments)) => sim::run(&arguments),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Explore(arguments)) => explore::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),

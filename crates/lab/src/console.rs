@@ -49,7 +49,8 @@ pub fn render(results: &Results) -> String {
     text
 }
 
-fn render_table(table: &Table) -> String {
+/// A table as text.
+pub fn render_table(table: &Table) -> String {
     let mut console = ConsoleTable::new();
     console.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     console.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);

@@ -21,6 +21,7 @@ pub mod record;
 pub mod report;
 pub mod results;
 pub mod session;
+pub mod sim;
 pub mod stats;
 mod storm;
 pub mod tables;

@@ -207,6 +207,34 @@ pub mod metrics {
         RECOVERY = "recovery_us", "us";
         /// `idle`: how much of a core a waiting process uses.
         CPU_FRACTION = "cpu_fraction", "ratio";
+        /// Simulated: the whole time by the number of operations of all processors.
+        TIME_PER_OPERATION = "time_per_operation_ns", "ns";
+        /// Simulated: store-conditionals that failed, for each operation (and so the following).
+        FAILED_CONDITIONALS = "failed_conditionals_per_operation", "count";
+        /// Simulated: invalidations that homes (or the bus) sent.
+        INVALIDATIONS = "invalidations_per_operation", "count";
+        /// Simulated: invalidations as the processors' counters see them (both of a node).
+        INVALIDATIONS_RECEIVED = "invalidations_received_per_operation", "count";
+        /// Simulated: lines that were asked of an owner.
+        INTERVENTIONS = "interventions_per_operation", "count";
+        /// Simulated: the same as the processors' counters see them.
+        INTERVENTIONS_RECEIVED = "interventions_received_per_operation", "count";
+        /// Simulated: lines fetched within the node.
+        LOCAL_MISSES = "local_misses_per_operation", "count";
+        /// Simulated: lines fetched from elsewhere.
+        REMOTE_MISSES = "remote_misses_per_operation", "count";
+        /// Simulated: requests for ownership of a line that was there (exclusive stores to shared lines).
+        UPGRADES = "upgrades_per_operation", "count";
+        /// Simulated: operations at memory.
+        FETCH_OPS = "fetch_ops_per_operation", "count";
+        /// Simulated: messages in the network, or transactions on the bus.
+        NETWORK_MESSAGES = "network_messages_per_operation", "count";
+        /// Simulated: requests that a home refused.
+        REFUSALS = "refusals_per_operation", "count";
+        /// Simulated: the busiest home's share of time in which it was busy.
+        HOME_OCCUPANCY = "home_occupancy", "ratio";
+        /// Simulated: context switches.
+        CONTEXT_SWITCHES = "context_switches_per_operation", "count";
     }
 }
 

@@ -10,7 +10,8 @@ use std::path::Path;
 use crate::error::Error;
 use crate::results::Results;
 
-pub use page::page;
+pub use page::{Section, page, plain_page};
+pub use svg::{Bar, Line, Look, Value, bars, lines};
 
 /// Writes both files into `folder`, which is made if need be.
 ///

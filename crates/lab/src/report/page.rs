@@ -66,6 +66,45 @@ pub fn page(results: &Results) -> String {
     html
 }
 
+/// A part of a page: a table, and the plots that go before it.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// The table.
+    pub table: Table,
+    /// SVG, each a whole.
+    pub plots: Vec<String>,
+}
+
+/// A page that is not about the machine at hand: a title, an introduction, sections, and what could not be shown.
+pub fn plain_page(title: &str, introduction: &str, sections: &[Section], missing: &[String]) -> String {
+    let mut html = String::with_capacity(1 << 16);
+    let _ = write!(
+        html,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>\n{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n<p class=\"where\">{introduction}</p>\n",
+        title = escape(title),
+        style = include_str!("style.css"),
+        introduction = escape(introduction),
+    );
+    for (n, part) in sections.iter().enumerate() {
+        section(&mut html, &format!("part-{n}"), &part.table.title, &part.table.note);
+        for plot in &part.plots {
+            let _ = writeln!(html, "<figure>{plot}</figure>");
+        }
+        write_table(&mut html, &part.table);
+    }
+    if !missing.is_empty() {
+        html.push_str("<h2 id=\"missing\">Not measured</h2>\n<ul>\n");
+        for line in missing {
+            let _ = writeln!(html, "<li>{}</li>", escape(line));
+        }
+        html.push_str("</ul>\n");
+    }
+    html.push_str("</main>\n</body>\n</html>\n");
+    html
+}
+
 fn section(html: &mut String, id: &str, title: &str, note: &str) {
     let _ = writeln!(html, "<h2 id=\"{id}\">{}</h2>\n<p class=\"note\">{}</p>", escape(title), escape(note));
 }

@@ -1,0 +1,314 @@
+//! `towpath sim`: experiments on simulated machines.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::PossibleValuesParser;
+use towpath_lab::console::Progress;
+use towpath_lab::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
+use towpath_lab::{Host, waiting_policies};
+use towpath_sim::parameters::read_time;
+use towpath_sim::{Parameters, machines};
+use towpath_sync::Policy;
+
+use crate::{Failure, Outcome};
+
+/// Where the report goes unless told otherwise.
+const REPORT: &str = "towpath-report/sim";
+
+/// The arguments of `towpath sim`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    about = "Run the algorithms on a simulated machine of up to 1,024 processors",
+    long_about = "Runs the same algorithms that run natively on a simulated machine: its caches, coherence protocol, network and operating system charge every shared access, in exact \
+                  global order. Equal seeds give equal runs, on every host. Prints the time for each operation and what it cost in coherence traffic, \
+                  and writes a report (results.jsonl and a self-contained index.html).",
+    after_long_help = HELP
+)]
+pub struct SimArgs {
+    /// A machine's name, or `list` (machines, experiments, algorithms) or `describe`
+    #[arg(value_name = "MACHINE")]
+    machine: Option<String>,
+
+    /// The experiment; after `describe` a machine
+    #[arg(value_name = "EXPERIMENT")]
+    experiment: Option<String>,
+
+    /// A machine of your own, from a file (see `towpath sim describe`)
+    #[arg(long = "machine", value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Change one of the machine's parameters
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+
+    /// Numbers of processors [default: powers of two up to the machine's, at most 64]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = procs)]
+    procs: Vec<std::ops::RangeInclusive<usize>>,
+
+    /// Private work between two operations, ± 20 % at random [default: 5us; multiprogramming: 50us]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    work: Option<u64>,
+
+    /// By how much the work varies, in percent of it
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
+    spread: u32,
+
+    /// Operations of all processors together [default: 20000; multiprogramming: 100000 for each copy]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    operations: Option<u64>,
+
+    /// How many seeds; figures are medians over them
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+
+    /// The first seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+
+    /// Algorithms to run (see `towpath sim list`) [default: those that suit the machine]
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    algorithms: Vec<String>,
+
+    /// Ways of waiting [default: spin; multiprogramming: spin,spin-then-park,park]
+    #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(waiting_policies()))]
+    waiting: Vec<String>,
+
+    /// Copies of the program at one time (multiprogramming) [default: 2,3]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
+    copies: Vec<u32>,
+
+    /// Schedulers (multiprogramming) [default: both]
+    #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
+    scheduler: Vec<String>,
+
+    /// How many simulations run at one time [default: one for each of the host's cores]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+
+    /// Print the records to stdout, one JSON object per line, and everything else to stderr
+    #[arg(long)]
+    json: bool,
+
+    /// The report's folder
+    #[arg(long, value_name = "DIR", default_value = REPORT)]
+    report: PathBuf,
+}
+
+const HELP: &str = "\
+Examples:
+  towpath sim list                                                     what there is
+  towpath sim describe origin2000                                      every parameter, with its source
+  towpath sim origin2000 queues --procs 1,2,4,8,16,32,64 --work 5us    figure 5 of Nikolopoulos & Papatheodorou
+  towpath sim origin2000 counter --work 0 --set directory.service=fifo
+  towpath sim origin2000 multiprogramming --copies 2,3 --scheduler time-sharing,gang
+  towpath sim epyc-milan locks --procs 1-128 --json
+  towpath sim --machine mine.toml barriers                             your own machine
+
+A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.
+
+Sources of parameters: S the paper itself; P another public source, read; R one from memory; D derived; E estimated.";
+
+/// `1,2,8` or `1-64` (powers of two from the first to the last).
+fn procs(text: &str) -> Result<std::ops::RangeInclusive<usize>, String> {
+    let number = |t: &str| match t.parse::<usize>() {
+        Ok(n) if (1..=1024).contains(&n) => Ok(n),
+        _ => Err(format!("`{t}` is not a number of processors from 1 to 1024")),
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (number(first)?, number(last)?);
+    if first <= last { Ok(first..=last) } else { Err(format!("`{text}` goes backwards")) }
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    let ps = read_time(text).ok_or("a time has a unit: 5us, 200ns, or 0")?;
+    Ok(ps / 1000)
+}
+
+/// The progress bar, for threads.
+pub(crate) struct Bar(pub Progress);
+
+impl Watcher for Bar {
+    fn expect(&self, steps: usize) {
+        self.0.expect(steps as i64);
+    }
+    fn done(&self, what: &str) {
+        self.0.step(what);
+    }
+}
+
+impl SimArgs {
+    /// The machine that is meant, and the word after it.
+    fn machine(&self) -> Result<(Parameters, Option<&str>), Failure> {
+        let (mut machine, next) = match (&self.file, &self.machine) {
+            (Some(file), experiment) => (from_file(file)?, experiment.as_deref()),
+            (None, Some(name)) => (by_name(name)?, self.experiment.as_deref()),
+            (None, None) => {
+                return Err(Failure::new("which machine? `towpath sim list` names them").with_code(2));
+            }
+        };
+        for change in &self.set {
+            machine.set_from_text(change).map_err(|e| Failure::new(e).with_code(2))?;
+        }
+        Ok((machine, next))
+    }
+
+    fn settings(&self, machine: Parameters, experiment: &str) -> SimSettings {
+        let several = experiment == "multiprogramming";
+        let defaults = SimSettings::new(machine);
+        let or = |given: &[String], default: &[&str]| -> Vec<String> {
+            if given.is_empty() { default.iter().map(|s| s.to_string()).collect() } else { given.to_vec() }
+        };
+        let waiting: &[&str] = if several { &["spin", "spin-then-park", "park"] } else { &["spin"] };
+        let mut procs: Vec<usize> = Vec::new();
+        for range in &self.procs {
+            let (first, last) = (*range.start(), *range.end());
+            let doubled = std::iter::successors(Some(first), |n| Some(n * 2)).take_while(|n| *n < last);
+            procs.extend(doubled.chain([last]));
+        }
+        procs.sort_unstable();
+        procs.dedup();
+        SimSettings {
+            procs,
+            work: Work {
+                ns: self.work.unwrap_or(if several { 50_000 } else { 5_000 }),
+                spread: f64::from(self.spread) / 100.0,
+            },
+            operations: self.operations.unwrap_or(if several { 100_000 } else { defaults.operations }),
+            seeds: self.seeds,
+            seed: self.seed,
+            algorithms: self.algorithms.clone(),
+            waiting: or(&self.waiting, waiting).iter().filter_map(|w| Policy::from_name(w)).collect(),
+            copies: if self.copies.is_empty() { vec![2, 3] } else { self.copies.clone() },
+            schedulers: or(&self.scheduler, &["time-sharing", "gang"]),
+            threads: self.threads,
+            ..defaults
+        }
+    }
+}
+
+/// A machine that comes with Towpath.
+pub(crate) fn by_name(name: &str) -> Result<Parameters, Failure> {
+    machines::by_name(name).ok_or_else(|| {
+        let all: Vec<&str> = machines::names().collect();
+        let text = format!(
+            "no machine is called `{name}`; there are {} (or a file of your own: --machine FILE)",
+            all.join(", ")
+        );
+        Failure::new(text).with_code(2)
+    })
+}
+
+fn from_file(file: &Path) -> Result<Parameters, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| Failure::new(format!("{} can't be read: {e}", file.display())).with_code(2))?;
+    machines::from_text(&file.display().to_string(), &text).map_err(|e| Failure::new(e).with_code(2))
+}
+
+/// Runs `towpath sim`.
+pub fn run(args: &SimArgs) -> Outcome {
+    match args.machine.as_deref().filter(|_| args.file.is_none()) {
+        Some("list") => return print(&list(args.experiment.as_deref())?),
+        Some("describe") => {
+            let name = args
+                .experiment
+                .as_deref()
+                .ok_or_else(|| Failure::new("which machine? `towpath sim list` names them").with_code(2))?;
+            let mut machine = by_name(name)?;
+            for change in &args.set {
+                machine.set_from_text(change).map_err(|e| Failure::new(e).with_code(2))?;
+            }
+            return print(&describe(&machine));
+        }
+        _ => {}
+    }
+    let (machine, experiment) = args.machine()?;
+    if experiment == Some("describe") {
+        return print(&describe(&machine));
+    }
+    let names = || SIM_EXPERIMENTS.iter().map(|e| e.name()).collect::<Vec<_>>().join(", ");
+    let Some(name) = experiment else {
+        return Err(Failure::new(format!("which experiment? There are {}", names())).with_code(2));
+    };
+    let Some(experiment) = sim::find(name) else {
+        let text = format!("no experiment is called `{name}`; there are {}", names());
+        return Err(Failure::new(text).with_code(2));
+    };
+    let settings = args.settings(machine, name);
+    let host = Host::detect("not pinned: simulated time does not depend on the host");
+    let bar = Bar(Progress::new(true));
+    let result = sim::run(experiment, &settings, &host, &bar);
+    bar.0.finish();
+    let (records, failures) = result.map_err(|e| Failure::new(e).with_code(2))?;
+    let machine = &settings.machine;
+    let introduction = format!("{}; {}", machine.title, experiment.about());
+    let title = format!("{name} on {}", machine.name);
+    show::write(&args.report, &title, &introduction, &records, &failures).map_err(Failure::new)?;
+    let text = format!(
+        "{introduction}\n\n{}report: {}\n",
+        show::render(&records, &failures),
+        args.report.join("index.html").display()
+    );
+    if args.json {
+        let lines: String = records.iter().map(|r| r.to_json() + "\n").collect();
+        print(&lines)?;
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    } else {
+        print(&text)?;
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A reader who has had enough (head, say) is no failure of ours.
+fn print(text: &str) -> Outcome {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(experiment: Option<&str>) -> Result<String, Failure> {
+    let mut text = String::new();
+    if experiment.is_none() {
+        text.push_str("Machines\n");
+        for name in machines::names() {
+            let title = by_name(name)?.title;
+            text.push_str(&format!("  {name:<16} {title}\n"));
+        }
+        text.push('\n');
+    }
+    let chosen: Vec<_> =
+        SIM_EXPERIMENTS.iter().filter(|e| experiment.is_none_or(|name| e.name() == name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SIM_EXPERIMENTS.iter().map(|e| e.name()).collect();
+        let text = format!("no experiment is called that; there are {}", names.join(", "));
+        return Err(Failure::new(text).with_code(2));
+    }
+    text.push_str("Experiments and their algorithms\n");
+    for experiment in chosen {
+        text.push_str(&format!("  {:<16} {}\n", experiment.name(), experiment.about()));
+        let mut line = String::new();
+        for name in experiment.algorithms() {
+            if line.len() + name.len() > 90 {
+                text.push_str(&format!("{:19}{}\n", "", line.trim_end()));
+                line.clear();
+            }
+            line.push_str(name);
+            line.push(' ');
+        }
+        text.push_str(&format!("{:19}{}\n", "", line.trim_end()));
+    }
+    Ok(text)
+}
+
+fn describe(machine: &Parameters) -> String {
+    let mut text = format!("{}: {}\n\n", machine.name, machine.title);
+    for p in machine.describe() {
+        let source = if p.source.0.is_empty() { "default".to_string() } else { p.source.0 };
+        text.push_str(&format!(
+            "{:<36} {:<14} {}\n{:36} {:14} {source}\n",
+            p.name, p.value, p.meaning, "", ""
+        ));
+    }
+    text.push_str("\nSources: S the paper itself; P another public source, read; R one from memory; D derived; E estimated.\n");
+    text
+}

@@ -1,0 +1,45 @@
+//! The shared counter (Nikolopoulos & Papatheodorou §4.1): what it costs when everybody updates one word.
+
+use std::sync::LazyLock;
+
+use towpath_sim::Sim;
+use towpath_sync::{AtMemory, Atomics, Counter, LoadLinked, Primitive};
+
+use super::{Algorithm, Measured, Point, Setup, SimExperiment, SimSettings, all_points};
+use crate::error::Error;
+
+fn run<M: Primitive<Sim>>(setup: &Setup) -> Result<Measured, Error> {
+    setup.measure(Counter::<Sim, M>::new, |cpu, counter, _, _| {
+        counter.increment(cpu);
+    })
+}
+
+fn list<M: Primitive<Sim>>(all: &mut Vec<Algorithm>) {
+    all.push(Algorithm { name: Counter::<Sim, M>::NAME, run: [run::<M>; 2] });
+}
+
+/// The counters.
+pub static COUNTERS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    list::<Atomics>(&mut all);
+    list::<LoadLinked>(&mut all);
+    list::<AtMemory>(&mut all);
+    all
+});
+
+pub(super) struct Experiment;
+
+impl SimExperiment for Experiment {
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+    fn about(&self) -> &'static str {
+        "a shared counter: what a primitive costs when everybody updates one word (N figures 3 and 4)"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        COUNTERS.iter().map(|a| a.name).collect()
+    }
+    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
+        all_points(self.name(), settings, &COUNTERS)
+    }
+}

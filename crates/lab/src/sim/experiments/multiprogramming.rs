@@ -1,0 +1,117 @@
+//! Multiprogramming (Nikolopoulos & Papatheodorou §5): several copies of the queues' and barriers' programs on the same processors, under time sharing and under
+//! gang scheduling, by discipline of waiting.
+//!
+//! The time slice is scaled down with the runs: 5 ms instead of 100, still 500 context switches and 100 times the work between two operations.
+
+use std::sync::LazyLock;
+
+use towpath_sim::Parameters;
+use towpath_sync::Policy;
+
+use super::{
+    Algorithm, BARRIERS, Point, QUEUES, Setup, SimExperiment, SimSettings, Work, chosen, procs, subject,
+};
+use crate::error::Error;
+
+/// The queues and barriers together.
+static ALL: LazyLock<Vec<Algorithm>> =
+    LazyLock::new(|| QUEUES.iter().chain(BARRIERS.iter()).copied().collect());
+
+/// What is run unless the user says otherwise: the paper's, over both primitives.
+const DEFAULT: [&str; 12] = [
+    "two-ended/test-and-set/ll-sc",
+    "two-ended/ticket/ll-sc",
+    "two-ended/anderson/ll-sc",
+    "two-ended/test-and-set/fetch-op",
+    "two-ended/ticket/fetch-op",
+    "two-ended/hybrid-queue",
+    "two-ended/scheduler-conscious",
+    "michael-scott/ll-sc",
+    "fetch-op-array",
+    "centralized/ll-sc",
+    "centralized/fetch-op",
+    "mcs-tree",
+];
+
+/// Time slices in nanoseconds that runs of some tens of milliseconds see enough of.
+const QUANTUM: &str = "os.quantum=5ms";
+
+/// Which disciplines an algorithm has: those that never wait for a word have none of their own.
+fn disciplines(name: &str, wanted: &[Policy]) -> Vec<Policy> {
+    let waits = name.starts_with("two-ended") || BARRIERS.iter().any(|b| b.name == name);
+    if !waits || name.contains("scheduler-conscious") {
+        return vec![Policy::Spin];
+    }
+    wanted.to_vec()
+}
+
+/// The machine under that scheduler, with short time slices (unless it has been told otherwise).
+fn machine(machine: &Parameters, scheduler: &str) -> Result<Parameters, Error> {
+    let mut machine = machine.clone();
+    let told = machine.describe().iter().any(|p| p.name == "os.quantum" && p.source.0.starts_with("user"));
+    let mut set = |text: &str| machine.set_from_text(text).map_err(|e| Error::NotAvailable(e.to_string()));
+    if !told {
+        set(QUANTUM)?;
+    }
+    set(&format!("os.policy={scheduler}"))?;
+    Ok(machine)
+}
+
+pub(super) struct Experiment;
+
+impl SimExperiment for Experiment {
+    fn name(&self) -> &'static str {
+        "multiprogramming"
+    }
+    fn about(&self) -> &'static str {
+        "several copies of the queues' and barriers' programs under time sharing and gang scheduling, by discipline (N figures 7 and 8)"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        ALL.iter().map(|a| a.name).collect()
+    }
+    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
+        let mut settings = settings.clone();
+        if settings.algorithms.is_empty() {
+            settings.algorithms =
+                DEFAULT.iter().filter(|d| ALL.iter().any(|a| a.name == **d)).map(|d| d.to_string()).collect();
+        }
+        if settings.procs.is_empty() {
+            settings.procs = vec![(settings.machine.processors as usize).min(64)];
+        }
+        let mut points = Vec::new();
+        for algorithm in chosen(&settings, &ALL)? {
+            for waiting in disciplines(algorithm.name, &settings.waiting) {
+                for &copies in &settings.copies {
+                    for scheduler in &settings.schedulers {
+                        let machine = machine(&settings.machine, scheduler)?;
+                        for procs in procs(&settings)? {
+                            let work: Work = settings.work;
+                            points.push(Point {
+                                subject: subject(
+                                    "multiprogramming",
+                                    algorithm.name,
+                                    waiting.name(),
+                                    procs,
+                                    work,
+                                )
+                                .with("copies", copies)
+                                .with("scheduler", scheduler.as_str()),
+                                setup: Setup {
+                                    machine: machine.clone(),
+                                    procs,
+                                    work,
+                                    operations: settings.operations,
+                                    waiting,
+                                    copies: copies as usize,
+                                    seed: settings.seed,
+                                },
+                                run: algorithm.on(procs),
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(points)
+    }
+}

@@ -1,0 +1,129 @@
+//! What a simulated run is given and yields, and the loop that all of them have (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
+
+use std::rc::Rc;
+
+use towpath_machine::Processor;
+use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation};
+use towpath_sync::Policy;
+
+use super::Patience;
+use crate::error::Error;
+use crate::record::{Metric, metrics};
+
+/// Private work between two operations: uniform about a mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// The mean, in nanoseconds.
+    pub ns: u64,
+    /// 0.2: within ± 20 % of it.
+    pub spread: f64,
+}
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The machine.
+    pub machine: Parameters,
+    /// How many of its processors.
+    pub procs: usize,
+    /// Work between two operations.
+    pub work: Work,
+    /// Operations in all (of each copy of the program).
+    pub operations: u64,
+    /// How to wait.
+    pub waiting: Policy,
+    /// Copies of the program at one time.
+    pub copies: usize,
+    /// What everything random follows from.
+    pub seed: u64,
+}
+
+/// What a run yielded.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Figures by metric.
+    pub values: Vec<(Metric, f64)>,
+}
+
+impl Setup {
+    /// How to wait on this machine.
+    pub fn patience(&self) -> Patience {
+        Patience::new(&self.machine, self.waiting)
+    }
+
+    /// Runs the loop on every processor, in as many copies as wanted. `make` makes what a copy shares; `operation` is one of its operations, of which each
+    /// thread makes `operations / procs`. It gets the processor, what is shared, the way of waiting, and the operation's number.
+    ///
+    /// # Errors
+    ///
+    /// If the threads get stuck.
+    pub fn run<T: 'static>(
+        &self,
+        make: impl Fn(&SimArena) -> T,
+        operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
+    ) -> Result<(Outcome, f64), Error> {
+        let mut simulation = Simulation::new(&self.machine, self.procs, self.seed);
+        let arena = simulation.arena();
+        let each = (self.operations / self.procs as u64).max(1);
+        let (work, patience) = (self.work, self.patience());
+        for copy in 0..self.copies.max(1) {
+            let shared = Rc::new(make(&arena));
+            for processor in 0..self.procs {
+                let (shared, operation, patience) = (Rc::clone(&shared), operation.clone(), patience.clone());
+                simulation.spawn_in_job(processor, processor, copy, move |cpu| {
+                    for i in 0..each {
+                        if work.ns > 0 {
+                            let ps = cpu.random().around(work.ns * 1000, work.spread);
+                            cpu.compute(ps);
+                        }
+                        operation(cpu, &shared, &patience, i);
+                    }
+                });
+            }
+        }
+        let outcome = simulation.run().map_err(|stuck| Error::NotAvailable(stuck.to_string()))?;
+        let operations = each * self.procs as u64 * self.copies.max(1) as u64;
+        Ok((outcome, operations as f64))
+    }
+
+    /// The figures of the paper's loop: time for each operation, and the counts for each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Setup::run`].
+    pub fn measure<T: 'static>(
+        &self,
+        make: impl Fn(&SimArena) -> T,
+        operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
+    ) -> Result<Measured, Error> {
+        let (outcome, operations) = self.run(make, operation)?;
+        Ok(Measured { values: figures(&outcome, operations) })
+    }
+}
+
+/// Time and counts for each of so many operations.
+fn figures(outcome: &Outcome, operations: f64) -> Vec<(Metric, f64)> {
+    let c: &Counters = &outcome.counters;
+    let per = |n: u64| n as f64 / operations;
+    vec![
+        (metrics::TIME_PER_OPERATION, outcome.time as f64 / 1e3 / operations),
+        (metrics::FAILED_CONDITIONALS, per(c.failed_conditionals)),
+        (metrics::INVALIDATIONS, per(c.invalidations)),
+        (metrics::INVALIDATIONS_RECEIVED, per(c.invalidations_received)),
+        (metrics::INTERVENTIONS, per(c.interventions)),
+        (metrics::INTERVENTIONS_RECEIVED, per(c.interventions_received)),
+        (metrics::LOCAL_MISSES, per(c.misses[0])),
+        (metrics::REMOTE_MISSES, per(c.remote_misses())),
+        (metrics::UPGRADES, per(c.upgrades)),
+        (metrics::FETCH_OPS, per(c.fetch_ops)),
+        (metrics::NETWORK_MESSAGES, per(c.messages + c.bus_transactions)),
+        (metrics::REFUSALS, per(c.refusals)),
+        (metrics::HOME_OCCUPANCY, c.home_busy as f64 / outcome.time.max(1) as f64),
+        (metrics::CONTEXT_SWITCHES, per(c.switches)),
+    ]
+}
+
+/// The processor's number among those of its program.
+pub(super) fn me(cpu: &Sim) -> usize {
+    cpu.id()
+}

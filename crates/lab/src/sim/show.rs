@@ -1,0 +1,213 @@
+//! What tables and plots show of simulated machines.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::Failures;
+use crate::console::render_table;
+use crate::error::Error;
+use crate::experiment::describe;
+use crate::format::{digits, in_unit, nanoseconds};
+use crate::record::{Record, metrics};
+use crate::report::{Line, Look, Section, Value, lines, plain_page};
+use crate::tables::{Cell, Kind, Table};
+
+/// The counts that tables show, with their heads.
+const COUNTS: [(&str, &str); 12] = [
+    ("failed SC", metrics::FAILED_CONDITIONALS.name),
+    ("upgrades", metrics::UPGRADES.name),
+    ("invalidations sent", metrics::INVALIDATIONS.name),
+    ("received", metrics::INVALIDATIONS_RECEIVED.name),
+    ("interventions", metrics::INTERVENTIONS.name),
+    ("misses near", metrics::LOCAL_MISSES.name),
+    ("misses far", metrics::REMOTE_MISSES.name),
+    ("fetch-ops", metrics::FETCH_OPS.name),
+    ("messages", metrics::NETWORK_MESSAGES.name),
+    ("refused", metrics::REFUSALS.name),
+    ("home busy", metrics::HOME_OCCUPANCY.name),
+    ("switches", metrics::CONTEXT_SWITCHES.name),
+];
+
+/// What distinguishes a table from the next: the way of waiting, and what else varies but the algorithm and the processors.
+fn group(record: &Record) -> String {
+    let mut text = format!("{} waiting", record.waiting);
+    for (key, value) in record.extra.iter().filter(|(k, _)| *k != "work_ns") {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        let _ = write!(text, ", {key} {value}");
+    }
+    text
+}
+
+/// In the order of their first appearance.
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}
+
+fn cell(record: Option<&&Record>) -> Cell {
+    let Some(r) = record else { return Cell::new("–", Kind::Missing) };
+    let text = if r.unit == "count" { digits(r.value) } else { in_unit(r.value, &r.unit) };
+    let detail = format!("{} to {}, {} seeds", digits(r.min), digits(r.max), r.runs);
+    Cell { text, detail, kind: Kind::Figure }
+}
+
+/// The tables and plots of an experiment's records.
+pub fn sections(records: &[Record]) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for (experiment, machine) in distinct(records.iter().map(|r| (&r.experiment, &r.machine))) {
+        let all: Vec<&Record> =
+            records.iter().filter(|r| r.experiment == *experiment && r.machine == *machine).collect();
+        for group_name in distinct(all.iter().map(|r| group(r))) {
+            let some: Vec<&Record> = all.iter().copied().filter(|r| group(r) == group_name).collect();
+            let head = format!("{experiment} on {machine}, {group_name}");
+            sections.extend(times(&head, &some));
+            sections.push(counts(&head, &some));
+        }
+    }
+    sections
+}
+
+fn find<'a>(records: &'a [&'a Record], algorithm: &str, procs: u32, metric: &str) -> Option<&'a &'a Record> {
+    records.iter().find(|r| r.algorithm == algorithm && r.procs == procs && r.metric == metric)
+}
+
+fn times(head: &str, records: &[&Record]) -> Option<Section> {
+    let time = metrics::TIME_PER_OPERATION.name;
+    let procs = distinct(records.iter().map(|r| r.procs));
+    let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
+    let mut rows: Vec<Vec<Cell>> = algorithms
+        .iter()
+        .map(|a| {
+            let cells = procs.iter().map(|&n| cell(find(records, a, n, time)));
+            std::iter::once(Cell::new(*a, Kind::Text)).chain(cells).collect()
+        })
+        .collect();
+    for (column, &n) in procs.iter().enumerate() {
+        let values = |a: &&str| find(records, a, n, time).map(|r| r.value);
+        let best = algorithms
+            .iter()
+            .enumerate()
+            .filter_map(|(row, a)| Some((row, values(a)?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((row, _)) = best.filter(|_| algorithms.len() > 1) {
+            rows[row][column + 1].kind = Kind::Best;
+        }
+    }
+    let header = std::iter::once("processors".to_string()).chain(procs.iter().map(u32::to_string)).collect();
+    let table = Table {
+        experiment: "sim",
+        title: format!("{head}: time for each operation"),
+        note: "The whole time by the number of operations of all processors; medians over the seeds, the range in each figure's tooltip.".into(),
+        header,
+        rows,
+    };
+    let curves: Vec<Line> = algorithms
+        .iter()
+        .enumerate()
+        .map(|(n, a)| Line {
+            label: a.to_string(),
+            points: procs
+                .iter()
+                .filter_map(|&p| {
+                    let r = find(records, a, p, time)?;
+                    Some((f64::from(p), Value { value: r.value, min: r.min, max: r.max }))
+                })
+                .collect(),
+            look: Look { colour: n % 15, dashed: a.contains("fetch-op"), bold: false },
+        })
+        .collect();
+    let plots = if procs.len() > 1 {
+        vec![lines(&table.title, &curves, |x| format!("{x:.0} P"), nanoseconds)]
+    } else {
+        Vec::new()
+    };
+    (!algorithms.is_empty()).then_some(Section { table, plots })
+}
+
+fn counts(head: &str, records: &[&Record]) -> Section {
+    let most = records.iter().map(|r| r.procs).max().unwrap_or(0);
+    let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
+    // Columns in which everything is 0 say nothing.
+    let columns: Vec<&(&str, &str)> = COUNTS
+        .iter()
+        .filter(|(_, metric)| {
+            algorithms.iter().any(|a| find(records, a, most, metric).is_some_and(|r| r.max > 0.0))
+        })
+        .collect();
+    let rows = algorithms
+        .iter()
+        .map(|a| {
+            let cells = columns.iter().map(|(_, metric)| cell(find(records, a, most, metric)));
+            std::iter::once(Cell::new(*a, Kind::Text)).chain(cells).collect()
+        })
+        .collect();
+    let header = std::iter::once("for each operation".to_string())
+        .chain(columns.iter().map(|c| c.0.to_string()))
+        .collect();
+    Section {
+        table: Table {
+            experiment: "sim",
+            title: format!("{head}: what {most} processors cause"),
+            note:
+                "Counts for each operation; received and interventions as the processors' counters see them."
+                    .into(),
+            header,
+            rows,
+        },
+        plots: Vec::new(),
+    }
+}
+
+/// Everything as text.
+pub fn render(records: &[Record], failures: &Failures) -> String {
+    let mut text = String::new();
+    for section in sections(records) {
+        let _ = writeln!(text, "{}\n{}\n", section.table.title, render_table(&section.table));
+    }
+    for line in missing(failures) {
+        let _ = writeln!(text, "not measured: {line}");
+    }
+    text
+}
+
+fn missing(failures: &Failures) -> Vec<String> {
+    failures.iter().map(|(s, why)| format!("{} on {} processors: {why}", describe(s), s.procs)).collect()
+}
+
+/// Writes `results.jsonl` and `index.html` into a folder, which is made if need be.
+///
+/// # Errors
+///
+/// The system's, with the folder's name.
+pub fn write(
+    folder: &Path,
+    title: &str,
+    introduction: &str,
+    records: &[Record],
+    failures: &Failures,
+) -> Result<(), Error> {
+    write_page(folder, records, &plain_page(title, introduction, &sections(records), &missing(failures)))
+}
+
+/// Writes the records and a page.
+///
+/// # Errors
+///
+/// As [`write`].
+pub fn write_page(folder: &Path, records: &[Record], page: &str) -> Result<(), Error> {
+    let failed = |source| {
+        Error::system(
+            format!("writing the report to {} (choose another folder with --report)", folder.display()),
+            source,
+        )
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let records: String = records.iter().map(|r| r.to_json() + "\n").collect();
+    std::fs::write(folder.join("results.jsonl"), records).map_err(failed)?;
+    std::fs::write(folder.join("index.html"), page).map_err(failed)
+}
