@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use towpath_sim::Sim;
-use towpath_sync::for_each_queue;
-use towpath_sync::queues::ConcurrentQueue;
+use towpath_sync::queues::{ConcurrentQueue, QueueError};
+use towpath_sync::{Waiting, for_each_queue};
 
 use super::{Algorithm, Measured, Named, Point, Setup, SimExperiment, SimSettings, all_points};
 use crate::error::Error;
@@ -14,11 +14,17 @@ pub(super) fn run<Q: ConcurrentQueue<Sim>>(setup: &Setup) -> Result<Measured, Er
     let at_memory = Q::NAME.ends_with("fetch-op");
     let procs = setup.procs;
     setup.measure(
-        |arena| Q::new(arena, 4 * procs.max(16), procs),
+        |arena| Q::new(arena, 16 * procs.max(16), procs),
         move |cpu, queue, patience, i| {
             let wait = patience.clone().at_memory(at_memory);
             if i % 2 == 0 {
-                queue.enqueue(cpu, &wait, me(cpu), i + 1).expect("room for everybody's value");
+                // A queue may be full though few values are in it, while somebody holds on to a node (Valois).
+                let mut round = 0;
+                while let Err(error) = queue.enqueue(cpu, &wait, me(cpu), i + 1) {
+                    assert_eq!(error, QueueError::Full, "a queue that nobody spoils");
+                    let _ = Waiting::<Sim>::back_off(&wait, cpu, round);
+                    round += 1;
+                }
             } else {
                 queue.dequeue(cpu, &wait, me(cpu)).expect("a queue that nobody spoils");
             }
@@ -33,8 +39,8 @@ fn list<Q: ConcurrentQueue<Sim>>(all: &mut Vec<Named>) {
 /// The queues.
 pub static QUEUES: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
     let (mut some, mut many) = (Vec::new(), Vec::new());
-    for_each_queue!([atomics ll_sc fetch_op] Sim, 64 => list(&mut some));
-    for_each_queue!([atomics ll_sc fetch_op] Sim, 1024 => list(&mut many));
+    for_each_queue!([atomics ll_sc fetch_op scheduling] Sim, 64 => list(&mut some));
+    for_each_queue!([atomics ll_sc fetch_op scheduling] Sim, 1024 => list(&mut many));
     some.iter().zip(&many).map(|((name, run), (_, large))| Algorithm { name, run: [*run, *large] }).collect()
 });
 
