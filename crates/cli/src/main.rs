@@ -4,6 +4,7 @@ mod bench;
 mod clean;
 mod doctor;
 mod explore;
+mod reproduce;
 mod run;
 mod sim;
 
@@ -25,6 +26,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Run the algorithms on a simulated machine of up to 1,024 processors.
     Sim(sim::SimArgs),
+    /// Judge the papers' claims by experiments on their machines, simulated.
+    Reproduce(reproduce::ReproduceArgs),
     /// Start N processes of a program as one world.
     Run(run::Arguments),
     /// Search schedules for one under which an algorithm goes wrong.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Sim(arguments)) => sim::run(&arguments),
+        Some(Command::Reproduce(arguments)) => reproduce::run(&arguments),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Explore(arguments)) => explore::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),

@@ -19,6 +19,7 @@ pub mod process;
 pub mod recommend;
 pub mod record;
 pub mod report;
+pub mod reproduce;
 pub mod results;
 pub mod session;
 pub mod sim;

@@ -126,8 +126,9 @@ impl Sim {
         self.engine.borrow().threads[self.thread].clock
     }
 
-    /// What was counted so far.
+    /// What was counted until this thread's clock.
     pub fn counters(&self) -> crate::Counters {
+        self.synchronize();
         self.engine.borrow().all_counters()
     }
 

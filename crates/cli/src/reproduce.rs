@@ -1,0 +1,68 @@
+//! `towpath reproduce`: the papers' claims on their machines, simulated.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use towpath_lab::console::Progress;
+use towpath_lab::reproduce::{Context, choose, judge, lost, show, to_record};
+
+use crate::sim::Bar;
+use crate::{Failure, Outcome};
+
+/// The arguments of `towpath reproduce`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    about = "Judge the papers' claims by experiments on their machines, simulated",
+    long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and says of each claim what the paper says, what we \
+                  find (the median over the seeds, and the range), what tolerance was set beforehand, and whether it is reproduced: for the medians and for every seed alone. \
+                  What a parameter was chosen by is an input and never counts. The exit status is 1 if a claim that is recorded as reproduced no longer is.",
+    after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each"
+)]
+pub struct ReproduceArgs {
+    /// Claims: a paper's letter (L, N) or a claim's number (N6); all if not given
+    #[arg(value_name = "CLAIM")]
+    claims: Vec<String>,
+
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+
+    /// How many simulations run at one time [default: one for each of the host's cores]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+
+    /// Write the verdicts into a file, in the form of the one that they are compared with
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Print one JSON object for each claim to stdout, and everything else to stderr
+    #[arg(long)]
+    json: bool,
+
+    /// The report's folder
+    #[arg(long, value_name = "DIR", default_value = "towpath-report/reproduce")]
+    report: PathBuf,
+}
+
+/// Runs `towpath reproduce`.
+pub fn run(args: &ReproduceArgs) -> Outcome {
+    let claims = choose(&args.claims).map_err(|e| Failure::new(e).with_code(2))?;
+    let bar = Bar(Progress::new(true));
+    let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
+    bar.0.finish();
+    show::write(&args.report, &judged, args.seeds).map_err(Failure::new)?;
+    if let Some(file) = &args.record {
+        std::fs::write(file, to_record(&judged))
+            .map_err(|e| Failure::new(format!("{} can't be written: {e}", file.display())))?;
+    }
+    let text = format!("{}report: {}\n", show::render(&judged), args.report.join("index.html").display());
+    // A reader who has had enough (head, say) is no failure of ours.
+    if args.json {
+        let _ = std::io::stdout().write_all(show::to_json_lines(&judged, args.seeds).as_bytes());
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    } else {
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+    Ok(if lost(&judged).next().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,141 @@
+//! `towpath sim` and `towpath reproduce` as a user sees them.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("towpath-sim-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn towpath(folder: &Folder, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    command.args(arguments.split_whitespace()).current_dir(&folder.0).output().unwrap()
+}
+
+/// Standard output, of a run that succeeds.
+fn text(folder: &Folder, arguments: &str) -> String {
+    let output = towpath(folder, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error, of a run that is refused.
+fn refused(folder: &Folder, arguments: &str) -> String {
+    let output = towpath(folder, arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn machines_are_listed_and_described() {
+    let folder = Folder::new("list");
+    let list = text(&folder, "sim list");
+    for word in
+        ["origin2000", "epyc-milan", "multiprogramming", "michael-scott/ll-sc", "centralized/fetch-op"]
+    {
+        assert!(list.contains(word), "{word}: {list}");
+    }
+    let origin = text(&folder, "sim describe origin2000 --set network.hop=100ns");
+    assert!(
+        origin.contains("directory.occupancy_data") && origin.contains("P TAMU: memory 800 MB/s"),
+        "{origin}"
+    );
+    assert!(origin.lines().any(|l| l.starts_with("network.hop ") && l.contains("100ns")), "{origin}");
+    assert!(!origin.contains("bus.address"), "a machine has its own parameters only");
+}
+
+#[test]
+fn an_experiment_prints_tables_and_writes_a_report() {
+    let folder = Folder::new("run");
+    let found = text(&folder, "sim origin2000 counter --procs 1,2-8 --work 1us --operations 400 --seeds 2");
+    assert!(found.contains("ll-sc") && found.contains("failed") && found.contains("report:"), "{found}");
+    let page = std::fs::read_to_string(folder.0.join("towpath-report/sim/index.html")).unwrap();
+    assert!(
+        page.contains("<svg") && page.contains("fetch-op") && !page.contains("http"),
+        "one file, with plots"
+    );
+    let records = std::fs::read_to_string(folder.0.join("towpath-report/sim/results.jsonl")).unwrap();
+    assert!(records.lines().all(|l| l.contains("\"machine\":\"origin2000\"")));
+}
+
+#[test]
+fn json_is_records_and_the_same_again() {
+    let folder = Folder::new("json");
+    let command =
+        "sim enterprise5000 locks --procs 3 --operations 300 --seeds 2 --algorithms mcs,ticket --json";
+    let values = |text: &str| -> Vec<(String, String, f64)> {
+        let objects = text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
+        objects
+            .map(|o| {
+                let word = |key: &str| o[key].as_str().unwrap().to_string();
+                (word("algorithm"), word("metric"), o["value"].as_f64().unwrap())
+            })
+            .collect()
+    };
+    let first = values(&text(&folder, command));
+    assert!(first.iter().any(|r| r.0 == "mcs" && r.1 == "time_per_operation_ns" && r.2 > 100.0), "{first:?}");
+    assert_eq!(first, values(&text(&folder, command)));
+}
+
+#[test]
+fn a_machine_of_ones_own() {
+    let folder = Folder::new("own");
+    let file = |text: &str| std::fs::write(folder.0.join("mine.toml"), text).unwrap();
+    file("like = \"origin2000\"\ntitle = \"with slow links\"\nnetwork.hop = \"500ns\"\n");
+    let found = text(&folder, "sim --machine mine.toml counter --procs 8 --operations 100 --seeds 1");
+    assert!(found.contains("with slow links") && found.contains("counter on mine"), "{found}");
+    assert!(text(&folder, "sim --machine mine.toml describe").contains("500ns"));
+    file("like = \"origin2000\"\nnetwork.hop = 500\n");
+    let error = refused(&folder, "sim --machine mine.toml counter");
+    assert!(error.contains("mine.toml, line 2: `network.hop` is a time with its unit"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_answered_with_what_is_right() {
+    let folder = Folder::new("wrong");
+    for (arguments, words) in [
+        ("sim", "towpath sim list"),
+        ("sim cray counter", "origin2000"),
+        ("sim origin2000", "multiprogramming"),
+        ("sim origin2000 quilts", "queues"),
+        ("sim origin2000 counter --algorithms nonsense", "ll-sc"),
+        ("sim origin2000 counter --procs 65", "1 to 64 processors"),
+        ("sim origin2000 counter --procs 0", "1 to 1024"),
+        ("sim origin2000 counter --work 5", "5us"),
+        ("sim origin2000 counter --set network.hops=1ns", "network.hop"),
+        ("sim --machine nowhere.toml counter", "nowhere.toml can't be read"),
+        ("reproduce N999", "N1, "),
+    ] {
+        let error = refused(&folder, arguments);
+        assert!(error.contains(words), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn claims_are_judged() {
+    let folder = Folder::new("claims");
+    let found = text(&folder, "reproduce N34 N4 --seeds 1 --json");
+    let verdicts: Vec<serde_json::Value> = found.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let of = |id: &str| {
+        verdicts.iter().find(|v| v["claim"] == id).unwrap()["verdict"].as_str().unwrap().to_string()
+    };
+    assert_eq!((of("N34"), of("N4")), ("reproduced".to_string(), "reproduced".to_string()));
+    assert!(
+        std::fs::read_to_string(folder.0.join("towpath-report/reproduce/index.html"))
+            .unwrap()
+            .contains("N34")
+    );
+}

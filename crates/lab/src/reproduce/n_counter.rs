@@ -1,0 +1,278 @@
+//! Paper N §4.1: the shared counter over LL/SC and over fetch-ops at memory (N1 to N10).
+
+use super::context::{At, Question, rising, within, within_factor};
+use super::{Claim, Context, Finding};
+use crate::error::Error;
+use crate::format::{digits, nanoseconds};
+use crate::record::metrics::{
+    FAILED_CONDITIONALS, FETCH_OPS, INTERVENTIONS, INTERVENTIONS_RECEIVED, INVALIDATIONS,
+    INVALIDATIONS_RECEIVED, REMOTE_MISSES, TIME_PER_OPERATION as TIME,
+};
+
+const PROCS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const BOTH: [&str; 2] = ["ll-sc", "fetch-op"];
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "N1",
+        what: "64 processors update a counter by LL/SC with 5 µs of work: store-conditionals that fail for each update",
+        paper: "11",
+        tolerance: "± 25 %",
+        input: true,
+        judge: n1,
+    },
+    Claim {
+        id: "N2",
+        what: "The same: invalidations for each successful store-conditional",
+        paper: "13",
+        tolerance: "± 25 %",
+        input: true,
+        judge: n2,
+    },
+    Claim {
+        id: "N3",
+        what: "The same: coherence misses satisfied remotely, for each update (the counter of interventions that processors receive)",
+        paper: "2.5",
+        tolerance: "a factor 2",
+        input: false,
+        judge: n3,
+    },
+    Claim {
+        id: "N4",
+        what: "The same with fetch-ops: no failures, no invalidations, only cold misses",
+        paper: "0, 0",
+        tolerance: "exact",
+        input: false,
+        judge: n4,
+    },
+    Claim {
+        id: "N5",
+        what: "Without work the LL/SC counter does not scale at all: its time rises from one processor on",
+        paper: "rises",
+        tolerance: "order, 3 % is a tie",
+        input: false,
+        judge: n5,
+    },
+    Claim {
+        id: "N6",
+        what: "With 5 µs of work the LL/SC counter scales up to 8 processors only",
+        paper: "least time at 8",
+        tolerance: "4 to 16",
+        input: false,
+        judge: n6,
+    },
+    Claim {
+        id: "N7",
+        what: "The fetch-op counter scales up to 64 processors; without work its curve flattens from 32 to 64",
+        paper: "falls up to 64; flat from 32",
+        tolerance: "order; flat from 16, 32 or 64 on",
+        input: false,
+        judge: n7,
+    },
+    Claim {
+        id: "N8",
+        what: "On one processor a cached increment is about ten times faster than a fetch-op on local memory",
+        paper: "10",
+        tolerance: "a factor 2",
+        input: false,
+        judge: n8,
+    },
+    Claim {
+        id: "N9",
+        what: "Without work the fetch-op counter is slower on 1 and 2 processors and faster beyond one node",
+        paper: "crosses between 2 and 4",
+        tolerance: "by one power of two",
+        input: false,
+        judge: n9,
+    },
+    Claim {
+        id: "N10",
+        what: "With 5 µs of work the latency of fetch-ops does not show on 1 and 2 processors",
+        paper: "hidden",
+        tolerance: "at most 10 % slower",
+        input: false,
+        judge: n10,
+    },
+];
+
+fn with_work() -> Question {
+    Question::new("counter", "origin2000", &BOTH, &PROCS)
+}
+
+fn without_work() -> Question {
+    with_work().work(0, 0.0)
+}
+
+fn ll_sc(procs: usize) -> At<'static> {
+    At::new("ll-sc", procs)
+}
+
+fn fetch_op(procs: usize) -> At<'static> {
+    At::new("fetch-op", procs)
+}
+
+fn n1(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&with_work())?;
+    let against = series.judge(|f| within("failures", f(ll_sc(64), FAILED_CONDITIONALS), 11.0, 0.25));
+    Ok(Finding::new(series.show(ll_sc(64), FAILED_CONDITIONALS), against))
+}
+
+fn n2(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&with_work())?;
+    let against = series.judge(|f| within("invalidations", f(ll_sc(64), INVALIDATIONS), 13.0, 0.25));
+    let ours = format!(
+        "{} messages to nodes; {} as both processors of a node count them",
+        series.show(ll_sc(64), INVALIDATIONS),
+        series.show(ll_sc(64), INVALIDATIONS_RECEIVED)
+    );
+    Ok(Finding::new(ours, against))
+}
+
+fn n3(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&with_work())?;
+    let against =
+        series.judge(|f| within_factor("interventions", f(ll_sc(64), INTERVENTIONS_RECEIVED), 2.5, 2.0));
+    let ours = format!(
+        "{} as both processors of a node count them, {} sent",
+        series.show(ll_sc(64), INTERVENTIONS_RECEIVED),
+        series.show(ll_sc(64), INTERVENTIONS)
+    );
+    Ok(Finding::new(ours, against))
+}
+
+fn n4(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&with_work())?;
+    let against = series.judge(|f| {
+        let mut against = Vec::new();
+        for metric in [FAILED_CONDITIONALS, INVALIDATIONS, INTERVENTIONS, REMOTE_MISSES] {
+            let value = f(fetch_op(64), metric);
+            if value != 0.0 {
+                against.push(format!("{} is {}", metric.name, digits(value)));
+            }
+        }
+        if f(fetch_op(64), FETCH_OPS) != 1.0 {
+            against.push("not one fetch-op for each update".into());
+        }
+        against
+    });
+    Ok(Finding::new("0 failures, 0 invalidations, 0 misses, 1 fetch-op".into(), against))
+}
+
+/// Our Figure 3, one chart.
+fn chart(context: &Context<'_>, question: &Question, title: &str) -> Result<String, Error> {
+    Ok(context.ask(question)?.plot(title, TIME, nanoseconds))
+}
+
+fn n5(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&without_work())?;
+    let against = series.judge(|f| {
+        let names = PROCS.map(|n| n.to_string());
+        let values: Vec<(&str, f64)> =
+            PROCS.iter().zip(&names).map(|(&n, name)| (name.as_str(), f(ll_sc(n), TIME))).collect();
+        rising("time by processors", &values)
+    });
+    let ours = PROCS.map(|n| digits(series.median(ll_sc(n), TIME))).join(", ") + " ns";
+    let plot = chart(context, &without_work(), "Shared counter without work (N figure 3, left)")?;
+    Ok(Finding::new(ours, against).with([plot]))
+}
+
+/// Where the time is least.
+fn best(f: &dyn Fn(At<'_>, crate::record::Metric) -> f64, at: impl Fn(usize) -> At<'static>) -> usize {
+    PROCS.into_iter().min_by(|&a, &b| f(at(a), TIME).total_cmp(&f(at(b), TIME))).unwrap_or(0)
+}
+
+fn n6(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&with_work())?;
+    let against = series.judge(|f| match best(f, ll_sc) {
+        4..=16 => Vec::new(),
+        n => vec![format!("the time is least at {n} processors")],
+    });
+    let least = best(&|at, metric| series.median(at, metric), ll_sc);
+    let ours =
+        format!("least at {least}; {} ns", PROCS.map(|n| digits(series.median(ll_sc(n), TIME))).join(", "));
+    let plot = chart(context, &with_work(), "Shared counter with 5 µs of work (N figure 3, right)")?;
+    Ok(Finding::new(ours, against).with([plot]))
+}
+
+fn n7(context: &Context<'_>) -> Result<Finding, Error> {
+    let (busy, empty) = (context.ask(&with_work())?, context.ask(&without_work())?);
+    let falling = |f: &dyn Fn(At<'_>, crate::record::Metric) -> f64| {
+        let names = PROCS.map(|n| n.to_string());
+        let values: Vec<(&str, f64)> =
+            PROCS.iter().zip(&names).rev().map(|(&n, name)| (name.as_str(), f(fetch_op(n), TIME))).collect();
+        rising("time by processors", &values)
+    };
+    let mut against = busy.judge(falling);
+    // Flat from the first size on after which it never falls by a tenth.
+    let flat = |f: &dyn Fn(At<'_>, crate::record::Metric) -> f64| {
+        let steps =
+            PROCS.windows(2).rev().take_while(|w| f(fetch_op(w[1]), TIME) > 0.9 * f(fetch_op(w[0]), TIME));
+        steps.last().map_or(0, |w| w[0])
+    };
+    against.extend(empty.judge(|f| match flat(f) {
+        16..=64 => Vec::new(),
+        n => vec![format!("without work it is flat from {n} processors on")],
+    }));
+    // Why: the service time of one home.
+    let faster = context.ask(&without_work().set("fetch_op.occupancy=10ns"))?;
+    let ours = format!(
+        "with work {} ns; without {} ns, flat from {}; with a home that serves in 10 ns instead of 100: {} ns",
+        PROCS.map(|n| digits(busy.median(fetch_op(n), TIME))).join(", "),
+        PROCS.map(|n| digits(empty.median(fetch_op(n), TIME))).join(", "),
+        flat(&|at, metric| empty.median(at, metric)),
+        PROCS.map(|n| digits(faster.median(fetch_op(n), TIME))).join(", "),
+    );
+    Ok(Finding::new(ours, against).because(
+        "one home serves all fetch-ops on one variable, so it is its service time (not in the paper) that decides where the curve flattens, and no bandwidth of the network",
+    ))
+}
+
+fn n8(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&without_work())?;
+    let ratio = |f: &dyn Fn(At<'_>, crate::record::Metric) -> f64| f(fetch_op(1), TIME) / f(ll_sc(1), TIME);
+    let against = series.judge(|f| within_factor("the ratio", ratio(f), 10.0, 2.0));
+    let ours = format!(
+        "{} ({} ÷ {})",
+        digits(ratio(&|at, metric| series.median(at, metric))),
+        nanoseconds(series.median(fetch_op(1), TIME)),
+        nanoseconds(series.median(ll_sc(1), TIME))
+    );
+    Ok(Finding::new(ours, against))
+}
+
+fn n9(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&without_work())?;
+    // The paper: between 2 and 4; one power of two either way: between 1 and 2, or between 4 and 8.
+    let against = series.judge(|f| {
+        let slower = |n| f(fetch_op(n), TIME) > f(ll_sc(n), TIME);
+        let mut against = Vec::new();
+        if !slower(1) {
+            against.push("it is not slower on 1 processor".into());
+        }
+        against.extend(
+            PROCS.into_iter().filter(|&n| n >= 8 && slower(n)).map(|n| format!("it is slower on {n}")),
+        );
+        against
+    });
+    let ours = format!(
+        "fetch-op {}, LL/SC {} ns on 1, 2, 4, 8",
+        [1, 2, 4, 8].map(|n| digits(series.median(fetch_op(n), TIME))).join(", "),
+        [1, 2, 4, 8].map(|n| digits(series.median(ll_sc(n), TIME))).join(", ")
+    );
+    Ok(Finding::new(ours, against))
+}
+
+fn n10(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&with_work())?;
+    let ratio =
+        |f: &dyn Fn(At<'_>, crate::record::Metric) -> f64, n| f(fetch_op(n), TIME) / f(ll_sc(n), TIME);
+    let against = series.judge(|f| {
+        let too_slow = [1, 2].into_iter().filter(|&n| ratio(f, n) > 1.1);
+        too_slow.map(|n| format!("on {n} it takes {} times as long", digits(ratio(f, n)))).collect()
+    });
+    let f = |at: At<'_>, metric| series.median(at, metric);
+    Ok(Finding::new(
+        format!("fetch-op ÷ LL/SC {} on 1, {} on 2", digits(ratio(&f, 1)), digits(ratio(&f, 2))),
+        against,
+    ))
+}
