@@ -3,23 +3,55 @@
 //! The order of the addresses is the order of coherence: when a request gets its address slot, its place in the history of the line is decided. Several transactions on a line
 //! may be outstanding: each waits until the one before it that changes the owner is through, and then takes what a transfer takes, without asking for the bus again.
 
+use std::collections::VecDeque;
+
 use crate::engine::{Engine, Op, Want};
 use crate::events::{Kind, Time};
-use crate::memory::{State, copy};
+use crate::memory::{AT_MEMORY, State, copy};
 
 #[derive(Debug)]
 pub(crate) struct Bus {
     /// When the next address slot begins.
     address: Time,
-    /// Until when the data lines are occupied.
-    data: Time,
-    banks: Vec<Time>,
+    data: Slots,
+    banks: Vec<Slots>,
     order: u64,
+}
+
+/// Something that serves one at a time, each for the same length of time, and that is booked in advance: by a chain of transfers of one line, say, which leaves gaps
+/// that others use.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    /// When the bookings begin, in order.
+    taken: VecDeque<Time>,
+}
+
+impl Slots {
+    /// Books the first gap from `earliest` on. Returns when it begins.
+    fn take(&mut self, now: Time, earliest: Time, length: Time) -> Time {
+        if length == 0 {
+            return earliest;
+        }
+        while self.taken.front().is_some_and(|&first| first + length <= now) {
+            self.taken.pop_front();
+        }
+        let mut at = earliest;
+        let mut place = self.taken.len();
+        for (i, &begins) in self.taken.iter().enumerate() {
+            if at + length <= begins {
+                place = i;
+                break;
+            }
+            at = at.max(begins + length);
+        }
+        self.taken.insert(place, at);
+        at
+    }
 }
 
 impl Bus {
     pub fn new(banks: usize) -> Self {
-        Bus { address: 0, data: 0, banks: vec![0; banks.max(1)], order: 0 }
+        Bus { address: 0, data: Slots::default(), banks: vec![Slots::default(); banks.max(1)], order: 0 }
     }
 }
 
@@ -40,7 +72,8 @@ impl Engine {
         self.cpus[cpu].request.served = true;
         if let Want::Fetch(op) = request.want {
             // No operations at memory on this bus: an uncached access to it.
-            self.cpus[cpu].request.result = op.apply(&mut self.memory.values[request.word as usize]);
+            self.cpus[cpu].request.result =
+                op.apply(&mut self.memory.values[(request.word & !AT_MEMORY) as usize]);
             if op != Op::Load {
                 self.progress = self.now;
             }
@@ -67,14 +100,10 @@ impl Engine {
             } else {
                 self.counters.misses[0] += 1;
                 let banks = self.bus.banks.len();
-                let bank = &mut self.bus.banks[line % banks];
-                let reads = starts.max(*bank);
-                *bank = reads + self.p.bank_busy;
-                reads + self.p.bus_memory
+                self.bus.banks[line % banks].take(self.now, starts, self.p.bank_busy) + self.p.bus_memory
             };
-            let begins = (arrives - self.p.bus_data).max(self.bus.data);
-            self.bus.data = begins + self.p.bus_data;
-            begins + self.p.bus_data
+            let data = self.p.bus_data;
+            self.bus.data.take(self.now, arrives.saturating_sub(data), data) + data
         };
         let it = &mut self.memory.lines[line];
         if request.want == Want::Read {
@@ -125,11 +154,10 @@ impl Engine {
     /// A line goes back to memory.
     pub(crate) fn bus_write_back(&mut self, line: usize, cpu: usize) {
         self.bus.address = self.bus.address.max(self.now) + self.p.bus_address;
-        self.bus.data = self.bus.data.max(self.now) + self.p.bus_data;
+        self.bus.data.take(self.now, self.now, self.p.bus_data);
         self.counters.bus_transactions += 1;
         let banks = self.bus.banks.len();
-        let bank = &mut self.bus.banks[line % banks];
-        *bank = (*bank).max(self.now) + self.p.bank_busy;
+        self.bus.banks[line % banks].take(self.now, self.now, self.p.bank_busy);
         let it = &mut self.memory.lines[line];
         if it.state == State::Exclusive && usize::from(it.owner) == cpu {
             it.state = State::Shared;

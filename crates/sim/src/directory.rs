@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 
 use crate::engine::{Engine, Op, Request, Want};
 use crate::events::{Kind, Time};
-use crate::memory::{State, copy};
-use crate::parameters::{FIFO, NACK};
+use crate::memory::{AT_MEMORY, State, copy};
+use crate::parameters::{FIFO, LOCAL_FIRST, NACK};
 
 #[derive(Debug, Default)]
 struct Home {
@@ -35,6 +35,17 @@ pub(crate) struct Directory {
 impl Directory {
     pub fn new(nodes: usize, entries: usize) -> Self {
         Directory { homes: (0..nodes).map(|_| Home::default()).collect(), waiting: Vec::new(), entries }
+    }
+
+    /// Nobody waits, and nothing is served.
+    pub fn check_at_rest(&self) -> Result<(), String> {
+        if let Some(home) = self.homes.iter().position(|h| h.serving || !h.queue.is_empty()) {
+            return Err(format!("home {home} still serves: {:?}", self.homes[home]));
+        }
+        match self.waiting.iter().position(|w| !w.is_empty()) {
+            Some(line) => Err(format!("line {line} is still waited for by {:?}", self.waiting[line])),
+            None => Ok(()),
+        }
     }
 
     pub fn busiest(&self) -> Time {
@@ -76,6 +87,9 @@ impl Engine {
         let queue = &mut self.directory.homes[home].queue;
         let next = if self.p.service == FIFO || queue.len() < 2 {
             queue.pop_front()
+        } else if self.p.service == LOCAL_FIRST {
+            let own = queue.iter().position(|&cpu| self.network.node(usize::from(cpu)) == home);
+            queue.remove(own.unwrap_or(0))
         } else {
             let i = self.random.below(queue.len() as u64) as usize;
             queue.swap_remove_back(i)
@@ -91,6 +105,7 @@ impl Engine {
     }
 
     fn serve(&mut self, home: usize, cpu: usize) {
+        self.directory.homes[home].serving = true;
         let request = self.cpus[cpu].request;
         let line = request.line as usize;
         let mut latency = self.p.directory_latency;
@@ -98,7 +113,7 @@ impl Engine {
         let answer = match request.want {
             Want::Fetch(op) => {
                 (latency, occupancy) = (self.p.fetch_latency, self.fetch_occupancy(home, request.word));
-                let value = &mut self.memory.values[request.word as usize];
+                let value = &mut self.memory.values[(request.word & !AT_MEMORY) as usize];
                 self.cpus[cpu].request.result = op.apply(value);
                 if op != Op::Load {
                     self.progress = self.now;
@@ -148,7 +163,6 @@ impl Engine {
             self.next_waiting(line);
         }
         let it = &mut self.directory.homes[home];
-        it.serving = true;
         it.busy += occupancy;
         self.events.push(now + occupancy, Kind::HomeFree, home, 0);
     }
@@ -227,12 +241,11 @@ impl Engine {
         let mut sharers = std::mem::take(&mut self.buffer);
         self.memory.sharers(line, &mut sharers);
         self.memory.clear_sharers(line);
-        let per_node = self.p.per_node as usize;
         let mut leaves = self.now + self.p.occupancy_lookup;
         let mut sent = 0;
         let mut last = usize::MAX;
         for &sharer in sharers.iter().filter(|&&s| usize::from(s) != asked) {
-            let node = usize::from(sharer) / per_node;
+            let node = self.network.node(usize::from(sharer));
             if node == last {
                 continue;
             }

@@ -9,21 +9,23 @@
 //! * `os.rs`: who runs where.
 //! * `processor.rs`: the threads' side, the only one that algorithms see.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::bus::Bus;
 use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::events::{Event, Events, Kind, Time};
-use crate::memory::{Memory, copy};
+use crate::memory::{AT_MEMORY, Memory, copy};
 use crate::network::Network;
-use crate::parameters::{BUS, Parameters};
+use crate::parameters::{BUS, NO_MISS, Parameters};
 use crate::random::Random;
 
 /// No line.
 pub(crate) const NONE: u32 = u32::MAX;
 /// How long the machine goes on while nobody writes, computes or ends, before it counts as stuck.
 const PATIENCE: Time = 10_000_000_000_000;
+/// No clock goes beyond this (53 days), so that times can be added without fear.
+pub(crate) const FOREVER: Time = 1 << 62;
 
 /// An operation on a word. It returns what the word held before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +146,8 @@ pub(crate) struct Cpu {
     pub slice: u32,
     /// The time slice ended in the middle of an access.
     pub preempt: bool,
+    /// Until when it is busy with letting go of its last thread.
+    pub free: Time,
     /// Threads that live here and have not ended.
     pub threads: usize,
     /// The lines of each set, if the cache is finite.
@@ -195,8 +199,36 @@ pub(crate) struct Thread {
     pub permit: Permit,
     /// Computation left over when it lost its processor.
     pub left: Time,
-    /// Interrupts have taken this from it while it waited.
+    /// Interrupts have come while it waited for its access, and take this from it when that is done.
     pub stolen: Time,
+    /// What its operation at memory returned.
+    pub result: u64,
+    /// Its store-conditional failed at home.
+    pub failed: bool,
+    /// Until when it spins.
+    pub deadline: Time,
+    /// When its next [`Kind::Timer`] comes; `Time::MAX` if none is under way.
+    pub timer: Time,
+}
+
+impl Thread {
+    pub fn new(cpu: usize, id: usize, job: usize) -> Self {
+        Thread {
+            cpu,
+            id,
+            job,
+            clock: 0,
+            doing: Doing::Queued,
+            generation: 0,
+            permit: Permit::Nothing,
+            left: 0,
+            stolen: 0,
+            result: 0,
+            failed: false,
+            deadline: Time::MAX,
+            timer: Time::MAX,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -207,6 +239,8 @@ pub(crate) struct Engine {
     pub memory: Memory,
     pub cpus: Vec<Cpu>,
     pub threads: Vec<Thread>,
+    /// By program and number.
+    pub numbers: BTreeMap<(usize, usize), usize>,
     pub counters: Counters,
     pub network: Network,
     pub directory: Directory,
@@ -220,6 +254,8 @@ pub(crate) struct Engine {
     /// When something was last written or computed.
     pub progress: Time,
     pub unfinished: usize,
+    /// Acknowledgements of invalidations that have come.
+    pub acknowledged: u64,
     /// For `directory.rs`.
     pub buffer: Vec<u16>,
     /// Jitter, so that seeds differ: the most that is added to a miss.
@@ -240,6 +276,7 @@ impl Engine {
             queue: VecDeque::new(),
             slice: 0,
             preempt: false,
+            free: 0,
             threads: 0,
             sets: vec![NONE; sets * p.ways as usize],
             next_way: vec![0; sets],
@@ -250,6 +287,7 @@ impl Engine {
             memory: Memory::new(processors, nodes, p.line),
             cpus: (0..processors).map(|_| cpu()).collect(),
             threads: Vec::new(),
+            numbers: BTreeMap::new(),
             counters: Counters::default(),
             network: Network::new(p, processors),
             directory: Directory::new(nodes, p.fetch_entries as usize),
@@ -260,6 +298,7 @@ impl Engine {
             jobs: 1,
             progress: 0,
             unfinished: 0,
+            acknowledged: 0,
             buffer: Vec::new(),
             jitter: 2_000,
             p: p.clone(),
@@ -296,7 +335,7 @@ impl Engine {
             Some(_) => {}
         }
         let want = match op {
-            _ if self.memory.lines[line].at_memory => Want::Fetch(op),
+            _ if word & AT_MEMORY != 0 => Want::Fetch(op),
             Op::Load => Want::Read,
             _ if have == copy::INVALID => Want::Exclusive,
             _ => Want::Upgrade,
@@ -334,6 +373,9 @@ impl Engine {
             Want::Fetch(_) => self.counters.fetch_ops += 1,
             Want::Read | Want::Exclusive => {}
         }
+        if self.p.reservation == NO_MISS && request.want != Want::Conditional {
+            self.cpus[cpu].reservation = NONE;
+        }
         self.cpus[cpu].request = request;
         if self.p.fabric == BUS { self.bus_issue(cpu) } else { self.directory_issue(cpu) }
     }
@@ -342,98 +384,12 @@ impl Engine {
     pub fn until(&mut self, t: usize) {
         let thread = &mut self.threads[t];
         thread.doing = Doing::Until;
+        thread.clock += std::mem::take(&mut thread.stolen);
         thread.generation = thread.generation.wrapping_add(1);
         self.events.push(thread.clock, Kind::Resume, t, thread.generation as usize);
     }
 
-    /// The thread goes on when the line that it has read may have changed, or at the deadline. Returns whether it must stop for that: not if the line is gone already.
-    pub fn spin(&mut self, t: usize, word: u32, deadline: Time) -> bool {
-        let line = self.memory.line_of(word);
-        let cpu = self.threads[t].cpu;
-        if self.memory.copy(line, cpu) == copy::INVALID {
-            return false;
-        }
-        self.cpus[cpu].spinning = line as u32;
-        let thread = &mut self.threads[t];
-        thread.doing = Doing::Spinning;
-        thread.generation = thread.generation.wrapping_add(1);
-        if deadline != Time::MAX {
-            let at = deadline.max(thread.clock);
-            self.events.push(at, Kind::Resume, t, thread.generation as usize);
-        }
-        true
-    }
-
-    // ---- what happens to caches ----
-
-    /// A cache loses its copy.
-    pub fn invalidate(&mut self, line: usize, cpu: usize) {
-        self.memory.set_copy(line, cpu, copy::INVALID);
-        self.lose(line, cpu);
-    }
-
-    /// The copy is gone: so is a reservation on it, and whoever spins on it looks again.
-    fn lose(&mut self, line: usize, cpu: usize) {
-        let now = self.now;
-        let spin = self.p.spin;
-        let it = &mut self.cpus[cpu];
-        if it.reservation as usize == line {
-            it.reservation = NONE;
-        }
-        if it.spinning as usize != line {
-            return;
-        }
-        it.spinning = NONE;
-        let Some(t) = it.current else { return };
-        let thread = &mut self.threads[t];
-        if thread.doing == Doing::Spinning {
-            // The iterations until now, and the one that misses.
-            let iterations = now.saturating_sub(thread.clock).div_ceil(spin);
-            self.counters.hits += iterations;
-            thread.clock += iterations * spin;
-            self.until(t);
-        }
-    }
-
-    /// A line comes into a cache; another one may have to go.
-    fn install(&mut self, line: usize, cpu: usize, state: u8) {
-        if state != copy::INVALID
-            && !self.cpus[cpu].sets.is_empty()
-            && self.memory.copy(line, cpu) == copy::INVALID
-        {
-            let ways = self.p.ways as usize;
-            let it = &mut self.cpus[cpu];
-            let set = line % it.next_way.len();
-            let lines = &mut it.sets[set * ways..][..ways];
-            let is_free = |&l: &u32| l == NONE || l as usize == line;
-            let way = lines.iter().position(is_free).unwrap_or_else(|| {
-                let way = usize::from(it.next_way[set]);
-                it.next_way[set] = ((way + 1) % ways) as u8;
-                way
-            });
-            let victim = std::mem::replace(&mut lines[way], line as u32);
-            if victim != NONE
-                && victim as usize != line
-                && self.memory.copy(victim as usize, cpu) != copy::INVALID
-            {
-                self.evict(victim as usize, cpu);
-            }
-        }
-        self.memory.set_copy(line, cpu, state);
-    }
-
-    fn evict(&mut self, line: usize, cpu: usize) {
-        self.counters.evictions += 1;
-        let dirty = self.memory.copy(line, cpu) >= copy::OWNED;
-        self.invalidate(line, cpu);
-        if dirty {
-            if self.p.fabric == BUS {
-                self.bus_write_back(line, cpu)
-            } else {
-                self.directory_write_back(line, cpu)
-            }
-        }
-    }
+    // ---- what becomes of requests ----
 
     /// What the processor waited for is there. Returns the thread that goes on.
     pub fn complete(&mut self, cpu: usize) -> Option<usize> {
@@ -462,18 +418,18 @@ impl Engine {
             self.events.push(self.now + self.p.store, Kind::Intervene, cpu, usize::from(asked));
         }
         let t = self.cpus[cpu].current?;
+        let preempt = self.cpus[cpu].preempt;
         let thread = &mut self.threads[t];
         if thread.doing != Doing::Memory {
             return None;
         }
         thread.permit = if request.prefetch { Permit::Turn } else { Permit::Granted };
-        thread.clock = self.now + std::mem::take(&mut thread.stolen);
-        if thread.clock > self.now {
-            // It has not got what it asked for if others may come before it notices.
-            let kept = matches!(request.want, Want::Fetch(_)) || request.failed;
-            self.until(t);
-            self.threads[t].permit = if kept { Permit::Granted } else { Permit::Nothing };
-            return None;
+        thread.result = request.result;
+        thread.failed = request.failed;
+        thread.clock = self.now;
+        if preempt || thread.stolen > 0 {
+            // This one access, and then the interrupt or the next thread.
+            self.events.horizon = self.now;
         }
         thread.doing = Doing::Running;
         Some(t)
@@ -484,18 +440,22 @@ impl Engine {
     /// Lets things happen until a thread goes on; `None` when nothing is going to happen any more, or nobody gets on.
     pub fn next(&mut self, limit: Time) -> Option<usize> {
         loop {
-            if self.unfinished == 0 || self.events.next_time()? > limit {
+            let next = self.events.next_time()?;
+            if self.unfinished == 0 || next > limit || self.is_stuck(next) {
                 return None;
             }
             let event = self.events.pop()?;
+            debug_assert!(event.time >= self.now, "{event:?} comes too late, at {} ps", self.now);
             self.now = event.time;
-            if event.time > self.progress + PATIENCE {
-                return None;
-            }
             if let Some(t) = self.happen(event) {
                 return Some(t);
             }
         }
+    }
+
+    /// Whether nobody has got on for so long, at that time, that nobody will.
+    pub fn is_stuck(&self, time: Time) -> bool {
+        time > self.progress.saturating_add(PATIENCE)
     }
 
     fn happen(&mut self, event: Event) -> Option<usize> {
@@ -505,9 +465,6 @@ impl Engine {
                 let thread = &mut self.threads[a];
                 if thread.generation != event.b {
                     return None;
-                }
-                if thread.doing == Doing::Spinning {
-                    self.cpus[thread.cpu].spinning = NONE;
                 }
                 thread.clock = thread.clock.max(self.now);
                 thread.doing = Doing::Running;
@@ -528,6 +485,7 @@ impl Engine {
             Kind::Retry => self.directory_issue(a),
             Kind::Invalidate => self.node_invalidated(a, b >> 16, b & 0xffff),
             Kind::Acknowledge => {
+                self.acknowledged += 1;
                 let request = &mut self.cpus[a].request;
                 request.acks -= 1;
                 if request.replied && request.acks == 0 {
@@ -538,6 +496,7 @@ impl Engine {
             Kind::HomeUpdate => self.home_update(a),
             Kind::BusGrant => self.bus_grant(a),
             Kind::BusSnoop => self.bus_snoop(a, b),
+            Kind::Timer => return self.timer(a),
             Kind::Quantum => self.slice_ends(a, event.b),
             Kind::Ready => self.ready(a, event.b),
             Kind::Interrupt => self.interrupt(a),
@@ -555,10 +514,28 @@ impl Engine {
         }
     }
 
+    /// What must hold when nothing is under way any more: every request was answered, every invalidation acknowledged, and the directory covers the caches.
+    pub fn check_at_rest(&self) -> Result<(), String> {
+        for (cpu, it) in self.cpus.iter().enumerate() {
+            if it.request.active || it.request.acks != 0 || it.deferred.is_some() {
+                return Err(format!(
+                    "processor {cpu} still waits: {:?}, deferred: {:?}",
+                    it.request, it.deferred
+                ));
+            }
+        }
+        if self.p.fabric != BUS && self.acknowledged != self.counters.invalidations {
+            let (acks, sent) = (self.acknowledged, self.counters.invalidations);
+            return Err(format!("{sent} invalidations, {acks} acknowledgements"));
+        }
+        self.directory.check_at_rest()?;
+        (0..self.memory.lines.len()).try_for_each(|line| self.memory.check_at_rest(line))
+    }
+
     /// A thread has stopped: if its time slice ended meanwhile, another one gets the processor.
     pub fn stopped(&mut self, t: usize) {
         let cpu = self.threads[t].cpu;
-        if self.cpus[cpu].preempt && self.threads[t].doing == Doing::Until {
+        if self.cpus[cpu].preempt && matches!(self.threads[t].doing, Doing::Until | Doing::Spinning) {
             self.cpus[cpu].preempt = false;
             self.preempt(cpu);
         }
@@ -568,12 +545,13 @@ impl Engine {
     pub fn positions(&self) -> String {
         use std::fmt::Write;
         let mut text = String::new();
-        for (t, thread) in self.threads.iter().enumerate().filter(|(_, t)| t.doing != Doing::Done) {
+        for thread in self.threads.iter().filter(|t| t.doing != Doing::Done) {
             let line = self.cpus[thread.cpu].spinning;
             let on = if thread.doing == Doing::Spinning { format!(" on line {line}") } else { String::new() };
             let _ = writeln!(
                 text,
-                "thread {t} on processor {}: {:?}{on}, at {} ns",
+                "thread {} on processor {}: {:?}{on}, at {} ns",
+                thread.id,
                 thread.cpu,
                 thread.doing,
                 thread.clock / 1000

@@ -1,4 +1,7 @@
-//! The queue of what is going to happen: a binary heap in the order of (time, sequence).
+//! The queue of what is going to happen, in the order of (time, sequence).
+//!
+//! A calendar (Brown 1988) of one turn for what happens soon: a ring of short lists, one for each two nanoseconds of the next eight microseconds, with bits that say which of
+//! them are not empty, so that putting in and taking out cost the same however much is under way. What comes later lies in a heap until it is the earliest.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,6 +37,8 @@ pub(crate) enum Kind {
     BusSnoop,
     /// A time slice is over. (processor, generation)
     Quantum,
+    /// A spinner's time may be over. (thread)
+    Timer,
     /// A blocked thread may run again. (thread, generation)
     Ready,
     /// The operating system takes a processor for an interrupt. (processor)
@@ -55,7 +60,7 @@ impl Event {
     }
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::Resume,
     Kind::HomeArrive,
     Kind::HomeFree,
@@ -68,17 +73,51 @@ const KINDS: [Kind; 14] = [
     Kind::BusGrant,
     Kind::BusSnoop,
     Kind::Quantum,
+    Kind::Timer,
     Kind::Ready,
     Kind::Interrupt,
 ];
 
+/// How far a thread may run ahead when nothing at all is due: a program that only reads for ever must come to the end of the engine's patience.
+const LEASH: Time = 100_000_000_000;
+
+/// How many lists the calendar has, and how many picoseconds (as a power of two) each stands for.
+const LISTS: usize = 4096;
+const WIDTH: u32 = 11;
+/// No entry.
+const NIL: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    event: Event,
+    next: u32,
+}
+
 /// The queue, with a hash of all that has happened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Events {
-    heap: BinaryHeap<Reverse<Event>>,
+    /// The first entry of each list.
+    first: Box<[u32; LISTS]>,
+    /// Which lists are not empty, and which of these words are not 0.
+    filled: [u64; LISTS / 64],
+    words: u64,
+    entries: Vec<Entry>,
+    /// Entries that are free, by `next`.
+    free: u32,
+    /// What was too late for the calendar.
+    later: BinaryHeap<Reverse<Event>>,
+    /// The time of the last event that happened: the calendar begins there.
+    now: Time,
+    /// The calendar's earliest event (`Time::MAX` if there is none), and its list.
+    soon: Time,
+    list: usize,
+    /// The time of the earliest event of all.
+    next: Time,
     sequence: u64,
-    /// The time of the earliest event: nobody may run beyond it.
+    /// The time of the earliest event, or earlier: nobody may run beyond it.
     pub horizon: Time,
+    /// The horizon is never later, whatever is due.
+    pub ceiling: Time,
     /// How many have happened.
     pub count: u64,
     /// Of all events so far, in order.
@@ -87,30 +126,126 @@ pub(crate) struct Events {
 
 impl Events {
     pub fn new() -> Self {
-        Events { horizon: Time::MAX, ..Events::default() }
+        Events {
+            first: Box::new([NIL; LISTS]),
+            filled: [0; LISTS / 64],
+            words: 0,
+            entries: Vec::new(),
+            free: NIL,
+            later: BinaryHeap::new(),
+            now: 0,
+            soon: Time::MAX,
+            list: 0,
+            next: Time::MAX,
+            sequence: 0,
+            horizon: LEASH,
+            ceiling: Time::MAX,
+            count: 0,
+            hash: 0,
+        }
     }
 
     #[inline]
     pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
         self.sequence += 1;
         self.horizon = self.horizon.min(time);
+        self.next = self.next.min(time);
         let order = self.sequence << 8 | kind as u64;
-        self.heap.push(Reverse(Event { time, order, a: a as u32, b: b as u32 }));
+        let event = Event { time, order, a: a as u32, b: b as u32 };
+        if (time >> WIDTH) - (self.now >> WIDTH) >= LISTS as u64 {
+            return self.later.push(Reverse(event));
+        }
+        let list = (time >> WIDTH) as usize % LISTS;
+        if time < self.soon {
+            (self.soon, self.list) = (time, list);
+        }
+        self.filled[list / 64] |= 1 << (list % 64);
+        self.words |= 1 << (list / 64);
+        // Behind all that are not later.
+        let (mut before, mut next) = (NIL, self.first[list]);
+        while next != NIL && self.entries[next as usize].event.time <= time {
+            (before, next) = (next, self.entries[next as usize].next);
+        }
+        let entry = Entry { event, next };
+        let place = self.free;
+        if place == NIL {
+            self.entries.push(entry);
+        } else {
+            self.free = self.entries[place as usize].next;
+            self.entries[place as usize] = entry;
+        }
+        let place = if place == NIL { self.entries.len() as u32 - 1 } else { place };
+        if before == NIL {
+            self.first[list] = place;
+        } else {
+            self.entries[before as usize].next = place;
+        }
+    }
+
+    /// The list with the earliest event, if the calendar is not empty: the first one that is filled, beginning at the present.
+    #[inline]
+    fn earliest(&self) -> Option<usize> {
+        if self.words == 0 {
+            return None;
+        }
+        let start = (self.now >> WIDTH) as usize % LISTS;
+        let (word, bit) = (start / 64, start % 64);
+        let here = self.filled[word] >> bit << bit;
+        if here != 0 {
+            return Some(word * 64 + here.trailing_zeros() as usize);
+        }
+        // The words after this one, then those before it, and at last the rest of this one.
+        let after = self.words & (!1 << word);
+        let words = if after != 0 { after } else { self.words };
+        let word = words.trailing_zeros() as usize;
+        Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
-        let Reverse(event) = self.heap.pop()?;
-        self.horizon = self.heap.peek().map_or(Time::MAX, |Reverse(next)| next.time);
+        let late = self.later.peek().map(|Reverse(late)| *late);
+        let soon = (self.soon != Time::MAX).then(|| self.entries[self.first[self.list] as usize].event);
+        let event = match (soon, late) {
+            (Some(event), late) if late.is_none_or(|late| event < late) => {
+                self.take_first();
+                event
+            }
+            _ => self.later.pop()?.0,
+        };
+        self.now = event.time;
+        if let Some(list) = self.earliest() {
+            (self.list, self.soon) = (list, self.entries[self.first[list] as usize].event.time);
+        } else {
+            self.soon = Time::MAX;
+        }
+        self.next = self.later.peek().map_or(self.soon, |Reverse(late)| late.time.min(self.soon));
+        self.horizon = self.next.min(event.time.saturating_add(LEASH)).min(self.ceiling);
         self.count += 1;
         let what = event.time ^ (event.order & 0xff) << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
         self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Some(event)
     }
 
+    /// The earliest entry of the calendar goes.
+    #[inline]
+    fn take_first(&mut self) {
+        let list = self.list;
+        let place = self.first[list];
+        let next = std::mem::replace(&mut self.entries[place as usize].next, self.free);
+        self.free = place;
+        self.first[list] = next;
+        if next == NIL {
+            self.filled[list / 64] &= !(1 << (list % 64));
+            if self.filled[list / 64] == 0 {
+                self.words &= !(1 << (list / 64));
+            }
+        }
+    }
+
     /// When the next one happens.
+    #[inline]
     pub fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse(e)| e.time)
+        (self.next != Time::MAX).then_some(self.next)
     }
 }
 
@@ -127,7 +262,32 @@ mod tests {
         assert_eq!(events.horizon, 1);
         let order: Vec<u32> = std::iter::from_fn(|| events.pop()).map(|e| e.a).collect();
         assert_eq!(order, [4, 1, 3, 0, 2]);
-        assert_eq!((events.horizon, events.count), (Time::MAX, 5));
+        assert_eq!((events.horizon, events.count), (5 + LEASH, 5));
+    }
+
+    #[test]
+    fn near_and_far_events_come_in_order() {
+        // Against a sorted list: times within one list of the calendar, within its turn, beyond it, and far beyond.
+        let mut random = crate::random::Random::new(3, 0);
+        let mut events = Events::new();
+        let (mut pending, mut now) = (Vec::new(), 0);
+        for round in 0..200_000 {
+            if random.below(100) < 50 - u64::from(pending.len() > 500) * 10 || pending.is_empty() {
+                let spread = [1, 3_000, 1 << 20, 1 << 23, 1 << 24, 1 << 40][random.below(6) as usize];
+                let time = now + random.below(spread);
+                events.push(time, Kind::Reply, round, 0);
+                pending.push((time, round));
+            } else {
+                let first = (0..pending.len()).min_by_key(|&i| pending[i]).unwrap();
+                assert_eq!(events.next_time(), Some(pending[first].0));
+                let event = events.pop().unwrap();
+                assert_eq!((event.time, event.a as usize), pending.swap_remove(first));
+                now = event.time;
+            }
+        }
+        let left = std::iter::from_fn(|| events.pop()).count();
+        assert_eq!(left, pending.len());
+        assert!(events.words == 0 && events.later.is_empty() && events.entries.len() <= 600 + left);
     }
 
     #[test]

@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod bus;
+mod cache;
 mod counters;
 mod directory;
 mod engine;

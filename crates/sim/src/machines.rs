@@ -48,7 +48,7 @@ pub fn by_name(name: &str) -> Option<Parameters> {
 ///
 /// Names the line and the key.
 pub fn from_text(file: &str, text: &str) -> Result<Parameters, FileError> {
-    let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let line_of = |offset: usize| text.bytes().take(offset).filter(|&b| b == b'\n').count() + 1;
     let error =
         |at: Option<usize>, what: String| FileError { file: file.into(), line: at.map(line_of), what };
     let table = DeTable::parse(text)
@@ -78,16 +78,22 @@ pub fn from_text(file: &str, text: &str) -> Result<Parameters, FileError> {
     if let Some((title, _)) = string("title")? {
         parameters.title = title;
     }
+    let mut places = Vec::new();
     for (key, value) in
         table.iter().filter(|(k, _)| !["name", "title", "like"].contains(&k.get_ref().as_ref()))
     {
-        set_all(&mut parameters, key.get_ref(), key.span().start, value, &error)?;
+        set_all(&mut parameters, key.get_ref(), key.span().start, value, &error, &mut places)?;
     }
     let missing = parameters.missing();
     if !missing.is_empty() {
         return Err(error(None, format!("these parameters have no value: {}", missing.join(", "))));
     }
-    parameters.check().map_err(|e| error(None, e.to_string()))?;
+    parameters.check().map_err(|e| {
+        // The line of a key that the error is about, of several the last one.
+        let what = e.to_string();
+        let at = places.iter().filter(|(name, _)| what.contains(&format!("`{name}`"))).map(|p| p.1).max();
+        error(at, what)
+    })?;
     Ok(parameters)
 }
 
@@ -98,11 +104,13 @@ fn set_all(
     at: usize,
     value: &Spanned<DeValue<'_>>,
     error: &impl Fn(Option<usize>, String) -> FileError,
+    places: &mut Vec<(String, usize)>,
 ) -> Result<(), FileError> {
     let (value, source) = match value.get_ref() {
         DeValue::Table(table) if table.get("value").is_none() => {
             for (key, value) in table.iter() {
-                set_all(parameters, &format!("{name}.{}", key.get_ref()), key.span().start, value, error)?;
+                let name = format!("{name}.{}", key.get_ref());
+                set_all(parameters, &name, key.span().start, value, error, places)?;
             }
             return Ok(());
         }
@@ -135,6 +143,7 @@ fn set_all(
         },
         other => Value::Text(other.type_str().into()),
     };
+    places.push((name.to_owned(), at));
     parameters.set(name, &value, Source(source)).map_err(|e: ParameterError| error(Some(at), e.to_string()))
 }
 

@@ -16,6 +16,9 @@ pub(crate) mod copy {
     pub const MODIFIED: u8 = 3;
 }
 
+/// The bit of a word's number that says that it lies at memory, and is never cached.
+pub(crate) const AT_MEMORY: u32 = 1 << 31;
+
 /// What the directory (or the bus, in its order) knows of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -97,9 +100,11 @@ impl Memory {
             Place::AtMemory(node) => self.new_line(node as usize, true),
         }
         let word = (self.lines.len() as u64 - 1) << self.shift | self.used;
+        assert!(word < u64::from(AT_MEMORY), "the simulated memory is full");
         self.used += 1;
         self.values[word as usize] = value;
-        word as u32
+        let mark = if self.lines[self.lines.len() - 1].at_memory { AT_MEMORY } else { 0 };
+        word as u32 | mark
     }
 
     /// The first of so many words that follow each other from a new line on.
@@ -115,7 +120,7 @@ impl Memory {
 
     #[inline(always)]
     pub fn line_of(&self, word: u32) -> usize {
-        word as usize >> self.shift
+        (word & !AT_MEMORY) as usize >> self.shift
     }
 
     #[inline(always)]

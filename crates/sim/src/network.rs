@@ -12,8 +12,9 @@ use crate::parameters::{CLASSES, Parameters};
 #[derive(Debug)]
 pub(crate) struct Network {
     classes: bool,
-    per_node: usize,
-    nodes_per_router: usize,
+    /// By processor: its node. By node: its router.
+    nodes: Vec<u16>,
+    routers: Vec<u16>,
     to_hub: Time,
     to_processor: Time,
     first: Time,
@@ -21,7 +22,8 @@ pub(crate) struct Network {
     port_data: Time,
     port_request: Time,
     bisection: Time,
-    highest: usize,
+    /// The bit of a router's number that tells the halves apart.
+    highest: u16,
     group: usize,
     socket: usize,
     /// By class: from cache to cache, and from memory.
@@ -45,8 +47,8 @@ impl Network {
         let routers = nodes.div_ceil(nodes_per_router).next_power_of_two();
         Network {
             classes: p.topology == CLASSES,
-            per_node,
-            nodes_per_router,
+            nodes: (0..processors).map(|cpu| (cpu / per_node) as u16).collect(),
+            routers: (0..nodes).map(|node| (node / nodes_per_router) as u16).collect(),
             to_hub: p.to_hub,
             to_processor: p.to_processor,
             first: p.first_router,
@@ -54,7 +56,7 @@ impl Network {
             port_data: p.port_data,
             port_request: p.port_request,
             bisection: p.bisection,
-            highest: if routers > 1 { routers / 2 } else { 0 },
+            highest: if routers > 1 { (routers / 2) as u16 } else { 0 },
             group: (p.group as usize).max(1),
             socket: (p.socket as usize).max(1),
             between: [p.within_group, p.within_socket, p.across],
@@ -67,12 +69,18 @@ impl Network {
         }
     }
 
+    /// A processor's node.
+    #[inline]
+    pub fn node(&self, processor: usize) -> usize {
+        usize::from(self.nodes[processor])
+    }
+
     /// The class of the distance between two processors' nodes: 0 is local.
     pub fn distance(&self, a: usize, b: usize) -> usize {
         if self.classes {
             return self.class(a, b);
         }
-        let (a, b) = (a / self.per_node, b / self.per_node);
+        let (a, b) = (self.node(a), self.node(b));
         if a == b { 0 } else { 1 + self.hops(a, b) }
     }
 
@@ -85,7 +93,7 @@ impl Network {
     }
 
     fn hops(&self, a: usize, b: usize) -> usize {
-        ((a / self.nodes_per_router) ^ (b / self.nodes_per_router)).count_ones() as usize
+        (self.routers[a] ^ self.routers[b]).count_ones() as usize
     }
 
     /// From hub to hub: when a message that leaves now arrives.
@@ -97,13 +105,13 @@ impl Network {
         let occupancy = if data { self.port_data } else { self.port_request };
         let mut leaves = now.max(self.ports_out[from]);
         self.ports_out[from] = leaves + occupancy;
-        let (a, b) = (from / self.nodes_per_router, to / self.nodes_per_router);
+        let (a, b) = (self.routers[from], self.routers[to]);
         if self.bisection != 0 && (a ^ b) & self.highest != 0 {
             let direction = usize::from(a & self.highest != 0);
             leaves = leaves.max(self.crossing[direction]);
             self.crossing[direction] = leaves + self.bisection * if data { 8 } else { 1 };
         }
-        let arrives = leaves + self.first + self.hop * self.hops(from, to) as u64;
+        let arrives = leaves + self.first + self.hop * u64::from((a ^ b).count_ones());
         let taken = arrives.max(self.ports_in[to]);
         self.ports_in[to] = taken + occupancy;
         taken
@@ -115,7 +123,7 @@ impl Network {
             self.messages += 1;
             return now + self.to_hub;
         }
-        self.travel(now + self.to_hub, from / self.per_node, home, false)
+        self.travel(now + self.to_hub, self.node(from), home, false)
     }
 
     /// The home's reply reaches the processor that asked. With classes: as if from memory, less what has passed since the request was sent.
@@ -125,7 +133,7 @@ impl Network {
             let whole = if data { self.memory[self.class(home, to)] } else { self.between[0] };
             return now + whole.saturating_sub(self.before);
         }
-        self.travel(now, home, to / self.per_node, data) + self.to_processor
+        self.travel(now, home, self.node(to), data) + self.to_processor
     }
 
     /// A message from the home reaches a processor other than the one that asked.
@@ -134,7 +142,7 @@ impl Network {
             self.messages += 1;
             return now + self.between[self.class(asked, to)] / 2;
         }
-        self.travel(now, home, to / self.per_node, false) + self.to_processor
+        self.travel(now, home, self.node(to), false) + self.to_processor
     }
 
     /// A message from one processor reaches another (the line itself, or an acknowledgement).
@@ -144,7 +152,7 @@ impl Network {
             let whole = self.between[self.class(from, to)];
             return now + (whole - whole / 2).saturating_sub(if data { self.before } else { 0 });
         }
-        let (a, b) = (from / self.per_node, to / self.per_node);
+        let (a, b) = (self.node(from), self.node(to));
         self.travel(now + self.to_hub, a, b, data) + self.to_processor
     }
 
@@ -154,6 +162,6 @@ impl Network {
             self.messages += 1;
             return now + self.to_hub;
         }
-        self.travel(now + self.to_hub, from / self.per_node, home, data)
+        self.travel(now + self.to_hub, self.node(from), home, data)
     }
 }

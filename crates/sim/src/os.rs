@@ -48,6 +48,7 @@ impl Engine {
         let Some(t) = it.queue.remove(i) else { return };
         it.current = Some(t);
         it.reservation = NONE;
+        let at = at.max(it.free);
         it.slice = it.slice.wrapping_add(1);
         if it.threads > 1 && !(self.p.policy == GANG && self.jobs > 1) {
             let length = slice.unwrap_or(self.p.quantum);
@@ -58,8 +59,13 @@ impl Engine {
         self.until(t);
     }
 
+    /// Whether a thread waits for the processor and may have it.
+    fn has_another(&self, cpu: usize) -> bool {
+        self.cpus[cpu].queue.iter().any(|&t| self.may_run(t))
+    }
+
     fn switch(&mut self, cpu: usize, at: Time) {
-        if self.cpus[cpu].queue.iter().any(|&t| self.may_run(t)) {
+        if self.has_another(cpu) {
             self.counters.switches += 1;
             self.dispatch(cpu, at + self.p.switch, None);
         }
@@ -84,13 +90,14 @@ impl Engine {
     fn next_program(&mut self) {
         let left = |job: usize| self.threads.iter().any(|t| t.job == job && t.doing != Doing::Done);
         let next = (1..=self.jobs).map(|i| (self.active_job + i) % self.jobs).find(|&job| left(job));
-        if let Some(job) = next
-            && job != self.active_job
-        {
+        if let Some(job) = next {
+            let is_another = job != self.active_job;
             self.active_job = job;
             for cpu in 0..self.cpus.len() {
                 match self.cpus[cpu].current {
-                    Some(_) => self.preempt(cpu),
+                    // Threads of one program on one processor take turns too.
+                    Some(_) if is_another || self.has_another(cpu) => self.preempt(cpu),
+                    Some(_) => {}
                     None => self.switch(cpu, self.now),
                 }
             }
@@ -107,26 +114,27 @@ impl Engine {
                 let thread = &mut self.threads[t];
                 thread.left = thread.clock.saturating_sub(now);
             }
-            Doing::Spinning => self.cpus[cpu].spinning = NONE,
+            Doing::Spinning => self.stop_spinning(t),
             _ => {
                 self.cpus[cpu].preempt = true;
                 return;
             }
         }
         self.counters.preemptions += 1;
-        self.leave(cpu, t, Doing::Queued);
+        self.leave(cpu, t, Doing::Queued, now);
         self.cpus[cpu].queue.push_back(t);
         self.switch(cpu, now);
     }
 
-    /// The thread's processor is free.
-    fn leave(&mut self, cpu: usize, t: usize, doing: Doing) {
+    /// The thread's processor is free from that time on.
+    fn leave(&mut self, cpu: usize, t: usize, doing: Doing, free: Time) {
         let thread = &mut self.threads[t];
         thread.doing = doing;
         thread.generation = thread.generation.wrapping_add(1);
         let it = &mut self.cpus[cpu];
         it.current = None;
         it.reservation = NONE;
+        it.free = free;
         it.slice = it.slice.wrapping_add(1);
         it.preempt = false;
     }
@@ -136,7 +144,9 @@ impl Engine {
         self.counters.blocks += 1;
         let cpu = self.threads[t].cpu;
         let at = self.threads[t].clock + self.p.block;
-        self.leave(cpu, t, Doing::Parked(word));
+        // Whoever wakes it before that must wait until it sleeps.
+        self.threads[t].clock = at;
+        self.leave(cpu, t, Doing::Parked(word), at);
         self.parked.push((word, t));
         let generation = self.threads[t].generation;
         self.events.push(at.saturating_add(timeout), Kind::Ready, t, generation as usize);
@@ -154,6 +164,7 @@ impl Engine {
             let thread = &mut self.threads[sleeper];
             thread.generation = thread.generation.wrapping_add(1);
             let generation = thread.generation;
+            let at = at.max(thread.clock);
             self.events.push(at, Kind::Ready, sleeper, generation as usize);
         }
         woken
@@ -181,12 +192,12 @@ impl Engine {
     /// The thread lets another one run, if there is one. Returns whether it must stop.
     pub fn give_way(&mut self, t: usize) -> bool {
         let cpu = self.threads[t].cpu;
-        if !self.cpus[cpu].queue.iter().any(|&t| self.may_run(t)) {
+        if !self.has_another(cpu) {
             self.threads[t].clock += self.p.system_call;
             return false;
         }
         let at = self.threads[t].clock + self.p.system_call;
-        self.leave(cpu, t, Doing::Queued);
+        self.leave(cpu, t, Doing::Queued, at);
         self.cpus[cpu].queue.push_back(t);
         self.switch(cpu, at);
         true
@@ -199,7 +210,7 @@ impl Engine {
         self.progress = self.now;
         self.unfinished -= 1;
         self.cpus[cpu].threads -= 1;
-        self.leave(cpu, t, Doing::Done);
+        self.leave(cpu, t, Doing::Done, self.now);
         self.switch(cpu, self.now);
     }
 
@@ -216,8 +227,8 @@ impl Engine {
             }
             Doing::Spinning => {
                 // It looks again when the interrupt is over.
-                self.cpus[cpu].spinning = NONE;
-                self.threads[t].clock = self.now + cost;
+                self.stop_spinning(t);
+                self.threads[t].clock += cost;
                 self.until(t);
             }
             _ => self.threads[t].stolen += cost,

@@ -152,6 +152,10 @@ pub struct Described {
     pub meaning: &'static str,
     /// Of which kind of machine it is a part; of every kind if empty.
     pub only: &'static str,
+    /// Of what kind the value is.
+    pub unit: Unit,
+    /// The value as the simulator uses it: picoseconds, bytes, a number, or the place among the choices.
+    pub number: u64,
 }
 
 /// How often two names have the same letters at the same distance from either end: enough to find slips.
@@ -208,6 +212,8 @@ macro_rules! parameters {
                         source: source.clone(),
                         meaning,
                         only,
+                        unit,
+                        number: value,
                     })
                     .collect()
             }
@@ -292,29 +298,95 @@ impl Parameters {
         if !self.line.is_power_of_two() || !(16..=1024).contains(&self.line) {
             return bad(format!("`cache.line` is a power of two from 16 to 1024, not {}", self.line));
         }
-        if self.load == 0 || self.store == 0 || self.spin == 0 {
-            return bad(
-                "`processor.load`, `processor.store` and `processor.spin` take time: they can't be 0".into(),
-            );
-        }
-        if self.cache_size != 0 {
-            let sets = self.cache_size / self.line / self.ways.max(1);
-            if self.ways == 0 || !sets.is_power_of_two() || sets * self.ways * self.line != self.cache_size {
-                return bad("`cache.size` must be `cache.ways` times a power of two of lines".into());
+        // Every access takes time, so that a program that only waits cannot stop the clock.
+        for (name, value) in [
+            ("processor.load", self.load),
+            ("processor.store", self.store),
+            ("processor.rmw", self.rmw),
+            ("processor.load_linked", self.linked),
+            ("processor.store_conditional", self.conditional),
+            ("processor.spin", self.spin),
+        ] {
+            if value == 0 {
+                return bad(format!("`{name}` takes time: it can't be 0"));
             }
         }
-        if self.retry == 0 && self.busy == NACK && self.fabric == DIRECTORY {
-            return bad("`directory.retry` can't be 0: a refused request would come back in the same instant for ever".into());
+        for parameter in self.describe().iter().filter(|p| p.unit == Unit::Time) {
+            let most = if parameter.name.starts_with("os.") { DAY } else { SECOND };
+            if parameter.number > most {
+                let (name, most) = (parameter.name, write_time(most));
+                return bad(format!("`{name}` is at most {most}, not {}", parameter.value));
+            }
         }
-        if self.quantum == 0 {
-            return bad("`os.quantum` can't be 0".into());
+        self.check_cache()?;
+        if self.fabric == BUS {
+            if !(1..=1024).contains(&self.banks) {
+                return bad(format!("`memory.banks` is 1 to 1024, not {}", self.banks));
+            }
+            for (name, value, least, needed) in [
+                ("bus.upgrade", self.bus_upgrade, "bus.snoop", self.bus_snoop),
+                ("bus.memory", self.bus_memory, "bus.snoop", self.bus_snoop),
+                ("bus.cache_to_cache", self.bus_transfer, "bus.snoop", self.bus_snoop),
+                ("bus.memory", self.bus_memory, "bus.data", self.bus_data),
+                ("bus.cache_to_cache", self.bus_transfer, "bus.data", self.bus_data),
+            ] {
+                if value < needed {
+                    return bad(format!("`{name}` can't be shorter than `{least}`, which is a part of it"));
+                }
+            }
+        } else {
+            if self.retry < 1000 && self.busy == NACK {
+                return bad("`directory.retry` is at least 1ns: a refused request would come back in the same instant for ever".into());
+            }
+            if self.fetch_entries > 1024 {
+                return bad(format!("`fetch_op.entries` is at most 1024, not {}", self.fetch_entries));
+            }
         }
-        if self.interrupt_cost != 0 && self.interrupt_every <= self.interrupt_cost {
-            return bad("`os.interrupt_every` must be longer than `os.interrupt_cost`".into());
+        self.check_system()
+    }
+
+    fn check_cache(&self) -> Result<(), ParameterError> {
+        if self.cache_size == 0 {
+            return Ok(());
+        }
+        let bad = |text: String| Err(ParameterError::Inconsistent(text));
+        if !(1..=64).contains(&self.ways) {
+            return bad(format!("`cache.ways` is 1 to 64, not {}", self.ways));
+        }
+        let lines = self.cache_size / self.line;
+        if lines * self.processors > LINES {
+            let text = "`cache.size` is too much to keep account of, for so many processors: use a smaller one or \"infinite\"";
+            return bad(text.into());
+        }
+        let sets = lines / self.ways;
+        if !sets.is_power_of_two() || sets * self.ways * self.line != self.cache_size {
+            return bad(
+                "`cache.size` must be `cache.ways` times a power of two of lines (`cache.line`)".into()
+            );
+        }
+        Ok(())
+    }
+
+    fn check_system(&self) -> Result<(), ParameterError> {
+        let bad = |text: &str| Err(ParameterError::Inconsistent(text.into()));
+        if self.quantum < MICROSECOND || self.quantum <= self.switch {
+            return bad("`os.quantum` is at least 1us, and longer than `os.switch`");
+        }
+        if self.interrupt_every != 0 && self.interrupt_every < MICROSECOND {
+            return bad("`os.interrupt_every` is 0 (none) or at least 1us");
+        }
+        if self.interrupt_cost > self.interrupt_every / 10 * 9 {
+            return bad("`os.interrupt_cost` can't be more than nine tenths of `os.interrupt_every`");
         }
         Ok(())
     }
 }
+
+const MICROSECOND: Time = 1_000_000;
+const SECOND: Time = 1_000_000_000_000;
+const DAY: Time = 86_400 * SECOND;
+/// The most cache lines that sets are kept of, for all processors together: 256 MiB.
+const LINES: u64 = 1 << 26;
 
 /// `fabric`.
 pub const BUS: u64 = 0;
@@ -330,6 +402,10 @@ pub const LL_SC: u64 = 1;
 pub const NACK: u64 = 0;
 /// `directory.service`.
 pub const FIFO: u64 = 0;
+/// `directory.service`: the oldest request of the home's own node, else the oldest.
+pub const LOCAL_FIRST: u64 = 2;
+/// `processor.reservation`: a miss between load-linked and store-conditional loses it.
+pub const NO_MISS: u64 = 1;
 /// `os.policy`.
 pub const GANG: u64 = 1;
 
@@ -342,6 +418,7 @@ parameters! {
     rmw "processor.rmw" Unit::Time, "", "", "an exchange, compare-and-swap or fetch-and-add on a line that the cache owns";
     linked "processor.load_linked" Unit::Time, "", "5ns", "a load-linked that hits";
     conditional "processor.store_conditional" Unit::Time, "", "5ns", "a store-conditional on a line that the cache owns, or one that fails at once";
+    reservation "processor.reservation" Unit::Choice(&["line", "no-miss"]), "", "line", "what a load-linked's reservation stands: everything but the loss of its line, or no other miss either";
     spin "processor.spin" Unit::Time, "", "", "one iteration of a spin loop that hits";
     fence "processor.fence" Unit::Time, "", "0", "a memory fence";
     line "cache.line" Unit::Bytes, "", "", "a cache line, the unit of coherence";
@@ -379,7 +456,7 @@ parameters! {
     owner_access "directory.owner_access" Unit::Time, "directory", "0", "an owner's cache, from an intervention to the line";
     busy "directory.busy" Unit::Choice(&["nack", "queue"]), "directory", "queue", "what happens to a request for a line that is in the middle of another one";
     retry "directory.retry" Unit::Time, "directory", "100ns", "how long a processor waits before it sends a refused request again";
-    service "directory.service" Unit::Choice(&["fifo", "random"]), "directory", "fifo", "in which order a home serves the requests that wait for it";
+    service "directory.service" Unit::Choice(&["fifo", "random", "local-first"]), "directory", "fifo", "in which order a home serves the requests that wait for it";
     fetch_latency "fetch_op.latency" Unit::Time, "directory", "100ns", "an operation at memory, until the reply leaves";
     fetch_occupancy "fetch_op.occupancy" Unit::Time, "directory", "100ns", "occupancy of a home by an operation at memory on a variable in the fetch-op cache";
     fetch_miss "fetch_op.occupancy_miss" Unit::Time, "directory", "100ns", "occupancy by one on a variable that isn't";

@@ -12,9 +12,9 @@ use towpath_machine::{
     Scheduling,
 };
 
-use crate::engine::{Doing, Engine, Op, Permit, Request, Want};
+use crate::engine::{Doing, Engine, FOREVER, Op, Permit, Request, Want};
 use crate::events::Time;
-use crate::memory::copy;
+use crate::memory::{AT_MEMORY, copy};
 use crate::parameters::LL_SC;
 use crate::random::Random;
 
@@ -115,7 +115,7 @@ impl Sim {
     pub fn compute(&self, ps: Time) {
         let mut e = self.engine.borrow_mut();
         let thread = &mut e.threads[self.thread];
-        thread.clock += ps;
+        thread.clock = thread.clock.saturating_add(ps).min(FOREVER);
         let clock = thread.clock;
         // Long computations are no standstill.
         e.progress = e.progress.max(clock);
@@ -159,8 +159,8 @@ impl Sim {
         let thread = &mut e.threads[self.thread];
         let clock = thread.clock;
         thread.clock = clock + cost;
-        if e.memory.lines[e.memory.line_of(word)].at_memory {
-            return e.cpus[thread.cpu].request.result;
+        if word & AT_MEMORY != 0 {
+            return thread.result;
         }
         if op != Op::Load {
             e.progress = clock;
@@ -171,7 +171,7 @@ impl Sim {
     /// A cached read-modify-write, as the machine's processors do it.
     #[inline(always)]
     fn update(&self, word: u32, op: Op) -> u64 {
-        if !self.loops || self.is_at_memory(word) {
+        if !self.loops || word & AT_MEMORY != 0 {
             return self.operate(word, op, |e| e.p.rmw);
         }
         loop {
@@ -189,22 +189,17 @@ impl Sim {
         }
     }
 
-    fn is_at_memory(&self, word: u32) -> bool {
-        let e = self.engine.borrow();
-        e.memory.lines[e.memory.line_of(word)].at_memory
-    }
-
     fn link(&self, word: u32) -> u64 {
         assert!(
-            !self.is_at_memory(word),
+            word & AT_MEMORY == 0,
             "load-linked of a word at memory, which has no reservation: use a fetch-op"
         );
         let value = self.operate(word, Op::Load, |e| e.p.linked);
         let e = &mut *self.engine.borrow_mut();
         let cpu = e.threads[self.thread].cpu;
         let line = e.memory.line_of(word);
-        // A value that may be used only once comes without a reservation.
-        let kept = e.memory.copy(line, cpu) != copy::INVALID;
+        // A value that may be used only once comes without a reservation; an interrupt that waits for this access loses it at once.
+        let kept = e.memory.copy(line, cpu) != copy::INVALID && e.threads[self.thread].stolen == 0;
         e.cpus[cpu].reservation = if kept { line as u32 } else { crate::engine::NONE };
         value
     }
@@ -236,7 +231,8 @@ impl Sim {
     }
 
     fn charge(&self, ps: Time) {
-        self.engine.borrow_mut().threads[self.thread].clock += ps;
+        let thread = &mut self.engine.borrow_mut().threads[self.thread];
+        thread.clock = thread.clock.saturating_add(ps).min(FOREVER);
     }
 }
 
@@ -259,7 +255,7 @@ impl Engine {
             Some(stored)
         };
         if self.permit(t)? == Permit::Granted {
-            let failed = self.cpus[cpu].request.failed;
+            let failed = self.threads[t].failed;
             self.counters.failed_at_home += u64::from(failed);
             return done(self, !failed);
         }
@@ -390,7 +386,7 @@ impl Processor for Sim {
             if now >= deadline {
                 return Err(value);
             }
-            if self.is_at_memory(word.0) {
+            if word.0 & AT_MEMORY != 0 {
                 let poll = self.engine.borrow().p.fetch_poll;
                 self.charge(poll);
             } else if self.engine.borrow_mut().spin(self.thread, word.0, deadline) {
@@ -399,11 +395,12 @@ impl Processor for Sim {
         }
     }
 
+    /// Unlike work this is no progress: who only backs off and looks again, for ever, is stuck.
     fn delay(&self, ns: u64) {
-        self.compute(ns * 1000);
+        self.charge(ns.saturating_mul(1000));
     }
     fn work(&self, ns: u64) {
-        self.compute(ns * 1000);
+        self.compute(ns.saturating_mul(1000));
     }
     fn now(&self) -> u64 {
         self.clock() / 1000
@@ -425,7 +422,7 @@ impl Park for Sim {
                 e.threads[self.thread].clock += e.p.system_call;
                 return;
             }
-            e.park(self.thread, word.0, timeout_ns.saturating_mul(1000));
+            e.park(self.thread, word.0, timeout_ns.saturating_mul(1000).min(FOREVER));
         }
         self.stop();
     }
@@ -472,8 +469,10 @@ impl LlSc for Sim {
     }
     fn validate(&self, word: &SimWord) -> bool {
         self.synchronize();
-        let e = self.engine.borrow();
-        e.cpus[e.threads[self.thread].cpu].reservation as usize == e.memory.line_of(word.0)
+        let e = &mut *self.engine.borrow_mut();
+        let thread = &mut e.threads[self.thread];
+        thread.clock += e.p.load;
+        e.cpus[thread.cpu].reservation as usize == e.memory.line_of(word.0)
     }
 }
 
@@ -484,11 +483,8 @@ impl Scheduling for Sim {
         let e = &mut *self.engine.borrow_mut();
         e.threads[self.thread].clock += e.p.load;
         let job = e.threads[self.thread].job;
-        let is_it = |t: &&crate::engine::Thread| t.id == id && t.job == job;
-        e.threads
-            .iter()
-            .find(is_it)
-            .is_some_and(|t| matches!(t.doing, Doing::Queued | Doing::Parked(_) | Doing::Done))
+        let Some(&t) = e.numbers.get(&(job, id)) else { return false };
+        matches!(e.threads[t].doing, Doing::Queued | Doing::Parked(_) | Doing::Done)
     }
 }
 
@@ -500,7 +496,7 @@ impl Sim {
         let line = e.memory.line_of(word);
         e.threads[self.thread].clock += e.p.load;
         let have = e.memory.copy(line, cpu);
-        if have >= op.need() || e.cpus[cpu].request.active || e.memory.lines[line].at_memory {
+        if have >= op.need() || e.cpus[cpu].request.active || word & AT_MEMORY != 0 {
             return;
         }
         let want = match op {

@@ -7,7 +7,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 
 use crate::counters::Counters;
-use crate::engine::{Doing, Engine, Permit, Thread};
+use crate::engine::{Engine, FOREVER, Thread};
 use crate::events::Time;
 use crate::parameters::Parameters;
 use crate::processor::{Note, Sim, SimArena};
@@ -110,17 +110,8 @@ impl Simulation {
         let thread = self.coroutines.len();
         {
             let e = &mut *self.engine.borrow_mut();
-            e.threads.push(Thread {
-                cpu: processor,
-                id,
-                job,
-                clock: 0,
-                doing: Doing::Queued,
-                generation: 0,
-                permit: Permit::Nothing,
-                left: 0,
-                stolen: 0,
-            });
+            e.threads.push(Thread::new(processor, id, job));
+            e.numbers.entry((job, id)).or_insert(thread);
             e.cpus[processor].queue.push_back(thread);
             e.cpus[processor].threads += 1;
             e.jobs = e.jobs.max(job + 1);
@@ -162,10 +153,8 @@ impl Simulation {
         if cfg!(debug_assertions) {
             let e = &mut *self.engine.borrow_mut();
             e.finish_transactions();
-            for line in 0..e.memory.lines.len() {
-                if let Err(error) = e.memory.check_at_rest(line) {
-                    panic!("at the end: {error}");
-                }
+            if let Err(error) = e.check_at_rest() {
+                panic!("at the end: {error}");
             }
         }
     }
@@ -176,7 +165,12 @@ impl Simulation {
     ///
     /// As [`Simulation::run`], and [`Stuck::Limit`].
     pub fn run_until(mut self, limit: Time) -> Result<Outcome, Stuck> {
-        self.engine.borrow_mut().start();
+        let limit = limit.min(FOREVER - 1);
+        {
+            let e = &mut *self.engine.borrow_mut();
+            e.events.ceiling = limit + 1;
+            e.start();
+        }
         loop {
             let next = self.engine.borrow_mut().next(limit);
             let Some(thread) = next else { break };
@@ -191,7 +185,7 @@ impl Simulation {
         let (time, events, trace) = (e.now, e.events.count, e.events.hash);
         if e.unfinished > 0 {
             let positions = e.positions();
-            let is_over = e.events.next_time().is_some_and(|t| t > limit);
+            let is_over = e.events.next_time().is_some_and(|t| t > limit) && !e.is_stuck(limit);
             return Err(if is_over { Stuck::Limit(positions) } else { Stuck::Deadlock(positions) });
         }
         drop(e);

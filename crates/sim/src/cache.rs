@@ -1,0 +1,140 @@
+//! Caches: what comes into them, what has to go, and who notices.
+//!
+//! Whether a processor has a line is in `memory.rs` (`copies`); here are the sets of finite caches (round robin within a set), reservations, and spinners, who sleep until
+//! their line goes.
+
+use crate::engine::{Doing, Engine, FOREVER, NONE, Permit};
+use crate::events::{Kind, Time};
+use crate::memory::copy;
+use crate::parameters::BUS;
+
+impl Engine {
+    /// A cache loses its copy.
+    pub fn invalidate(&mut self, line: usize, cpu: usize) {
+        self.memory.set_copy(line, cpu, copy::INVALID);
+        self.lose(line, cpu);
+    }
+
+    /// The copy is gone: so is a reservation on it, and whoever spins on it looks again.
+    pub fn lose(&mut self, line: usize, cpu: usize) {
+        let now = self.now;
+        let spin = self.p.spin;
+        let it = &mut self.cpus[cpu];
+        if it.reservation as usize == line {
+            it.reservation = NONE;
+        }
+        if it.spinning as usize != line {
+            return;
+        }
+        it.spinning = NONE;
+        let Some(t) = it.current else { return };
+        let thread = &mut self.threads[t];
+        if thread.doing == Doing::Spinning {
+            // The iterations until now, and the one that misses.
+            let iterations = now.saturating_sub(thread.clock).div_ceil(spin);
+            self.counters.hits += iterations;
+            thread.clock += iterations * spin;
+            self.until(t);
+        }
+    }
+
+    /// A thread stops spinning for a reason that has nothing to do with the line: its iterations until now are charged.
+    pub fn stop_spinning(&mut self, t: usize) {
+        let thread = &mut self.threads[t];
+        self.cpus[thread.cpu].spinning = NONE;
+        self.counters.hits += self.now.saturating_sub(thread.clock) / self.p.spin;
+        thread.clock = thread.clock.max(self.now);
+    }
+
+    /// A line comes into a cache; another one may have to go.
+    pub fn install(&mut self, line: usize, cpu: usize, state: u8) {
+        if state != copy::INVALID
+            && !self.cpus[cpu].sets.is_empty()
+            && self.memory.copy(line, cpu) == copy::INVALID
+        {
+            let ways = self.p.ways as usize;
+            let it = &mut self.cpus[cpu];
+            let set = line % it.next_way.len();
+            let lines = &mut it.sets[set * ways..][..ways];
+            let is_free = |&l: &u32| l == NONE || self.memory.copy(l as usize, cpu) == copy::INVALID;
+            let own = lines.iter().position(|&l| l as usize == line);
+            let way = own.or_else(|| lines.iter().position(is_free)).unwrap_or_else(|| {
+                let way = usize::from(it.next_way[set]);
+                it.next_way[set] = ((way + 1) % ways) as u8;
+                way
+            });
+            let victim = std::mem::replace(&mut lines[way], line as u32);
+            if victim != NONE
+                && victim as usize != line
+                && self.memory.copy(victim as usize, cpu) != copy::INVALID
+            {
+                self.evict(victim as usize, cpu);
+            }
+        }
+        self.memory.set_copy(line, cpu, state);
+    }
+
+    fn evict(&mut self, line: usize, cpu: usize) {
+        self.counters.evictions += 1;
+        let dirty = self.memory.copy(line, cpu) >= copy::OWNED;
+        self.invalidate(line, cpu);
+        if dirty {
+            if self.p.fabric == BUS {
+                self.bus_write_back(line, cpu)
+            } else {
+                self.directory_write_back(line, cpu)
+            }
+        }
+    }
+
+    // ---- spinners ----
+
+    /// The thread goes on when the line that it has read may have changed, or at the deadline. Returns whether it must stop for that: not if the line is gone already.
+    pub fn spin(&mut self, t: usize, word: u32, deadline: Time) -> bool {
+        let line = self.memory.line_of(word);
+        let cpu = self.threads[t].cpu;
+        if self.memory.copy(line, cpu) == copy::INVALID {
+            return false;
+        }
+        self.cpus[cpu].spinning = line as u32;
+        let thread = &mut self.threads[t];
+        thread.doing = Doing::Spinning;
+        thread.clock += std::mem::take(&mut thread.stolen);
+        thread.generation = thread.generation.wrapping_add(1);
+        thread.deadline = deadline;
+        self.set_timer(t);
+        true
+    }
+
+    /// One timer per thread is enough: it is set again when it comes too early, instead of one for each time that the thread waits.
+    fn set_timer(&mut self, t: usize) {
+        let thread = &mut self.threads[t];
+        let at = thread.deadline.max(thread.clock);
+        if thread.deadline < FOREVER && at < thread.timer {
+            thread.timer = at;
+            self.events.push(at, Kind::Timer, t, 0);
+        }
+    }
+
+    pub fn timer(&mut self, t: usize) -> Option<usize> {
+        let now = self.now;
+        let thread = &mut self.threads[t];
+        if thread.timer != now {
+            // Another one was set for an earlier time.
+            return None;
+        }
+        thread.timer = Time::MAX;
+        if thread.doing != Doing::Spinning {
+            return None;
+        }
+        if thread.deadline > now {
+            self.set_timer(t);
+            return None;
+        }
+        self.stop_spinning(t);
+        let thread = &mut self.threads[t];
+        thread.doing = Doing::Running;
+        thread.permit = Permit::Turn;
+        Some(t)
+    }
+}

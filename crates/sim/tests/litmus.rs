@@ -1,0 +1,161 @@
+//! Litmus tests: on every machine, exactly the outcomes that sequential consistency allows are seen.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
+use towpath_sim::{Sim, Simulation, machines};
+
+/// One thread: what it does with the words, and what it reads (0 where it doesn't).
+type Program = fn(&Sim, &[towpath_sim::SimWord]) -> Vec<u64>;
+
+/// What was seen in many runs with pauses of all lengths before each access, on lines of their own and on a common one.
+fn outcomes(machine: &str, programs: &'static [Program]) -> BTreeSet<Vec<u64>> {
+    let p = machines::by_name(machine).unwrap();
+    let mut seen = BTreeSet::new();
+    for seed in 0..1200 {
+        let mut s = Simulation::new(&p, 8, seed);
+        let second = if seed % 4 == 0 { Place::SameLine } else { Place::Home(3) };
+        let words = [s.arena().word(Place::Home(0), 0), s.arena().word(second, 0)];
+        let read = Rc::new(RefCell::new(vec![Vec::new(); programs.len()]));
+        for (i, program) in programs.iter().enumerate() {
+            let read = Rc::clone(&read);
+            s.spawn(2 * i, i, move |cpu| {
+                // Some begin with copies.
+                if cpu.random().below(2) == 0 {
+                    cpu.load(&words[0], Relaxed);
+                }
+                if cpu.random().below(2) == 0 {
+                    cpu.load(&words[1], Relaxed);
+                }
+                pause(cpu, 3_000);
+                let found = program(cpu, &words);
+                read.borrow_mut()[i] = found;
+            });
+        }
+        s.run().unwrap();
+        seen.insert(read.take().concat());
+    }
+    seen
+}
+
+fn pause(cpu: &Sim, most: u64) {
+    let ns = cpu.random().below(most);
+    cpu.work(ns);
+}
+
+/// Pauses for a while now and then, and reads.
+fn load(cpu: &Sim, word: &towpath_sim::SimWord) -> u64 {
+    pause(cpu, 500);
+    cpu.load(word, Relaxed)
+}
+
+fn store(cpu: &Sim, word: &towpath_sim::SimWord, value: u64) {
+    pause(cpu, 500);
+    cpu.store(word, value, Relaxed);
+}
+
+/// All outcomes of so many reads of 0 or 1, but those.
+fn all_but(reads: u32, forbidden: &[&[u64]]) -> BTreeSet<Vec<u64>> {
+    (0..1u64 << reads)
+        .map(|bits| (0..reads).map(|i| bits >> i & 1).collect())
+        .filter(|outcome: &Vec<u64>| !forbidden.contains(&outcome.as_slice()))
+        .collect()
+}
+
+#[track_caller]
+fn check(programs: &'static [Program], reads: u32, forbidden: &[&[u64]]) {
+    for machine in machines::names() {
+        assert_eq!(outcomes(machine, programs), all_but(reads, forbidden), "{machine}");
+    }
+}
+
+#[test]
+fn store_buffering() {
+    check(
+        &[
+            |cpu, w| {
+                store(cpu, &w[0], 1);
+                vec![load(cpu, &w[1])]
+            },
+            |cpu, w| {
+                store(cpu, &w[1], 1);
+                vec![load(cpu, &w[0])]
+            },
+        ],
+        2,
+        &[&[0, 0]],
+    );
+}
+
+#[test]
+fn message_passing() {
+    check(
+        &[
+            |cpu, w| {
+                store(cpu, &w[0], 1);
+                store(cpu, &w[1], 1);
+                vec![]
+            },
+            |cpu, w| vec![load(cpu, &w[1]), load(cpu, &w[0])],
+        ],
+        2,
+        &[&[1, 0]],
+    );
+}
+
+#[test]
+fn load_buffering() {
+    check(
+        &[
+            |cpu, w| {
+                let read = load(cpu, &w[0]);
+                store(cpu, &w[1], 1);
+                vec![read]
+            },
+            |cpu, w| {
+                let read = load(cpu, &w[1]);
+                store(cpu, &w[0], 1);
+                vec![read]
+            },
+        ],
+        2,
+        &[&[1, 1]],
+    );
+}
+
+#[test]
+fn independent_reads_of_independent_writes() {
+    check(
+        &[
+            |cpu, w| {
+                store(cpu, &w[0], 1);
+                vec![]
+            },
+            |cpu, w| {
+                store(cpu, &w[1], 1);
+                vec![]
+            },
+            |cpu, w| vec![load(cpu, &w[0]), load(cpu, &w[1])],
+            |cpu, w| vec![load(cpu, &w[1]), load(cpu, &w[0])],
+        ],
+        4,
+        &[&[1, 0, 1, 0]],
+    );
+}
+
+#[test]
+fn coherence_of_reads() {
+    check(
+        &[
+            |cpu, w| {
+                store(cpu, &w[0], 1);
+                vec![]
+            },
+            |cpu, w| vec![load(cpu, &w[0]), load(cpu, &w[0])],
+        ],
+        2,
+        &[&[1, 0]],
+    );
+}

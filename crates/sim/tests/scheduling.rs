@@ -1,0 +1,281 @@
+//! The operating system: nobody is forgotten, whatever he does when his time slice ends; time goes forward; stolen cycles are stolen.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use towpath_machine::{Arena, FetchOp, LlSc, Ordering::Relaxed, Park, Place, Processor, Scheduling};
+use towpath_sim::{Parameters, Simulation, Stuck, machines};
+
+fn origin(changes: &[&str]) -> Parameters {
+    let mut p = machines::by_name("origin2000").unwrap();
+    for change in changes {
+        p.set_from_text(change).unwrap();
+    }
+    p
+}
+
+const SHORT: [&str; 2] = ["os.switch=1us", "os.quantum=10us"];
+
+#[test]
+fn a_spinner_whose_slice_ended_in_the_middle_of_an_access_gives_way() {
+    // The other thread of the processor, behind it in the queue, is the one that it waits for. Many phases: in some the slice ends during the spinner's miss.
+    for policy in ["os.policy=time-sharing", "os.policy=gang"] {
+        for seed in 0..200 {
+            let p = origin(&[&SHORT[..], &[policy, "network.first_router=3us"]].concat());
+            let mut s = Simulation::new(&p, 8, seed);
+            let word = s.arena().word(Place::Home(3), 0);
+            s.spawn(0, 0, move |cpu| {
+                let _ = cpu.spin_until(&word, Relaxed, u64::MAX, |v| v == 1);
+            });
+            s.spawn(0, 1, move |cpu| cpu.store(&word, 1, Relaxed));
+            // A second program, so that gang scheduling has something to do.
+            s.spawn_in_job(1, 0, 1, |cpu| cpu.work(50_000));
+            s.run().unwrap_or_else(|e| panic!("{policy}, seed {seed}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn threads_of_one_program_share_a_processor_under_gang_scheduling_too() {
+    // The other program has ended long ago.
+    let p = origin(&[&SHORT[..], &["os.policy=gang"]].concat());
+    let mut s = Simulation::new(&p, 2, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    s.spawn_in_job(0, 0, 1, |cpu| cpu.work(1));
+    s.spawn(0, 0, move |cpu| {
+        cpu.work(200_000);
+        let _ = cpu.spin_until(&word, Relaxed, u64::MAX, |v| v == 1);
+    });
+    s.spawn(0, 1, move |cpu| {
+        cpu.work(200_000);
+        cpu.store(&word, 1, Relaxed);
+    });
+    s.run().unwrap();
+}
+
+#[test]
+fn who_only_misses_is_preempted_too() {
+    // One thread reads nothing but new lines, each of which takes longer than a time slice.
+    let p = origin(&["os.switch=1us", "os.quantum=2us", "network.first_router=3us"]);
+    let mut s = Simulation::new(&p, 8, 1);
+    let words: Vec<_> = (0..400).map(|_| s.arena().word(Place::Home(3), 0)).collect();
+    let end = Rc::new(Cell::new(0));
+    let here = Rc::clone(&end);
+    s.spawn(0, 0, move |cpu| {
+        words.iter().for_each(|word| {
+            cpu.load(word, Relaxed);
+        })
+    });
+    s.spawn(0, 1, move |cpu| {
+        cpu.work(50_000);
+        here.set(cpu.now());
+    });
+    let outcome = s.run().unwrap();
+    assert!(outcome.counters.preemptions > 30, "{:?}", outcome.counters);
+    assert!(end.get() < outcome.time / 1000 / 2, "{} of {} ns", end.get(), outcome.time / 1000);
+}
+
+#[test]
+fn what_an_interrupted_operation_at_memory_returned_survives_the_next_thread() {
+    // Interrupts, time slices and operations at memory at once: each thread's results are its own.
+    let p = origin(&[&SHORT[..], &["os.interrupt_every=3us", "os.interrupt_cost=2.5us"]].concat());
+    let mut s = Simulation::new(&p, 2, 4);
+    let words = [s.arena().word(Place::AtMemory(0), 0), s.arena().word(Place::AtMemory(0), 1 << 32)];
+    for (i, word) in words.into_iter().cycle().take(4).enumerate() {
+        s.spawn(i / 2, i, move |cpu| {
+            let mut last = None;
+            for _ in 0..300 {
+                let value = cpu.fetch_increment(&word);
+                assert_eq!(value >> 32, (i % 2) as u64, "it is this word's");
+                assert!(last < Some(value));
+                last = Some(value);
+            }
+        });
+    }
+    s.run().unwrap();
+}
+
+#[test]
+fn a_wakeup_before_the_sleeper_sleeps_is_not_lost_and_does_not_turn_back_time() {
+    let p = origin(&["os.block=50us", "os.wake=0", "os.switch=1us"]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let word = s.arena().word(Place::Home(0), 0);
+    let (begin, end) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (b, e) = (Rc::clone(&begin), Rc::clone(&end));
+    s.spawn(0, 0, move |cpu| {
+        b.set(cpu.now());
+        cpu.park(&word, 0, u64::MAX);
+        e.set(cpu.now());
+    });
+    s.spawn(1, 1, move |cpu| {
+        cpu.work(5_000);
+        assert_eq!(cpu.wake(&word, 1), 1, "it is in the middle of its system call");
+    });
+    s.run().unwrap();
+    assert!(end.get() >= begin.get() + 50_000, "{} to {} ns", begin.get(), end.get());
+}
+
+#[test]
+fn a_processor_that_lets_go_of_a_thread_is_busy_with_that_first() {
+    // While the first thread goes to sleep (50 us), the second wakes up; it must wait for the processor.
+    let p = origin(&["os.block=50us", "os.wake=1us", "os.switch=1us"]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let words = [s.arena().word(Place::Home(0), 0), s.arena().word(Place::Home(0), 0)];
+    let (asleep, awake) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (a, b) = (Rc::clone(&asleep), Rc::clone(&awake));
+    s.spawn(0, 0, move |cpu| {
+        cpu.park(&words[0], 0, u64::MAX);
+        b.set(cpu.now());
+    });
+    s.spawn(0, 1, move |cpu| {
+        cpu.work(100_000);
+        a.set(cpu.now());
+        cpu.park(&words[1], 0, 10_000);
+    });
+    s.spawn(1, 2, move |cpu| {
+        while asleep.get() == 0 || cpu.now() < asleep.get() + 5_000 {
+            cpu.load(&words[0], Relaxed);
+            cpu.work(1_000);
+        }
+        cpu.wake(&words[0], 1);
+        cpu.work(1_000_000);
+    });
+    let outcome = s.run().unwrap();
+    assert!(awake.get() >= 150_000, "{} ns, {:?}", awake.get(), outcome.counters);
+}
+
+#[test]
+fn interrupts_steal_cycles_and_reservations() {
+    let p = origin(&["os.interrupt_every=100us", "os.interrupt_cost=30us"]);
+    let mut s = Simulation::new(&p, 1, 1);
+    let word = s.arena().word(Place::Home(0), 0);
+    let lost = Rc::new(Cell::new(0));
+    let here = Rc::clone(&lost);
+    s.spawn(0, 0, move |cpu| {
+        for _ in 0..100 {
+            cpu.load_linked(&word);
+            cpu.work(70_000);
+            here.set(here.get() + u64::from(!cpu.store_conditional(&word, 1)));
+        }
+    });
+    let outcome = s.run().unwrap();
+    let interrupts = outcome.counters.interrupts;
+    assert!((95..=105).contains(&interrupts), "{interrupts} in {} ns", outcome.time / 1000);
+    let work = outcome.time / 1000 - 30_000 * interrupts;
+    assert!((7_000_000..7_070_000).contains(&work), "{work} ns of work");
+    // About every interrupt comes into the work, and costs a reservation.
+    assert!((60..=100).contains(&lost.get()), "{}", lost.get());
+}
+
+#[test]
+fn a_miss_may_lose_the_reservation() {
+    for (reservation, stored) in [("line", true), ("no-miss", false)] {
+        let p = origin(&[&format!("processor.reservation={reservation}")]);
+        let mut s = Simulation::new(&p, 1, 1);
+        let words = [s.arena().word(Place::Home(0), 0), s.arena().word(Place::Home(0), 0)];
+        s.spawn(0, 0, move |cpu| {
+            cpu.load_linked(&words[0]);
+            cpu.load(&words[1], Relaxed);
+            assert_eq!(cpu.store_conditional(&words[0], 1), stored);
+            // Now both are there.
+            cpu.load_linked(&words[0]);
+            cpu.load(&words[1], Relaxed);
+            assert!(cpu.store_conditional(&words[0], 1));
+        });
+        s.run().unwrap();
+    }
+}
+
+#[test]
+fn preempted_flags_say_who_runs() {
+    let p = origin(&SHORT);
+    let mut s = Simulation::new(&p, 2, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let here = Rc::clone(&seen);
+    for id in 0..2 {
+        s.spawn(0, id, move |cpu| {
+            cpu.work(500_000);
+            cpu.load(&word, Relaxed);
+        });
+    }
+    s.spawn(1, 2, move |cpu| {
+        assert!(!cpu.is_preempted(2) && !cpu.is_preempted(77), "itself, and nobody");
+        for _ in 0..500 {
+            cpu.work(1_900);
+            here.borrow_mut().push([0, 1].map(|id| cpu.is_preempted(id)));
+        }
+    });
+    s.run().unwrap();
+    let count = |flags| seen.borrow().iter().filter(|&&f| f == flags).count();
+    assert_eq!(count([false, false]), 0, "one processor, two threads");
+    let (first, second) = (count([false, true]), count([true, false]));
+    assert!(first > 180 && second > 180, "{first} and {second} of 500");
+}
+
+#[test]
+fn who_only_looks_for_ever_is_stuck() {
+    for way in 0..3 {
+        let p = origin(&[]);
+        let mut s = Simulation::new(&p, 1, 1);
+        let word = s.arena().word(Place::NewLine, 0);
+        s.spawn_all(move |cpu| {
+            while cpu.load(&word, Relaxed) == 0 {
+                match way {
+                    0 => cpu.delay(10_000),
+                    1 => cpu.yield_now(),
+                    _ => {
+                        let _ = cpu.spin_until(&word, Relaxed, 50_000, |v| v == 1);
+                    }
+                }
+            }
+        });
+        let error = s.run().unwrap_err();
+        assert!(matches!(error, Stuck::Deadlock(_)), "{error}");
+    }
+    let p = origin(&[]);
+    let mut s = Simulation::new(&p, 1, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    s.spawn_all(move |cpu| while cpu.load(&word, Relaxed) == 0 {});
+    assert!(matches!(s.run_until(1_000_000), Err(Stuck::Limit(_))));
+}
+
+#[test]
+fn times_beyond_all_bounds_end_the_run() {
+    let p = origin(&[]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    s.spawn_all(move |cpu| {
+        for _ in 0..10 {
+            cpu.work(u64::MAX);
+            cpu.delay(u64::MAX);
+            cpu.store(&word, 1, Relaxed);
+            cpu.park(&word, 1, u64::MAX);
+        }
+    });
+    assert!(matches!(s.run(), Err(Stuck::Limit(_))));
+}
+
+#[test]
+fn a_home_serves_the_own_node_first() {
+    // Processors 0 and 1 sit at the home, 2 to 31 come from afar: with `local-first` the near ones don't wait for them.
+    let share = |service: &str| {
+        let p = origin(&[&format!("directory.service={service}"), "fetch_op.occupancy=1us"]);
+        let mut s = Simulation::new(&p, 32, 1);
+        let word = s.arena().word(Place::AtMemory(0), 0);
+        let near = Rc::new(Cell::new(0));
+        for i in 0..32 {
+            let near = Rc::clone(&near);
+            s.spawn(i, i, move |cpu| {
+                while cpu.now() < 500_000 {
+                    cpu.fetch_increment(&word);
+                    near.set(near.get() + u64::from(i < 2));
+                }
+            });
+        }
+        s.run().unwrap();
+        near.get()
+    };
+    let (fair, local) = (share("fifo"), share("local-first"));
+    assert!((25..=40).contains(&fair) && local > 450, "{fair} and {local} of 500");
+}
