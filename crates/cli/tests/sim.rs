@@ -61,7 +61,7 @@ fn machines_are_listed_and_described() {
 fn an_experiment_prints_tables_and_writes_a_report() {
     let folder = Folder::new("run");
     let found = text(&folder, "sim origin2000 counter --procs 1,2-8 --work 1us --operations 400 --seeds 2");
-    assert!(found.contains("ll-sc") && found.contains("failed") && found.contains("report:"), "{found}");
+    assert!(found.contains("ll-sc") && found.contains("SC fail") && found.contains("report:"), "{found}");
     let page = std::fs::read_to_string(folder.0.join("towpath-report/sim/index.html")).unwrap();
     assert!(
         page.contains("<svg") && page.contains("fetch-op") && !page.contains("http"),

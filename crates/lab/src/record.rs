@@ -219,10 +219,22 @@ pub mod metrics {
         INTERVENTIONS = "interventions_per_operation", "count";
         /// Simulated: the same as the processors' counters see them.
         INTERVENTIONS_RECEIVED = "interventions_received_per_operation", "count";
+        /// Simulated: lines fetched.
+        MISSES = "misses_per_operation", "count";
         /// Simulated: lines fetched within the node.
         LOCAL_MISSES = "local_misses_per_operation", "count";
         /// Simulated: lines fetched from elsewhere.
         REMOTE_MISSES = "remote_misses_per_operation", "count";
+        /// Simulated: lines fetched through one router, or of the second class of distance (and so the following).
+        MISSES_1 = "misses_at_distance_1_per_operation", "count";
+        /// See above.
+        MISSES_2 = "misses_at_distance_2_per_operation", "count";
+        /// See above.
+        MISSES_3 = "misses_at_distance_3_per_operation", "count";
+        /// See above.
+        MISSES_4 = "misses_at_distance_4_per_operation", "count";
+        /// See above; and farther.
+        MISSES_5 = "misses_at_distance_5_per_operation", "count";
         /// Simulated: requests for ownership of a line that was there (exclusive stores to shared lines).
         UPGRADES = "upgrades_per_operation", "count";
         /// Simulated: operations at memory.

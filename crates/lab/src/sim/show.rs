@@ -13,19 +13,28 @@ use crate::report::{Line, Look, Section, Value, lines, plain_page};
 use crate::tables::{Cell, Kind, Table};
 
 /// The counts that tables show, with their heads.
-const COUNTS: [(&str, &str); 12] = [
+const COUNTS: [(&str, &str); 11] = [
     ("failed SC", metrics::FAILED_CONDITIONALS.name),
     ("upgrades", metrics::UPGRADES.name),
     ("invalidations sent", metrics::INVALIDATIONS.name),
     ("received", metrics::INVALIDATIONS_RECEIVED.name),
     ("interventions", metrics::INTERVENTIONS.name),
-    ("misses near", metrics::LOCAL_MISSES.name),
-    ("misses far", metrics::REMOTE_MISSES.name),
+    ("misses", metrics::MISSES.name),
     ("fetch-ops", metrics::FETCH_OPS.name),
     ("messages", metrics::NETWORK_MESSAGES.name),
     ("refused", metrics::REFUSALS.name),
     ("home busy", metrics::HOME_OCCUPANCY.name),
     ("switches", metrics::CONTEXT_SWITCHES.name),
+];
+
+/// Misses by distance: local, then through one router (or in the next class), …
+const DISTANCES: [&str; 6] = [
+    metrics::LOCAL_MISSES.name,
+    metrics::MISSES_1.name,
+    metrics::MISSES_2.name,
+    metrics::MISSES_3.name,
+    metrics::MISSES_4.name,
+    metrics::MISSES_5.name,
 ];
 
 /// What distinguishes a table from the next: the way of waiting, and what else varies but the algorithm and the processors.
@@ -133,17 +142,21 @@ fn counts(head: &str, records: &[&Record]) -> Section {
     let most = records.iter().map(|r| r.procs).max().unwrap_or(0);
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
     // Columns in which everything is 0 say nothing.
-    let columns: Vec<&(&str, &str)> = COUNTS
-        .iter()
-        .filter(|(_, metric)| {
-            algorithms.iter().any(|a| find(records, a, most, metric).is_some_and(|r| r.max > 0.0))
-        })
-        .collect();
+    let says =
+        |metric: &str| algorithms.iter().any(|a| find(records, a, most, metric).is_some_and(|r| r.max > 0.0));
+    let distances = match DISTANCES.iter().rposition(|m| says(m)) {
+        Some(last) if last > 0 => &DISTANCES[..=last],
+        _ => &[],
+    };
+    let columns: Vec<&(&str, &str)> = COUNTS.iter().filter(|(_, metric)| says(metric)).collect();
     let rows = algorithms
         .iter()
         .map(|a| {
             let cells = columns.iter().map(|(_, metric)| cell(find(records, a, most, metric)));
-            std::iter::once(Cell::new(*a, Kind::Text)).chain(cells).collect()
+            let far = distances.iter().map(|m| find(records, a, most, m).map_or(0.0, |r| r.value));
+            let far = Cell::new(far.map(digits).collect::<Vec<_>>().join(" "), Kind::Figure);
+            let all = std::iter::once(Cell::new(*a, Kind::Text)).chain(cells);
+            all.chain((!distances.is_empty()).then_some(far)).collect()
         })
         .collect();
     let header = std::iter::once("for each operation".to_string())
