@@ -16,7 +16,8 @@ use crate::endpoint::{Around, Core, Own, Peer, Return};
 use crate::error::Status;
 use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
-use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, source_code, unpack_range};
+use crate::packet::{Form, LINE_ARGS, MAX_ARGS, source_code, unpack_range};
+use crate::path::{Inbox, extra_args, free_afterwards, line_args};
 use crate::queue::{Arrival, Queue, TICKET};
 use crate::token::{Operation, Payload, Returned, Source, Token};
 
@@ -24,23 +25,6 @@ use crate::token::{Operation, Payload, Returned, Source, Token};
 const LOOK_EVERY: u32 = 8192;
 /// How often deaths are asked for while waiting, in nanoseconds.
 const CHECK_EVERY: u64 = 10_000_000;
-/// The limits of a poll's quota.
-const QUOTA: (usize, usize) = (16, 512);
-
-/// Ends a delivery, even if the handler panics: the message counts as handled.
-struct Done<'a> {
-    core: &'a Core,
-    own: &'a Own,
-    arrival: Arrival,
-}
-
-impl Drop for Done<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let side = &self.own.side;
-        self.own.receiver.borrow_mut().done(&side.claim, &side.queue, &self.core.cpu, self.arrival);
-    }
-}
 
 /// A handler is running.
 struct Running<'a>(&'a Cell<u32>);
@@ -57,17 +41,6 @@ impl Drop for Running<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
-    }
-}
-
-/// A delivered message's block: free in the end.
-struct Block<'a>(&'a Queue<'static, Native>, &'a Native, Header);
-
-impl Drop for Block<'_> {
-    fn drop(&mut self) {
-        if self.2.has_block() {
-            self.0.free_block(self.1, self.2.block());
-        }
     }
 }
 
@@ -121,26 +94,10 @@ impl Core {
 
     #[inline(always)]
     fn poll_queue(&self, own: &Own, reply: bool) -> usize {
-        let (cpu, q, claim) = (&self.cpu, &own.side.queue, &own.side.claim);
-        let quota = own.quota.get();
-        let mut delivered = 0;
-        while delivered < quota {
-            let Some(arrival) = own.receiver.borrow_mut().next(claim, q, cpu) else { break };
-            let _done = Done { core: self, own, arrival };
-            self.deliver(q, arrival, reply);
-            delivered += 1;
-        }
-        if delivered > 0 {
-            let around = Around::new(&self.attached, q);
-            claim.flush(q, &mut own.receiver.borrow_mut(), cpu, &self.wait(&around));
-            // As long as polls come back full, more at a time cost less each; when they don't, nobody waits for our attention in vain.
-            if delivered == quota {
-                own.quota.set((quota * 2).min(QUOTA.1));
-            } else if delivered < quota / 4 {
-                own.quota.set((quota / 2).max(QUOTA.0));
-            }
-        }
-        delivered
+        let q = &own.side.queue;
+        let around = Around::new(&self.attached, q);
+        let inbox = Inbox { queue: q, claim: &own.side.claim, receiver: &own.receiver, quota: &own.quota };
+        inbox.poll(&self.cpu, || self.wait(&around), |arrival| self.deliver(q, arrival, reply))
     }
 
     /// Checks one message and runs its handler.
@@ -151,12 +108,7 @@ impl Core {
         let slot = q.slot(arrival.ticket);
         let count = header.args();
         let mut args = [0u32; MAX_ARGS];
-        // All of them: they are on the header's line, and a loop of fixed length is none.
-        for (pair, cell) in args[..LINE_ARGS].chunks_exact_mut(2).zip(&slot.args) {
-            let both = cpu.read(cell);
-            pair[0] = both as u32;
-            pair[1] = (both >> 32) as u32;
-        }
+        line_args(cpu, slot, &mut args);
         let tag = Tag(cpu.read(&slot.tag));
         let simple = header.form() == Some(Form::Short)
             && count <= LINE_ARGS
@@ -205,17 +157,11 @@ impl Core {
         let cpu = &self.cpu;
         let header = arrival.header;
         let count = header.args();
-        let _block = Block(q, cpu, header);
+        let _block = free_afterwards(q, cpu, header);
         let source = self.name_of(header.source());
         let extra = q.extra(arrival.ticket);
         let form = header.form();
-        if count > LINE_ARGS {
-            for (pair, cell) in args[LINE_ARGS..].chunks_exact_mut(2).zip(&extra.args) {
-                let both = cpu.read(cell);
-                pair[0] = both as u32;
-                pair[1] = (both >> 32) as u32;
-            }
-        }
+        extra_args(cpu, q, arrival, &mut args);
         let back = |status| {
             // What has no form can't have been sent by this library: nobody waits for it.
             // Of a long transfer only the last piece is answered.

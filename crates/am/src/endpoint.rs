@@ -18,6 +18,7 @@ use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
 use crate::packet::MAX_ARGS;
 use crate::parallel::ParallelBundle;
+use crate::path::FIRST_QUOTA;
 use crate::queue::{CLOSED, Queue, Receiver, Sender, intent};
 use crate::segment::{PrivateSegment, Segment, SharedSegment};
 use crate::token::{Operation, Token};
@@ -247,7 +248,7 @@ impl Endpoint {
             Ok(Own {
                 receiver: RefCell::new(Receiver { head, published: head, ..Receiver::default() }),
                 side,
-                quota: Cell::new(32),
+                quota: Cell::new(FIRST_QUOTA),
             })
         };
         let (request, reply) = (own(false)?, own(true)?);

@@ -19,6 +19,7 @@ mod name;
 mod outstanding;
 pub mod packet;
 mod parallel;
+pub mod path;
 pub mod queue;
 mod segment;
 mod send;

@@ -1,4 +1,4 @@
-//! Sending: claim (block first, then packet), fill, publish, and wake the receiver if it sleeps.
+//! Sending: to whom, in which form; `path.rs` claims, fills and publishes; then the receiver is woken if it sleeps.
 //!
 //! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no more: a block that it had claimed and
 //! not published is found by the receiver's sweep; pieces of a long transfer that were delivered stay stored, and the handler does not run.
@@ -7,44 +7,17 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
-use towpath_machine::{Native, Park, Processor};
-use towpath_sync::Waiting;
+use towpath_machine::{Park, Processor};
+use towpath_sync::Wait;
 
 use crate::claim::Claim;
 use crate::endpoint::{Around, Core, Link, Peer, Return};
 use crate::error::{Error, Status};
 use crate::name::{Name, Tag};
-use crate::packet::{
-    Form, Header, LINE_ARGS, MAX_ARGS, MAX_OFFSET, MAX_STORED, READY, READY_BULK, pack_range, source_code,
-};
-use crate::queue::{ClaimError, intent};
+use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, pack_range, source_code};
+use crate::path::{Failure, Meanwhile, Outgoing, Piece, Route};
+use crate::queue::intent;
 use crate::token::{Operation, Source};
-
-/// A message on its way into a queue.
-struct Outgoing<'a> {
-    form: Form,
-    handler: u8,
-    tag: Tag,
-    args: &'a [u32],
-    aux: u64,
-}
-
-/// Why a message did not go out.
-enum Failure {
-    /// No space, and the caller does not want to wait.
-    NotSent,
-    /// The destination is gone.
-    Gone,
-}
-
-/// A piece of a transfer: what a block carries.
-#[derive(Clone, Copy)]
-struct Piece<'a> {
-    bytes: &'a [u8],
-    /// Long: where this piece belongs, and the whole transfer's range.
-    offset: u64,
-    whole: (u64, u64),
-}
 
 /// A reply waits for space.
 struct Replying<'a>(&'a Cell<bool>, bool);
@@ -58,6 +31,41 @@ impl<'a> Replying<'a> {
 impl Drop for Replying<'_> {
     fn drop(&mut self) {
         self.0.set(self.1);
+    }
+}
+
+/// A message waits for space. All of the bundle is polled meanwhile: its endpoints have one thread, and another's full queue may be what we wait for.
+#[derive(Clone, Copy)]
+struct Waiter<'a> {
+    core: &'a Core,
+    peer: &'a Peer,
+    link: &'a Link,
+    reply: bool,
+    waiting: &'a Wait<'a>,
+}
+
+impl Waiter<'_> {
+    fn replying(&self) -> Option<Replying<'_>> {
+        self.reply.then(|| Replying::new(&self.core.replying))
+    }
+}
+
+impl Meanwhile for Waiter<'_> {
+    fn is_gone(&self) -> bool {
+        self.peer.gone.get()
+    }
+    fn poll(&self) -> usize {
+        let _replying = self.replying();
+        if self.reply { self.core.poll_bundle_replies() } else { self.core.poll_bundle() }
+    }
+    fn pause(&self, round: u32) {
+        let side = &self.link.side;
+        side.claim.await_space(&side.queue, &self.link.sender.borrow(), &self.core.cpu, self.waiting, round);
+    }
+    fn look_around(&self) -> bool {
+        let _replying = self.replying();
+        self.core.look_after(false);
+        self.core.attached.world.is_alive(self.peer.participant)
     }
 }
 
@@ -140,9 +148,15 @@ impl Core {
         if args.len() > MAX_ARGS {
             return Err(too_many(args));
         }
-        let out = Outgoing { form, handler, tag, args, aux: 0 };
+        let out = self.outgoing(form, handler, tag, args, 0);
         self.bring_back(Status::BadEndpoint, to, true, &out);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn outgoing<'a>(&self, form: Form, handler: u8, tag: Tag, args: &'a [u32], aux: u64) -> Outgoing<'a> {
+        let source = source_code(self.name.endpoint, self.name.generation);
+        Outgoing { form, handler, tag: tag.0, args, aux, source }
     }
 
     #[inline(always)]
@@ -158,7 +172,7 @@ impl Core {
         if args.len() > MAX_ARGS {
             return Err(too_many(args));
         }
-        let out = Outgoing { form: Form::Short, handler, tag, args, aux: 0 };
+        let out = self.outgoing(Form::Short, handler, tag, args, 0);
         self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
     }
 
@@ -210,7 +224,7 @@ impl Core {
                 payload.len()
             )));
         }
-        let out = Outgoing { form: Form::Medium, handler, tag, args, aux: 0 };
+        let out = self.outgoing(Form::Medium, handler, tag, args, 0);
         let piece = Piece { bytes: payload, offset: 0, whole: (0, 0) };
         self.outcome(self.packet(peer, reply, &out, Some(piece), wait), peer, reply, &out)
     }
@@ -273,7 +287,7 @@ impl Core {
             let end = (at + block_size).min(payload.len());
             let last = end == payload.len();
             let form = if last { Form::Long } else { Form::LongPart };
-            let out = Outgoing { form, handler, tag, args: if last { args } else { &[] }, aux: 0 };
+            let out = self.outgoing(form, handler, tag, if last { args } else { &[] }, 0);
             let piece = Piece { bytes: &payload[at..end], offset: offset + at as u64, whole: (offset, len) };
             // Once a piece is out the rest must follow.
             let result = self.packet(peer, reply, &out, Some(piece), wait || at > 0);
@@ -300,7 +314,7 @@ impl Core {
         shared: u64,
     ) -> Result<(), Error> {
         let len = payload.len() as u64;
-        let out = Outgoing { form: Form::LongStored, handler, tag, args, aux: pack_range(offset, len) };
+        let out = self.outgoing(Form::LongStored, handler, tag, args, pack_range(offset, len));
         if offset + len <= shared {
             let segment = self.attached.segment(peer.name.endpoint)?;
             if offset + len > segment.len() as u64 {
@@ -357,7 +371,7 @@ impl Core {
             operation: Operation::of(out.form, reply),
             handler: out.handler,
             destination,
-            tag: out.tag,
+            tag: Tag(out.tag),
             args,
             count: out.args.len(),
         });
@@ -380,153 +394,18 @@ impl Core {
         let link = if reply { &peer.reply } else { &peer.request };
         let around = Around::new(&self.attached, &link.side.queue);
         let waiting = self.wait(&around);
-        let intent = self.intent(reply);
-        let cpu = &self.cpu;
-        let q = &link.side.queue;
-        // Block first, then packet (L19).
-        let block = match piece {
-            None => None,
-            Some(piece) => {
-                let holding = self.block_intent(reply);
-                let block = self.claim_with(peer, link, reply, wait, |s| {
-                    // Relaxed: ordered before the claim by its Release (B1).
-                    holding.store(u64::from(q.id) + 1, Ordering::Relaxed);
-                    let claimed = link.side.claim.claim_block(q, s, cpu, &waiting, intent);
-                    if claimed.is_err() {
-                        // Release: as below. While we wait we hold none.
-                        holding.store(0, Ordering::Release);
-                    }
-                    claimed
-                })?;
-                self.fill_block(link, block, piece);
-                Some(block)
-            }
+        let route = Route {
+            queue: &link.side.queue,
+            claim: &link.side.claim,
+            sender: &link.sender,
+            intent: self.intent(reply),
+            block_intent: self.block_intent(reply),
         };
-        let claimed = {
-            let mut sender = link.sender.borrow_mut();
-            sender.hasty = !wait;
-            link.side.claim.claim(q, &mut sender, cpu, &waiting, intent)
-        };
-        let claimed = match claimed {
-            Ok(ticket) => Ok(ticket),
-            Err(_) => self
-                .claim_with(peer, link, reply, wait, |s| link.side.claim.claim(q, s, cpu, &waiting, intent)),
-        };
-        let ticket = match claimed {
-            Ok(ticket) => ticket,
-            Err(failure) => {
-                if let Some(block) = block {
-                    q.free_block(cpu, block);
-                    // Release: after that.
-                    self.block_intent(reply).store(0, Ordering::Release);
-                }
-                return Err(failure);
-            }
-        };
-        let slot = q.slot(ticket);
-        cpu.write(&slot.tag, out.tag.0);
-        for (cell, pair) in slot.args.iter().zip(out.args.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
-        }
-        if out.args.len() > LINE_ARGS || out.aux != 0 {
-            self.fill_extra(link, ticket, out);
-        }
-        let mut header = Header::new(
-            out.form,
-            out.handler,
-            out.args.len(),
-            source_code(self.name.endpoint, self.name.generation),
-        );
-        header = match block {
-            None => header.with_state(READY),
-            Some(block) => header.with_block(block).with_state(READY_BULK),
-        };
-        let must_wake = link.side.claim.publish(
-            q,
-            &mut link.sender.borrow_mut(),
-            cpu,
-            Waiting::<Native>::parks(&waiting),
-            intent,
-            ticket,
-            header,
-        );
-        if block.is_some() {
-            // Release: whoever sees that we hold none sees the publication; pairs with the Acquire of the census.
-            self.block_intent(reply).store(0, Ordering::Release);
-        }
-        if must_wake {
+        let meanwhile = Waiter { core: self, peer, link, reply, waiting: &waiting };
+        if route.send(&self.cpu, out, piece, wait, &waiting, meanwhile)? {
             self.ring(peer);
         }
         Ok(())
-    }
-
-    fn fill_block(&self, link: &Link, block: usize, piece: Piece<'_>) {
-        let (cpu, q) = (&self.cpu, &link.side.queue);
-        let head = &q.blocks[block];
-        cpu.write(&head.len, piece.bytes.len() as u64);
-        cpu.write(&head.offset, piece.offset);
-        cpu.write(&head.whole[0], piece.whole.0);
-        cpu.write(&head.whole[1], piece.whole.1);
-        cpu.copy_in(&q.bytes, q.block_at(block), piece.bytes);
-    }
-
-    #[cold]
-    fn fill_extra(&self, link: &Link, ticket: u64, out: &Outgoing<'_>) {
-        let (cpu, extra) = (&self.cpu, link.side.queue.extra(ticket));
-        cpu.write(&extra.aux, out.aux);
-        let rest = out.args.get(LINE_ARGS..).unwrap_or(&[]);
-        for (cell, pair) in extra.args.iter().zip(rest.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
-        }
-    }
-
-    /// Tries until it succeeds, polling between the attempts so that no cycle of full queues stands still: everything while a request
-    /// waits, only replies while a reply does. All of the bundle: its endpoints have one thread, and another's full queue may be what we wait for.
-    #[cold]
-    #[inline(never)]
-    fn claim_with<T>(
-        &self,
-        peer: &Peer,
-        link: &Link,
-        reply: bool,
-        wait: bool,
-        mut attempt: impl FnMut(&mut crate::queue::Sender) -> Result<T, ClaimError>,
-    ) -> Result<T, Failure> {
-        let around = Around::new(&self.attached, &link.side.queue);
-        let waiting = self.wait(&around);
-        let give_up = |failure| {
-            link.side.claim.give_up(&mut link.sender.borrow_mut(), &self.cpu, self.intent(reply));
-            failure
-        };
-        let _replying = reply.then(|| Replying::new(&self.replying));
-        let mut round = 0;
-        loop {
-            if peer.gone.get() {
-                return Err(give_up(Failure::Gone));
-            }
-            let result = attempt(&mut link.sender.borrow_mut());
-            match result {
-                Ok(claimed) => return Ok(claimed),
-                Err(ClaimError::Closed) => return Err(give_up(Failure::Gone)),
-                Err(ClaimError::Full) if !wait => return Err(give_up(Failure::NotSent)),
-                Err(ClaimError::Full) => {}
-            }
-            let delivered = if reply { self.poll_bundle_replies() } else { self.poll_bundle() };
-            if delivered > 0 {
-                round = 0;
-                continue;
-            }
-            link.side.claim.await_space(&link.side.queue, &link.sender.borrow(), &self.cpu, &waiting, round);
-            round = round.saturating_add(1);
-            if round % 64 == 0 {
-                self.look_after(false);
-                if !self.attached.world.is_alive(peer.participant) {
-                    return Err(give_up(Failure::Gone));
-                }
-            }
-        }
     }
 
     /// Wakes the process that owns an endpoint.
@@ -555,7 +434,7 @@ impl Core {
     ) -> bool {
         let Ok(peer) = self.peer(to) else { return true };
         let aux = status as u64 | (operation as u64) << 8 | destination.generation << 16;
-        let out = Outgoing { form: Form::Returned, handler, tag, args, aux };
+        let out = self.outgoing(Form::Returned, handler, tag, args, aux);
         // A message to somebody who is gone need not come back to us: we did not send the original.
         !matches!(self.packet(&peer, true, &out, None, wait), Err(Failure::NotSent))
     }

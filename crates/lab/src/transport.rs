@@ -32,7 +32,7 @@ pub struct Run<'a> {
 }
 
 /// The parameters of the LogP model, for a request and its reply with 8 bytes of arguments each, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LogP {
     /// L: what the round trip takes beyond the overheads, halved. Negative where the overheads overlap in time.
     pub latency: f64,

@@ -19,6 +19,12 @@ pub struct Counters {
     pub from_caches: u64,
     /// Requests for ownership of a line that the cache had already.
     pub upgrades: u64,
+    /// Read-modify-writes of the processors' own instructions, without compare-and-swaps.
+    pub updates: u64,
+    /// Compare-and-swaps.
+    pub exchanges: u64,
+    /// Of these, those that found another value.
+    pub failed_exchanges: u64,
     /// Store-conditionals that succeeded.
     pub conditionals: u64,
     /// Store-conditionals that failed.
@@ -79,7 +85,7 @@ impl Counters {
         macro_rules! difference {
             ($($field:ident)*) => { Counters { misses, $($field: self.$field - start.$field),* } };
         }
-        difference!(accesses hits from_caches upgrades conditionals failed_conditionals failed_at_home invalidations invalidations_received
+        difference!(accesses hits from_caches upgrades updates exchanges failed_exchanges conditionals failed_conditionals failed_at_home invalidations invalidations_received
             invalidations_hit interventions interventions_received overtaken refusals fetch_ops messages bus_transactions home_busy evictions switches
             preemptions blocks interrupts prefetches)
     }

@@ -171,8 +171,20 @@ impl Sim {
     /// A cached read-modify-write, as the machine's processors do it.
     #[inline(always)]
     fn update(&self, word: u32, op: Op) -> u64 {
-        if !self.loops || word & AT_MEMORY != 0 {
+        if word & AT_MEMORY != 0 {
             return self.operate(word, op, |e| e.p.rmw);
+        }
+        if !self.loops {
+            let old = self.operate(word, op, |e| e.p.rmw);
+            let counters = &mut self.engine.borrow_mut().counters;
+            match op {
+                Op::Exchange(expected, _) => {
+                    counters.exchanges += 1;
+                    counters.failed_exchanges += u64::from(old != expected);
+                }
+                _ => counters.updates += 1,
+            }
+            return old;
         }
         loop {
             let old = self.link(word);

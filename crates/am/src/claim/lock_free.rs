@@ -26,7 +26,7 @@
 //!
 //! **Don't use it** if `towpath` will do: that needs one compare-and-swap and no write by the receiver to free a packet.
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Event, Ordering, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
 
 use super::Claim;
@@ -51,11 +51,15 @@ fn assign<P: Processor>(word: &P::Word, cpu: &P, closed: impl Fn(u64) -> bool) -
     loop {
         // Relaxed: a guess, confirmed by the exchange.
         let tail = cpu.load(word, Ordering::Relaxed);
+        // The window in which another sender's exchange makes ours fail begins here, and ends with the exchange.
+        cpu.note(Event::Acquired(tail & TICKET));
         if closed(tail) {
             return None;
         }
         // (F1) Release: our intent comes before; pairs with the Acquire in `Receiver::behind`.
-        if cpu.compare_exchange(word, tail, tail + 1, Ordering::Release, Ordering::Relaxed).is_ok() {
+        let won = cpu.compare_exchange(word, tail, tail + 1, Ordering::Release, Ordering::Relaxed).is_ok();
+        cpu.note(Event::Released(tail & TICKET));
+        if won {
             return Some(tail & TICKET);
         }
     }

@@ -20,7 +20,7 @@
 
 use core::ops::Deref;
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Event, Ordering, Processor};
 use towpath_sync::{Lock, WaitForSpace};
 
 use super::Claim;
@@ -52,6 +52,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     }
     let result = match lock.lock(cpu, wait) {
         Ok(mut held) => {
+            cpu.note(Event::Acquired(q.id.into()));
             // Release: as (C1).
             cpu.store(intent, intent::encode(q.id, intent::LOCKING, 1), Ordering::Release);
             if L::owner_died(&held) {
@@ -61,6 +62,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
             }
             let result = body();
             lock.unlock(cpu, wait, held);
+            cpu.note(Event::Released(q.id.into()));
             result
         }
         Err(_) => {

@@ -4,6 +4,7 @@
 //! cores; a record holds the median over the seeds, the smallest and the largest.
 
 mod experiments;
+pub mod messages;
 mod patience;
 mod setup;
 pub mod show;

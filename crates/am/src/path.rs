@@ -1,0 +1,325 @@
+//! The way of a message, for any machine: claim (block first, then packet: L19), wait for space while polling, fill, publish; and take what has arrived.
+//!
+//! An endpoint adds who its correspondents are, whether they still live, and what its handlers look like; none of that is here. Native endpoints (`send.rs`, `deliver.rs`) and those of
+//! the laboratory on simulated machines send and receive by this text.
+//!
+//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no more: a block that it had claimed and not published is found
+//! by the receiver's sweep.
+
+use core::cell::{Cell, RefCell};
+
+use towpath_machine::{Ordering, Processor};
+use towpath_sync::WaitForSpace;
+
+use crate::claim::Claim;
+use crate::packet::{Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
+use crate::queue::{Arrival, ClaimError, Queue, Receiver, Sender};
+
+/// The limits of a poll's quota.
+const QUOTA: (usize, usize) = (16, 512);
+/// The quota of a new receiver.
+pub const FIRST_QUOTA: usize = 32;
+
+/// A message on its way into a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Its form.
+    pub form: Form,
+    /// The receiver's handler.
+    pub handler: u8,
+    /// The tag that the sender addresses.
+    pub tag: u64,
+    /// At most [`MAX_ARGS`].
+    pub args: &'a [u32],
+    /// See [`crate::packet::Extra`].
+    pub aux: u64,
+    /// The sender's incarnation ([`crate::packet::source_code`]).
+    pub source: u16,
+}
+
+/// A piece of a transfer: what a block carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// At most a block full.
+    pub bytes: &'a [u8],
+    /// Long: where this piece belongs.
+    pub offset: u64,
+    /// Long: the whole transfer's offset and length.
+    pub whole: (u64, u64),
+}
+
+/// Why a message did not go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No space, and the caller does not want to wait.
+    NotSent,
+    /// The destination is gone.
+    Gone,
+}
+
+/// What a sender does while it waits for space, and what it learns meanwhile. Passed by value, so that nothing has to lie in memory for it unless it is needed.
+pub trait Meanwhile: Copy {
+    /// Whether the destination is known to be gone.
+    fn is_gone(&self) -> bool;
+    /// Polls: everything while a request waits, only replies while a reply does. Returns how many messages were delivered.
+    fn poll(&self) -> usize;
+    /// Waits for a turn, the `round`-th since a poll has found something: [`Claim::await_space`].
+    fn pause(&self, round: u32);
+    /// Every 64 turns: looks after what polls don't see. `false` if the destination turns out to be gone.
+    fn look_around(&self) -> bool;
+}
+
+/// From one endpoint into a queue of another.
+pub struct Route<'a, P: Processor, C> {
+    /// The queue.
+    pub queue: &'a Queue<'a, P>,
+    /// Its claim algorithm.
+    pub claim: &'a C,
+    /// What the sender knows of it.
+    pub sender: &'a RefCell<Sender>,
+    /// The sender's word for claims on queues of this kind.
+    pub intent: &'a P::Word,
+    /// Its word for the block that it may hold there.
+    pub block_intent: &'a P::Word,
+}
+
+impl<P: Processor, C> Clone for Route<'_, P, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Processor, C> Copy for Route<'_, P, C> {}
+
+impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
+    /// Claims, fills and publishes one packet, with a block if there is a piece. `patient`: waits for space. Returns whether the receiver sleeps and must be
+    /// woken.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]: nothing was sent, and nothing is held.
+    #[inline(always)]
+    pub fn send<W: WaitForSpace<P>>(
+        self,
+        cpu: &P,
+        out: &Outgoing<'_>,
+        piece: Option<Piece<'_>>,
+        patient: bool,
+        wait: &W,
+        meanwhile: impl Meanwhile,
+    ) -> Result<bool, Failure> {
+        let Route { queue: q, claim, intent, block_intent, .. } = self;
+        // Block first, then packet (L19).
+        let block = match piece {
+            None => None,
+            Some(piece) => {
+                let block = self.claim_patiently(cpu, patient, meanwhile, move |s| {
+                    // Relaxed: ordered before the claim by its Release (B1).
+                    cpu.store(block_intent, u64::from(q.id) + 1, Ordering::Relaxed);
+                    let claimed = claim.claim_block(q, s, cpu, wait, intent);
+                    if claimed.is_err() {
+                        // Release: as below. While we wait we hold none.
+                        cpu.store(block_intent, 0, Ordering::Release);
+                    }
+                    claimed
+                })?;
+                self.fill_block(cpu, block, piece);
+                Some(block)
+            }
+        };
+        let claimed = {
+            let mut sender = self.sender.borrow_mut();
+            sender.hasty = !patient;
+            claim.claim(q, &mut sender, cpu, wait, intent)
+        };
+        let claimed = match claimed {
+            Ok(ticket) => Ok(ticket),
+            Err(_) => self
+                .claim_patiently(cpu, patient, meanwhile, |s| self.claim.claim(q, s, cpu, wait, self.intent)),
+        };
+        let ticket = match claimed {
+            Ok(ticket) => ticket,
+            Err(failure) => {
+                if let Some(block) = block {
+                    q.free_block(cpu, block);
+                    // Release: after that.
+                    cpu.store(block_intent, 0, Ordering::Release);
+                }
+                return Err(failure);
+            }
+        };
+        let slot = q.slot(ticket);
+        cpu.write(&slot.tag, out.tag);
+        for (cell, pair) in slot.args.iter().zip(out.args.chunks(2)) {
+            let high = pair.get(1).copied().unwrap_or(0);
+            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
+        }
+        if out.args.len() > LINE_ARGS || out.aux != 0 {
+            self.fill_extra(cpu, ticket, out);
+        }
+        let mut header = Header::new(out.form, out.handler, out.args.len(), out.source);
+        header = match block {
+            None => header.with_state(READY),
+            Some(block) => header.with_block(block).with_state(READY_BULK),
+        };
+        let mut sender = self.sender.borrow_mut();
+        let must_wake = claim.publish(q, &mut sender, cpu, wait.parks(), intent, ticket, header);
+        if block.is_some() {
+            // Release: whoever sees that we hold none sees the publication; pairs with the Acquire of the census.
+            cpu.store(block_intent, 0, Ordering::Release);
+        }
+        Ok(must_wake)
+    }
+
+    fn fill_block(self, cpu: &P, block: usize, piece: Piece<'_>) {
+        let q = self.queue;
+        let head = &q.blocks[block];
+        cpu.write(&head.len, piece.bytes.len() as u64);
+        cpu.write(&head.offset, piece.offset);
+        cpu.write(&head.whole[0], piece.whole.0);
+        cpu.write(&head.whole[1], piece.whole.1);
+        cpu.copy_in(&q.bytes, q.block_at(block), piece.bytes);
+    }
+
+    #[cold]
+    fn fill_extra(self, cpu: &P, ticket: u64, out: &Outgoing<'_>) {
+        let extra = self.queue.extra(ticket);
+        cpu.write(&extra.aux, out.aux);
+        let rest = out.args.get(LINE_ARGS..).unwrap_or(&[]);
+        for (cell, pair) in extra.args.iter().zip(rest.chunks(2)) {
+            let high = pair.get(1).copied().unwrap_or(0);
+            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
+        }
+    }
+
+    /// Tries until it succeeds, polling between the attempts so that no cycle of full queues stands still.
+    #[cold]
+    #[inline(never)]
+    fn claim_patiently<T>(
+        self,
+        cpu: &P,
+        patient: bool,
+        meanwhile: impl Meanwhile,
+        mut attempt: impl FnMut(&mut Sender) -> Result<T, ClaimError>,
+    ) -> Result<T, Failure> {
+        let give_up = |failure| {
+            self.claim.give_up(&mut self.sender.borrow_mut(), cpu, self.intent);
+            failure
+        };
+        let mut round = 0;
+        loop {
+            if meanwhile.is_gone() {
+                return Err(give_up(Failure::Gone));
+            }
+            let result = attempt(&mut self.sender.borrow_mut());
+            match result {
+                Ok(claimed) => return Ok(claimed),
+                Err(ClaimError::Closed) => return Err(give_up(Failure::Gone)),
+                Err(ClaimError::Full) if !patient => return Err(give_up(Failure::NotSent)),
+                Err(ClaimError::Full) => {}
+            }
+            if meanwhile.poll() > 0 {
+                round = 0;
+                continue;
+            }
+            meanwhile.pause(round);
+            round = round.saturating_add(1);
+            if round % 64 == 0 && !meanwhile.look_around() {
+                return Err(give_up(Failure::Gone));
+            }
+        }
+    }
+}
+
+/// A queue's receiving end.
+pub struct Inbox<'a, P: Processor, C> {
+    /// The queue.
+    pub queue: &'a Queue<'a, P>,
+    /// Its claim algorithm.
+    pub claim: &'a C,
+    /// How far it is.
+    pub receiver: &'a RefCell<Receiver>,
+    /// How many messages one poll delivers at most: adjusts itself.
+    pub quota: &'a Cell<usize>,
+}
+
+/// Ends a delivery, even if the handler panics: the message counts as handled.
+struct Done<'a, 'b, P: Processor, C: Claim<P>>(&'a Inbox<'b, P, C>, &'a P, Arrival);
+
+impl<P: Processor, C: Claim<P>> Drop for Done<'_, '_, P, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.receiver.borrow_mut().done(self.0.claim, self.0.queue, self.1, self.2);
+    }
+}
+
+/// A delivered message's block: free in the end.
+struct Block<'a, 'b, P: Processor>(&'a Queue<'b, P>, &'a P, Header);
+
+impl<P: Processor> Drop for Block<'_, '_, P> {
+    fn drop(&mut self) {
+        if self.2.has_block() {
+            self.0.free_block(self.1, self.2.block());
+        }
+    }
+}
+
+impl<P: Processor, C: Claim<P>> Inbox<'_, P, C> {
+    /// Delivers what has arrived, up to the quota. Returns how much that was.
+    #[inline(always)]
+    pub fn poll<W: WaitForSpace<P>>(
+        &self,
+        cpu: &P,
+        wait: impl FnOnce() -> W,
+        mut deliver: impl FnMut(Arrival),
+    ) -> usize {
+        let quota = self.quota.get();
+        let mut delivered = 0;
+        while delivered < quota {
+            let Some(arrival) = self.receiver.borrow_mut().next(self.claim, self.queue, cpu) else { break };
+            let _done = Done(self, cpu, arrival);
+            deliver(arrival);
+            delivered += 1;
+        }
+        if delivered > 0 {
+            self.claim.flush(self.queue, &mut self.receiver.borrow_mut(), cpu, &wait());
+            // As long as polls come back full, more at a time cost less each; when they don't, nobody waits for our attention in vain.
+            if delivered == quota {
+                self.quota.set((quota * 2).min(QUOTA.1));
+            } else if delivered < quota / 4 {
+                self.quota.set((quota / 2).max(QUOTA.0));
+            }
+        }
+        delivered
+    }
+}
+
+/// Gives a message's block back, if it has one, when the guard is dropped.
+pub fn free_afterwards<'a, P: Processor>(
+    q: &'a Queue<'_, P>,
+    cpu: &'a P,
+    header: Header,
+) -> impl Drop + use<'a, P> {
+    Block(q, cpu, header)
+}
+
+/// The arguments on a packet's line. All of them: they are on the header's line, and a loop of fixed length is none.
+#[inline(always)]
+pub fn line_args<P: Processor>(cpu: &P, slot: &Slot<P>, args: &mut [u32; MAX_ARGS]) {
+    for (pair, cell) in args[..LINE_ARGS].chunks_exact_mut(2).zip(&slot.args) {
+        let both = cpu.read(cell);
+        pair[0] = both as u32;
+        pair[1] = (both >> 32) as u32;
+    }
+}
+
+/// The arguments that did not fit there, if the message has so many.
+pub fn extra_args<P: Processor>(cpu: &P, q: &Queue<'_, P>, arrival: Arrival, args: &mut [u32; MAX_ARGS]) {
+    if arrival.header.args() > LINE_ARGS {
+        for (pair, cell) in args[LINE_ARGS..].chunks_exact_mut(2).zip(&q.extra(arrival.ticket).args) {
+            let both = cpu.read(cell);
+            pair[0] = both as u32;
+            pair[1] = (both >> 32) as u32;
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Paper L's experiments on a simulated machine, through the real message path of `am` (`am/src/path.rs`): LogP, the stress test, bulk transfers, deadlock.
+//!
+//! Each experiment is a function that returns plain figures for one algorithm and one seed.
+
+pub mod bulk;
+pub mod deadlock;
+pub mod endpoint;
+pub mod hand_over;
+pub mod logp;
+pub mod stress;
+pub mod waiting;
+pub mod world;
+
+use towpath_sim::{Parameters, Time};
+
+use endpoint::{Costs, Habits, Way};
+use waiting::Period;
+use world::Sizes;
+
+/// A claim algorithm on a simulated machine: `am`'s, and the ticket lock's second layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// One of `am`'s.
+    Known(towpath_am::Algorithm),
+    /// The ticket lock with its counters on two lines (paper L, Section 3.1).
+    TicketTwoLines,
+    /// A lock of the operating system that is handed to the first sleeper (`hand_over.rs`): only to explain others' figures.
+    HandOver,
+}
+
+impl Algorithm {
+    /// The paper's six, in the order of its tables.
+    pub const PAPER: [Algorithm; 6] = {
+        use towpath_am::Algorithm::*;
+        [
+            Algorithm::Known(TestAndSet),
+            Algorithm::Known(TestAndTestAndSet),
+            Algorithm::Known(Ticket),
+            Algorithm::Known(Anderson),
+            Algorithm::Known(Posix),
+            Algorithm::Known(LockFree),
+        ]
+    };
+    /// All that are measured.
+    pub const ALL: [Algorithm; 9] = {
+        let [a, b, c, d, e, f] = Algorithm::PAPER;
+        use towpath_am::Algorithm::*;
+        [a, b, c, d, e, f, Algorithm::Known(Mcs), Algorithm::Known(Towpath), Algorithm::TicketTwoLines]
+    };
+
+    /// The name by which users choose it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Known(known) => known.name(),
+            Algorithm::TicketTwoLines => "ticket-two-lines",
+            Algorithm::HandOver => "hand-over",
+        }
+    }
+
+    /// The algorithm of that name.
+    pub fn from_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| a.name() == name)
+    }
+}
+
+/// Runs an expression with a function that makes the algorithm's claims in an arena.
+macro_rules! with_claim {
+    ($algorithm:expr, $make:ident => $body:expr) => {{
+        use std::rc::Rc;
+        use towpath_am::Algorithm::*;
+        use towpath_am::claim::{LockFree as F, Locked, Towpath as T};
+        use towpath_sim::{Sim, SimArena};
+        use towpath_sync::Lock;
+        use towpath_sync::locks;
+        fn over<L: Lock<Sim>>(arena: &SimArena) -> Locked<Rc<L>> {
+            let lock = L::new(arena);
+            lock.prepare();
+            Locked(Rc::new(lock))
+        }
+        macro_rules! lock {
+            ($lock:ty) => {{
+                let $make = over::<$lock>;
+                $body
+            }};
+        }
+        match $algorithm {
+            $crate::sim::messages::Algorithm::Known(TestAndSet) => lock!(locks::TestAndSet<Sim>),
+            $crate::sim::messages::Algorithm::Known(TestAndTestAndSet) => lock!(locks::TestAndTestAndSet<Sim>),
+            $crate::sim::messages::Algorithm::Known(Ticket) => lock!(locks::Ticket<Sim>),
+            $crate::sim::messages::Algorithm::Known(Anderson) => lock!(locks::Anderson<Sim, 64>),
+            $crate::sim::messages::Algorithm::Known(Mcs) => lock!(locks::Mcs<Sim, 64>),
+            $crate::sim::messages::Algorithm::Known(Posix) => lock!(locks::Posix<Sim>),
+            $crate::sim::messages::Algorithm::HandOver => lock!($crate::sim::messages::hand_over::HandOver),
+            $crate::sim::messages::Algorithm::TicketTwoLines => lock!(locks::TicketTwoLines<Sim>),
+            $crate::sim::messages::Algorithm::Known(LockFree) => {
+                let $make = |_: &SimArena| F;
+                $body
+            }
+            $crate::sim::messages::Algorithm::Known(Towpath) => {
+                let $make = |_: &SimArena| T;
+                $body
+            }
+        }
+    }};
+}
+use with_claim;
+
+/// What an experiment is run with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The machine.
+    pub parameters: Parameters,
+    /// How endpoints behave.
+    pub habits: Habits,
+    /// The queues.
+    pub sizes: Sizes,
+    /// Programs at one time, each with a process on every processor that is used.
+    pub copies: usize,
+}
+
+/// What sending a message takes on the Enterprise 5000 besides its accesses to shared memory, in nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less what
+/// the simulated accesses take).
+const ENTERPRISE_SEND: u64 = 704;
+/// Likewise receiving one, from o_r of test&set (1.2 µs).
+const ENTERPRISE_RECEIVE: u64 = 448;
+
+impl Setup {
+    /// The paper's experiments on a machine. Instructions cost what they cost on the Enterprise 5000; on other machines, for which there is no source, nothing.
+    pub fn new(parameters: Parameters) -> Self {
+        let (send, receive) = match parameters.name.as_str() {
+            "enterprise5000" => (ENTERPRISE_SEND, ENTERPRISE_RECEIVE),
+            _ => (0, 0),
+        };
+        // How the receive path divides into what a poll costs and what each message costs the paper does not say: half and half.
+        let costs = Costs { send, poll: receive / 2, dispatch: receive - receive / 2 };
+        Setup {
+            parameters,
+            habits: Habits { costs, period: Period::ENTERPRISE, way: Way::Right },
+            sizes: Sizes::SHORT,
+            copies: 1,
+        }
+    }
+}
+
+/// Picoseconds in nanoseconds.
+fn ns(time: Time) -> f64 {
+    time as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests;

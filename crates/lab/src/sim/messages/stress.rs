@@ -1,0 +1,195 @@
+//! The stress test: all but one process write integers to the remaining one (paper L, Section 4.2, Table 2).
+//!
+//! Each integer is a request that is answered, as g ≈ o_s + o_r in the paper's Table 1 says of its messages. A writer polls after each request. The first eighth of the messages is not
+//! counted; the writers go on until the reader has had the last one that is.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use towpath_am::claim::Claim;
+use towpath_machine::Event;
+use towpath_sim::{Counters, Note, Sim, SimArena, Simulation, Stuck, Time};
+
+use super::endpoint::Endpoint;
+use super::world::World;
+use super::{Algorithm, Setup, ns, with_claim};
+
+/// What one run showed.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Per message, at the reader, in nanoseconds. With several programs: of the slowest one.
+    pub message: f64,
+    /// Requests per poll that found one.
+    pub per_poll: f64,
+    /// Compare-and-swaps per message that found another value.
+    pub failed_exchanges: f64,
+    /// What was counted from the first counted message to the last (of all programs).
+    pub counters: Counters,
+    /// Messages counted.
+    pub messages: u64,
+    /// How long writers were in the window in front of the request queue, in nanoseconds, the median: between getting the lock and leaving it, or between reading the tail and the end of the
+    /// compare-and-swap.
+    pub window: f64,
+    /// The smallest and the largest writer's share of the messages, as parts of an equal one.
+    pub shares: (f64, f64),
+}
+
+/// What a program's processes share outside the simulated machine.
+#[derive(Default)]
+struct Board {
+    over: Cell<bool>,
+    sent: Cell<u64>,
+    done: Cell<usize>,
+}
+
+const WRITE: u8 = 0;
+const ACK: u8 = 1;
+
+/// The reader is the last member, so that writers are numbered from 0.
+#[derive(Clone, Copy)]
+struct Program {
+    writers: usize,
+    messages: u64,
+}
+
+/// Runs the test.
+///
+/// # Errors
+///
+/// [`Stuck`] if the programs don't end.
+///
+/// # Panics
+///
+/// If a message is lost, comes twice, or overtakes another of its sender.
+pub fn stress(
+    setup: &Setup,
+    algorithm: Algorithm,
+    writers: usize,
+    messages: u64,
+    seed: u64,
+) -> Result<Figures, Stuck> {
+    with_claim!(algorithm, make => run(setup, Program { writers, messages }, seed, make))
+}
+
+fn run<C: Claim<Sim> + 'static>(
+    setup: &Setup,
+    program: Program,
+    seed: u64,
+    make: impl Fn(&SimArena) -> C,
+) -> Result<Figures, Stuck> {
+    let members = program.writers + 1;
+    let mut simulation = Simulation::new(&setup.parameters, members, seed);
+    let arena = simulation.arena();
+    let habits = setup.habits;
+    let mut results = Vec::new();
+    for job in 0..setup.copies {
+        let world = Rc::new(World::new(&arena, members, &setup.sizes, || make(&arena)));
+        let board = Rc::new(Board::default());
+        let result = Rc::new(RefCell::new(Figures::default()));
+        results.push(result.clone());
+        for writer in 0..program.writers {
+            let (world, board) = (world.clone(), board.clone());
+            simulation.spawn_in_job(writer, writer, job, move |cpu| {
+                cpu.keep_notes(true);
+                let replies = Cell::new(0);
+                let mut endpoint = Endpoint::new(cpu, &world, writer, habits);
+                endpoint.handler(|_, _| unreachable!("nobody writes to a writer"));
+                endpoint.handler(|_, message| {
+                    assert_eq!(message.args, [replies.get()], "replies come in order");
+                    replies.set(replies.get() + 1);
+                });
+                let mut sent = 0;
+                while !board.over.get() {
+                    endpoint.request(program.writers, WRITE, &[sent, !sent], None);
+                    sent += 1;
+                    endpoint.poll();
+                }
+                board.sent.set(board.sent.get() + u64::from(sent));
+                board.done.set(board.done.get() + 1);
+                while replies.get() < sent {
+                    endpoint.poll();
+                }
+            });
+        }
+        simulation.spawn_in_job(program.writers, program.writers, job, move |cpu| {
+            *result.borrow_mut() = read(cpu, &world, &board, program, habits);
+        });
+    }
+    let outcome = simulation.run()?;
+    let mut figures = results
+        .into_iter()
+        .map(|r| r.take())
+        .reduce(|a, b| if b.message > a.message { b } else { a })
+        .unwrap_or_default();
+    figures.window = window(&outcome.notes);
+    Ok(figures)
+}
+
+fn read<C: Claim<Sim>>(
+    cpu: &Sim,
+    world: &World<Sim, C>,
+    board: &Board,
+    program: Program,
+    habits: super::Habits,
+) -> Figures {
+    let arrived = RefCell::new(vec![0u32; program.writers]);
+    let handled = Cell::new(0u64);
+    let first = program.messages / 8;
+    type Mark = (Time, Counters, (u64, u64), Vec<u32>);
+    let (begun, ended) = (RefCell::new(None::<Mark>), RefCell::new(None::<Mark>));
+    let mut endpoint = Endpoint::new(cpu, world, program.writers, habits);
+    endpoint.handler(|endpoint, message| {
+        let number = &mut arrived.borrow_mut()[message.from];
+        assert_eq!(message.args, [*number, !*number], "messages of a sender come once and in order");
+        *number += 1;
+        endpoint.reply(message.from, ACK, &message.args[..1]);
+        handled.set(handled.get() + 1);
+    });
+    while board.done.get() < program.writers || handled.get() < board.sent.get() {
+        endpoint.poll();
+        let mark = match handled.get() {
+            n if n < first => None,
+            _ if begun.borrow().is_none() => Some(&begun),
+            n if n >= program.messages && ended.borrow().is_none() => Some(&ended),
+            _ => None,
+        };
+        if let Some(mark) = mark {
+            let state = (cpu.clock(), cpu.counters(), endpoint.found(), arrived.borrow().clone());
+            mark.replace(Some(state));
+            board.over.set(ended.borrow().is_some());
+        }
+    }
+    let (Some(a), Some(b)) = (begun.take(), ended.take()) else {
+        panic!("the writers stop only when the reader has had enough")
+    };
+    let of_writers: Vec<u64> = a.3.iter().zip(&b.3).map(|(a, b)| u64::from(b - a)).collect();
+    let messages: u64 = of_writers.iter().sum();
+    let counters = b.1.since(&a.1);
+    let share = |n: Option<&u64>| n.map_or(0.0, |&n| (n * program.writers as u64) as f64 / messages as f64);
+    Figures {
+        message: ns(b.0 - a.0) / messages as f64,
+        per_poll: (b.2.1 - a.2.1) as f64 / (b.2.0 - a.2.0).max(1) as f64,
+        failed_exchanges: counters.failed_exchanges as f64 / messages as f64,
+        messages,
+        window: 0.0,
+        shares: (share(of_writers.iter().min()), share(of_writers.iter().max())),
+        counters,
+    }
+}
+
+/// The median time between a thread's getting something and its letting go of it.
+fn window(notes: &[Note]) -> f64 {
+    let mut open = std::collections::BTreeMap::new();
+    let mut times = Vec::new();
+    for note in notes {
+        match note.event {
+            Event::Acquired(_) => {
+                open.insert(note.thread, note.time);
+            }
+            Event::Released(_) => times.extend(open.remove(&note.thread).map(|since| note.time - since)),
+            _ => {}
+        }
+    }
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(f64::NAN, |&t| ns(t))
+}
