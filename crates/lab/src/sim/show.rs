@@ -14,27 +14,27 @@ use crate::tables::{Cell, Kind, Table};
 
 /// The counts that tables show, with their heads.
 const COUNTS: [(&str, &str); 11] = [
-    ("failed SC", metrics::FAILED_CONDITIONALS.name),
-    ("upgrades", metrics::UPGRADES.name),
-    ("invalidations sent", metrics::INVALIDATIONS.name),
-    ("received", metrics::INVALIDATIONS_RECEIVED.name),
-    ("interventions", metrics::INTERVENTIONS.name),
-    ("misses", metrics::MISSES.name),
-    ("fetch-ops", metrics::FETCH_OPS.name),
-    ("messages", metrics::NETWORK_MESSAGES.name),
-    ("refused", metrics::REFUSALS.name),
-    ("home busy", metrics::HOME_OCCUPANCY.name),
-    ("switches", metrics::CONTEXT_SWITCHES.name),
+    ("SC fail", metrics::FAILED_CONDITIONALS.name),
+    ("upgrade", metrics::UPGRADES.name),
+    ("inval", metrics::INVALIDATIONS.name),
+    ("seen", metrics::INVALIDATIONS_RECEIVED.name),
+    ("interv", metrics::INTERVENTIONS.name),
+    ("miss", metrics::MISSES.name),
+    ("f-op", metrics::FETCH_OPS.name),
+    ("message", metrics::NETWORK_MESSAGES.name),
+    ("nack", metrics::REFUSALS.name),
+    ("busy", metrics::HOME_OCCUPANCY.name),
+    ("switch", metrics::CONTEXT_SWITCHES.name),
 ];
 
-/// Misses by distance: local, then through one router (or in the next class), …
-const DISTANCES: [&str; 6] = [
-    metrics::LOCAL_MISSES.name,
-    metrics::MISSES_1.name,
-    metrics::MISSES_2.name,
-    metrics::MISSES_3.name,
-    metrics::MISSES_4.name,
-    metrics::MISSES_5.name,
+/// Misses by distance.
+const DISTANCES: [(&str, &str); 6] = [
+    ("0", metrics::LOCAL_MISSES.name),
+    ("1", metrics::MISSES_1.name),
+    ("2", metrics::MISSES_2.name),
+    ("3", metrics::MISSES_3.name),
+    ("4", metrics::MISSES_4.name),
+    ("5", metrics::MISSES_5.name),
 ];
 
 /// What distinguishes a table from the next: the way of waiting, and what else varies but the algorithm and the processors.
@@ -76,6 +76,7 @@ pub fn sections(records: &[Record]) -> Vec<Section> {
             let head = format!("{experiment} on {machine}, {group_name}");
             sections.extend(times(&head, &some));
             sections.push(counts(&head, &some));
+            sections.extend(distances(&head, &some));
         }
     }
     sections
@@ -138,42 +139,36 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     (!algorithms.is_empty()).then_some(Section { table, plots })
 }
 
-fn counts(head: &str, records: &[&Record]) -> Section {
+/// A row for each algorithm, a column for each metric that anybody has something of, on the most processors.
+fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, note: &str) -> Section {
     let most = records.iter().map(|r| r.procs).max().unwrap_or(0);
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
-    // Columns in which everything is 0 say nothing.
     let says =
         |metric: &str| algorithms.iter().any(|a| find(records, a, most, metric).is_some_and(|r| r.max > 0.0));
-    let distances = match DISTANCES.iter().rposition(|m| says(m)) {
-        Some(last) if last > 0 => &DISTANCES[..=last],
-        _ => &[],
-    };
-    let columns: Vec<&(&str, &str)> = COUNTS.iter().filter(|(_, metric)| says(metric)).collect();
+    let columns: Vec<&(&str, &str)> = metrics.iter().filter(|(_, metric)| says(metric)).collect();
     let rows = algorithms
         .iter()
         .map(|a| {
             let cells = columns.iter().map(|(_, metric)| cell(find(records, a, most, metric)));
-            let far = distances.iter().map(|m| find(records, a, most, m).map_or(0.0, |r| r.value));
-            let far = Cell::new(far.map(digits).collect::<Vec<_>>().join(" "), Kind::Figure);
-            let all = std::iter::once(Cell::new(*a, Kind::Text)).chain(cells);
-            all.chain((!distances.is_empty()).then_some(far)).collect()
+            std::iter::once(Cell::new(*a, Kind::Text)).chain(cells).collect()
         })
         .collect();
-    let header = std::iter::once("for each operation".to_string())
-        .chain(columns.iter().map(|c| c.0.to_string()))
-        .collect();
-    Section {
-        table: Table {
-            experiment: "sim",
-            title: format!("{head}: what {most} processors cause"),
-            note:
-                "Counts for each operation; received and interventions as the processors' counters see them."
-                    .into(),
-            header,
-            rows,
-        },
-        plots: Vec::new(),
-    }
+    let header = std::iter::once(format!("{most} processors")).chain(columns.iter().map(|c| c.0.to_string()));
+    let table = Table { experiment: "sim", title, note: note.into(), header: header.collect(), rows };
+    Section { table, plots: Vec::new() }
+}
+
+fn counts(head: &str, records: &[&Record]) -> Section {
+    let note = "For each operation: store-conditionals that failed, requests for ownership of a line that was there, invalidations sent, and as the processors' counters see them (both of \
+                a node), lines asked of an owner, lines fetched, operations at memory, messages (or bus transactions), requests refused, how busy the busiest home was, context switches.";
+    by_algorithm(records, &COUNTS, format!("{head}: what an operation costs"), note)
+}
+
+/// Lines fetched, by distance: if any comes from afar.
+fn distances(head: &str, records: &[&Record]) -> Option<Section> {
+    let note = "For each operation: from the own node, then through so many routers (or from the machine's next class of distance).";
+    let section = by_algorithm(records, &DISTANCES, format!("{head}: lines fetched, by distance"), note);
+    (section.table.header.len() > 2).then_some(section)
 }
 
 /// Everything as text.

@@ -91,7 +91,7 @@ fn what_does_not_fit_is_explained() {
 fn the_report_has_tables_and_plots() {
     let records = records("counter", &settings("origin2000", &[1, 4]));
     let sections = show::sections(&records);
-    assert_eq!(sections.len(), 2);
+    assert_eq!(sections.len(), 3);
     assert_eq!(sections[0].plots.len(), 1);
     assert_eq!(sections[0].table.header, ["processors", "1", "4"]);
     let text = show::render(&records, &vec![(Subject::new("counter", "x", "spin", 3), "why".into())]);
