@@ -58,7 +58,7 @@ pub fn in_unit(value: f64, unit: &str) -> String {
         "us" => nanoseconds(value * 1e3),
         "s" => nanoseconds(value * 1e9),
         "bytes/s" => bandwidth(value),
-        "messages/s" => message_rate(value),
+        "messages/s" | "1/s" => message_rate(value),
         "count" => format!("{value:.0}"),
         _ => digits(value),
     }

@@ -207,6 +207,12 @@ pub mod metrics {
         RECOVERY = "recovery_us", "us";
         /// `idle`: how much of a core a waiting process uses.
         CPU_FRACTION = "cpu_fraction", "ratio";
+        /// `simulator`: accesses that hit in a simulated cache, by one of `procs` simulated processors, per second of the host.
+        HITS_PER_S = "hits_per_s", "1/s";
+        /// `simulator`: events, while `procs` simulated processors contend for a line.
+        EVENTS_PER_S = "events_per_s", "1/s";
+        /// `simulator`: accesses meanwhile.
+        CONTENDED_ACCESSES_PER_S = "contended_accesses_per_s", "1/s";
         /// Simulated: the whole time by the number of operations of all processors.
         TIME_PER_OPERATION = "time_per_operation_ns", "ns";
         /// Simulated: store-conditionals that failed, for each operation (and so the following).

@@ -1,6 +1,7 @@
 //! The tables, made once from the results and shown alike on the console and in the report.
 
 use crate::claims::{Outcome, judge};
+use crate::experiments::simulator::PROCESSORS;
 use crate::format::{digits, in_unit, percent, size};
 use crate::paper;
 use crate::record::Record;
@@ -91,6 +92,7 @@ pub fn tables(results: &Results) -> Vec<Table> {
         bulk(results),
         crash(results),
         idle(results),
+        simulator(results),
         targets(results),
         claims(results),
     ]
@@ -405,6 +407,32 @@ fn idle(results: &Results) -> Table {
     }
 }
 
+fn simulator(results: &Results) -> Table {
+    let figure = |metric: &str, procs: u32| {
+        let is_it = |r: &&Record| r.experiment == "simulator" && r.metric == metric && r.procs == procs;
+        results.records.iter().find(is_it)
+    };
+    let metrics = ["hits_per_s", "events_per_s", "contended_accesses_per_s"];
+    let rows = PROCESSORS
+        .into_iter()
+        .filter(|&procs| metrics.iter().any(|metric| figure(metric, procs).is_some()))
+        .map(|procs| {
+            let mut row = vec![Cell::text(procs.to_string())];
+            row.extend(metrics.map(|metric| Cell::scaled(figure(metric, procs), 1e6)));
+            row
+        })
+        .collect();
+    Table {
+        experiment: "simulator",
+        title: "The simulator itself".into(),
+        note: "Millions in each second of one core: accesses that hit in a simulated cache; events, and accesses, while all simulated \
+               processors of an Origin2000 contend for one counter."
+            .into(),
+        header: header(&["processors", "hits", "events", "contended accesses"]),
+        rows,
+    }
+}
+
 fn targets(results: &Results) -> Table {
     let rows = figures(results)
         .into_iter()
@@ -480,7 +508,9 @@ mod tests {
     #[test]
     fn every_experiment_has_a_table_whose_rows_fit_its_header() {
         let tables = tables(&example_results());
-        for experiment in ["floor", "logp", "stress", "bulk", "crash", "idle", "targets", "claims"] {
+        for experiment in
+            ["floor", "logp", "stress", "bulk", "crash", "idle", "simulator", "targets", "claims"]
+        {
             assert!(tables.iter().any(|t| t.experiment == experiment), "{experiment}");
         }
         for table in &tables {

@@ -195,3 +195,21 @@ fn errors_of_what_does_not_fit_together_have_a_line_too() {
         "my.toml, line 2: `os.quantum` is at least 1us, and longer than `os.switch`"
     );
 }
+
+#[test]
+fn the_pages_example_is_a_machine_and_its_errors_are_these() {
+    let page = include_str!("../../../docs/simulator.md");
+    let block = |begin: &str| page.split(begin).nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let example = block("```toml\n");
+    let ring = from_text("ring.toml", example).unwrap();
+    assert_eq!((ring.hop, ring.first_router), (120_000, 300_000));
+    let errors: Vec<String> = [
+        ("hop = \"120ns\"", "hops = \"120ns\""),
+        ("hop = \"120ns\"", "hop = 120"),
+        ("busy = \"queue\"", "busy = \"wait\""),
+    ]
+    .map(|(right, wrong)| from_text("ring.toml", &example.replace(right, wrong)).unwrap_err().to_string())
+    .into();
+    let shown: Vec<&str> = block("```text\n").lines().take(3).collect();
+    assert_eq!(errors, shown);
+}

@@ -5,13 +5,21 @@ mod crash;
 pub mod floor;
 mod idle;
 mod logp;
+pub mod simulator;
 mod stress;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order in which they run.
-pub const EXPERIMENTS: &[&dyn Experiment] =
-    &[&floor::Floor, &logp::LogParameters, &stress::StressTest, &bulk::Bulk, &crash::CrashTest, &idle::Idle];
+pub const EXPERIMENTS: &[&dyn Experiment] = &[
+    &floor::Floor,
+    &logp::LogParameters,
+    &stress::StressTest,
+    &bulk::Bulk,
+    &crash::CrashTest,
+    &idle::Idle,
+    &simulator::Simulator,
+];
 
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
