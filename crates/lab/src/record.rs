@@ -253,6 +253,20 @@ pub mod metrics {
         HOME_OCCUPANCY = "home_occupancy", "ratio";
         /// Simulated: context switches.
         CONTEXT_SWITCHES = "context_switches_per_operation", "count";
+        /// Simulated `messages`: requests that a poll delivered which found one.
+        REQUESTS_PER_POLL = "requests_per_poll", "count";
+        /// Simulated: compare-and-swaps that found another value.
+        FAILED_EXCHANGES = "failed_exchanges_per_operation", "count";
+        /// Simulated `messages`: how long a writer has the queue's lock, or is between reading the tail and the end of its compare-and-swap.
+        WINDOW = "window_ns", "ns";
+        /// Simulated `messages`: the slowest writer's part of an equal share.
+        LEAST_SHARE = "least_share", "ratio";
+        /// Simulated `messages`: compare-and-swaps of one short message without contention.
+        EXCHANGES_SHORT = "exchanges_of_a_short_message", "count";
+        /// Simulated `messages`: compare-and-swaps of one bulk transfer without contention.
+        EXCHANGES_BULK = "exchanges_of_a_bulk_transfer", "count";
+        /// Simulated `messages`: the bandwidth of bulk transfers as a part of the rate at which a processor copies memory.
+        OF_COPY_RATE = "of_copy_rate", "ratio";
     }
 }
 

@@ -5,6 +5,8 @@
 //! file: a claim recorded as reproduced that no longer is fails `towpath reproduce`.
 
 mod context;
+mod l_machine;
+mod l_messages;
 mod n_counter;
 mod n_model;
 pub mod show;
@@ -119,7 +121,8 @@ impl Judged {
 
 /// All claims, in the order of their numbers.
 pub fn claims() -> Vec<Claim> {
-    let mut all: Vec<Claim> = [n_counter::CLAIMS, n_model::CLAIMS].concat();
+    let mut all: Vec<Claim> =
+        [l_machine::CLAIMS, l_messages::CLAIMS, n_counter::CLAIMS, n_model::CLAIMS].concat();
     all.sort_by_key(|c| order(c.id));
     all
 }

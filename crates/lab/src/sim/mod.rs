@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use experiments::{Algorithm, BARRIERS, COUNTERS, LOCKS, QUEUES, SIM_EXPERIMENTS, find};
+pub use experiments::{Algorithm, BARRIERS, COUNTERS, LOCKS, MESSAGES, QUEUES, SIM_EXPERIMENTS, find};
 pub use patience::Patience;
 pub use setup::{Measured, Setup, Work};
 use towpath_sim::Parameters;

@@ -3,12 +3,14 @@
 mod barriers;
 mod counter;
 mod locks;
+mod messages;
 mod multiprogramming;
 mod queues;
 
 pub use barriers::BARRIERS;
 pub use counter::COUNTERS;
 pub use locks::LOCKS;
+pub use messages::MESSAGES;
 pub use queues::QUEUES;
 use towpath_sim::Parameters;
 use towpath_sim::parameters::LL_SC;
@@ -22,6 +24,7 @@ pub const SIM_EXPERIMENTS: &[&dyn SimExperiment] = &[
     &locks::Experiment,
     &queues::Experiment,
     &barriers::Experiment,
+    &messages::Experiment,
     &multiprogramming::Experiment,
 ];
 
