@@ -6,7 +6,8 @@ use loom::thread;
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::locks::Ticket;
 use towpath_sync::queues::{
-    ConcurrentQueue, FetchOpArray, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded, TwoLock, Valois,
+    ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded,
+    TwoLock, Valois,
 };
 use towpath_sync::{
     AtMemory, Atomics, Boxed, Counter, LoadLinked, Node, Pool, Primitive, Spinning, Universal,
@@ -146,6 +147,11 @@ fn two_lock() {
 #[test]
 fn fetch_op_array() {
     all::<FetchOpArray<P>>(4);
+}
+
+#[test]
+fn fetch_op_tickets() {
+    all::<FetchOpTickets<P>>(2);
 }
 
 /// A node whose owner alone may touch it: loom sees if there are two.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_machine::{Native, OwnLine, Plain, Processor};
 use towpath_sync::locks::Robust;
 use towpath_sync::queues::{
-    ConcurrentQueue, FetchOpArray, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded, TwoLock, Valois,
+    ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded,
+    TwoLock, Valois,
 };
 use towpath_sync::{Atomics, InPlace, Policy, Surroundings, Wait};
 
@@ -199,4 +200,5 @@ fn the_others_go_on_when_one_is_killed() {
 fn between_processes() {
     exchange::<Valois<Native, Atomics, Room>>(|_| (), false);
     exchange::<FetchOpArray<Native, Room>>(|_| (), false);
+    exchange::<FetchOpTickets<Native, Room>>(|_| (), false);
 }

@@ -9,7 +9,8 @@ use towpath_machine::{Arena, Heap, Native, Plain};
 use towpath_sync::locks::Ticket;
 use towpath_sync::planted::FetchOpArrayAsPrinted;
 use towpath_sync::queues::{
-    ConcurrentQueue, FetchOpArray, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded, TwoLock, Valois,
+    ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded,
+    TwoLock, Valois,
 };
 use towpath_sync::{
     Alone, AtMemory, Atomics, Counter, InPlace, LoadLinked, Node, Policy, Pool, PoolError, Primitive,
@@ -206,6 +207,7 @@ proptest! {
         from_zeroes::<TwoEnded<Native, Ticket<Native>, Atomics, InPlace<NODES, 3>>>(&operations);
         from_zeroes::<TwoLock<Native, Ticket<Native>, Atomics, InPlace<NODES, 3>>>(&operations);
         from_zeroes::<FetchOpArray<Native, InPlace<11, 3>>>(&operations);
+        from_zeroes::<FetchOpTickets<Native, InPlace<11, 3>>>(&operations);
     }
 }
 
@@ -231,6 +233,7 @@ fn nonsense_in_memory_is_no_panic() {
         survives_nonsense::<PrakashLeeJohnson<Native, Atomics, InPlace<NODES, 3>>>(byte);
         survives_nonsense::<Valois<Native, Atomics, InPlace<NODES, 3>>>(byte);
         survives_nonsense::<FetchOpArray<Native, InPlace<11, 3>>>(byte);
+        survives_nonsense::<FetchOpTickets<Native, InPlace<11, 3>>>(byte);
     }
 }
 

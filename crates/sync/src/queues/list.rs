@@ -50,6 +50,7 @@ macro_rules! for_each_queue {
             $crate::queues::TwoEnded<$machine, $crate::locks::HybridQueue<$machine, $n>, $crate::LoadLinked>,
         > $arguments;
         $each::<$crate::queues::FetchOpArray<$machine>> $arguments;
+        $each::<$crate::queues::FetchOpTickets<$machine>> $arguments;
         $crate::for_each_queue!([$($more)*] $machine, $n => $each $arguments);
     };
     ([scheduling $($more:ident)*] $machine:ty, $n:literal => $each:ident $arguments:tt) => {

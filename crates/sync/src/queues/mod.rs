@@ -1,6 +1,7 @@
 //! The concurrent FIFO queues: one algorithm, one file. [`for_each_queue!`](crate::for_each_queue) is the list of them.
 
 mod fetch_op_array;
+mod fetch_op_tickets;
 mod list;
 mod michael_scott;
 mod plain;
@@ -10,6 +11,7 @@ mod two_lock;
 mod valois;
 
 pub use fetch_op_array::FetchOpArray;
+pub use fetch_op_tickets::FetchOpTickets;
 pub use michael_scott::{AsPublished, MichaelScott, Variant};
 pub use prakash_lee_johnson::PrakashLeeJohnson;
 pub use two_ended::TwoEnded;

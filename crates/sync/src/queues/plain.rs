@@ -3,7 +3,9 @@
 
 use towpath_machine::{Native, Plain};
 
-use super::{FetchOpArray, MichaelScott, PrakashLeeJohnson, TwoEnded, TwoLock, Valois, Variant};
+use super::{
+    FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, TwoEnded, TwoLock, Valois, Variant,
+};
 use crate::{Counter, InPlace, Lock, Node, Pool, Primitive, Universal};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and locks that are `Plain` themselves, so every bit pattern is valid and accesses are atomic; all zero is
@@ -52,5 +54,10 @@ where
 // SAFETY: see above.
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for FetchOpArray<Native, InPlace<NODES, PARTICIPANTS>>
+{
+}
+// SAFETY: see above.
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+    for FetchOpTickets<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
