@@ -7,8 +7,10 @@
 mod context;
 mod l_machine;
 mod l_messages;
+mod n_barriers;
 mod n_counter;
 mod n_model;
+mod n_queues;
 pub mod show;
 
 pub use context::{Context, Series};
@@ -121,8 +123,15 @@ impl Judged {
 
 /// All claims, in the order of their numbers.
 pub fn claims() -> Vec<Claim> {
-    let mut all: Vec<Claim> =
-        [l_machine::CLAIMS, l_messages::CLAIMS, n_counter::CLAIMS, n_model::CLAIMS].concat();
+    let mut all: Vec<Claim> = [
+        l_machine::CLAIMS,
+        l_messages::CLAIMS,
+        n_counter::CLAIMS,
+        n_queues::CLAIMS,
+        n_barriers::CLAIMS,
+        n_model::CLAIMS,
+    ]
+    .concat();
     all.sort_by_key(|c| order(c.id));
     all
 }

@@ -4,19 +4,32 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use towpath_machine::{Arena, LlSc, Ordering::Relaxed, Place, Processor};
+use towpath_sim::explore::{Method, Plan, Report, Settings, search};
 use towpath_sim::{Simulation, machines};
+use towpath_sync::Policy;
 
 use super::{Claim, Context, Finding};
 use crate::error::Error;
+use crate::explore;
 
-pub(super) const CLAIMS: &[Claim] = &[Claim {
-    id: "N34",
-    what: "Load-linked comes shared; a store-conditional that fails sends no invalidations; it fails after a context switch",
-    paper: "0 invalidations; fails",
-    tolerance: "exact",
-    input: false,
-    judge: n34,
-}];
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "N34",
+        what: "Load-linked comes shared; a store-conditional that fails sends no invalidations; it fails after a context switch",
+        paper: "0 invalidations; fails",
+        tolerance: "exact",
+        input: false,
+        judge: n34,
+    },
+    Claim {
+        id: "N35",
+        what: "The queue of Figure 1 increments the head in both operations, clearly a slip: as printed it is wrong, corrected it is right",
+        paper: "the head, twice",
+        tolerance: "the printed one fails; the corrected one is linearizable under all schedules tried",
+        input: false,
+        judge: n35,
+    },
+];
 
 fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
     let mut machine = machines::by_name("origin2000").expect("a machine that comes with Towpath");
@@ -60,4 +73,46 @@ fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
     s.run().map_err(|stuck| Error::NotAvailable(stuck.to_string()))?;
     let against = against.take();
     Ok(Finding::new("0 invalidations, 0 messages; fails after a context switch".into(), against))
+}
+
+/// Schedules that the corrected queue must survive by each method, unless there are fewer.
+const SCHEDULES: u64 = 20_000;
+
+fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<Report, Error> {
+    let found = explore::find(name, Policy::Spin);
+    let case = found
+        .first()
+        .ok_or_else(|| Error::NotAvailable(format!("there is nothing called `{name}` to explore")))?;
+    let settings = Settings { method, seed, ..Settings::new(Plan { threads: 3, ops: 3 }, schedules) };
+    search(case, &settings, &mut |_| {}).map_err(|error| Error::NotAvailable(error.to_string()))
+}
+
+fn n35(context: &Context<'_>) -> Result<Finding, Error> {
+    let (mut ours, mut against) = (Vec::new(), Vec::new());
+    let printed = explored("planted/fetch-op-array-as-printed", Method::Random, SCHEDULES, 1)?;
+    match &printed.found {
+        Some(found) => ours.push(format!(
+            "as printed: {} after {} schedules, the shortest: {}",
+            found.failure.fault.name(),
+            printed.schedules,
+            found.replay
+        )),
+        None => against.push(format!("no fault of the printed queue in {} schedules", printed.schedules)),
+    }
+    for name in ["queue/fetch-op-array", "queue/fetch-op-tickets"] {
+        let mut all = 0;
+        for (n, method) in [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(3) }]
+            .into_iter()
+            .enumerate()
+        {
+            let schedules = (SCHEDULES * context.percent / 100).max(1);
+            let report = explored(name, method, schedules, 1_000_000 * n as u64)?;
+            all += report.schedules;
+            if let Some(found) = report.found {
+                against.push(format!("{name}: {}, {}", found.failure.fault.name(), found.replay));
+            }
+        }
+        ours.push(format!("{name}: no fault in {all} schedules"));
+    }
+    Ok(Finding::new(ours.join("; "), against))
 }

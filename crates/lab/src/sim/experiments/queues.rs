@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::sim::setup::me;
 
 pub(super) fn run<Q: ConcurrentQueue<Sim>>(setup: &Setup) -> Result<Measured, Error> {
-    let at_memory = Q::NAME.ends_with("fetch-op");
+    // Those made of nothing but fetch-ops, and those under a lock over fetch-ops.
+    let at_memory = Q::NAME.starts_with("fetch-op") || Q::NAME.ends_with("fetch-op");
     let procs = setup.procs;
     setup.measure(
         |arena| Q::new(arena, 16 * procs.max(16), procs),
