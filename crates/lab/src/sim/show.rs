@@ -206,7 +206,7 @@ pub fn write(
 ///
 /// # Errors
 ///
-/// As [`write`].
+/// As [`write()`].
 pub fn write_page(folder: &Path, records: &[Record], page: &str) -> Result<(), Error> {
     let failed = |source| {
         Error::system(
