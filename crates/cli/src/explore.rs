@@ -47,7 +47,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     schedules: u64,
 
-    /// At each step any thread that can go on [default]
+    /// At each step any thread that can go on; the default
     #[arg(long, group = "method")]
     random: bool,
 
