@@ -267,6 +267,14 @@ pub mod metrics {
         EXCHANGES_BULK = "exchanges_of_a_bulk_transfer", "count";
         /// Simulated `messages`: the bandwidth of bulk transfers as a part of the rate at which a processor copies memory.
         OF_COPY_RATE = "of_copy_rate", "ratio";
+        /// Simulated: how long a copy of the program takes on average, from the start to its own end, for each of its operations.
+        PROGRAM_TIME = "program_time_per_operation", "ns";
+        /// Simulated: how many of a program's threads are within an operation, on average: they work on what is shared or wait for it, whether they have a processor or not.
+        CONTENDERS = "threads_in_operation", "count";
+        /// Simulated: the part of a program's time in which none of its operations ended for a quarter of a time slice or longer (under time sharing: whoever was to go on had no processor).
+        STANDSTILL = "standstill", "ratio";
+        /// Simulated: how many time slices a thread has had on average, counting the end of each that another thread waited for.
+        SLICES = "time_slices_per_thread", "count";
     }
 }
 

@@ -1,7 +1,7 @@
 //! The operating system: who runs on which processor.
 //!
 //! Threads stay on their processors. A processor with several has a queue; a time slice ends at the next boundary between accesses, a computation is cut there. Under
-//! time sharing each processor's slices have a phase of their own; under flat gang scheduling the whole machine changes from program to program at once, and a
+//! time sharing each processor begins with any of its threads and its slices have a phase of their own; who is woken queues up behind the others; under flat gang scheduling the whole machine changes from program to program at once, and a
 //! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked.
 
 use crate::engine::{Doing, Engine, NONE};
@@ -16,7 +16,11 @@ impl Engine {
             if gang {
                 self.dispatch(cpu, 0, None);
             } else {
-                // A random phase, so that not all processors switch at once.
+                // A random thread and a random phase, so that processors neither switch at once nor begin with the same program.
+                let queue = &mut self.cpus[cpu].queue;
+                if queue.len() > 1 {
+                    queue.rotate_left(self.random.below(queue.len() as u64) as usize);
+                }
                 let first = 1 + self.random.below(self.p.quantum);
                 self.dispatch(cpu, 0, Some(first));
             }
@@ -88,8 +92,17 @@ impl Engine {
 
     /// Flat gang scheduling: the whole machine goes over to the next program that has not ended.
     fn next_program(&mut self) {
-        let left = |job: usize| self.threads.iter().any(|t| t.job == job && t.doing != Doing::Done);
-        let next = (1..=self.jobs).map(|i| (self.active_job + i) % self.jobs).find(|&job| left(job));
+        self.change_program();
+        self.events.push(self.now + self.p.quantum, Kind::Quantum, NONE as usize, 0);
+    }
+
+    /// Whether a program has not ended.
+    fn is_left(&self, job: usize) -> bool {
+        self.threads.iter().any(|t| t.job == job && t.doing != Doing::Done)
+    }
+
+    fn change_program(&mut self) {
+        let next = (1..=self.jobs).map(|i| (self.active_job + i) % self.jobs).find(|&job| self.is_left(job));
         if let Some(job) = next {
             let is_another = job != self.active_job;
             self.active_job = job;
@@ -102,7 +115,6 @@ impl Engine {
                 }
             }
         }
-        self.events.push(self.now + self.p.quantum, Kind::Quantum, NONE as usize, 0);
     }
 
     /// The current thread has to give way, now or when its access is complete.
@@ -153,13 +165,14 @@ impl Engine {
         self.switch(cpu, at);
     }
 
-    /// Wakes the first threads that sleep on the word. Returns how many.
+    /// Wakes the first threads that sleep on the word, one after the other: each takes the waker as long as a system call. Returns how many.
     pub fn wake(&mut self, t: usize, word: u32, count: u32) -> u32 {
-        let at = self.threads[t].clock + self.p.wake;
+        let first = self.threads[t].clock + self.p.wake;
         let mut woken = 0;
         while woken < count {
             let Some(i) = self.parked.iter().position(|&(w, _)| w == word) else { break };
             let (_, sleeper) = self.parked.remove(i);
+            let at = first + u64::from(woken) * self.p.system_call;
             woken += 1;
             let thread = &mut self.threads[sleeper];
             thread.generation = thread.generation.wrapping_add(1);
@@ -211,7 +224,12 @@ impl Engine {
         self.unfinished -= 1;
         self.cpus[cpu].threads -= 1;
         self.leave(cpu, t, Doing::Done, self.now);
-        self.switch(cpu, self.now);
+        if self.gang() && !self.is_left(self.active_job) {
+            // The next program has the rest of its slice.
+            self.change_program();
+        } else {
+            self.switch(cpu, self.now);
+        }
     }
 
     pub fn interrupt(&mut self, cpu: usize) {

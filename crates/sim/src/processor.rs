@@ -442,7 +442,7 @@ impl Park for Sim {
         self.synchronize();
         let e = &mut *self.engine.borrow_mut();
         let woken = e.wake(self.thread, word.0, count);
-        e.threads[self.thread].clock += e.p.system_call;
+        e.threads[self.thread].clock += u64::from(woken.max(1)) * e.p.system_call;
         woken
     }
     fn yield_now(&self) {

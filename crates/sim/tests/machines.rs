@@ -241,22 +241,20 @@ fn no_update_is_lost_on_any_machine() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    for ((name, processors), golden) in
-        [("enterprise5000", 8), ("origin2000", 16), ("epyc-milan", 16), ("graviton3", 16)]
-            .into_iter()
-            .zip(GOLDEN)
-    {
+    let machines = [("enterprise5000", 8), ("origin2000", 16), ("epyc-milan", 16), ("graviton3", 16)];
+    let traces = machines.map(|(name, processors)| {
         let p = machine(name, &[]);
         let [a, b, c] = [1, 1, 2].map(|seed| count(&p, processors, seed));
         assert_eq!((a.trace, a.time, &a.counters), (b.trace, b.time, &b.counters));
         assert_ne!(a.trace, c.trace);
-        assert_eq!(a.trace, golden, "{name}: {:#x}", a.trace);
-    }
+        a.trace
+    });
+    assert_eq!(traces, GOLDEN, "{traces:#x?}");
 }
 
 /// The golden traces: another number is another model. Change them only on purpose.
 const GOLDEN: [u64; 4] =
-    [0x178a_43eb_9564_00c3, 0x975e_7720_09ac_ab24, 0x0c10_dbf7_3789_b5d8, 0xb377_0224_981b_3120];
+    [0xc735_4c22_395a_ae28, 0xcd53_8c46_a4e5_65e0, 0xfb3f_757f_42ab_0036, 0x52f3_5fa0_e3f6_488c];
 
 #[test]
 fn a_saturated_home_serves_at_its_occupancy() {

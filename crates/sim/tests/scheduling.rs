@@ -279,3 +279,144 @@ fn a_home_serves_the_own_node_first() {
     let (fair, local) = (share("fifo"), share("local-first"));
     assert!((25..=40).contains(&fair) && local > 450, "{fair} and {local} of 500");
 }
+
+#[test]
+fn processors_begin_with_any_of_their_threads() {
+    // Two programs on 64 processors that share time: at the start neither has them all, or nearly all.
+    for seed in 0..20 {
+        let mut s = Simulation::new(&origin(&["os.quantum=1ms"]), 64, seed);
+        let first = Rc::new(RefCell::new(Vec::new()));
+        for job in 0..2 {
+            for processor in 0..64 {
+                let first = Rc::clone(&first);
+                s.spawn_in_job(processor, processor, job, move |cpu| {
+                    let start = cpu.now();
+                    cpu.work(2_000_000);
+                    first.borrow_mut().push((start, job));
+                });
+            }
+        }
+        s.run().unwrap();
+        let at_once = first.borrow().iter().filter(|f| f.0 == 0).map(|f| f.1).collect::<Vec<_>>();
+        let of_one = at_once.iter().filter(|&&job| job == 0).count();
+        assert_eq!(at_once.len(), 64);
+        assert!(
+            (12..=52).contains(&of_one),
+            "seed {seed}: {of_one} of 64 processors begin with the first program"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_ends_leaves_the_rest_of_its_slice_to_the_next() {
+    let p = origin(&["os.policy=gang", "os.quantum=1s", "os.switch=10us"]);
+    let mut s = Simulation::new(&p, 4, 1);
+    for job in 0..3 {
+        for processor in 0..4 {
+            s.spawn_in_job(processor, processor, job, |cpu| cpu.work(100_000));
+        }
+    }
+    let outcome = s.run().unwrap();
+    // Three times the work, two switches, and no waiting for the end of a slice.
+    assert_eq!(outcome.time, 320_000_000);
+}
+
+#[test]
+fn a_gang_keeps_its_processors_while_its_threads_sleep() {
+    // The thread of the program whose turn it is sleeps: its processor is idle, though the other program's thread could run there.
+    let p = origin(&["os.policy=gang", "os.quantum=1ms", "os.switch=10us"]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    s.spawn_in_job(0, 0, 0, move |cpu| cpu.park(&word, 0, 300_000));
+    s.spawn_in_job(1, 1, 0, |cpu| cpu.work(400_000));
+    let start = Rc::new(Cell::new(0));
+    let here = Rc::clone(&start);
+    s.spawn_in_job(0, 0, 1, move |cpu| here.set(cpu.now()));
+    s.run().unwrap();
+    assert_eq!(start.get(), 410_000, "when the first program has ended, and a switch later");
+}
+
+#[test]
+fn whoever_is_woken_queues_up_behind_the_others() {
+    let p = origin(&["os.quantum=100us", "os.switch=1us"]);
+    let mut s = Simulation::new(&p, 2, 1);
+    let word = s.arena().word(Place::NewLine, 0);
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let (a, b, c) = (Rc::clone(&order), Rc::clone(&order), Rc::clone(&order));
+    // On one processor: a sleeper, and two that compute for longer than a slice.
+    s.spawn(0, 0, move |cpu| {
+        cpu.park(&word, 0, u64::MAX);
+        a.borrow_mut().push("woken");
+    });
+    s.spawn(0, 1, move |cpu| {
+        cpu.work(450_000);
+        cpu.validate(&word);
+        b.borrow_mut().push("computed");
+    });
+    s.spawn(0, 2, move |cpu| {
+        cpu.work(450_000);
+        cpu.validate(&word);
+        c.borrow_mut().push("computed");
+    });
+    s.spawn(1, 3, move |cpu| {
+        cpu.work(320_000);
+        cpu.store(&word, 1, Relaxed);
+        assert_eq!(cpu.wake(&word, 1), 1);
+    });
+    let outcome = s.run().unwrap();
+    assert_eq!(*order.borrow(), ["woken", "computed", "computed"]);
+    // It gets the processor at the end of a slice, not before.
+    assert!(outcome.counters.preemptions >= 4, "{:?}", outcome.counters);
+}
+
+#[test]
+fn sleepers_are_woken_one_after_the_other() {
+    let p = origin(&["os.wake=5us", "os.system_call=2us", "os.switch=1us"]);
+    let mut s = Simulation::new(&p, 8, 1);
+    s.without_jitter();
+    let word = s.arena().word(Place::NewLine, 0);
+    let (woken, waker) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new((0, 0))));
+    for processor in 1..8 {
+        let woken = Rc::clone(&woken);
+        s.spawn(processor, processor, move |cpu| {
+            cpu.park(&word, 0, u64::MAX);
+            woken.borrow_mut().push(cpu.now());
+        });
+    }
+    let here = Rc::clone(&waker);
+    s.spawn(0, 0, move |cpu| {
+        cpu.work(100_000);
+        cpu.store(&word, 1, Relaxed);
+        let start = cpu.now();
+        assert_eq!(cpu.wake(&word, u32::MAX), 7);
+        here.set((start, cpu.now()));
+    });
+    s.run().unwrap();
+    let (start, end) = waker.get();
+    assert_eq!(end - start, 14_000, "two microseconds for each");
+    let mut woken = woken.borrow().clone();
+    woken.sort_unstable();
+    let expected: Vec<u64> = (0..7).map(|i| start + 5_000 + 1_000 + i * 2_000).collect();
+    assert_eq!(woken, expected);
+}
+
+#[test]
+fn yielding_costs_a_call_if_alone_and_a_switch_if_not() {
+    let p = origin(&["os.switch=10us", "os.system_call=1us"]);
+    for (others, cost) in [(0, 1_000), (1, 11_000)] {
+        let mut s = Simulation::new(&p, 1, 3);
+        let times = Rc::new(RefCell::new(Vec::new()));
+        for id in 0..=others {
+            let times = Rc::clone(&times);
+            s.spawn(0, id, move |cpu| {
+                times.borrow_mut().push(cpu.now());
+                cpu.yield_now();
+                times.borrow_mut().push(cpu.now());
+            });
+        }
+        s.run().unwrap();
+        let times = times.borrow();
+        assert!(times.windows(2).all(|w| w[1] - w[0] == cost || w[1] - w[0] == 10_000), "{times:?}");
+        assert_eq!(times[1] - times[0], cost, "{times:?}");
+    }
+}

@@ -140,6 +140,19 @@ impl<'a> Context<'a> {
         }
         Ok(Series { points: series, seeds: self.seeds as usize })
     }
+
+    /// The answers to several questions as one series.
+    ///
+    /// # Errors
+    ///
+    /// If an experiment fails.
+    pub fn ask_all(&self, questions: &[Question]) -> Result<Series, Error> {
+        let mut points = Vec::new();
+        for question in questions {
+            points.extend(self.ask(question)?.points);
+        }
+        Ok(Series { points, seeds: self.seeds as usize })
+    }
 }
 
 /// The figures of one question.

@@ -10,6 +10,7 @@ mod l_messages;
 mod n_barriers;
 mod n_counter;
 mod n_model;
+mod n_multiprogramming;
 mod n_queues;
 pub mod show;
 
@@ -130,6 +131,7 @@ pub fn claims() -> Vec<Claim> {
         n_queues::CLAIMS,
         n_barriers::CLAIMS,
         n_model::CLAIMS,
+        n_multiprogramming::CLAIMS,
     ]
     .concat();
     all.sort_by_key(|c| order(c.id));

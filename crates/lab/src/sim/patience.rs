@@ -43,6 +43,28 @@ impl Patience {
     fn base(&self) -> u64 {
         if self.at_memory { self.base_at_memory } else { self.base }
     }
+
+    /// How long to back off before trying for the `round`-th time, in nanoseconds; `None` if it is time to let others run. By competitive spinning a waiter that has backed off for as
+    /// long as a context switch gives way, and begins anew when it runs again.
+    fn pause(&self, round: u32) -> Option<u64> {
+        let pause = |round: u32| self.base() << round.min(self.doublings);
+        match self.wait.policy {
+            // Those who block at once let others run instead of waiting.
+            Policy::Park => None,
+            Policy::SpinThenPark | Policy::SpinThenYield => {
+                let mut spent = 0;
+                let rounds = (0..).take_while(|&r| {
+                    let spins = spent < self.wait.budget;
+                    spent += pause(r);
+                    spins
+                });
+                let rounds = rounds.count() as u32;
+                let round = round % (rounds + 1);
+                (round < rounds).then(|| pause(round))
+            }
+            _ => Some(pause(round)),
+        }
+    }
 }
 
 impl<P: Processor + Park> Waiting<P> for Patience {
@@ -76,11 +98,9 @@ impl<P: Processor + Park> Waiting<P> for Patience {
         Patience { wait: Waiting::<P>::scaled(&self.wait, times), ..self.clone() }
     }
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
-        match self.wait.policy {
-            // Those who block at once let others run instead of waiting.
-            Policy::Park => cpu.yield_now(),
-            Policy::SpinThenPark | Policy::SpinThenYield if round > self.doublings + 4 => cpu.yield_now(),
-            _ => cpu.delay(self.base() << round.min(self.doublings)),
+        match self.pause(round) {
+            None => cpu.yield_now(),
+            Some(pause) => cpu.delay(pause),
         }
         Ok(())
     }
@@ -101,5 +121,27 @@ impl<P: Processor + Park> Waiting<P> for Patience {
     }
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
         self.wait.release_some(cpu, word, value, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_spins_competitively_backs_off_for_a_context_switch_and_then_gives_way() {
+        let machine = towpath_sim::machines::by_name("origin2000").unwrap();
+        for at_memory in [false, true] {
+            let patience = |policy| Patience::new(&machine, policy).at_memory(at_memory);
+            let competitive = patience(Policy::SpinThenPark);
+            let first = (0..).find(|&r| competitive.pause(r).is_none()).unwrap();
+            let spent: u64 = (0..first).filter_map(|r| competitive.pause(r)).sum();
+            let last = competitive.pause(first - 1).unwrap();
+            let switch = machine.switch / 1000;
+            assert!((switch..switch + last).contains(&spent), "{spent} ns");
+            assert_eq!(competitive.pause(first + 1), competitive.pause(0), "it begins anew");
+            assert!(patience(Policy::Park).pause(0).is_none());
+            assert!((0..100).all(|r| patience(Policy::Spin).pause(r).is_some()));
+        }
     }
 }

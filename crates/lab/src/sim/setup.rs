@@ -1,9 +1,10 @@
 //! What a simulated run is given and yields, and the loop that all of them have (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use towpath_machine::Processor;
-use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation};
+use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation, Time};
 use towpath_sync::Policy;
 
 use super::Patience;
@@ -38,6 +39,42 @@ pub struct Setup {
     pub seed: u64,
 }
 
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Operations of all copies.
+    pub operations: f64,
+    /// For each copy of the program, when its last thread ended.
+    pub ends: Vec<Time>,
+    /// For each copy of the program, how long its threads were within operations, taken together.
+    pub within: Vec<Time>,
+    /// For each copy of the program, how long it stood still: the time between ends of operations that were a quarter of a time slice or more apart.
+    pub still: Vec<Time>,
+}
+
+/// What is noted of a copy of the program while it runs.
+#[derive(Clone, Copy, Default)]
+struct Copy {
+    end: Time,
+    within: Time,
+    still: Time,
+    /// When an operation ended last.
+    last: Time,
+}
+
+impl Copy {
+    fn operation(&mut self, start: Time, end: Time, long: Time) {
+        self.within += end - start;
+        let gap = end.saturating_sub(self.last);
+        if gap >= long {
+            self.still += gap;
+        }
+        self.last = self.last.max(end);
+    }
+}
+
 /// What a run yielded.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
@@ -61,29 +98,44 @@ impl Setup {
         &self,
         make: impl Fn(&SimArena) -> T,
         operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
-    ) -> Result<(Outcome, f64), Error> {
+    ) -> Result<Ran, Error> {
         let mut simulation = Simulation::new(&self.machine, self.procs, self.seed);
         let arena = simulation.arena();
         let each = (self.operations / self.procs as u64).max(1);
         let (work, patience) = (self.work, self.patience());
-        for copy in 0..self.copies.max(1) {
+        let copies = self.copies.max(1);
+        let noted = Rc::new(RefCell::new(vec![Copy::default(); copies]));
+        let long = (self.machine.quantum / 4).max(1);
+        for copy in 0..copies {
             let shared = Rc::new(make(&arena));
             for processor in 0..self.procs {
                 let (shared, operation, patience) = (Rc::clone(&shared), operation.clone(), patience.clone());
+                let noted = Rc::clone(&noted);
                 simulation.spawn_in_job(processor, processor, copy, move |cpu| {
                     for i in 0..each {
                         if work.ns > 0 {
                             let ps = cpu.random().around(work.ns * 1000, work.spread);
                             cpu.compute(ps);
                         }
+                        let start = cpu.clock();
                         operation(cpu, &shared, &patience, i);
+                        noted.borrow_mut()[copy].operation(start, cpu.clock(), long);
                     }
+                    let noted = &mut noted.borrow_mut()[copy];
+                    noted.end = noted.end.max(cpu.clock());
                 });
             }
         }
         let outcome = simulation.run().map_err(|stuck| Error::NotAvailable(stuck.to_string()))?;
-        let operations = each * self.procs as u64 * self.copies.max(1) as u64;
-        Ok((outcome, operations as f64))
+        let operations = (each * self.procs as u64 * copies as u64) as f64;
+        let noted = noted.take();
+        Ok(Ran {
+            outcome,
+            operations,
+            ends: noted.iter().map(|c| c.end).collect(),
+            within: noted.iter().map(|c| c.within).collect(),
+            still: noted.iter().map(|c| c.still).collect(),
+        })
     }
 
     /// The figures of the paper's loop: time for each operation, and the counts for each.
@@ -96,8 +148,22 @@ impl Setup {
         make: impl Fn(&SimArena) -> T,
         operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
     ) -> Result<Measured, Error> {
-        let (outcome, operations) = self.run(make, operation)?;
-        Ok(Measured { values: figures(&outcome, operations) })
+        let ran = self.run(make, operation)?;
+        let mut values = figures(&ran.outcome, ran.operations);
+        let ends: f64 = ran.ends.iter().map(|&t| t as f64).sum();
+        let copies = ran.ends.len() as f64;
+        // The mean over the copies, of a part of each one's own time.
+        let part = |of: &[Time]| {
+            ran.ends.iter().zip(of).map(|(&end, &t)| t as f64 / end.max(1) as f64).sum::<f64>() / copies
+        };
+        let threads = self.procs as f64 * copies;
+        values.extend([
+            (metrics::PROGRAM_TIME, ends / 1e3 / ran.operations),
+            (metrics::CONTENDERS, part(&ran.within)),
+            (metrics::STANDSTILL, part(&ran.still)),
+            (metrics::SLICES, 1.0 + ran.outcome.counters.preemptions as f64 / threads),
+        ]);
+        Ok(Measured { values })
     }
 }
 

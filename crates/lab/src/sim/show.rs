@@ -87,7 +87,9 @@ fn find<'a>(records: &'a [&'a Record], algorithm: &str, procs: u32, metric: &str
 }
 
 fn times(head: &str, records: &[&Record]) -> Option<Section> {
-    let time = metrics::TIME_PER_OPERATION.name;
+    // Copies of a program side by side: what each of them takes.
+    let copies = records.iter().any(|r| r.extra.contains_key("copies"));
+    let time = if copies { metrics::PROGRAM_TIME.name } else { metrics::TIME_PER_OPERATION.name };
     let procs = distinct(records.iter().map(|r| r.procs));
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
     let mut rows: Vec<Vec<Cell>> = algorithms
@@ -112,7 +114,12 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     let table = Table {
         experiment: "sim",
         title: format!("{head}: time for each operation"),
-        note: "The whole time by the number of operations of all processors; medians over the seeds, the range in each figure's tooltip.".into(),
+        note: if copies {
+            "The mean time until a copy of the program ends, by the number of its operations; medians over the seeds, the range in each figure's tooltip."
+        } else {
+            "The whole time by the number of operations of all processors; medians over the seeds, the range in each figure's tooltip."
+        }
+        .into(),
         header,
         rows,
     };

@@ -3,7 +3,9 @@
 use towpath_sim::machines;
 
 use super::*;
-use crate::record::metrics::{FAILED_CONDITIONALS, INVALIDATIONS, TIME_PER_OPERATION};
+use crate::record::metrics::{
+    CONTENDERS, FAILED_CONDITIONALS, INVALIDATIONS, PROGRAM_TIME, SLICES, STANDSTILL, TIME_PER_OPERATION,
+};
 
 fn settings(machine: &str, procs: &[usize]) -> SimSettings {
     SimSettings {
@@ -99,4 +101,29 @@ fn the_report_has_tables_and_plots() {
         text.contains("fetch-op") && text.contains("not measured: x (spin) on 3 processors: why"),
         "{text}"
     );
+}
+
+#[test]
+fn copies_are_timed_each_by_itself() {
+    let mut settings = settings("origin2000", &[4]);
+    settings.machine.set_from_text("os.quantum=1ms").unwrap();
+    settings.algorithms = vec!["two-ended/ticket/ll-sc".into()];
+    settings.work = Work { ns: 50_000, spread: 0.2 };
+    settings.operations = 800;
+    settings.copies = vec![1, 2];
+    settings.schedulers = vec!["gang".into()];
+    let records = records("multiprogramming", &settings);
+    let value = |copies: u64, metric: Metric| {
+        let is_it = |r: &&Record| r.number("copies") == Some(copies) && r.metric == metric.name;
+        records.iter().find(is_it).unwrap().value
+    };
+    // Alone: its end is the end. With another one: about twice as long, for each of its own operations.
+    assert_eq!(value(1, PROGRAM_TIME), value(1, TIME_PER_OPERATION));
+    let times = value(2, PROGRAM_TIME) / value(1, PROGRAM_TIME);
+    assert!((1.8..2.2).contains(&times), "{times}");
+    // Under gang scheduling no program gets on in the other one's slices; alone it always does.
+    assert_eq!(value(1, STANDSTILL), 0.0);
+    assert!((0.3..0.6).contains(&value(2, STANDSTILL)), "{}", value(2, STANDSTILL));
+    assert_eq!(value(1, SLICES), 1.0);
+    assert!(value(2, SLICES) > 5.0 && value(1, CONTENDERS) < 1.0);
 }
