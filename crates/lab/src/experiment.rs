@@ -243,8 +243,7 @@ pub fn describe(subject: &Subject) -> String {
         text.push_str(&format!(" ({})", subject.waiting));
     }
     for (key, value) in &subject.extra {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-        text.push_str(&format!(" {key}={value}"));
+        text.push_str(&format!(" {key}={}", crate::record::plainly(value)));
     }
     text
 }

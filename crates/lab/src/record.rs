@@ -13,6 +13,11 @@ pub const NATIVE: &str = "native";
 /// How many samples a record holds at most.
 pub const MOST_SAMPLES: usize = 64;
 
+/// An extra field's value as people read it: text without quotes.
+pub fn plainly(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
 /// One measured figure, with where it comes from. Serialises to one flat object: the fields below, then the host's, then the extra ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {

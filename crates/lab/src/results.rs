@@ -97,8 +97,7 @@ fn has_numbers(record: &Record, extra: &[(&str, u64)]) -> bool {
 fn place(subject: &Subject) -> String {
     let mut text = subject.experiment.clone();
     for (key, value) in &subject.extra {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-        text.push_str(&format!(" {key} {value}"));
+        text.push_str(&format!(" {key} {}", crate::record::plainly(value)));
     }
     text
 }

@@ -107,7 +107,7 @@ fn header(names: &[&str]) -> Vec<String> {
 
 /// Marks the best figure of a column: the one with the largest or smallest value. What the model yields below zero (an overhead that a
 /// disturbance has pushed there) is not best.
-fn mark_best(rows: &mut [Vec<Cell>], column: usize, values: &[Option<f64>], smallest: bool) {
+pub(crate) fn mark_best(rows: &mut [Vec<Cell>], column: usize, values: &[Option<f64>], smallest: bool) {
     let better = |a: f64, b: f64| if smallest { a < b } else { a > b };
     let mut best: Option<(usize, f64)> = None;
     for (row, value) in values.iter().enumerate() {

@@ -13,12 +13,21 @@ use crate::results::Results;
 pub use page::{Section, page, plain_page};
 pub use svg::{Bar, Line, Look, Value, bars, lines};
 
-/// Writes both files into `folder`, which is made if need be.
+/// Writes the report of these results into `folder`, which is made if need be.
 ///
 /// # Errors
 ///
 /// The system's, with the folder's name.
 pub fn write(results: &Results, folder: &Path) -> Result<(), Error> {
+    write_files(folder, &results.to_json_lines(), &page(results))
+}
+
+/// Writes records and a page, as `results.jsonl` and `index.html`.
+///
+/// # Errors
+///
+/// As [`write()`].
+pub fn write_files(folder: &Path, records: &str, page: &str) -> Result<(), Error> {
     let failed = |source| {
         Error::system(
             format!("writing the report to {} (choose another folder with --report)", folder.display()),
@@ -26,6 +35,6 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), Error> {
         )
     };
     fs::create_dir_all(folder).map_err(failed)?;
-    fs::write(folder.join("results.jsonl"), results.to_json_lines()).map_err(failed)?;
-    fs::write(folder.join("index.html"), page(results)).map_err(failed)
+    fs::write(folder.join("results.jsonl"), records).map_err(failed)?;
+    fs::write(folder.join("index.html"), page).map_err(failed)
 }

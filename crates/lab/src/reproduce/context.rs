@@ -10,9 +10,10 @@ use towpath_sync::Policy;
 use crate::error::Error;
 use crate::format::digits;
 use crate::record::Metric;
-use crate::report::{Line, Look, Value, lines};
+use crate::report::Value;
+use crate::sim::show::{by_processors, distinct};
 use crate::sim::{Figures, SimSettings, Watcher, Work, find, run_points};
-use crate::stats::percentile;
+use crate::stats::{percentile, summarise};
 
 /// How experiments are run for claims.
 pub struct Context<'a> {
@@ -20,8 +21,6 @@ pub struct Context<'a> {
     pub seeds: u32,
     /// How many host threads; 0: one for each core.
     pub threads: usize,
-    /// A hundredth of the usual operations, or all of them: how long claims may take.
-    pub percent: u64,
     /// Who watches.
     pub watcher: &'a dyn Watcher,
     cache: RefCell<BTreeMap<String, Rc<Figures>>>,
@@ -89,7 +88,7 @@ impl Question {
 impl<'a> Context<'a> {
     /// With so many seeds.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
-        Context { seeds, threads, percent: 100, watcher, cache: RefCell::default() }
+        Context { seeds, threads, watcher, cache: RefCell::default() }
     }
 
     /// The answers, from what has been run already or run now.
@@ -104,7 +103,7 @@ impl<'a> Context<'a> {
         let settings = SimSettings {
             procs: q.procs.clone(),
             work: q.work,
-            operations: (q.operations * self.percent / 100).max(100),
+            operations: q.operations,
             seeds: self.seeds,
             algorithms: q.algorithms.iter().map(|a| a.to_string()).collect(),
             waiting: q.waiting.clone(),
@@ -206,10 +205,10 @@ impl Series {
 
     /// The median, and from … to.
     pub fn show(&self, at: At<'_>, metric: Metric) -> String {
-        let all = self.each(at, metric);
-        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        format!("{} ({} to {})", digits(self.median(at, metric)), digits(least), digits(most))
+        match summarise(self.each(at, metric)) {
+            Some(all) => format!("{} ({} to {})", digits(all.median), digits(all.min), digits(all.max)),
+            None => "not measured".into(),
+        }
     }
 
     /// Judges by the medians and by each seed alone. `claim` gets a way to look figures up and returns what contradicts it. Each contradiction is told once, with
@@ -233,35 +232,14 @@ impl Series {
 
     /// A plot of a metric over the processors, a line for each algorithm.
     pub fn plot(&self, title: &str, metric: Metric, format: impl Fn(f64) -> String) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for (s, _) in &self.points {
-            if !names.contains(&s.algorithm.as_str()) {
-                names.push(&s.algorithm);
-            }
-        }
-        let curves: Vec<Line> = names
-            .iter()
-            .enumerate()
-            .map(|(n, name)| Line {
-                label: name.to_string(),
-                points: self
-                    .points
-                    .iter()
-                    .filter(|(s, _)| s.algorithm == *name)
-                    .filter_map(|(s, figures)| {
-                        let all = figures.get(&metric)?;
-                        let value = Value {
-                            value: percentile(all, 50.0)?,
-                            min: all.iter().copied().fold(f64::INFINITY, f64::min),
-                            max: all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-                        };
-                        Some((f64::from(s.procs), value))
-                    })
-                    .collect(),
-                look: Look { colour: n % 15, dashed: name.contains("fetch-op"), bold: false },
-            })
-            .collect();
-        lines(title, &curves, |x| format!("{x:.0} P"), format)
+        let subjects = || self.points.iter().map(|(s, _)| s);
+        let algorithms = distinct(subjects().map(|s| s.algorithm.as_str()));
+        let procs = distinct(subjects().map(|s| s.procs));
+        let value = |algorithm: &str, procs: u32| {
+            let all = summarise(self.each(At::new(algorithm, procs as usize), metric))?;
+            Some(Value { value: all.median, min: all.min, max: all.max })
+        };
+        by_processors(title, &algorithms, &procs, value, format)
     }
 }
 

@@ -267,7 +267,7 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
         why.push(format!("with {what} {}", shown(&changed(context, &both, change)?)));
     }
     for doublings in [0, 2, 8] {
-        let per_operation = interventions_with_cap(context, doublings)?;
+        let per_operation = interventions_with_cap(doublings)?;
         why.push(format!(
             "with back-off bounded at {} times its base {} interventions an operation over LL/SC",
             1u32 << doublings,
@@ -282,13 +282,13 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 /// The interventions of an operation under test&set over LL/SC, with another bound of the exponential back-off.
-fn interventions_with_cap(context: &Context<'_>, doublings: u32) -> Result<f64, Error> {
+fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
     let question = figure_5();
     let setup = Setup {
         machine: question.machine.clone(),
         procs: MOST,
         work: question.work,
-        operations: question.operations * context.percent / 100,
+        operations: question.operations,
         waiting: Policy::Spin,
         copies: 1,
         seed: 1,
@@ -449,7 +449,7 @@ fn n19(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn n20(context: &Context<'_>) -> Result<Finding, Error> {
     let question = figure_5();
-    let operations = (question.operations * context.percent / 100) as f64;
+    let operations = question.operations as f64;
     let series = context.ask(&question)?;
     let others: Vec<&'static str> = ALL.into_iter().filter(|a| ![TICKETS, ARRAY].contains(a)).collect();
     let against = series.judge(|f| {

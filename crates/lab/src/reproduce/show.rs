@@ -8,8 +8,7 @@ use serde_json::json;
 use super::{Judged, Verdict, lost, recorded};
 use crate::console::render_table;
 use crate::error::Error;
-use crate::report::{Section, plain_page};
-use crate::sim::show::write_page;
+use crate::report::{Section, plain_page, write_files};
 use crate::tables::{Cell, Kind, Table};
 
 /// All claims as one table.
@@ -102,7 +101,5 @@ pub fn write(folder: &Path, judged: &[Judged], seeds: u32) -> Result<(), Error> 
     let section = Section { table: table(judged), plots };
     let page =
         plain_page("What the papers found, on their machines, simulated", &summary(judged), &[section], &[]);
-    write_page(folder, &[], &page)?;
-    std::fs::write(folder.join("results.jsonl"), to_json_lines(judged, seeds))
-        .map_err(|source| Error::system(format!("writing the report to {}", folder.display()), source))
+    write_files(folder, &to_json_lines(judged, seeds), &page)
 }

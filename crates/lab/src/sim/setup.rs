@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towpath_machine::Processor;
 use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation, Time};
 use towpath_sync::Policy;
 
@@ -46,25 +45,24 @@ pub struct Ran {
     pub outcome: Outcome,
     /// Operations of all copies.
     pub operations: f64,
-    /// For each copy of the program, when its last thread ended.
-    pub ends: Vec<Time>,
-    /// For each copy of the program, how long its threads were within operations, taken together.
-    pub within: Vec<Time>,
-    /// For each copy of the program, how long it stood still: the time between ends of operations that were a quarter of a time slice or more apart.
-    pub still: Vec<Time>,
+    /// Each copy of the program.
+    pub copies: Vec<Program>,
 }
 
 /// What is noted of a copy of the program while it runs.
-#[derive(Clone, Copy, Default)]
-struct Copy {
-    end: Time,
-    within: Time,
-    still: Time,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Program {
+    /// When its last thread ended.
+    pub end: Time,
+    /// How long its threads were within operations, taken together.
+    pub within: Time,
+    /// How long it stood still: the time between ends of operations that were a quarter of a time slice or more apart.
+    pub still: Time,
     /// When an operation ended last.
     last: Time,
 }
 
-impl Copy {
+impl Program {
     fn operation(&mut self, start: Time, end: Time, long: Time) {
         self.within += end - start;
         let gap = end.saturating_sub(self.last);
@@ -104,7 +102,7 @@ impl Setup {
         let each = (self.operations / self.procs as u64).max(1);
         let (work, patience) = (self.work, self.patience());
         let copies = self.copies.max(1);
-        let noted = Rc::new(RefCell::new(vec![Copy::default(); copies]));
+        let noted = Rc::new(RefCell::new(vec![Program::default(); copies]));
         let long = (self.machine.quantum / 4).max(1);
         for copy in 0..copies {
             let shared = Rc::new(make(&arena));
@@ -128,14 +126,7 @@ impl Setup {
         }
         let outcome = simulation.run().map_err(|stuck| Error::NotAvailable(stuck.to_string()))?;
         let operations = (each * self.procs as u64 * copies as u64) as f64;
-        let noted = noted.take();
-        Ok(Ran {
-            outcome,
-            operations,
-            ends: noted.iter().map(|c| c.end).collect(),
-            within: noted.iter().map(|c| c.within).collect(),
-            still: noted.iter().map(|c| c.still).collect(),
-        })
+        Ok(Ran { outcome, operations, copies: noted.take() })
     }
 
     /// The figures of the paper's loop: time for each operation, and the counts for each.
@@ -150,17 +141,17 @@ impl Setup {
     ) -> Result<Measured, Error> {
         let ran = self.run(make, operation)?;
         let mut values = figures(&ran.outcome, ran.operations);
-        let ends: f64 = ran.ends.iter().map(|&t| t as f64).sum();
-        let copies = ran.ends.len() as f64;
+        let ends: f64 = ran.copies.iter().map(|c| c.end as f64).sum();
+        let copies = ran.copies.len() as f64;
         // The mean over the copies, of a part of each one's own time.
-        let part = |of: &[Time]| {
-            ran.ends.iter().zip(of).map(|(&end, &t)| t as f64 / end.max(1) as f64).sum::<f64>() / copies
+        let part = |of: fn(&Program) -> Time| {
+            ran.copies.iter().map(|c| of(c) as f64 / c.end.max(1) as f64).sum::<f64>() / copies
         };
         let threads = self.procs as f64 * copies;
         values.extend([
             (metrics::PROGRAM_TIME, ends / 1e3 / ran.operations),
-            (metrics::CONTENDERS, part(&ran.within)),
-            (metrics::STANDSTILL, part(&ran.still)),
+            (metrics::CONTENDERS, part(|c| c.within)),
+            (metrics::STANDSTILL, part(|c| c.still)),
             (metrics::SLICES, 1.0 + ran.outcome.counters.preemptions as f64 / threads),
         ]);
         Ok(Measured { values })
@@ -193,9 +184,4 @@ fn figures(outcome: &Outcome, operations: f64) -> Vec<(Metric, f64)> {
         (metrics::HOME_OCCUPANCY, c.home_busy as f64 / outcome.time.max(1) as f64),
         (metrics::CONTEXT_SWITCHES, per(c.switches)),
     ]
-}
-
-/// The processor's number among those of its program.
-pub(super) fn me(cpu: &Sim) -> usize {
-    cpu.id()
 }

@@ -8,9 +8,9 @@ use crate::console::render_table;
 use crate::error::Error;
 use crate::experiment::describe;
 use crate::format::{digits, in_unit, nanoseconds};
-use crate::record::{Record, metrics};
-use crate::report::{Line, Look, Section, Value, lines, plain_page};
-use crate::tables::{Cell, Kind, Table};
+use crate::record::{Record, metrics, plainly};
+use crate::report::{Line, Look, Section, Value, lines, plain_page, write_files};
+use crate::tables::{Cell, Kind, Table, mark_best};
 
 /// The counts that tables show, with their heads.
 const COUNTS: [(&str, &str); 11] = [
@@ -41,14 +41,30 @@ const DISTANCES: [(&str, &str); 6] = [
 fn group(record: &Record) -> String {
     let mut text = format!("{} waiting", record.waiting);
     for (key, value) in record.extra.iter().filter(|(k, _)| *k != "work_ns") {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-        let _ = write!(text, ", {key} {value}");
+        let _ = write!(text, ", {key} {}", plainly(value));
     }
     text
 }
 
+/// A plot over the processors, a line for each algorithm; those at memory are dashed.
+pub(crate) fn by_processors(
+    title: &str,
+    algorithms: &[&str],
+    procs: &[u32],
+    value: impl Fn(&str, u32) -> Option<Value>,
+    format: impl Fn(f64) -> String,
+) -> String {
+    let curve = |(n, name): (usize, &&str)| Line {
+        label: name.to_string(),
+        points: procs.iter().filter_map(|&p| Some((f64::from(p), value(name, p)?))).collect(),
+        look: Look { colour: n % 15, dashed: name.contains("fetch-op"), bold: false },
+    };
+    let curves: Vec<Line> = algorithms.iter().enumerate().map(curve).collect();
+    lines(title, &curves, |x| format!("{x:.0} P"), format)
+}
+
 /// In the order of their first appearance.
-fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for value in values {
         if !all.contains(&value) {
@@ -100,15 +116,9 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
         })
         .collect();
     for (column, &n) in procs.iter().enumerate() {
-        let values = |a: &&str| find(records, a, n, time).map(|r| r.value);
-        let best = algorithms
-            .iter()
-            .enumerate()
-            .filter_map(|(row, a)| Some((row, values(a)?)))
-            .min_by(|a, b| a.1.total_cmp(&b.1));
-        if let Some((row, _)) = best.filter(|_| algorithms.len() > 1) {
-            rows[row][column + 1].kind = Kind::Best;
-        }
+        let values: Vec<Option<f64>> =
+            algorithms.iter().map(|a| find(records, a, n, time).map(|r| r.value)).collect();
+        mark_best(&mut rows, column + 1, &values, true);
     }
     let header = std::iter::once("processors".to_string()).chain(procs.iter().map(u32::to_string)).collect();
     let table = Table {
@@ -123,23 +133,12 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
         header,
         rows,
     };
-    let curves: Vec<Line> = algorithms
-        .iter()
-        .enumerate()
-        .map(|(n, a)| Line {
-            label: a.to_string(),
-            points: procs
-                .iter()
-                .filter_map(|&p| {
-                    let r = find(records, a, p, time)?;
-                    Some((f64::from(p), Value { value: r.value, min: r.min, max: r.max }))
-                })
-                .collect(),
-            look: Look { colour: n % 15, dashed: a.contains("fetch-op"), bold: false },
-        })
-        .collect();
     let plots = if procs.len() > 1 {
-        vec![lines(&table.title, &curves, |x| format!("{x:.0} P"), nanoseconds)]
+        let value = |a: &str, p| {
+            let r = find(records, a, p, time)?;
+            Some(Value { value: r.value, min: r.min, max: r.max })
+        };
+        vec![by_processors(&table.title, &algorithms, &procs, value, nanoseconds)]
     } else {
         Vec::new()
     };
@@ -206,23 +205,7 @@ pub fn write(
     records: &[Record],
     failures: &Failures,
 ) -> Result<(), Error> {
-    write_page(folder, records, &plain_page(title, introduction, &sections(records), &missing(failures)))
-}
-
-/// Writes the records and a page.
-///
-/// # Errors
-///
-/// As [`write()`].
-pub fn write_page(folder: &Path, records: &[Record], page: &str) -> Result<(), Error> {
-    let failed = |source| {
-        Error::system(
-            format!("writing the report to {} (choose another folder with --report)", folder.display()),
-            source,
-        )
-    };
-    std::fs::create_dir_all(folder).map_err(failed)?;
+    let page = plain_page(title, introduction, &sections(records), &missing(failures));
     let records: String = records.iter().map(|r| r.to_json() + "\n").collect();
-    std::fs::write(folder.join("results.jsonl"), records).map_err(failed)?;
-    std::fs::write(folder.join("index.html"), page).map_err(failed)
+    write_files(folder, &records, &page)
 }

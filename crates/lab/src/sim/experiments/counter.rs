@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use towpath_sim::Sim;
 use towpath_sync::{AtMemory, Atomics, Counter, LoadLinked, Primitive};
 
-use super::{Algorithm, Measured, Point, Setup, SimExperiment, SimSettings, all_points};
+use super::{Algorithm, Family, Measured, Setup};
 use crate::error::Error;
 
 fn run<M: Primitive<Sim>>(setup: &Setup) -> Result<Measured, Error> {
@@ -27,19 +27,8 @@ pub static COUNTERS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
     all
 });
 
-pub(super) struct Experiment;
-
-impl SimExperiment for Experiment {
-    fn name(&self) -> &'static str {
-        "counter"
-    }
-    fn about(&self) -> &'static str {
-        "a shared counter: what a primitive costs when everybody updates one word (N figures 3 and 4)"
-    }
-    fn algorithms(&self) -> Vec<&'static str> {
-        COUNTERS.iter().map(|a| a.name).collect()
-    }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        all_points(self.name(), settings, &COUNTERS)
-    }
-}
+pub(super) const EXPERIMENT: Family = Family {
+    name: "counter",
+    about: "a shared counter: what a primitive costs when everybody updates one word (N figures 3 and 4)",
+    algorithms: &COUNTERS,
+};

@@ -6,7 +6,7 @@ use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Sim, SimCell};
 use towpath_sync::{Lock, for_each_lock};
 
-use super::{Algorithm, Measured, Named, Point, Setup, SimExperiment, SimSettings, all_points};
+use super::{Algorithm, Family, Measured, Named, Setup, in_two_sizes};
 use crate::error::Error;
 
 struct Shared<L> {
@@ -42,22 +42,8 @@ pub static LOCKS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
     let (mut some, mut many) = (Vec::new(), Vec::new());
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Sim, 64 => list(&mut some));
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Sim, 1024 => list(&mut many));
-    some.iter().zip(&many).map(|((name, run), (_, large))| Algorithm { name, run: [*run, *large] }).collect()
+    in_two_sizes(some, many)
 });
 
-pub(super) struct Experiment;
-
-impl SimExperiment for Experiment {
-    fn name(&self) -> &'static str {
-        "locks"
-    }
-    fn about(&self) -> &'static str {
-        "every lock around a change of one word"
-    }
-    fn algorithms(&self) -> Vec<&'static str> {
-        LOCKS.iter().map(|a| a.name).collect()
-    }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        all_points(self.name(), settings, &LOCKS)
-    }
-}
+pub(super) const EXPERIMENT: Family =
+    Family { name: "locks", about: "every lock around a change of one word", algorithms: &LOCKS };

@@ -7,6 +7,8 @@ mod messages;
 mod multiprogramming;
 mod queues;
 
+use std::sync::LazyLock;
+
 pub use barriers::BARRIERS;
 pub use counter::COUNTERS;
 pub use locks::LOCKS;
@@ -14,16 +16,17 @@ pub use messages::MESSAGES;
 pub use queues::QUEUES;
 use towpath_sim::Parameters;
 use towpath_sim::parameters::LL_SC;
+use towpath_sync::Policy;
 
-use super::{Measured, Point, Runner, Setup, SimExperiment, SimSettings, Work, subject};
+use super::{Measured, Point, Runner, Setup, SimExperiment, SimSettings, subject};
 use crate::error::Error;
 
 /// All of them.
 pub const SIM_EXPERIMENTS: &[&dyn SimExperiment] = &[
-    &counter::Experiment,
-    &locks::Experiment,
-    &queues::Experiment,
-    &barriers::Experiment,
+    &counter::EXPERIMENT,
+    &locks::EXPERIMENT,
+    &queues::EXPERIMENT,
+    &barriers::EXPERIMENT,
     &messages::Experiment,
     &multiprogramming::Experiment,
 ];
@@ -35,6 +38,39 @@ pub fn find(name: &str) -> Option<&'static dyn SimExperiment> {
 
 /// A name and what runs it.
 type Named = (&'static str, Runner);
+
+/// Algorithms with what runs them on up to 64 processors, and on up to 1,024: the same list twice, made for the two sizes.
+fn in_two_sizes(some: Vec<Named>, many: Vec<Named>) -> Vec<Algorithm> {
+    some.into_iter()
+        .zip(many)
+        .map(|((name, run), (same, large))| {
+            debug_assert_eq!(name, same);
+            Algorithm { name, run: [run, large] }
+        })
+        .collect()
+}
+
+/// An experiment that runs every algorithm of a family in the paper's loop.
+struct Family {
+    name: &'static str,
+    about: &'static str,
+    algorithms: &'static LazyLock<Vec<Algorithm>>,
+}
+
+impl SimExperiment for Family {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn about(&self) -> &'static str {
+        self.about
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        self.algorithms.iter().map(|a| a.name).collect()
+    }
+    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
+        all_points(self.name, settings, self.algorithms)
+    }
+}
 
 /// An algorithm in an experiment's loop.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +90,12 @@ impl Algorithm {
     /// Whether an experiment that was not told which algorithms to run takes it on that machine: on one with load-linked those that say so instead of their twins,
     /// on others no emulations of what the machine lacks.
     fn suits(&self, machine: &Parameters, all: &[Algorithm]) -> bool {
-        let has_twin = |suffix: &str| {
-            let twin = match self.name.split_once('+') {
-                Some((first, rest)) => format!("{first}{suffix}+{rest}"),
-                None => format!("{}{suffix}", self.name),
-            };
+        let has_twin = || {
+            let twin = format!("{}/ll-sc", self.name);
             all.iter().any(|a| a.name == twin)
         };
         if machine.atomics == LL_SC {
-            !has_twin("/ll-sc") && self.name != "atomics"
+            !has_twin() && self.name != "atomics"
         } else {
             !self.name.contains("ll-sc") && !self.name.contains("fetch-op") && !self.name.contains("hybrid")
         }
@@ -98,6 +131,29 @@ fn procs(settings: &SimSettings) -> Result<Vec<usize>, Error> {
     }
 }
 
+/// An algorithm on so many processors under one way of waiting, a single copy of the program.
+fn point(
+    experiment: &str,
+    settings: &SimSettings,
+    algorithm: &Algorithm,
+    waiting: Policy,
+    procs: usize,
+) -> Point {
+    Point {
+        subject: subject(experiment, algorithm.name, waiting.name(), procs, settings.work),
+        setup: Setup {
+            machine: settings.machine.clone(),
+            procs,
+            work: settings.work,
+            operations: settings.operations,
+            waiting,
+            copies: 1,
+            seed: settings.seed,
+        },
+        run: algorithm.on(procs),
+    }
+}
+
 /// Every algorithm on every number of processors under every way of waiting.
 fn all_points(
     experiment: &'static str,
@@ -108,19 +164,7 @@ fn all_points(
     for algorithm in chosen(settings, algorithms)? {
         for &waiting in &settings.waiting {
             for procs in procs(settings)? {
-                points.push(Point {
-                    subject: subject(experiment, algorithm.name, waiting.name(), procs, settings.work),
-                    setup: Setup {
-                        machine: settings.machine.clone(),
-                        procs,
-                        work: settings.work,
-                        operations: settings.operations,
-                        waiting,
-                        copies: 1,
-                        seed: settings.seed,
-                    },
-                    run: algorithm.on(procs),
-                });
+                points.push(point(experiment, settings, algorithm, waiting, procs));
             }
         }
     }

@@ -10,9 +10,7 @@ use std::sync::LazyLock;
 use towpath_sim::Parameters;
 use towpath_sync::Policy;
 
-use super::{
-    Algorithm, BARRIERS, Point, QUEUES, Setup, SimExperiment, SimSettings, Work, chosen, procs, subject,
-};
+use super::{Algorithm, BARRIERS, Point, QUEUES, SimExperiment, SimSettings, chosen, point, procs};
 use crate::error::Error;
 
 /// The queues and barriers together.
@@ -76,8 +74,7 @@ impl SimExperiment for Experiment {
     fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
         let mut settings = settings.clone();
         if settings.algorithms.is_empty() {
-            settings.algorithms =
-                DEFAULT.iter().filter(|d| ALL.iter().any(|a| a.name == **d)).map(|d| d.to_string()).collect();
+            settings.algorithms = DEFAULT.map(str::to_string).to_vec();
         }
         if settings.procs.is_empty() {
             settings.procs = vec![(settings.machine.processors as usize).min(64)];
@@ -89,28 +86,12 @@ impl SimExperiment for Experiment {
                     for scheduler in &settings.schedulers {
                         let machine = machine(&settings.machine, scheduler)?;
                         for procs in procs(&settings)? {
-                            let work: Work = settings.work;
-                            points.push(Point {
-                                subject: subject(
-                                    "multiprogramming",
-                                    algorithm.name,
-                                    waiting.name(),
-                                    procs,
-                                    work,
-                                )
-                                .with("copies", copies)
-                                .with("scheduler", scheduler.as_str()),
-                                setup: Setup {
-                                    machine: machine.clone(),
-                                    procs,
-                                    work,
-                                    operations: settings.operations,
-                                    waiting,
-                                    copies: copies as usize,
-                                    seed: settings.seed,
-                                },
-                                run: algorithm.on(procs),
-                            });
+                            let mut point = point(self.name(), &settings, algorithm, waiting, procs);
+                            point.subject =
+                                point.subject.with("copies", copies).with("scheduler", scheduler.as_str());
+                            point.setup.machine = machine.clone();
+                            point.setup.copies = copies as usize;
+                            points.push(point);
                         }
                     }
                 }
