@@ -439,18 +439,15 @@ impl Engine {
 
     /// Lets things happen until a thread goes on; `None` when nothing is going to happen any more, or nobody gets on.
     pub fn next(&mut self, limit: Time) -> Option<usize> {
-        loop {
-            let next = self.events.next_time()?;
-            if self.unfinished == 0 || next > limit || self.is_stuck(next) {
-                return None;
-            }
-            let event = self.events.pop()?;
+        while self.unfinished != 0 {
+            let event = self.events.pop(limit.min(self.progress.saturating_add(PATIENCE)))?;
             debug_assert!(event.time >= self.now, "{event:?} comes too late, at {} ps", self.now);
             self.now = event.time;
             if let Some(t) = self.happen(event) {
                 return Some(t);
             }
         }
+        None
     }
 
     /// Whether nobody has got on for so long, at that time, that nobody will.
@@ -506,7 +503,7 @@ impl Engine {
 
     /// Lets all transactions end, when no thread runs any more.
     pub fn finish_transactions(&mut self) {
-        while let Some(event) = self.events.pop() {
+        while let Some(event) = self.events.pop(Time::MAX) {
             self.now = event.time;
             if !matches!(event.kind(), Kind::Quantum | Kind::Interrupt) {
                 self.happen(event);

@@ -87,7 +87,9 @@ const WIDTH: u32 = 11;
 /// No entry.
 const NIL: u32 = u32::MAX;
 
+/// Half a cache line of the host's.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Entry {
     event: Event,
     next: u32,
@@ -111,8 +113,8 @@ pub(crate) struct Events {
     /// The calendar's earliest event (`Time::MAX` if there is none), and its list.
     soon: Time,
     list: usize,
-    /// The time of the earliest event of all.
-    next: Time,
+    /// The heap's earliest event; `Time::MAX` if there is none.
+    late: Time,
     sequence: u64,
     /// The time of the earliest event, or earlier: nobody may run beyond it.
     pub horizon: Time,
@@ -136,7 +138,7 @@ impl Events {
             now: 0,
             soon: Time::MAX,
             list: 0,
-            next: Time::MAX,
+            late: Time::MAX,
             sequence: 0,
             horizon: LEASH,
             ceiling: Time::MAX,
@@ -149,10 +151,10 @@ impl Events {
     pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
         self.sequence += 1;
         self.horizon = self.horizon.min(time);
-        self.next = self.next.min(time);
         let order = self.sequence << 8 | kind as u64;
         let event = Event { time, order, a: a as u32, b: b as u32 };
         if (time >> WIDTH) - (self.now >> WIDTH) >= LISTS as u64 {
+            self.late = self.late.min(time);
             return self.later.push(Reverse(event));
         }
         let list = (time >> WIDTH) as usize % LISTS;
@@ -201,35 +203,61 @@ impl Events {
         Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
+    /// The next event, if it happens by `limit`. The one after it is looked for at once: the host's processor does so while it is busy with what the event does.
     #[inline]
-    pub fn pop(&mut self) -> Option<Event> {
-        let late = self.later.peek().map(|Reverse(late)| *late);
-        let soon = (self.soon != Time::MAX).then(|| self.entries[self.first[self.list] as usize].event);
-        let event = match (soon, late) {
-            (Some(event), late) if late.is_none_or(|late| event < late) => {
-                self.take_first();
-                event
-            }
-            _ => self.later.pop()?.0,
-        };
+    pub fn pop(&mut self, limit: Time) -> Option<Event> {
+        if self.soon >= self.late {
+            return self.pop_late(limit);
+        }
+        if self.soon > limit {
+            return None;
+        }
+        Some(self.pop_soon())
+    }
+
+    /// The calendar's earliest event, which there must be.
+    #[inline(always)]
+    fn pop_soon(&mut self) -> Event {
+        let list = self.list;
+        let event = self.entries[self.first[list] as usize].event;
+        self.take_first(list);
         self.now = event.time;
         if let Some(list) = self.earliest() {
             (self.list, self.soon) = (list, self.entries[self.first[list] as usize].event.time);
         } else {
             self.soon = Time::MAX;
         }
-        self.next = self.later.peek().map_or(self.soon, |Reverse(late)| late.time.min(self.soon));
-        self.horizon = self.next.min(event.time.saturating_add(LEASH)).min(self.ceiling);
+        self.happened(event)
+    }
+
+    /// The earliest event, if the heap's may come before the calendar's.
+    #[cold]
+    fn pop_late(&mut self, limit: Time) -> Option<Event> {
+        let Reverse(late) = *self.later.peek()?;
+        if late.time > limit {
+            return None;
+        }
+        if self.soon == late.time && self.entries[self.first[self.list] as usize].event < late {
+            return Some(self.pop_soon());
+        }
+        self.later.pop();
+        self.late = self.later.peek().map_or(Time::MAX, |Reverse(late)| late.time);
+        self.now = late.time;
+        Some(self.happened(late))
+    }
+
+    #[inline(always)]
+    fn happened(&mut self, event: Event) -> Event {
+        self.horizon = self.soon.min(self.late).min(event.time.saturating_add(LEASH)).min(self.ceiling);
         self.count += 1;
         let what = event.time ^ (event.order & 0xff) << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
         self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Some(event)
+        event
     }
 
-    /// The earliest entry of the calendar goes.
+    /// The earliest entry of a list goes.
     #[inline]
-    fn take_first(&mut self) {
-        let list = self.list;
+    fn take_first(&mut self, list: usize) {
         let place = self.first[list];
         let next = std::mem::replace(&mut self.entries[place as usize].next, self.free);
         self.free = place;
@@ -245,7 +273,8 @@ impl Events {
     /// When the next one happens.
     #[inline]
     pub fn next_time(&self) -> Option<Time> {
-        (self.next != Time::MAX).then_some(self.next)
+        let next = self.soon.min(self.late);
+        (next != Time::MAX).then_some(next)
     }
 }
 
@@ -260,7 +289,7 @@ mod tests {
             events.push(time, Kind::Reply, a, 0);
         }
         assert_eq!(events.horizon, 1);
-        let order: Vec<u32> = std::iter::from_fn(|| events.pop()).map(|e| e.a).collect();
+        let order: Vec<u32> = std::iter::from_fn(|| events.pop(Time::MAX)).map(|e| e.a).collect();
         assert_eq!(order, [4, 1, 3, 0, 2]);
         assert_eq!((events.horizon, events.count), (5 + LEASH, 5));
     }
@@ -280,12 +309,12 @@ mod tests {
             } else {
                 let first = (0..pending.len()).min_by_key(|&i| pending[i]).unwrap();
                 assert_eq!(events.next_time(), Some(pending[first].0));
-                let event = events.pop().unwrap();
+                let event = events.pop(Time::MAX).unwrap();
                 assert_eq!((event.time, event.a as usize), pending.swap_remove(first));
                 now = event.time;
             }
         }
-        let left = std::iter::from_fn(|| events.pop()).count();
+        let left = std::iter::from_fn(|| events.pop(Time::MAX)).count();
         assert_eq!(left, pending.len());
         assert!(events.words == 0 && events.later.is_empty() && events.entries.len() <= 600 + left);
     }
@@ -295,7 +324,7 @@ mod tests {
         let mut events = Events::new();
         for kind in KINDS {
             events.push(0, kind, 1, 2);
-            assert_eq!(events.pop().unwrap().kind(), kind);
+            assert_eq!(events.pop(Time::MAX).unwrap().kind(), kind);
         }
     }
 }

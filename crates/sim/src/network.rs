@@ -9,12 +9,23 @@
 use crate::events::Time;
 use crate::parameters::{CLASSES, Parameters};
 
+/// A node's way into the network.
+#[derive(Clone, Debug)]
+struct Hub {
+    router: u16,
+    /// Until when its ports are occupied.
+    incoming: Time,
+    outgoing: Time,
+}
+
 #[derive(Debug)]
 pub(crate) struct Network {
     classes: bool,
-    /// By processor: its node. By node: its router.
+    /// By processor: its node.
     nodes: Vec<u16>,
-    routers: Vec<u16>,
+    hubs: Vec<Hub>,
+    /// By the bits in which two routers' numbers differ: how many these are.
+    hops: Vec<u8>,
     to_hub: Time,
     to_processor: Time,
     first: Time,
@@ -22,7 +33,7 @@ pub(crate) struct Network {
     port_data: Time,
     port_request: Time,
     bisection: Time,
-    /// The bit of a router's number that tells the halves apart.
+    /// The bit of a router's number that tells the halves apart; none if nothing limits what crosses from one to the other.
     highest: u16,
     group: usize,
     socket: usize,
@@ -31,10 +42,8 @@ pub(crate) struct Network {
     memory: [Time; 3],
     /// What a request has taken when its home replies.
     before: Time,
-    ports_in: Vec<Time>,
-    ports_out: Vec<Time>,
-    /// In either direction.
-    crossing: [Time; 2],
+    /// Until when the bisection is occupied in either direction, and what stays 0, for messages that don't cross it.
+    crossing: [Time; 3],
     /// Messages that crossed the network.
     pub messages: u64,
 }
@@ -45,10 +54,12 @@ impl Network {
         let nodes = processors.div_ceil(per_node);
         let nodes_per_router = (p.nodes_per_router as usize).max(1);
         let routers = nodes.div_ceil(nodes_per_router).next_power_of_two();
+        let hub = |node| Hub { router: (node / nodes_per_router) as u16, incoming: 0, outgoing: 0 };
         Network {
             classes: p.topology == CLASSES,
             nodes: (0..processors).map(|cpu| (cpu / per_node) as u16).collect(),
-            routers: (0..nodes).map(|node| (node / nodes_per_router) as u16).collect(),
+            hubs: (0..nodes).map(hub).collect(),
+            hops: (0..routers).map(|bits| bits.count_ones() as u8).collect(),
             to_hub: p.to_hub,
             to_processor: p.to_processor,
             first: p.first_router,
@@ -56,15 +67,13 @@ impl Network {
             port_data: p.port_data,
             port_request: p.port_request,
             bisection: p.bisection,
-            highest: if routers > 1 { (routers / 2) as u16 } else { 0 },
+            highest: if routers > 1 && p.bisection != 0 { (routers / 2) as u16 } else { 0 },
             group: (p.group as usize).max(1),
             socket: (p.socket as usize).max(1),
             between: [p.within_group, p.within_socket, p.across],
             memory: [p.memory_near, p.memory_near, p.memory_far],
             before: p.to_hub + p.occupancy_lookup,
-            ports_in: vec![0; nodes],
-            ports_out: vec![0; nodes],
-            crossing: [0; 2],
+            crossing: [0; 3],
             messages: 0,
         }
     }
@@ -76,12 +85,14 @@ impl Network {
     }
 
     /// The class of the distance between two processors' nodes: 0 is local.
+    #[inline]
     pub fn distance(&self, a: usize, b: usize) -> usize {
         if self.classes {
             return self.class(a, b);
         }
         let (a, b) = (self.node(a), self.node(b));
-        if a == b { 0 } else { 1 + self.hops(a, b) }
+        let (from, to) = (self.hubs[a].router, self.hubs[b].router);
+        if a == b { 0 } else { 1 + usize::from(self.hops[usize::from(from ^ to)]) }
     }
 
     fn class(&self, a: usize, b: usize) -> usize {
@@ -92,32 +103,34 @@ impl Network {
         }
     }
 
-    fn hops(&self, a: usize, b: usize) -> usize {
-        (self.routers[a] ^ self.routers[b]).count_ones() as usize
-    }
-
     /// From hub to hub: when a message that leaves now arrives.
+    #[inline]
     fn travel(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
         if from == to {
             return now;
         }
         self.messages += 1;
         let occupancy = if data { self.port_data } else { self.port_request };
-        let mut leaves = now.max(self.ports_out[from]);
-        self.ports_out[from] = leaves + occupancy;
-        let (a, b) = (self.routers[from], self.routers[to]);
-        if self.bisection != 0 && (a ^ b) & self.highest != 0 {
-            let direction = usize::from(a & self.highest != 0);
-            leaves = leaves.max(self.crossing[direction]);
-            self.crossing[direction] = leaves + self.bisection * if data { 8 } else { 1 };
-        }
-        let arrives = leaves + self.first + self.hop * u64::from((a ^ b).count_ones());
-        let taken = arrives.max(self.ports_in[to]);
-        self.ports_in[to] = taken + occupancy;
+        let sender = &mut self.hubs[from];
+        let router = sender.router;
+        let mut leaves = now.max(sender.outgoing);
+        sender.outgoing = leaves + occupancy;
+        let receiver = &mut self.hubs[to];
+        let bits = router ^ receiver.router;
+        // Half of all messages cross, at random: no branch, which the host would mispredict.
+        let crosses = bits & self.highest != 0;
+        let direction = if crosses { usize::from(router & self.highest != 0) } else { 2 };
+        leaves = leaves.max(self.crossing[direction]);
+        let occupied = leaves + self.bisection * if data { 8 } else { 1 };
+        self.crossing[direction] = if crosses { occupied } else { 0 };
+        let arrives = leaves + self.first + self.hop * u64::from(self.hops[usize::from(bits)]);
+        let taken = arrives.max(receiver.incoming);
+        receiver.incoming = taken + occupancy;
         taken
     }
 
     /// A processor's request reaches the line's home.
+    #[inline]
     pub fn request(&mut self, now: Time, from: usize, home: usize) -> Time {
         if self.classes {
             self.messages += 1;
@@ -127,6 +140,7 @@ impl Network {
     }
 
     /// The home's reply reaches the processor that asked. With classes: as if from memory, less what has passed since the request was sent.
+    #[inline]
     pub fn reply(&mut self, now: Time, home: usize, to: usize, data: bool) -> Time {
         if self.classes {
             self.messages += 1;
@@ -137,6 +151,7 @@ impl Network {
     }
 
     /// A message from the home reaches a processor other than the one that asked.
+    #[inline]
     pub fn forward(&mut self, now: Time, home: usize, asked: usize, to: usize) -> Time {
         if self.classes {
             self.messages += 1;
@@ -146,6 +161,7 @@ impl Network {
     }
 
     /// A message from one processor reaches another (the line itself, or an acknowledgement).
+    #[inline]
     pub fn direct(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
         if self.classes {
             self.messages += 1;
@@ -157,6 +173,7 @@ impl Network {
     }
 
     /// A message from a processor reaches a line's home.
+    #[inline]
     pub fn back(&mut self, now: Time, from: usize, home: usize, data: bool) -> Time {
         if self.classes {
             self.messages += 1;
