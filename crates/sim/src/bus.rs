@@ -65,16 +65,16 @@ impl Engine {
     }
 
     pub(crate) fn bus_grant(&mut self, cpu: usize) {
-        let request = self.cpus[cpu].request;
-        let line = request.line as usize;
+        let request = &mut self.cpus[cpu].request;
+        let (want, line) = (request.want, request.line as usize);
         self.bus.order += 1;
-        self.cpus[cpu].request.order = self.bus.order;
-        self.cpus[cpu].request.served = true;
-        if let Want::Fetch(op) = request.want {
+        request.order = self.bus.order;
+        request.served = true;
+        if want == Want::Fetch {
             // No operations at memory on this bus: an uncached access to it.
-            self.cpus[cpu].request.result =
-                op.apply(&mut self.memory.values[(request.word & !AT_MEMORY) as usize]);
-            if op != Op::Load {
+            let value = &mut self.memory.values[(request.word & !AT_MEMORY) as usize];
+            request.result = request.op.apply(value);
+            if request.op != Op::Load {
                 self.progress = self.now;
             }
             return self.events.push(self.now + self.p.bus_memory, Kind::Reply, cpu, 0);
@@ -83,11 +83,11 @@ impl Engine {
         let starts = self.now.max(it.settled);
         let owns = it.state == State::Exclusive && usize::from(it.owner) == cpu;
         let has_it = owns || self.memory.is_sharer(line, cpu);
-        if request.want == Want::Conditional && !has_it {
+        if want == Want::Conditional && !has_it {
             self.cpus[cpu].request.failed = true;
             return self.events.push(starts + self.p.bus_snoop, Kind::Reply, cpu, 0);
         }
-        let upgrade = matches!(request.want, Want::Upgrade | Want::Conditional) && has_it;
+        let upgrade = matches!(want, Want::Upgrade | Want::Conditional) && has_it;
         let done = if upgrade {
             starts + self.p.bus_upgrade
         } else {
@@ -106,7 +106,7 @@ impl Engine {
             self.bus.data.take(self.now, arrives.saturating_sub(data), data) + data
         };
         let it = &mut self.memory.lines[line];
-        if request.want == Want::Read {
+        if want == Want::Read {
             let alone = it.state == State::Unowned;
             self.cpus[cpu].request.exclusive = alone;
             if alone {
@@ -128,11 +128,11 @@ impl Engine {
 
     /// The other caches see the request.
     pub(crate) fn bus_snoop(&mut self, asked: usize, line: usize) {
-        let request = self.cpus[asked].request;
-        let read = request.want == Want::Read;
+        let request = &self.cpus[asked].request;
+        let (read, order) = (request.want == Want::Read, request.order);
         for cpu in (0..self.cpus.len()).filter(|&cpu| cpu != asked) {
             let other = &mut self.cpus[cpu].request;
-            let earlier = other.is_ordered_on(line) && other.order < request.order;
+            let earlier = other.is_ordered_on(line) && other.order < order;
             if read {
                 if self.memory.copy(line, cpu) == copy::MODIFIED {
                     self.memory.set_copy(line, cpu, copy::OWNED);

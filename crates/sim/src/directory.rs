@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{Engine, Op, Request, Want};
+use crate::engine::{Engine, Op, Want};
 use crate::events::{Kind, Time};
 use crate::memory::{AT_MEMORY, State, copy};
 use crate::parameters::{FIFO, LOCAL_FIRST, NACK};
@@ -106,18 +106,19 @@ impl Engine {
 
     fn serve(&mut self, home: usize, cpu: usize) {
         self.directory.homes[home].serving = true;
-        let request = self.cpus[cpu].request;
+        let request = &mut self.cpus[cpu].request;
         let line = request.line as usize;
         let mut latency = self.p.directory_latency;
         let mut occupancy = self.p.occupancy_lookup;
         let answer = match request.want {
-            Want::Fetch(op) => {
-                (latency, occupancy) = (self.p.fetch_latency, self.fetch_occupancy(home, request.word));
-                let value = &mut self.memory.values[(request.word & !AT_MEMORY) as usize];
-                self.cpus[cpu].request.result = op.apply(value);
-                if op != Op::Load {
+            Want::Fetch => {
+                let word = request.word;
+                let value = &mut self.memory.values[(word & !AT_MEMORY) as usize];
+                request.result = request.op.apply(value);
+                if request.op != Op::Load {
                     self.progress = self.now;
                 }
+                (latency, occupancy) = (self.p.fetch_latency, self.fetch_occupancy(home, word));
                 Answer::Reply { data: false }
             }
             _ if self.memory.lines[line].busy => {
@@ -280,8 +281,8 @@ impl Engine {
     }
 
     pub(crate) fn intervene(&mut self, owner: usize, asked: usize) {
-        let request: Request = self.cpus[asked].request;
-        let line = request.line as usize;
+        let request = &self.cpus[asked].request;
+        let (read, line) = (request.want == Want::Read, request.line as usize);
         if self.cpus[owner].request.is_ordered_on(line) {
             // It has not got the line itself yet.
             self.cpus[owner].deferred = Some(asked as u16);
@@ -290,7 +291,6 @@ impl Engine {
         let home = usize::from(self.memory.lines[line].home);
         let supplies = self.now + self.p.owner_access;
         let at = self.network.direct(supplies, owner, asked, true);
-        let read = request.want == Want::Read;
         if self.memory.copy(line, owner) != copy::INVALID {
             if read {
                 self.memory.set_copy(line, owner, copy::SHARED);

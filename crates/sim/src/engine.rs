@@ -66,6 +66,7 @@ impl Op {
 
 /// What a cache asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Want {
     /// The line, to read.
     Read,
@@ -76,14 +77,29 @@ pub(crate) enum Want {
     /// The same, if its reservation still stands.
     Conditional,
     /// An operation at memory.
-    Fetch(Op),
+    Fetch,
 }
 
-/// A processor's request to the memory system. One at a time.
-#[derive(Clone, Copy, Debug)]
+impl Want {
+    /// What an operation on a line needs that the cache has in such a state, and that does not allow it.
+    #[inline]
+    pub fn of(op: Op, word: u32, have: u8) -> Self {
+        match op {
+            _ if word & AT_MEMORY != 0 => Want::Fetch,
+            Op::Load => Want::Read,
+            _ if have == copy::INVALID => Want::Exclusive,
+            _ => Want::Upgrade,
+        }
+    }
+}
+
+/// A processor's request to the memory system. One at a time; it stays in its place ([`Cpu::request`]), for it is larger than what any event needs of it.
+#[derive(Debug)]
 pub(crate) struct Request {
     pub active: bool,
     pub want: Want,
+    /// What it is for.
+    pub op: Op,
     pub line: u32,
     pub word: u32,
     /// The home (or the bus) has put it into its order.
@@ -107,10 +123,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub fn new(want: Want, line: usize, word: u32) -> Self {
+    #[inline(always)]
+    pub fn new(want: Want, op: Op, line: usize, word: u32) -> Self {
         Request {
             active: true,
             want,
+            op,
             line: line as u32,
             word,
             served: false,
@@ -268,7 +286,7 @@ impl Engine {
         let lines = p.cache_size / p.line;
         let sets = if lines == 0 { 0 } else { (lines / p.ways) as usize };
         let cpu = || Cpu {
-            request: Request { active: false, ..Request::new(Want::Read, 0, 0) },
+            request: Request { active: false, ..Request::new(Want::Read, Op::Load, 0, 0) },
             deferred: None,
             reservation: NONE,
             spinning: NONE,
@@ -334,13 +352,7 @@ impl Engine {
             }
             Some(_) => {}
         }
-        let want = match op {
-            _ if word & AT_MEMORY != 0 => Want::Fetch(op),
-            Op::Load => Want::Read,
-            _ if have == copy::INVALID => Want::Exclusive,
-            _ => Want::Upgrade,
-        };
-        self.ask(t, cpu, Request::new(want, line, word));
+        self.ask(t, cpu, Request::new(Want::of(op, word, have), op, line, word));
         false
     }
 
@@ -357,6 +369,7 @@ impl Engine {
     }
 
     /// The thread waits for a request, which is sent now unless a prefetch is still under way: then the thread asks again when that is over.
+    #[inline]
     pub fn ask(&mut self, t: usize, cpu: usize, request: Request) {
         self.now = self.threads[t].clock;
         self.threads[t].doing = Doing::Memory;
@@ -366,11 +379,12 @@ impl Engine {
         self.send(cpu, request);
     }
 
+    #[inline]
     pub fn send(&mut self, cpu: usize, request: Request) {
         self.counters.accesses += 1;
         match request.want {
             Want::Upgrade | Want::Conditional => self.counters.upgrades += 1,
-            Want::Fetch(_) => self.counters.fetch_ops += 1,
+            Want::Fetch => self.counters.fetch_ops += 1,
             Want::Read | Want::Exclusive => {}
         }
         if self.p.reservation == NO_MISS && request.want != Want::Conditional {
@@ -393,12 +407,13 @@ impl Engine {
 
     /// What the processor waited for is there. Returns the thread that goes on.
     pub fn complete(&mut self, cpu: usize) -> Option<usize> {
-        let request = self.cpus[cpu].request;
+        let request = &mut self.cpus[cpu].request;
+        request.active = false;
         let line = request.line as usize;
-        self.cpus[cpu].request.active = false;
+        let (prefetch, failed, result) = (request.prefetch, request.failed, request.result);
         let state = match request.want {
-            Want::Fetch(_) => None,
-            Want::Conditional if request.failed => None,
+            Want::Fetch => None,
+            Want::Conditional if failed => None,
             Want::Read if request.once => {
                 self.counters.overtaken += 1;
                 None
@@ -411,21 +426,23 @@ impl Engine {
             if cfg!(debug_assertions)
                 && let Err(error) = self.memory.check(line)
             {
+                let request = &self.cpus[cpu].request;
                 panic!("at {} ps, {request:?} of processor {cpu} complete: {error}", self.now);
             }
         }
-        if let Some(asked) = self.cpus[cpu].deferred.take() {
+        let it = &mut self.cpus[cpu];
+        if let Some(asked) = it.deferred.take() {
             self.events.push(self.now + self.p.store, Kind::Intervene, cpu, usize::from(asked));
         }
-        let t = self.cpus[cpu].current?;
-        let preempt = self.cpus[cpu].preempt;
+        let t = it.current?;
+        let preempt = it.preempt;
         let thread = &mut self.threads[t];
         if thread.doing != Doing::Memory {
             return None;
         }
-        thread.permit = if request.prefetch { Permit::Turn } else { Permit::Granted };
-        thread.result = request.result;
-        thread.failed = request.failed;
+        thread.permit = if prefetch { Permit::Turn } else { Permit::Granted };
+        thread.result = result;
+        thread.failed = failed;
         thread.clock = self.now;
         if preempt || thread.stolen > 0 {
             // This one access, and then the interrupt or the next thread.

@@ -278,7 +278,7 @@ impl Engine {
             self.counters.hits += 1;
             return done(self, true);
         }
-        self.ask(t, cpu, Request::new(Want::Conditional, line, word));
+        self.ask(t, cpu, Request::new(Want::Conditional, Op::Store(value), line, word));
         None
     }
 
@@ -511,13 +511,8 @@ impl Sim {
         if have >= op.need() || e.cpus[cpu].request.active || word & AT_MEMORY != 0 {
             return;
         }
-        let want = match op {
-            Op::Load => Want::Read,
-            _ if have == copy::INVALID => Want::Exclusive,
-            _ => Want::Upgrade,
-        };
         e.counters.prefetches += 1;
-        e.send(cpu, Request { prefetch: true, ..Request::new(want, line, word) });
+        e.send(cpu, Request { prefetch: true, ..Request::new(Want::of(op, word, have), op, line, word) });
     }
 }
 
