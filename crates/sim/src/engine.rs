@@ -4,13 +4,15 @@
 //! (`Events::horizon`). Otherwise it stops, and what it waits for becomes an event. So every shared access happens in the order of time, exactly, at the cost of an
 //! array look-up where nobody interferes.
 //!
-//! * This file: the state, what threads ask for, and the loop.
+//! * This file: the state, and the loop.
+//! * `access.rs`: what threads ask for.
 //! * `directory.rs`, `bus.rs`: what becomes of a miss.
 //! * `os.rs`: who runs where.
 //! * `processor.rs`: the threads' side, the only one that algorithms see.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::access::Task;
 use crate::bus::Bus;
 use crate::counters::Counters;
 use crate::directory::Directory;
@@ -219,6 +221,8 @@ pub(crate) struct Thread {
     pub left: Time,
     /// Interrupts have come while it waited for its access, and take this from it when that is done.
     pub stolen: Time,
+    /// What it has begun.
+    pub task: Task,
     /// What its operation at memory returned.
     pub result: u64,
     /// Its store-conditional failed at home.
@@ -241,6 +245,7 @@ impl Thread {
             permit: Permit::Nothing,
             left: 0,
             stolen: 0,
+            task: Task::NONE,
             result: 0,
             failed: false,
             deadline: Time::MAX,
@@ -323,61 +328,7 @@ impl Engine {
         }
     }
 
-    // ---- what threads ask for ----
-
-    /// Whether the thread may perform the operation now; otherwise it must stop, and ask again when it goes on.
-    #[inline(always)]
-    pub fn may(&mut self, t: usize, word: u32, op: Op) -> bool {
-        let line = self.memory.line_of(word);
-        let thread = &mut self.threads[t];
-        if thread.clock < self.events.horizon
-            && self.memory.copies[line * self.memory.processors + thread.cpu] >= op.need()
-        {
-            self.counters.hits += 1;
-            thread.permit = Permit::Nothing;
-            return true;
-        }
-        self.may_slowly(t, word, line, op)
-    }
-
-    fn may_slowly(&mut self, t: usize, word: u32, line: usize, op: Op) -> bool {
-        let cpu = self.threads[t].cpu;
-        let have = self.memory.copy(line, cpu);
-        match self.permit(t) {
-            None => return false,
-            Some(Permit::Granted) => return true,
-            Some(_) if have >= op.need() => {
-                self.counters.hits += 1;
-                return true;
-            }
-            Some(_) => {}
-        }
-        self.ask(t, cpu, Request::new(Want::of(op, word, have), op, line, word));
-        false
-    }
-
-    /// What the thread may do now; `None` if it must stop until its clock's time has come.
-    pub fn permit(&mut self, t: usize) -> Option<Permit> {
-        let thread = &mut self.threads[t];
-        let permit = std::mem::replace(&mut thread.permit, Permit::Nothing);
-        let is_now = permit == Permit::Granted || permit == Permit::Turn && thread.clock == self.now;
-        if !is_now && thread.clock >= self.events.horizon {
-            self.until(t);
-            return None;
-        }
-        Some(permit)
-    }
-
-    /// The thread waits for a request, which is sent now unless a prefetch is still under way: then the thread asks again when that is over.
-    #[inline]
-    pub fn ask(&mut self, t: usize, cpu: usize, request: Request) {
-        self.now = self.threads[t].clock;
-        self.threads[t].doing = Doing::Memory;
-        if self.cpus[cpu].request.active {
-            return;
-        }
-        self.send(cpu, request);
-    }
+    // ---- what becomes of requests ----
 
     #[inline]
     pub fn send(&mut self, cpu: usize, request: Request) {
@@ -402,8 +353,6 @@ impl Engine {
         thread.generation = thread.generation.wrapping_add(1);
         self.events.push(thread.clock, Kind::Resume, t, thread.generation as usize);
     }
-
-    // ---- what becomes of requests ----
 
     /// What the processor waited for is there. Returns the thread that goes on.
     pub fn complete(&mut self, cpu: usize) -> Option<usize> {
@@ -460,7 +409,9 @@ impl Engine {
             let event = self.events.pop(limit.min(self.progress.saturating_add(PATIENCE)))?;
             debug_assert!(event.time >= self.now, "{event:?} comes too late, at {} ps", self.now);
             self.now = event.time;
-            if let Some(t) = self.happen(event) {
+            if let Some(t) = self.happen(event)
+                && self.goes_on(t)
+            {
                 return Some(t);
             }
         }

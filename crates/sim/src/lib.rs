@@ -19,6 +19,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod access;
 mod bus;
 mod cache;
 mod counters;

@@ -12,9 +12,10 @@ use towpath_machine::{
     Scheduling,
 };
 
-use crate::engine::{Doing, Engine, FOREVER, Op, Permit, Request, Want};
+use crate::access::Task;
+use crate::engine::{Doing, Engine, FOREVER, Op, Request, Want};
 use crate::events::Time;
-use crate::memory::{AT_MEMORY, copy};
+use crate::memory::AT_MEMORY;
 use crate::parameters::LL_SC;
 use crate::random::Random;
 
@@ -143,29 +144,22 @@ impl Sim {
     /// Performs an operation when its time has come. Returns what the word held before.
     #[inline(always)]
     fn operate(&self, word: u32, op: Op, cost: impl Fn(&Engine) -> Time) -> u64 {
-        loop {
-            {
-                let e = &mut *self.engine.borrow_mut();
-                if e.may(self.thread, word, op) {
-                    return self.perform(e, word, op, cost(e));
-                }
+        {
+            let e = &mut *self.engine.borrow_mut();
+            let cost = cost(e);
+            if e.may(self.thread, word, op) {
+                return e.perform(self.thread, word, op, cost);
             }
-            self.stop();
+            e.threads[self.thread].task = Task::operation(word, op, cost);
         }
+        self.result()
     }
 
-    #[inline(always)]
-    fn perform(&self, e: &mut Engine, word: u32, op: Op, cost: Time) -> u64 {
-        let thread = &mut e.threads[self.thread];
-        let clock = thread.clock;
-        thread.clock = clock + cost;
-        if word & AT_MEMORY != 0 {
-            return thread.result;
-        }
-        if op != Op::Load {
-            e.progress = clock;
-        }
-        op.apply(&mut e.memory.values[word as usize])
+    /// Until the engine has done what this thread has begun.
+    #[inline(never)]
+    fn result(&self) -> u64 {
+        self.stop();
+        self.engine.borrow().threads[self.thread].task.old
     }
 
     /// A cached read-modify-write, as the machine's processors do it.
@@ -186,19 +180,8 @@ impl Sim {
             }
             return old;
         }
-        loop {
-            let old = self.link(word);
-            if let Op::Exchange(expected, _) = op
-                && old != expected
-            {
-                return old;
-            }
-            let mut new = old;
-            op.apply(&mut new);
-            if self.conditional(word, new) {
-                return old;
-            }
-        }
+        let old = self.engine.borrow_mut().begin(self.thread, Task::update(word, op));
+        old.unwrap_or_else(|| self.result())
     }
 
     fn link(&self, word: u32) -> u64 {
@@ -206,26 +189,13 @@ impl Sim {
             word & AT_MEMORY == 0,
             "load-linked of a word at memory, which has no reservation: use a fetch-op"
         );
-        let value = self.operate(word, Op::Load, |e| e.p.linked);
-        let e = &mut *self.engine.borrow_mut();
-        let cpu = e.threads[self.thread].cpu;
-        let line = e.memory.line_of(word);
-        // A value that may be used only once comes without a reservation; an interrupt that waits for this access loses it at once.
-        let kept = e.memory.copy(line, cpu) != copy::INVALID && e.threads[self.thread].stolen == 0;
-        e.cpus[cpu].reservation = if kept { line as u32 } else { crate::engine::NONE };
-        value
+        let old = self.engine.borrow_mut().begin(self.thread, Task::link(word));
+        old.unwrap_or_else(|| self.result())
     }
 
     fn conditional(&self, word: u32, value: u64) -> bool {
-        loop {
-            {
-                let e = &mut *self.engine.borrow_mut();
-                if let Some(stored) = e.conditional(self.thread, word, value) {
-                    return stored;
-                }
-            }
-            self.stop();
-        }
+        let failed = self.engine.borrow_mut().begin(self.thread, Task::conditional(word, value));
+        failed.unwrap_or_else(|| self.result()) == 0
     }
 
     /// Stops until all that happens before this thread's clock has happened.
@@ -249,39 +219,6 @@ impl Sim {
 }
 
 impl Engine {
-    /// A store-conditional: whether it has stored, or `None` if the thread must stop first.
-    fn conditional(&mut self, t: usize, word: u32, value: u64) -> Option<bool> {
-        let line = self.memory.line_of(word);
-        let cpu = self.threads[t].cpu;
-        let cost = self.p.conditional;
-        let done = |e: &mut Engine, stored: bool| {
-            e.threads[t].clock += cost;
-            e.cpus[cpu].reservation = crate::engine::NONE;
-            if stored {
-                e.counters.conditionals += 1;
-                e.memory.values[word as usize] = value;
-                e.progress = e.now;
-            } else {
-                e.counters.failed_conditionals += 1;
-            }
-            Some(stored)
-        };
-        if self.permit(t)? == Permit::Granted {
-            let failed = self.threads[t].failed;
-            self.counters.failed_at_home += u64::from(failed);
-            return done(self, !failed);
-        }
-        if self.cpus[cpu].reservation as usize != line {
-            return done(self, false);
-        }
-        if self.memory.copy(line, cpu) == copy::MODIFIED {
-            self.counters.hits += 1;
-            return done(self, true);
-        }
-        self.ask(t, cpu, Request::new(Want::Conditional, Op::Store(value), line, word));
-        None
-    }
-
     pub(crate) fn all_counters(&self) -> crate::Counters {
         crate::Counters {
             accesses: self.counters.accesses + self.counters.hits,
