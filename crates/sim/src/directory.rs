@@ -165,7 +165,7 @@ impl Engine {
         }
         let it = &mut self.directory.homes[home];
         it.busy += occupancy;
-        self.events.push(now + occupancy, Kind::HomeFree, home, 0);
+        self.events.push_free_home(now + occupancy, home);
     }
 
     fn fetch_occupancy(&mut self, home: usize, word: u32) -> Time {

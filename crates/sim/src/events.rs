@@ -95,6 +95,9 @@ struct Entry {
     next: u32,
 }
 
+/// No home is at work.
+const NO_HOME: Event = Event { time: Time::MAX, order: Kind::HomeFree as u64, a: 0, b: 0 };
+
 /// The queue, with a hash of all that has happened.
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -108,13 +111,18 @@ pub(crate) struct Events {
     free: u32,
     /// What was too late for the calendar.
     later: BinaryHeap<Reverse<Event>>,
-    /// The time of the last event that happened: the calendar begins there.
-    now: Time,
+    /// The list of the last event that happened: the calendar begins there. Its turn ends before this time.
+    start: usize,
+    end: Time,
     /// The calendar's earliest event (`Time::MAX` if there is none), and its list.
     soon: Time,
     list: usize,
-    /// The heap's earliest event; `Time::MAX` if there is none.
+    /// When a home has finished, if only one is at work: where one line is contended this is every third event, and goes past the calendar.
+    free_home: Event,
+    /// The time of the heap's earliest event; `Time::MAX` if there is none.
     late: Time,
+    /// The earlier of these two.
+    other: Time,
     sequence: u64,
     /// The time of the earliest event, or earlier: nobody may run beyond it.
     pub horizon: Time,
@@ -135,10 +143,13 @@ impl Events {
             entries: Vec::new(),
             free: NIL,
             later: BinaryHeap::new(),
-            now: 0,
+            start: 0,
+            end: (LISTS as Time) << WIDTH,
             soon: Time::MAX,
             list: 0,
+            free_home: NO_HOME,
             late: Time::MAX,
+            other: Time::MAX,
             sequence: 0,
             horizon: LEASH,
             ceiling: Time::MAX,
@@ -147,15 +158,35 @@ impl Events {
         }
     }
 
-    #[inline]
-    pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
+    #[inline(always)]
+    fn event(&mut self, time: Time, kind: Kind, a: usize, b: usize) -> Event {
         self.sequence += 1;
         self.horizon = self.horizon.min(time);
-        let order = self.sequence << 8 | kind as u64;
-        let event = Event { time, order, a: a as u32, b: b as u32 };
-        if (time >> WIDTH) - (self.now >> WIDTH) >= LISTS as u64 {
-            self.late = self.late.min(time);
-            return self.later.push(Reverse(event));
+        Event { time, order: self.sequence << 8 | kind as u64, a: a as u32, b: b as u32 }
+    }
+
+    /// A home will have finished.
+    #[inline]
+    pub fn push_free_home(&mut self, time: Time, home: usize) {
+        let event = self.event(time, Kind::HomeFree, home, 0);
+        if self.free_home.time != Time::MAX {
+            return self.put(event.time, event.order, event.a, event.b);
+        }
+        self.free_home = event;
+        self.other = self.other.min(time);
+    }
+
+    #[inline]
+    pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
+        let event = self.event(time, kind, a, b);
+        self.put(event.time, event.order, event.a, event.b);
+    }
+
+    /// Into the calendar or the heap. Number by number: an event that goes through the stack is read back before the host's processor has written it.
+    #[inline(never)]
+    fn put(&mut self, time: Time, order: u64, a: u32, b: u32) {
+        if time >= self.end {
+            return self.put_late(Event { time, order, a, b });
         }
         let list = (time >> WIDTH) as usize % LISTS;
         if time < self.soon {
@@ -168,15 +199,15 @@ impl Events {
         while next != NIL && self.entries[next as usize].event.time <= time {
             (before, next) = (next, self.entries[next as usize].next);
         }
-        let entry = Entry { event, next };
-        let place = self.free;
-        if place == NIL {
-            self.entries.push(entry);
-        } else {
-            self.free = self.entries[place as usize].next;
-            self.entries[place as usize] = entry;
+        if self.free == NIL {
+            self.make_room();
         }
-        let place = if place == NIL { self.entries.len() as u32 - 1 } else { place };
+        let place = self.free;
+        let entry = &mut self.entries[place as usize];
+        self.free = entry.next;
+        (entry.event.time, entry.event.order) = (time, order);
+        (entry.event.a, entry.event.b) = (a, b);
+        entry.next = next;
         if before == NIL {
             self.first[list] = place;
         } else {
@@ -184,17 +215,30 @@ impl Events {
         }
     }
 
+    #[cold]
+    fn put_late(&mut self, event: Event) {
+        self.late = self.late.min(event.time);
+        self.other = self.other.min(event.time);
+        self.later.push(Reverse(event));
+    }
+
+    /// No entry is free.
+    #[cold]
+    fn make_room(&mut self) {
+        self.free = self.entries.len() as u32;
+        self.entries.push(Entry { event: NO_HOME, next: NIL });
+    }
+
     /// The list with the earliest event, if the calendar is not empty: the first one that is filled, beginning at the present.
-    #[inline]
+    #[inline(always)]
     fn earliest(&self) -> Option<usize> {
-        if self.words == 0 {
-            return None;
-        }
-        let start = (self.now >> WIDTH) as usize % LISTS;
-        let (word, bit) = (start / 64, start % 64);
+        let (word, bit) = (self.start / 64 % (LISTS / 64), self.start % 64);
         let here = self.filled[word] >> bit << bit;
         if here != 0 {
             return Some(word * 64 + here.trailing_zeros() as usize);
+        }
+        if self.words == 0 {
+            return None;
         }
         // The words after this one, then those before it, and at last the rest of this one.
         let after = self.words & (!1 << word);
@@ -204,10 +248,10 @@ impl Events {
     }
 
     /// The next event, if it happens by `limit`. The one after it is looked for at once: the host's processor does so while it is busy with what the event does.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, limit: Time) -> Option<Event> {
-        if self.soon >= self.late {
-            return self.pop_late(limit);
+        if self.soon >= self.other {
+            return self.pop_other(limit);
         }
         if self.soon > limit {
             return None;
@@ -218,48 +262,11 @@ impl Events {
     /// The calendar's earliest event, which there must be.
     #[inline(always)]
     fn pop_soon(&mut self) -> Event {
-        let list = self.list;
-        let event = self.entries[self.first[list] as usize].event;
-        self.take_first(list);
-        self.now = event.time;
-        if let Some(list) = self.earliest() {
-            (self.list, self.soon) = (list, self.entries[self.first[list] as usize].event.time);
-        } else {
-            self.soon = Time::MAX;
-        }
-        self.happened(event)
-    }
-
-    /// The earliest event, if the heap's may come before the calendar's.
-    #[cold]
-    fn pop_late(&mut self, limit: Time) -> Option<Event> {
-        let Reverse(late) = *self.later.peek()?;
-        if late.time > limit {
-            return None;
-        }
-        if self.soon == late.time && self.entries[self.first[self.list] as usize].event < late {
-            return Some(self.pop_soon());
-        }
-        self.later.pop();
-        self.late = self.later.peek().map_or(Time::MAX, |Reverse(late)| late.time);
-        self.now = late.time;
-        Some(self.happened(late))
-    }
-
-    #[inline(always)]
-    fn happened(&mut self, event: Event) -> Event {
-        self.horizon = self.soon.min(self.late).min(event.time.saturating_add(LEASH)).min(self.ceiling);
-        self.count += 1;
-        let what = event.time ^ (event.order & 0xff) << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
-        self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        event
-    }
-
-    /// The earliest entry of a list goes.
-    #[inline]
-    fn take_first(&mut self, list: usize) {
+        let list = self.list % LISTS;
         let place = self.first[list];
-        let next = std::mem::replace(&mut self.entries[place as usize].next, self.free);
+        let entry = &mut self.entries[place as usize];
+        let event = entry.event;
+        let next = std::mem::replace(&mut entry.next, self.free);
         self.free = place;
         self.first[list] = next;
         if next == NIL {
@@ -268,12 +275,75 @@ impl Events {
                 self.words &= !(1 << (list / 64));
             }
         }
+        self.happens_at(event.time);
+        if let Some(list) = self.earliest() {
+            (self.list, self.soon) = (list, self.entries[self.first[list % LISTS] as usize].event.time);
+        } else {
+            self.soon = Time::MAX;
+        }
+        self.happened(event)
+    }
+
+    /// The earliest event, if one outside the calendar may come before the calendar's.
+    #[inline(always)]
+    fn pop_other(&mut self, limit: Time) -> Option<Event> {
+        let home = self.free_home;
+        if home.time >= self.soon.min(self.late) {
+            return self.pop_tied(limit);
+        }
+        if home.time > limit {
+            return None;
+        }
+        self.happens_at(home.time);
+        self.free_home = NO_HOME;
+        self.other = self.late;
+        Some(self.happened(home))
+    }
+
+    /// The same, if the heap's earliest may be the one, or two of the three have the same time.
+    #[cold]
+    fn pop_tied(&mut self, limit: Time) -> Option<Event> {
+        let late = self.later.peek().map(|Reverse(late)| *late);
+        let home = Some(self.free_home).filter(|home| home.time != Time::MAX);
+        let soon = (self.soon != Time::MAX).then(|| self.entries[self.first[self.list] as usize].event);
+        let event = [late, home, soon].into_iter().flatten().min()?;
+        if event.time > limit {
+            return None;
+        }
+        if Some(event) == soon {
+            return Some(self.pop_soon());
+        }
+        if Some(event) == late {
+            self.later.pop();
+            self.late = self.later.peek().map_or(Time::MAX, |Reverse(late)| late.time);
+        } else {
+            self.free_home = NO_HOME;
+        }
+        self.other = self.late.min(self.free_home.time);
+        self.happens_at(event.time);
+        Some(self.happened(event))
+    }
+
+    /// The calendar begins there.
+    #[inline(always)]
+    fn happens_at(&mut self, time: Time) {
+        self.start = (time >> WIDTH) as usize % LISTS;
+        self.end = ((time >> WIDTH) + LISTS as Time) << WIDTH;
+    }
+
+    #[inline(always)]
+    fn happened(&mut self, event: Event) -> Event {
+        self.horizon = self.soon.min(self.other).min(event.time.saturating_add(LEASH)).min(self.ceiling);
+        self.count += 1;
+        let what = event.time ^ event.order << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
+        self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        event
     }
 
     /// When the next one happens.
     #[inline]
     pub fn next_time(&self) -> Option<Time> {
-        let next = self.soon.min(self.late);
+        let next = self.soon.min(self.other);
         (next != Time::MAX).then_some(next)
     }
 }
