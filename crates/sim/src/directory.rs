@@ -59,8 +59,6 @@ enum Answer {
     Reply { data: bool },
     /// Interventions and invalidations are on their way instead of or beside it.
     Forwarded,
-    /// Come again.
-    Refuse,
     /// Wait here.
     Queue,
 }
@@ -110,6 +108,10 @@ impl Engine {
         let line = request.line as usize;
         let mut latency = self.p.directory_latency;
         let mut occupancy = self.p.occupancy_lookup;
+        let busy = self.memory.lines[line].busy && request.want != Want::Fetch;
+        if busy && self.p.busy == NACK {
+            return self.refuse(home, cpu, occupancy);
+        }
         let answer = match request.want {
             Want::Fetch => {
                 let word = request.word;
@@ -121,10 +123,7 @@ impl Engine {
                 (latency, occupancy) = (self.p.fetch_latency, self.fetch_occupancy(home, word));
                 Answer::Reply { data: false }
             }
-            _ if self.memory.lines[line].busy => {
-                latency = occupancy;
-                if self.p.busy == NACK { Answer::Refuse } else { Answer::Queue }
-            }
+            _ if busy => Answer::Queue,
             Want::Read => {
                 occupancy = self.p.occupancy_data;
                 self.serve_read(home, cpu, line)
@@ -149,11 +148,6 @@ impl Engine {
                 }
             }
             Answer::Forwarded => self.cpus[cpu].request.served = true,
-            Answer::Refuse => {
-                self.counters.refusals += 1;
-                let at = self.network.reply(now + latency, home, cpu, false);
-                self.events.push(at + self.p.retry, Kind::Retry, cpu, 0);
-            }
             Answer::Queue => {
                 let waiting = &mut self.directory.waiting;
                 waiting.resize_with(waiting.len().max(line + 1), VecDeque::new);
@@ -163,9 +157,21 @@ impl Engine {
         if !self.memory.lines[line].busy {
             self.next_waiting(line);
         }
-        let it = &mut self.directory.homes[home];
-        it.busy += occupancy;
-        self.events.push_free_home(now + occupancy, home);
+        self.is_occupied(home, occupancy);
+    }
+
+    /// Come again.
+    fn refuse(&mut self, home: usize, cpu: usize, occupancy: Time) {
+        self.counters.refusals += 1;
+        let at = self.network.reply(self.now + occupancy, home, cpu, false);
+        self.events.push(at + self.p.retry, Kind::Retry, cpu, 0);
+        self.is_occupied(home, occupancy);
+    }
+
+    #[inline]
+    fn is_occupied(&mut self, home: usize, occupancy: Time) {
+        self.directory.homes[home].busy += occupancy;
+        self.events.push_free_home(self.now + occupancy, home);
     }
 
     fn fetch_occupancy(&mut self, home: usize, word: u32) -> Time {

@@ -194,24 +194,33 @@ impl Events {
         }
         self.filled[list / 64] |= 1 << (list % 64);
         self.words |= 1 << (list / 64);
-        // Behind all that are not later.
-        let (mut before, mut next) = (NIL, self.first[list]);
-        while next != NIL && self.entries[next as usize].event.time <= time {
-            (before, next) = (next, self.entries[next as usize].next);
-        }
         if self.free == NIL {
             self.make_room();
         }
         let place = self.free;
+        let first = self.first[list];
         let entry = &mut self.entries[place as usize];
         self.free = entry.next;
         (entry.event.time, entry.event.order) = (time, order);
         (entry.event.a, entry.event.b) = (a, b);
-        entry.next = next;
-        if before == NIL {
-            self.first[list] = place;
-        } else {
+        entry.next = first;
+        self.first[list] = place;
+        if first != NIL {
+            self.put_behind(list, first, place);
+        }
+    }
+
+    /// The entry at the beginning of a list goes behind all that are not later.
+    fn put_behind(&mut self, list: usize, first: u32, place: u32) {
+        let time = self.entries[place as usize].event.time;
+        let (mut before, mut next) = (NIL, first);
+        while next != NIL && self.entries[next as usize].event.time <= time {
+            (before, next) = (next, self.entries[next as usize].next);
+        }
+        if before != NIL {
+            self.first[list] = first;
             self.entries[before as usize].next = place;
+            self.entries[place as usize].next = next;
         }
     }
 
@@ -271,9 +280,8 @@ impl Events {
         self.first[list] = next;
         if next == NIL {
             self.filled[list / 64] &= !(1 << (list % 64));
-            if self.filled[list / 64] == 0 {
-                self.words &= !(1 << (list / 64));
-            }
+            // No branch: whether the word is empty now is as good as random.
+            self.words &= !(u64::from(self.filled[list / 64] == 0) << (list / 64));
         }
         self.happens_at(event.time);
         if let Some(list) = self.earliest() {
@@ -333,7 +341,7 @@ impl Events {
 
     #[inline(always)]
     fn happened(&mut self, event: Event) -> Event {
-        self.horizon = self.soon.min(self.other).min(event.time.saturating_add(LEASH)).min(self.ceiling);
+        self.horizon = self.soon.min(self.other).min(event.time + LEASH).min(self.ceiling);
         self.count += 1;
         let what = event.time ^ event.order << 56 ^ u64::from(event.a) << 20 ^ u64::from(event.b);
         self.hash = (self.hash.rotate_left(23) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);

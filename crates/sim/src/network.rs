@@ -104,7 +104,7 @@ impl Network {
     }
 
     /// From hub to hub: when a message that leaves now arrives.
-    #[inline]
+    #[inline(always)]
     fn travel(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
         if from == to {
             return now;
