@@ -171,7 +171,7 @@ impl Engine {
     #[inline]
     fn is_occupied(&mut self, home: usize, occupancy: Time) {
         self.directory.homes[home].busy += occupancy;
-        self.events.push_free_home(self.now + occupancy, home);
+        self.events.push(self.now + occupancy, Kind::HomeFree, home, 0);
     }
 
     fn fetch_occupancy(&mut self, home: usize, word: u32) -> Time {

@@ -425,13 +425,7 @@ impl Engine {
 
     fn happen(&mut self, event: Event) -> Option<usize> {
         let (a, b) = (event.a as usize, event.b as usize);
-        let kind = event.kind();
-        if kind == Kind::HomeFree {
-            // Every third event where a line is contended: the host's processor knows it by its way out of the queue.
-            self.home_free(a);
-            return None;
-        }
-        match kind {
+        match event.kind() {
             Kind::Resume => {
                 let thread = &mut self.threads[a];
                 if thread.generation != event.b {
@@ -445,7 +439,7 @@ impl Engine {
                 return Some(a);
             }
             Kind::HomeArrive => self.home_arrive(a),
-            Kind::HomeFree => {}
+            Kind::HomeFree => self.home_free(a),
             Kind::Reply => {
                 let request = &mut self.cpus[a].request;
                 request.replied = true;

@@ -2,6 +2,7 @@
 //!
 //! A calendar (Brown 1988) of one turn for what happens soon: a ring of short lists, one for each two nanoseconds of the next eight microseconds, with bits that say which of
 //! them are not empty, so that putting in and taking out cost the same however much is under way. What comes later lies in a heap until it is the earliest.
+//! One event has a place of its own: that a home has finished. It is every third one where a line is contended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -117,7 +118,7 @@ pub(crate) struct Events {
     /// The calendar's earliest event (`Time::MAX` if there is none), and its list.
     soon: Time,
     list: usize,
-    /// When a home has finished, if only one is at work: where one line is contended this is every third event, and goes past the calendar.
+    /// A [`Kind::HomeFree`]; those of other homes lie in the calendar.
     free_home: Event,
     /// The time of the heap's earliest event; `Time::MAX` if there is none.
     late: Time,
@@ -159,27 +160,16 @@ impl Events {
     }
 
     #[inline(always)]
-    fn event(&mut self, time: Time, kind: Kind, a: usize, b: usize) -> Event {
+    pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
         self.sequence += 1;
         self.horizon = self.horizon.min(time);
-        Event { time, order: self.sequence << 8 | kind as u64, a: a as u32, b: b as u32 }
-    }
-
-    /// A home will have finished.
-    #[inline]
-    pub fn push_free_home(&mut self, time: Time, home: usize) {
-        let event = self.event(time, Kind::HomeFree, home, 0);
-        if self.free_home.time != Time::MAX {
-            return self.put(event.time, event.order, event.a, event.b);
+        let (order, a, b) = (self.sequence << 8 | kind as u64, a as u32, b as u32);
+        if kind == Kind::HomeFree && self.free_home.time == Time::MAX {
+            self.free_home = Event { time, order, a, b };
+            self.other = self.other.min(time);
+        } else {
+            self.put(time, order, a, b);
         }
-        self.free_home = event;
-        self.other = self.other.min(time);
-    }
-
-    #[inline]
-    pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
-        let event = self.event(time, kind, a, b);
-        self.put(event.time, event.order, event.a, event.b);
     }
 
     /// Into the calendar or the heap. Number by number: an event that goes through the stack is read back before the host's processor has written it.
@@ -382,19 +372,26 @@ mod tests {
             if random.below(100) < 50 - u64::from(pending.len() > 500) * 10 || pending.is_empty() {
                 let spread = [1, 3_000, 1 << 20, 1 << 23, 1 << 24, 1 << 40][random.below(6) as usize];
                 let time = now + random.below(spread);
-                events.push(time, Kind::Reply, round, 0);
+                let kind = if random.below(3) == 0 { Kind::HomeFree } else { Kind::Reply };
+                events.push(time, kind, round, 0);
                 pending.push((time, round));
             } else {
                 let first = (0..pending.len()).min_by_key(|&i| pending[i]).unwrap();
                 assert_eq!(events.next_time(), Some(pending[first].0));
-                let event = events.pop(Time::MAX).unwrap();
+                assert_eq!(pending[first].0.checked_sub(1).and_then(|before| events.pop(before)), None);
+                let event = events.pop(pending[first].0).unwrap();
                 assert_eq!((event.time, event.a as usize), pending.swap_remove(first));
                 now = event.time;
             }
         }
         let left = std::iter::from_fn(|| events.pop(Time::MAX)).count();
         assert_eq!(left, pending.len());
-        assert!(events.words == 0 && events.later.is_empty() && events.entries.len() <= 600 + left);
+        assert!(
+            events.words == 0
+                && events.free_home == NO_HOME
+                && events.later.is_empty()
+                && events.entries.len() <= 600 + left
+        );
     }
 
     #[test]

@@ -197,6 +197,21 @@ fn errors_of_what_does_not_fit_together_have_a_line_too() {
 }
 
 #[test]
+fn nothing_on_a_bus_ends_before_its_snoop() {
+    // Otherwise the requester would have the line before the others have lost it. As long as the snoop (60 ns) it may take.
+    for key in ["upgrade", "memory", "cache_to_cache"] {
+        let text =
+            |ns: u64| format!("like = \"enterprise5000\"\n[bus]\naddress = \"24ns\"\n{key} = \"{ns}ns\"\n");
+        let error = from_text("my.toml", &text(59)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("my.toml, line 4: `bus.{key}` can't be shorter than `bus.snoop`, which is a part of it")
+        );
+        use_it(&from_text("my.toml", &text(60)).unwrap());
+    }
+}
+
+#[test]
 fn the_pages_example_is_a_machine_and_its_errors_are_these() {
     let page = include_str!("../../../docs/simulator.md");
     let block = |begin: &str| page.split(begin).nth(1).and_then(|rest| rest.split("```").next()).unwrap();
