@@ -1,20 +1,24 @@
-//! From a world's area to queues: the one place of this room that makes references into shared memory.
+//! The domain of native endpoints, a world's memory: from its area to queues. The one place of this room that makes references into shared memory.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use towpath_machine::{Native, OwnLine, Plain};
+use towpath_machine::{Native, Plain, Processor};
 use towpath_shm::{Area, ParticipantId, World};
+use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::claim::{Any, Locks};
+use crate::domain::{Domain, Entry, Side, Stored};
 use crate::error::Error;
-use crate::layout::{Entry, Layout, WorldConfig};
+use crate::layout::{Layout, WorldConfig};
 use crate::packet::{BlockHead, Extra, Slot};
-use crate::queue::{Census, Control, Queue};
+use crate::parallel::ParallelBundle;
+use crate::queue::{CLOSED, Control, Queue, intent};
+use crate::token::Token;
 
-use core::sync::atomic::Ordering;
-
-// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
+// SAFETY: for all five: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
 // the initial state of each; no `Drop`.
 unsafe impl Plain for Slot<Native> {}
 // SAFETY: as above.
@@ -23,29 +27,31 @@ unsafe impl Plain for Extra<Native> {}
 unsafe impl Plain for BlockHead<Native> {}
 // SAFETY: as above.
 unsafe impl Plain for Control<Native> {}
+// SAFETY: as above; all zero is a free entry.
+unsafe impl Plain for Entry<Native> {}
 // SAFETY: `repr(C)`, made of locks that are `Plain` themselves.
 unsafe impl Plain for Locks<Native> {}
 
-/// A queue and the way to claim in it.
-pub(crate) struct Side {
-    pub queue: Queue<'static, Native>,
-    pub claim: Any<'static, Native>,
-    pub locks: &'static Locks<Native>,
+/// A queue in shared memory and the way to claim in it.
+pub struct NativeSide {
+    queue: Queue<'static, Native>,
+    claim: Any<'static, Native>,
+    locks: &'static Locks<Native>,
 }
 
 /// A world's message area, attached.
 ///
 /// The references that it hands out are `'static` in type only: they are valid while it lives. Everything that keeps one keeps an
-/// `Arc<Attached>` too (fields of [`Side`] never leave the endpoint that holds both).
-pub(crate) struct Attached {
-    pub world: World,
-    pub config: WorldConfig,
-    pub layout: Layout,
+/// `Arc<Attached>` too (fields of [`NativeSide`] never leave the endpoint that holds both).
+struct Attached {
+    world: World,
+    config: WorldConfig,
+    layout: Layout,
     area: Area,
 }
 
 impl Attached {
-    pub fn new(world: &World) -> Result<Arc<Attached>, Error> {
+    fn new(world: &World) -> Result<Arc<Attached>, Error> {
         let config = WorldConfig::from_params(&world.params())?;
         let layout = Layout::of(&config);
         let area = world.area();
@@ -65,22 +71,29 @@ impl Attached {
         Ok(unsafe { core::mem::transmute::<&[T], &'static [T]>(slice) })
     }
 
-    pub fn entry(&self, endpoint: u16) -> Result<&'static Entry, Error> {
+    fn entry(&self, endpoint: u16) -> Result<&'static Entry<Native>, Error> {
         if u32::from(endpoint) >= self.config.endpoints {
             return Err(Error::BadArgument(format!(
                 "endpoint {endpoint} does not exist: this world has {}",
                 self.config.endpoints
             )));
         }
-        let offset = self.layout.directory + u64::from(endpoint) * size_of::<Entry>() as u64;
+        let offset = self.layout.directory + u64::from(endpoint) * size_of::<Entry<Native>>() as u64;
         Ok(&self.slice(offset, 1)?[0])
+    }
+
+    /// Whether the entry's present incarnation lives.
+    fn owner_alive(&self, entry: &Entry<Native>) -> bool {
+        // Acquire: pairs with the Release when an endpoint is taken or given up.
+        let owner = entry.owner.load(Ordering::Acquire);
+        owner != 0 && self.world.is_alive(ParticipantId::from_bits(owner))
     }
 
     fn block_start(&self, endpoint: u16) -> u64 {
         self.layout.blocks_start + u64::from(endpoint) * self.layout.stride
     }
 
-    pub fn side(&self, endpoint: u16, reply: bool) -> Result<Side, Error> {
+    fn side(&self, endpoint: u16, reply: bool) -> Result<NativeSide, Error> {
         self.entry(endpoint)?;
         let q = &self.layout.queue;
         let start = self.block_start(endpoint) + if reply { self.layout.reply } else { 0 };
@@ -90,7 +103,7 @@ impl Attached {
         // this attachment lives.
         let bytes =
             unsafe { self.area.bytes(start + q.bytes, u64::from(c.blocks) * u64::from(c.block_size))? };
-        Ok(Side {
+        Ok(NativeSide {
             queue: Queue {
                 id: u32::from(endpoint) * 2 + u32::from(reply),
                 control: &self.slice::<Control<Native>>(start + q.control, 1)?[0],
@@ -106,59 +119,210 @@ impl Attached {
     }
 
     /// The endpoint's segment in shared memory.
-    pub fn segment(&self, endpoint: u16) -> Result<towpath_machine::NativeBytes, Error> {
+    fn segment(&self, endpoint: u16) -> Result<SharedSegment, Error> {
         self.entry(endpoint)?;
         let start = self.block_start(endpoint) + self.layout.segment;
         // SAFETY: no references to a segment's bytes are ever made, and the view is used only while this attachment lives.
-        Ok(unsafe { self.area.bytes(start, self.config.segment_bytes)? })
+        Ok(SharedSegment(unsafe { self.area.bytes(start, self.config.segment_bytes)? }))
     }
 }
 
-impl Attached {
-    /// Whether the entry's present incarnation lives.
-    pub fn owner_alive(&self, entry: &Entry) -> bool {
-        // Acquire: pairs with the Release when an endpoint is taken or given up.
-        let owner = entry.owner.load(Ordering::Acquire);
-        owner != 0 && self.world.is_alive(ParticipantId::from_bits(owner))
+impl Side<Native> for NativeSide {
+    type Claim = Any<'static, Native>;
+    #[inline(always)]
+    fn queue(&self) -> &Queue<'_, Native> {
+        &self.queue
     }
-}
-
-impl Census for Attached {
-    fn members(&self) -> usize {
-        self.config.endpoints as usize * 2
+    #[inline(always)]
+    fn claim(&self) -> &Self::Claim {
+        &self.claim
     }
-
-    fn intent(&self, member: usize) -> u64 {
-        let Ok(entry) = self.entry((member / 2) as u16) else { return 0 };
-        let OwnLine(intents) = &entry.intents;
-        // Acquire: pairs with the Release with which claimers change their intent.
-        let intent = intents[member % 2].load(Ordering::Acquire);
-        // The intent first, then the question: what the dead intended will not happen any more.
-        if intent != 0 && !self.owner_alive(entry) { 0 } else { intent }
-    }
-
-    fn alive(&self, endpoint: u16, generation: u16) -> bool {
-        let Ok(entry) = self.entry(endpoint) else { return false };
-        // Acquire: as above.
-        entry.generation.load(Ordering::Acquire) as u16 == generation && self.owner_alive(entry)
-    }
-
-    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
-        let Ok(entry) = self.entry(endpoint) else { return false };
-        let OwnLine(intents) = &entry.intents;
-        // Acquire: pairs with the Release after the publication.
-        intents[2..].iter().any(|word| word.load(Ordering::Acquire) == u64::from(queue) + 1)
-    }
-}
-
-impl Side {
-    /// Makes the queue's locks all zero: unlocked.
-    pub(crate) fn zero_locks(&self) {
-        let bytes = size_of::<Locks<Native>>();
-        // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior mutability, `Plain`), all zero is a valid value,
-        // and the caller of `reset` is the only one who uses them now.
-        unsafe {
-            core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
+    fn renew_locks(&self, first: bool) {
+        if !first {
+            let bytes = size_of::<Locks<Native>>();
+            // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior mutability, `Plain`), all zero is a valid value,
+            // and the caller is the only one who uses them now.
+            unsafe {
+                core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
+            }
         }
+        self.locks.prepare();
+    }
+}
+
+/// A segment in the world's memory.
+#[derive(Debug)]
+pub struct SharedSegment(towpath_machine::NativeBytes);
+
+impl Stored for SharedSegment {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+    fn read(&self, at: usize, to: &mut [u8]) {
+        Native::with_id(0).copy_out(&self.0, at, to);
+    }
+    fn write(&self, at: usize, from: &[u8]) {
+        Native::with_id(0).copy_in(&self.0, at, from);
+    }
+}
+
+/// The domain of native endpoints: a world's memory.
+pub struct SharedMemory {
+    attached: Arc<Attached>,
+    cpu: Native,
+    policy: Policy,
+    budget: u64,
+    /// The parallel bundle that the endpoint lives in, if it shares one.
+    pub(crate) parallel: RefCell<Weak<ParallelBundle>>,
+}
+
+impl SharedMemory {
+    /// The world's, for one endpoint.
+    pub(crate) fn new(world: &World) -> Result<SharedMemory, Error> {
+        let attached = Attached::new(world)?;
+        Ok(SharedMemory {
+            cpu: Native::with_id(0),
+            policy: attached.config.waiting,
+            budget: world.switch_cost(),
+            parallel: RefCell::default(),
+            attached,
+        })
+    }
+
+    /// The world.
+    pub(crate) fn world(&self) -> &World {
+        &self.attached.world
+    }
+}
+
+/// Who waits for a queue, and what it can learn.
+pub struct Around<'a> {
+    attached: &'a Attached,
+    queue: &'a Queue<'a, Native>,
+    /// Since when nobody has been seen to hold the queue's lock, in nanoseconds; 0 if somebody was.
+    unheld: AtomicU64,
+}
+
+/// How long a lock may be neither held nor free before the waiters take its words for damaged, in nanoseconds. Longer than any process is likely
+/// to wait for its turn on a core between getting the lock and saying so.
+const DAMAGED: u64 = 5_000_000_000;
+
+impl Surroundings for Around<'_> {
+    fn oversubscribed(&self) -> bool {
+        self.attached.world.surroundings().oversubscribed()
+    }
+
+    /// Whether a lock in front of the queue can never be had again: somebody died on it, or its words are damaged.
+    fn abandoned(&self) -> bool {
+        // Relaxed: once closed for this generation, always closed.
+        if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
+            return true;
+        }
+        let mut held = false;
+        for entry in (0..self.attached.config.endpoints as u16).filter_map(|e| self.attached.entry(e).ok()) {
+            for word in &entry.intents.0 {
+                // Acquire: pairs with the Release of those who change their intent.
+                let intent = word.load(Ordering::Acquire);
+                if intent::phase(intent, self.queue.id) == Some(intent::LOCKING) {
+                    if !self.attached.owner_alive(entry) {
+                        return true;
+                    }
+                    held |= intent >> 20 == 1;
+                }
+            }
+        }
+        // Relaxed, all of them: the waiter's own.
+        let now = Native::with_id(0).now();
+        match self.unheld.load(Ordering::Relaxed) {
+            _ if held => self.unheld.store(0, Ordering::Relaxed),
+            0 => self.unheld.store(now, Ordering::Relaxed),
+            since => return now.saturating_sub(since) >= DAMAGED,
+        }
+        false
+    }
+
+    fn asleep(&self, asleep: bool) {
+        self.attached.world.surroundings().asleep(asleep);
+    }
+}
+
+impl Domain for SharedMemory {
+    type Cpu = Native;
+    type Side = NativeSide;
+    type Entry = &'static Entry<Native>;
+    type Segment = SharedSegment;
+    /// [`crate::ParallelEndpoint`] moves them between threads.
+    type Handler = dyn Fn(&Token<'_>) + Send + Sync;
+    type Around<'a> = Around<'a>;
+    type Wait<'a> = Wait<'a>;
+
+    #[inline(always)]
+    fn cpu(&self) -> &Native {
+        &self.cpu
+    }
+    fn act_for(&mut self, endpoint: u16) {
+        self.cpu = Native::with_id(endpoint.into());
+    }
+    #[inline(always)]
+    fn config(&self) -> &WorldConfig {
+        &self.attached.config
+    }
+    fn entry(&self, endpoint: u16) -> Result<&'static Entry<Native>, Error> {
+        self.attached.entry(endpoint)
+    }
+    fn side(&self, endpoint: u16, reply: bool) -> Result<NativeSide, Error> {
+        self.attached.side(endpoint, reply)
+    }
+    fn segment(&self, endpoint: u16) -> Result<SharedSegment, Error> {
+        self.attached.segment(endpoint)
+    }
+
+    fn me(&self) -> Option<ParticipantId> {
+        self.world().entered()
+    }
+    fn size(&self) -> u32 {
+        self.world().size()
+    }
+    fn is_alive(&self, participant: ParticipantId) -> bool {
+        self.world().is_alive(participant)
+    }
+    fn deaths(&self) -> u64 {
+        self.world().deaths()
+    }
+    fn check_deaths(&self) {
+        self.world().check_deaths();
+    }
+
+    fn doorbell(&self, rank: u32) -> Option<&AtomicU64> {
+        (rank < self.world().size()).then(|| self.world().doorbell(rank))
+    }
+    #[inline(always)]
+    fn around<'a>(&'a self, queue: &'a Queue<'a, Native>) -> Around<'a> {
+        Around { attached: &self.attached, queue, unheld: AtomicU64::new(0) }
+    }
+    #[inline(always)]
+    fn wait<'a, 'b: 'a>(&'a self, around: &'a Around<'b>) -> Wait<'a> {
+        Wait { policy: self.policy, around, budget: self.budget }
+    }
+    #[inline(always)]
+    fn policy(&self) -> Policy {
+        self.policy
+    }
+    #[inline(always)]
+    fn budget(&self) -> u64 {
+        self.budget
+    }
+    fn oversubscribed(&self) -> bool {
+        self.world().surroundings().oversubscribed()
+    }
+    fn asleep(&self, asleep: bool) {
+        self.world().surroundings().asleep(asleep);
+    }
+    fn pause(&self, ns: u64) {
+        std::thread::sleep(std::time::Duration::from_nanos(ns));
+    }
+
+    fn poll_replies_of_others(&self) -> usize {
+        self.parallel.borrow().upgrade().map_or(0, |bundle| bundle.poll_replies())
     }
 }

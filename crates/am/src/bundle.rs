@@ -2,12 +2,14 @@
 
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use towpath_machine::{Ordering, Park};
+use towpath_machine::{Ordering, Park, Processor};
 use towpath_sync::Policy;
 
+use crate::attach::SharedMemory;
 use crate::claim::Claim;
+use crate::domain::{Domain, Side};
 use crate::endpoint::{Core, Endpoint};
 use crate::error::Error;
 use crate::queue::STALL;
@@ -27,25 +29,29 @@ impl Default for Events {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct BundleInner {
-    pub members: RefCell<Vec<Rc<Core>>>,
+pub(crate) struct BundleInner<D: Domain> {
+    pub members: RefCell<Vec<Rc<Core<D>>>>,
 }
 
-impl BundleInner {
-    pub fn remove(&self, core: &Rc<Core>) {
+impl<D: Domain> BundleInner<D> {
+    pub fn remove(&self, core: &Rc<Core<D>>) {
         self.members.borrow_mut().retain(|m| !Rc::ptr_eq(m, core));
     }
 }
 
 /// A sequential bundle: its endpoints belong to one thread. Waiting in any of them polls all of them.
-#[derive(Default)]
-pub struct Bundle {
-    inner: Rc<BundleInner>,
+pub struct Bundle<D: Domain = SharedMemory> {
+    inner: Rc<BundleInner<D>>,
     events: Cell<Events>,
 }
 
-impl core::fmt::Debug for Bundle {
+impl<D: Domain> Default for Bundle<D> {
+    fn default() -> Self {
+        Bundle { inner: Rc::new(BundleInner { members: RefCell::default() }), events: Cell::default() }
+    }
+}
+
+impl<D: Domain> core::fmt::Debug for Bundle<D> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Bundle")
             .field("endpoints", &self.inner.members.borrow().len())
@@ -61,13 +67,15 @@ const NAP: u64 = 50_000_000;
 const POLL: u64 = 8;
 
 impl Bundle {
-    /// An empty bundle.
+    /// An empty bundle. In another domain: [`Bundle::default`].
     pub fn new() -> Bundle {
         Bundle::default()
     }
+}
 
+impl<D: Domain> Bundle<D> {
     /// Moves an endpoint here from whatever bundle it was in.
-    pub fn add(&self, endpoint: &Endpoint) {
+    pub fn add(&self, endpoint: &Endpoint<D>) {
         let core = &endpoint.core;
         if let Some(old) = core.bundle.borrow().upgrade() {
             old.remove(core);
@@ -115,7 +123,7 @@ impl Bundle {
     }
 }
 
-impl Endpoint {
+impl<D: Domain> Endpoint<D> {
     /// Blocks until a message can be polled, or until `timeout`: [`Bundle::wait`] for one endpoint. Returns whether one can.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         wait_for(&self.core, core::slice::from_ref(&self.core), Events::default(), timeout)
@@ -124,7 +132,10 @@ impl Endpoint {
     /// Polls, waiting when there is nothing, until `done` says so.
     pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
         // What comes soon is found soonest by polling: about as long as spinning pays.
-        let patience = if self.core.policy == Policy::Park { 0 } else { self.core.budget / POLL };
+        let patience = match self.core.domain.policy() {
+            Policy::Park => 0,
+            _ => self.core.domain.budget() / POLL,
+        };
         let mut idle = 0;
         while !done() {
             if self.poll() > 0 {
@@ -139,58 +150,59 @@ impl Endpoint {
     }
 }
 
-fn happened(members: &[Rc<Core>], events: Events) -> bool {
+fn happened<D: Domain>(members: &[Rc<Core<D>>], events: Events) -> bool {
     events.not_empty && members.iter().any(|core| core.has_message())
         || events.can_send && members.iter().all(|core| core.can_send())
 }
 
-fn wait_for(first: &Rc<Core>, members: &[Rc<Core>], events: Events, timeout: Option<Duration>) -> bool {
+fn wait_for<D: Domain>(
+    first: &Rc<Core<D>>,
+    members: &[Rc<Core<D>>],
+    events: Events,
+    timeout: Option<Duration>,
+) -> bool {
     if happened(members, events) {
         return true;
     }
-    let deadline = timeout.map(|t| Instant::now() + t);
-    let world = &first.attached.world;
-    let around = world.surroundings();
-    let cpu = &first.cpu;
+    let (domain, cpu) = (&first.domain, first.cpu());
+    let (policy, budget) = (domain.policy(), domain.budget());
+    let deadline = timeout.map(|t| cpu.now().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
+    let left = || deadline.map_or(u64::MAX, |d| d.saturating_sub(cpu.now()));
     let mut yields = 0u32;
     loop {
-        let crowded = first.policy == Policy::Adaptive && around.oversubscribed();
+        let crowded = policy == Policy::Adaptive && domain.oversubscribed();
         // Spin.
-        let spin = match first.policy {
+        let spin = match policy {
             Policy::Spin => 1_000_000,
-            Policy::SpinThenYield | Policy::SpinThenPark => first.budget,
+            Policy::SpinThenYield | Policy::SpinThenPark => budget,
             Policy::Park => 0,
             Policy::Adaptive if crowded => 0,
-            Policy::Adaptive => 10 * first.budget,
+            Policy::Adaptive => 10 * budget,
         };
         if first.spin_for(spin, || happened(members, events)) {
             return true;
         }
         // Yield, or sleep.
-        let sleep = match first.policy {
+        let sleep = match policy {
             Policy::Spin | Policy::SpinThenYield => false,
             Policy::SpinThenPark | Policy::Park => true,
             Policy::Adaptive => !crowded || yields >= 8,
         };
         if !sleep {
-            if first.policy != Policy::Spin {
+            if policy != Policy::Spin {
                 cpu.yield_now();
                 yields += 1;
             }
-        } else if let Some(me) = world.entered() {
-            let doorbell = world.doorbell(me.index);
+        } else if let Some(doorbell) = domain.me().and_then(|me| domain.doorbell(me.index)) {
             // Acquire: before the last look at the queues.
-            let rung = doorbell.load(Ordering::Acquire);
+            let rung = cpu.load(doorbell, Ordering::Acquire);
             if members.iter().all(|core| core.fall_asleep()) && !happened(members, events) {
-                let left = deadline.map_or(NAP, |d| {
-                    (d.saturating_duration_since(Instant::now()).as_nanos() as u64).min(NAP)
-                });
                 // Nobody rings when space appears, or for what was claimed before we said that we sleep and will be passed over.
                 let soon = events.can_send || members.iter().any(|core| core.is_behind());
-                let left = if soon { left.min(STALL) } else { left };
-                around.asleep(true);
-                cpu.park(doorbell, rung, left);
-                around.asleep(false);
+                let nap = left().min(if soon { STALL } else { NAP });
+                domain.asleep(true);
+                cpu.park(doorbell, rung, nap);
+                domain.asleep(false);
             }
             for core in members {
                 core.wake_up();
@@ -205,13 +217,13 @@ fn wait_for(first: &Rc<Core>, members: &[Rc<Core>], events: Events, timeout: Opt
         if happened(members, events) {
             return true;
         }
-        if deadline.is_some_and(|d| Instant::now() >= d) {
+        if left() == 0 {
             return false;
         }
     }
 }
 
-impl Core {
+impl<D: Domain> Core<D> {
     /// Probes for about `ns` nanoseconds.
     fn spin_for(&self, ns: u64, mut done: impl FnMut() -> bool) -> bool {
         if done() {
@@ -220,21 +232,20 @@ impl Core {
         if ns == 0 {
             return false;
         }
-        use towpath_machine::Processor;
-        let header = &self.request.side.queue.slot(self.request.receiver.borrow().head).header;
+        let header = &self.request.side.queue().slot(self.request.receiver.borrow().head).header;
         // Relaxed: a probe of one word that is likely to change; what counts is `done`.
-        self.cpu.spin_until(header, Ordering::Relaxed, ns, |_| done()).is_ok()
+        self.cpu().spin_until(header, Ordering::Relaxed, ns, |_| done()).is_ok()
     }
 
     fn fall_asleep(&self) -> bool {
         [&self.request, &self.reply]
             .iter()
-            .all(|own| own.side.claim.fall_asleep(&own.side.queue, &own.receiver.borrow(), &self.cpu))
+            .all(|own| own.side.claim().fall_asleep(own.side.queue(), &own.receiver.borrow(), self.cpu()))
     }
 
     fn wake_up(&self) {
         for own in [&self.request, &self.reply] {
-            own.side.claim.wake_up(&own.side.queue, &self.cpu);
+            own.side.claim().wake_up(own.side.queue(), self.cpu());
         }
     }
 }

@@ -8,11 +8,13 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
-use towpath_machine::{Native, Processor};
+use towpath_machine::Processor;
 use towpath_sync::PARKED;
 
 use crate::claim::Claim;
-use crate::endpoint::{Around, Core, Own, Peer, Return};
+use crate::directory::Directory;
+use crate::domain::{Domain, Side, Step};
+use crate::endpoint::{Core, Own, Peer, Return};
 use crate::error::Status;
 use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
@@ -44,12 +46,13 @@ impl Drop for Running<'_> {
     }
 }
 
-impl Core {
+impl<D: Domain> Core<D> {
     #[inline]
     pub(crate) fn poll(&self) -> usize {
         if self.depth.get() > 0 {
             return 0;
         }
+        self.domain.charge(Step::Poll);
         let mut delivered = self.poll_queue(&self.reply, true);
         delivered += self.poll_queue(&self.request, false);
         if delivered == 0 {
@@ -78,7 +81,7 @@ impl Core {
         match self.bundle.borrow().upgrade() {
             Some(bundle) => bundle.members.borrow().iter().map(|core| core.poll_replies()).sum(),
             None => {
-                let others = self.parallel.borrow().upgrade().map_or(0, |bundle| bundle.poll_replies());
+                let others = self.domain.poll_replies_of_others();
                 self.poll_replies() + others
             }
         }
@@ -93,17 +96,18 @@ impl Core {
     }
 
     #[inline(always)]
-    fn poll_queue(&self, own: &Own, reply: bool) -> usize {
-        let q = &own.side.queue;
-        let around = Around::new(&self.attached, q);
-        let inbox = Inbox { queue: q, claim: &own.side.claim, receiver: &own.receiver, quota: &own.quota };
-        inbox.poll(&self.cpu, || self.wait(&around), |arrival| self.deliver(q, arrival, reply))
+    fn poll_queue(&self, own: &Own<D>, reply: bool) -> usize {
+        let q = own.side.queue();
+        let around = self.domain.around(q);
+        let inbox = Inbox { queue: q, claim: own.side.claim(), receiver: &own.receiver, quota: &own.quota };
+        inbox.poll(self.cpu(), || self.domain.wait(&around), |arrival| self.deliver(q, arrival, reply))
     }
 
     /// Checks one message and runs its handler.
     #[inline(always)]
-    fn deliver(&self, q: &Queue<'static, Native>, arrival: Arrival, reply: bool) {
-        let cpu = &self.cpu;
+    fn deliver(&self, q: &Queue<'_, D::Cpu>, arrival: Arrival, reply: bool) {
+        let cpu = self.cpu();
+        self.domain.charge(Step::Dispatch);
         let header = arrival.header;
         let slot = q.slot(arrival.ticket);
         let count = header.args();
@@ -128,7 +132,7 @@ impl Core {
                 returned: None,
             };
             let _running = Running::new(&self.depth);
-            handler(&token);
+            (**handler)(&token);
             return;
         }
         self.deliver_slowly(q, arrival, reply, args, tag);
@@ -138,7 +142,8 @@ impl Core {
     pub(crate) fn name_of(&self, code: u16) -> Name {
         let endpoint = code & 0xff;
         // Acquire: pairs with the Release in `open_entry`.
-        let now = self.attached.entry(endpoint).map_or(0, |e| e.generation.load(Ordering::Acquire));
+        let now =
+            self.domain.entry(endpoint).map_or(0, |e| self.cpu().load(&e.generation, Ordering::Acquire));
         // Its present incarnation, or the one before that to which the bits fit.
         let generation = now.wrapping_sub(now.wrapping_sub(u64::from(code >> 8)) & 0xff);
         Name { endpoint, generation }
@@ -148,13 +153,13 @@ impl Core {
     #[inline(never)]
     fn deliver_slowly(
         &self,
-        q: &Queue<'static, Native>,
+        q: &Queue<'_, D::Cpu>,
         arrival: Arrival,
         reply: bool,
         mut args: [u32; MAX_ARGS],
         tag: Tag,
     ) {
-        let cpu = &self.cpu;
+        let cpu = self.cpu();
         let header = arrival.header;
         let count = header.args();
         let _block = free_afterwards(q, cpu, header);
@@ -261,7 +266,7 @@ impl Core {
                 let fits = range(whole.0, whole.1);
                 let last = form == Form::Long;
                 let stored = fits.and_then(|()| {
-                    match self.segment.store(offset, &q.bytes, q.block_at(header.block()), len) {
+                    match self.segment.store(cpu, offset, &q.bytes, q.block_at(header.block()), len) {
                         true => Ok(()),
                         false => Err(Status::BadSegmentOffset),
                     }
@@ -330,7 +335,7 @@ impl Core {
     pub(crate) fn has_message(&self) -> bool {
         !self.returns.borrow().is_empty()
             || [&self.reply, &self.request].iter().any(|own| {
-                own.receiver.borrow_mut().next(&own.side.claim, &own.side.queue, &self.cpu).is_some()
+                own.receiver.borrow_mut().next(own.side.claim(), own.side.queue(), self.cpu()).is_some()
             })
     }
 
@@ -338,37 +343,36 @@ impl Core {
     pub(crate) fn is_behind(&self) -> bool {
         [&self.reply, &self.request]
             .iter()
-            .any(|own| own.receiver.borrow().behind(&own.side.queue, &self.cpu))
+            .any(|own| own.receiver.borrow().behind(own.side.queue(), self.cpu()))
     }
 
     /// Whether a short request to every mapped endpoint would find space.
     pub(crate) fn can_send(&self) -> bool {
         self.translations.borrow().iter().flatten().all(|mapping| {
-            let q = &mapping.peer.request.side.queue;
+            let (q, cpu) = (mapping.peer.request.side.queue(), self.cpu());
             // Relaxed: a hint; the claim decides.
-            let tail = q.control.tail.load(Ordering::Relaxed) & TICKET;
-            tail.saturating_sub(q.control.consumed.load(Ordering::Relaxed) & !PARKED) < q.len()
+            let tail = cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET;
+            tail.saturating_sub(cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED) < q.len()
         })
     }
 
     /// What nobody sees who only polls: heads that don't come, deaths, what was on the way to the dead.
     #[cold]
     pub(crate) fn look_after(&self, now: bool) {
-        let world = &self.attached.world;
-        let time = self.cpu.now();
+        let time = self.cpu().now();
         let due = now || time.wrapping_sub(self.last_check.get()) >= CHECK_EVERY;
         if due {
             self.last_check.set(time);
-            world.check_deaths();
+            self.domain.check_deaths();
         }
-        let deaths = world.deaths();
+        let deaths = self.domain.deaths();
         let died = deaths != self.deaths_seen.replace(deaths);
         let mut gone = Vec::new();
         for peer in self.peers.borrow().iter().flatten() {
             if peer.gone.get() {
                 continue;
             }
-            if !self.is_here(peer) || (died || now) && !world.is_alive(peer.participant) {
+            if !self.is_here(peer) || (died || now) && !self.domain.is_alive(peer.participant) {
                 gone.push(peer.clone());
             }
         }
@@ -377,40 +381,41 @@ impl Core {
         }
         self.return_owed();
         for own in [&self.reply, &self.request] {
-            let (claim, q) = (&own.side.claim, &own.side.queue);
-            if (died || now) && self.attached.config.algorithm.is_locked() {
-                self.attached.acquit(self.name.endpoint, &own.side);
+            let (claim, q) = (own.side.claim(), own.side.queue());
+            if (died || now) && self.domain.config().algorithm.is_locked() {
+                self.domain.acquit(&own.side);
             }
             let mut receiver = own.receiver.borrow_mut();
             if died || due {
-                receiver.sweep(claim, q, &self.cpu, &*self.attached);
-                receiver.heal(claim, q, &self.cpu);
+                receiver.sweep(claim, q, self.cpu(), &self.domain);
+                receiver.heal(claim, q, self.cpu());
             }
-            while receiver.look_after(claim, q, &self.cpu, &*self.attached) {}
+            while receiver.look_after(claim, q, self.cpu(), &self.domain) {}
             // The head may have passed places without a delivery, and a sender may wait for it.
-            let around = Around::new(&self.attached, q);
-            claim.flush(q, &mut receiver, &self.cpu, &self.wait(&around));
+            let around = self.domain.around(q);
+            claim.flush(q, &mut receiver, self.cpu(), &self.domain.wait(&around));
         }
     }
 
     /// Whether a peer's endpoint is open, and still the same.
-    pub(crate) fn is_here(&self, peer: &Peer) -> bool {
+    pub(crate) fn is_here(&self, peer: &Peer<D>) -> bool {
         // Acquire: pairs with the Release when the endpoint was closed or taken by another.
-        peer.entry.owner.load(Ordering::Acquire) == peer.participant.to_bits()
-            && peer.entry.generation.load(Ordering::Acquire) == peer.name.generation
-            && peer.entry.open.load(Ordering::Acquire) == peer.participant.to_bits()
+        let read = |word| self.cpu().load(word, Ordering::Acquire);
+        read(&peer.entry.owner) == peer.participant.to_bits()
+            && read(&peer.entry.generation) == peer.name.generation
+            && read(&peer.entry.open) == peer.participant.to_bits()
     }
 
     /// Notes that a peer is gone, and brings back what it did not finish.
-    pub(crate) fn lose(&self, peer: &Rc<Peer>) {
+    pub(crate) fn lose(&self, peer: &Rc<Peer<D>>) {
         if !peer.gone.replace(true) {
             self.return_outstanding(peer);
         }
     }
 
     /// Why nothing reaches a peer any more.
-    pub(crate) fn reason(&self, peer: &Peer) -> Status {
-        if !self.attached.world.is_alive(peer.participant) {
+    pub(crate) fn reason(&self, peer: &Peer<D>) -> Status {
+        if !self.domain.is_alive(peer.participant) {
             Status::Unreachable
         } else if peer.gone.get() {
             Status::BadEndpoint
@@ -421,14 +426,15 @@ impl Core {
     }
 
     /// Brings back the requests that an endpoint which is gone did not finish.
-    fn return_outstanding(&self, peer: &Rc<Peer>) {
-        if peer.entry.generation.load(Ordering::Acquire) != peer.name.generation {
+    fn return_outstanding(&self, peer: &Rc<Peer<D>>) {
+        // Acquire: as in `is_here`.
+        if self.cpu().load(&peer.entry.generation, Ordering::Acquire) != peer.name.generation {
             return; // Its successor has reset the queues, and sends them back.
         }
         let me = source_code(self.name.endpoint, self.name.generation);
         let side = &peer.request.side;
         let status = self.reason(peer);
-        let all = Outstanding::take_all(&side.queue, &side.claim, peer.name, |source| source == me);
+        let all = Outstanding::take_all(self.cpu(), side.queue(), side.claim(), peer.name, |s| s == me);
         self.returns.borrow_mut().extend(all.into_iter().map(|o| Return {
             status,
             operation: o.operation,

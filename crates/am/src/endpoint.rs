@@ -1,61 +1,58 @@
 //! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their own.
 
 use core::cell::{Cell, RefCell};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 
-use towpath_machine::{Native, Processor};
+use towpath_machine::Processor;
 use towpath_shm::{ParticipantId, World};
-use towpath_sync::{Policy, Surroundings, Wait};
+use towpath_sync::PARKED;
 
-use crate::attach::{Attached, Side};
+use crate::attach::SharedMemory;
 use crate::bundle::BundleInner;
+use crate::directory::Directory;
+use crate::domain::{Domain, Side, Word};
 use crate::error::{Error, Status};
-use crate::layout::{Entry, WorldConfig};
+use crate::layout::WorldConfig;
 use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
 use crate::packet::MAX_ARGS;
-use crate::parallel::ParallelBundle;
 use crate::path::FIRST_QUOTA;
-use crate::queue::{CLOSED, Queue, Receiver, Sender, intent};
-use crate::segment::{PrivateSegment, Segment, SharedSegment};
+use crate::queue::{Receiver, Sender};
+use crate::segment::{PrivateSegment, Segment, SegmentKind};
 use crate::token::{Operation, Token};
 
 /// How many handlers an endpoint has.
 pub const HANDLERS: usize = 256;
 
-/// A handler.
-pub(crate) type Handler = Rc<dyn Fn(&Token<'_>) + Send + Sync>;
-
 /// Where an entry of the translation table leads.
-pub(crate) struct Mapping {
-    pub peer: Rc<Peer>,
+pub(crate) struct Mapping<D: Domain> {
+    pub peer: Rc<Peer<D>>,
     pub name: Name,
     pub tag: Tag,
 }
 
 /// Another endpoint (or this one), as a destination.
-pub(crate) struct Peer {
+pub(crate) struct Peer<D: Domain> {
     pub name: Name,
-    pub entry: &'static Entry,
+    pub entry: D::Entry,
     pub participant: ParticipantId,
-    pub request: Link,
-    pub reply: Link,
+    pub request: Link<D>,
+    pub reply: Link<D>,
     /// It is dead or gone, and what was on the way to it has been returned.
     pub gone: Cell<bool>,
 }
 
 /// One queue of another endpoint.
-pub(crate) struct Link {
-    pub side: Side,
+pub(crate) struct Link<D: Domain> {
+    pub side: D::Side,
     pub sender: RefCell<Sender>,
 }
 
 /// One of this endpoint's own queues.
-pub(crate) struct Own {
-    pub side: Side,
+pub(crate) struct Own<D: Domain> {
+    pub side: D::Side,
     pub receiver: RefCell<Receiver>,
     /// How many messages one poll delivers at most: adjusts itself.
     pub quota: Cell<usize>,
@@ -73,20 +70,17 @@ pub(crate) struct Return {
 }
 
 /// An endpoint's insides, which its handlers' tokens see.
-pub struct Core {
-    pub(crate) attached: Arc<Attached>,
-    pub(crate) entry: &'static Entry,
+pub struct Core<D: Domain> {
+    pub(crate) domain: D,
+    pub(crate) entry: D::Entry,
     pub(crate) name: Name,
-    pub(crate) cpu: Native,
-    pub(crate) policy: Policy,
-    pub(crate) budget: u64,
-    pub(crate) request: Own,
-    pub(crate) reply: Own,
+    pub(crate) request: Own<D>,
+    pub(crate) reply: Own<D>,
     pub(crate) tag: Cell<Tag>,
-    pub(crate) handlers: RefCell<Vec<Option<Handler>>>,
-    pub(crate) translations: RefCell<Vec<Option<Mapping>>>,
-    pub(crate) peers: RefCell<Vec<Option<Rc<Peer>>>>,
-    pub(crate) segment: Segment,
+    pub(crate) handlers: RefCell<Vec<Option<Rc<D::Handler>>>>,
+    pub(crate) translations: RefCell<Vec<Option<Mapping<D>>>>,
+    pub(crate) peers: RefCell<Vec<Option<Rc<Peer<D>>>>>,
+    pub(crate) segment: Segment<D::Segment>,
     /// How many handlers are running, one inside the other.
     pub(crate) depth: Cell<u32>,
     /// Payloads of medium messages while their handlers run, one buffer for each depth.
@@ -97,78 +91,20 @@ pub struct Core {
     pub(crate) idle_polls: Cell<u32>,
     pub(crate) deaths_seen: Cell<u64>,
     pub(crate) last_check: Cell<u64>,
-    pub(crate) bundle: RefCell<Weak<BundleInner>>,
-    /// The parallel bundle that it lives in instead, if it shares one.
-    pub(crate) parallel: RefCell<std::sync::Weak<ParallelBundle>>,
+    pub(crate) bundle: RefCell<Weak<BundleInner<D>>>,
     /// Whether a reply is waiting for space.
     pub(crate) replying: Cell<bool>,
 }
 
-/// Who waits for a queue, and what it can learn.
-pub(crate) struct Around<'a> {
-    pub attached: &'a Attached,
-    pub queue: &'a Queue<'static, Native>,
-    /// Since when nobody has been seen to hold the queue's lock, in nanoseconds; 0 if somebody was.
-    unheld: AtomicU64,
-}
-
-/// How long a lock may be neither held nor free before the waiters take its words for damaged, in nanoseconds. Longer than any process is likely
-/// to wait for its turn on a core between getting the lock and saying so.
-const DAMAGED: u64 = 5_000_000_000;
-
-impl<'a> Around<'a> {
-    pub fn new(attached: &'a Attached, queue: &'a Queue<'static, Native>) -> Self {
-        Around { attached, queue, unheld: AtomicU64::new(0) }
-    }
-}
-
-impl Surroundings for Around<'_> {
-    fn oversubscribed(&self) -> bool {
-        self.attached.world.surroundings().oversubscribed()
-    }
-
-    /// Whether a lock in front of the queue can never be had again: somebody died on it, or its words are damaged.
-    fn abandoned(&self) -> bool {
-        // Relaxed: once closed for this generation, always closed.
-        if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
-            return true;
-        }
-        let mut held = false;
-        for entry in (0..self.attached.config.endpoints as u16).filter_map(|e| self.attached.entry(e).ok()) {
-            for word in &entry.intents.0 {
-                // Acquire: pairs with the Release of those who change their intent.
-                let intent = word.load(Ordering::Acquire);
-                if intent::phase(intent, self.queue.id) == Some(intent::LOCKING) {
-                    if !self.attached.owner_alive(entry) {
-                        return true;
-                    }
-                    held |= intent >> 20 == 1;
-                }
-            }
-        }
-        // Relaxed, all of them: the waiter's own.
-        let now = Native::with_id(0).now();
-        match self.unheld.load(Ordering::Relaxed) {
-            _ if held => self.unheld.store(0, Ordering::Relaxed),
-            0 => self.unheld.store(now, Ordering::Relaxed),
-            since => return now.saturating_sub(since) >= DAMAGED,
-        }
-        false
-    }
-
-    fn asleep(&self, asleep: bool) {
-        self.attached.world.surroundings().asleep(asleep);
-    }
-}
-
 /// An Active Message endpoint. Not to be shared between threads: see [`crate::ParallelEndpoint`].
 ///
-/// Its receive block lies in the world's memory. Dropping it closes it: what others had sent and it had not handled comes back to them.
-pub struct Endpoint {
-    pub(crate) core: Rc<Core>,
+/// Its receive block lies in its domain's memory: the world's, if nothing else is said. Dropping it closes it: what others had sent and it had not handled comes back to
+/// them.
+pub struct Endpoint<D: Domain = SharedMemory> {
+    pub(crate) core: Rc<Core<D>>,
 }
 
-impl core::fmt::Debug for Endpoint {
+impl<D: Domain> core::fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Endpoint").field("name", &self.core.name).finish_non_exhaustive()
     }
@@ -201,7 +137,7 @@ impl Endpoint {
     ///
     /// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if all endpoints are taken.
     pub fn new(world: &World) -> Result<Endpoint, Error> {
-        Endpoint::build(world, |_| Ok(Segment::None))
+        Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::None)
     }
 
     /// The same with a segment of `len` bytes in private memory.
@@ -210,7 +146,7 @@ impl Endpoint {
     ///
     /// As [`Endpoint::new`].
     pub fn with_private_segment(world: &World, len: usize) -> Result<Endpoint, Error> {
-        Endpoint::build(world, |_| Ok(Segment::Private(PrivateSegment::new(len))))
+        Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Private(len))
     }
 
     /// The same with its part of the world's memory as segment, into which senders store directly.
@@ -219,66 +155,80 @@ impl Endpoint {
     ///
     /// As [`Endpoint::new`]; [`Error::Resource`] if the world was made without room for segments.
     pub fn with_shared_segment(world: &World) -> Result<Endpoint, Error> {
-        Endpoint::build(world, |(attached, me)| {
-            if attached.config.segment_bytes == 0 {
-                return Err(Error::Resource(
-                    "this world has no room for segments; make it larger (towpath run --size, WorldConfig::segment_bytes)".into(),
-                ));
-            }
-            Ok(Segment::Shared(SharedSegment(attached.segment(me)?)))
-        })
+        Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Shared)
     }
 
-    fn build(
-        world: &World,
-        segment: impl FnOnce((&Attached, u16)) -> Result<Segment, Error>,
-    ) -> Result<Endpoint, Error> {
-        let attached = Attached::new(world)?;
-        let participant = world
-            .entered()
+    /// Its world.
+    pub fn world(&self) -> &World {
+        self.core.domain.world()
+    }
+
+    /// Sets handler `index`; handler 0 gets the messages of ours that came back. A handler may reply, and may not send requests
+    /// or poll.
+    pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
+        self.set_boxed_handler(index, Box::new(handler));
+    }
+}
+
+impl<D: Domain> Endpoint<D> {
+    /// An endpoint of the calling process in any domain, in a bundle of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::new`] and [`Endpoint::with_shared_segment`].
+    pub fn in_domain(mut domain: D, segment: SegmentKind) -> Result<Endpoint<D>, Error> {
+        let participant = domain
+            .me()
             .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
-        let me = attached.take_entry(participant)?;
-        let entry = attached.entry(me)?;
-        let segment = segment((&attached, me)).inspect_err(|_| attached.give_up_entry(entry))?;
-        let (generation, owed) = attached.open_entry(me, participant, &segment)?;
-        let own = |reply| -> Result<Own, Error> {
-            let side = attached.side(me, reply)?;
+        let me = domain.take_entry(participant)?;
+        domain.act_for(me);
+        let entry = domain.entry(me)?;
+        let segment =
+            Endpoint::segment_of(&domain, me, segment).inspect_err(|_| domain.give_up_entry(&entry))?;
+        let (generation, owed) = domain.open_entry(me, participant, &segment)?;
+        let own = |reply| -> Result<Own<D>, Error> {
+            let side = domain.side(me, reply)?;
             // Relaxed: our own queue, just made.
-            let head = side.queue.control.head.load(Ordering::Relaxed);
+            let head = domain.cpu().load(&side.queue().control.head, Ordering::Relaxed);
             Ok(Own {
                 receiver: RefCell::new(Receiver { head, published: head, ..Receiver::default() }),
                 side,
                 quota: Cell::new(FIRST_QUOTA),
             })
         };
-        let (request, reply) = (own(false)?, own(true)?);
-        let config = attached.config;
         let core = Rc::new(Core {
             entry,
             name: Name { endpoint: me, generation },
-            cpu: Native::with_id(me.into()),
-            policy: config.waiting,
-            budget: world.switch_cost(),
-            request,
-            reply,
+            request: own(false)?,
+            reply: own(true)?,
             tag: Cell::new(Tag::ALL),
             handlers: RefCell::new((0..HANDLERS).map(|_| None).collect()),
             translations: RefCell::new(Vec::new()),
-            peers: RefCell::new((0..config.endpoints).map(|_| None).collect()),
+            peers: RefCell::new((0..domain.config().endpoints).map(|_| None).collect()),
             segment,
             depth: Cell::new(0),
             scratch: RefCell::new(Vec::new()),
             returns: RefCell::new(VecDeque::new()),
             owed: RefCell::new(owed),
             idle_polls: Cell::new(0),
-            deaths_seen: Cell::new(world.deaths()),
+            deaths_seen: Cell::new(domain.deaths()),
             last_check: Cell::new(0),
             bundle: RefCell::new(Weak::new()),
-            parallel: RefCell::default(),
             replying: Cell::new(false),
-            attached,
+            domain,
         });
         Ok(Endpoint { core })
+    }
+
+    fn segment_of(domain: &D, me: u16, kind: SegmentKind) -> Result<Segment<D::Segment>, Error> {
+        match kind {
+            SegmentKind::None => Ok(Segment::None),
+            SegmentKind::Private(len) => Ok(Segment::Private(PrivateSegment::new(len))),
+            SegmentKind::Shared if domain.config().segment_bytes == 0 => Err(Error::Resource(
+                "this world has no room for segments; make it larger (towpath run --size, WorldConfig::segment_bytes)".into(),
+            )),
+            SegmentKind::Shared => Ok(Segment::Shared(domain.segment(me)?)),
+        }
     }
 
     /// Its name.
@@ -288,12 +238,12 @@ impl Endpoint {
 
     /// Its world's configuration.
     pub fn config(&self) -> &WorldConfig {
-        &self.core.attached.config
+        self.core.domain.config()
     }
 
-    /// Its world.
-    pub fn world(&self) -> &World {
-        &self.core.attached.world
+    /// Where it lives.
+    pub fn domain(&self) -> &D {
+        &self.core.domain
     }
 
     /// Its tag: [`Tag::ALL`] at first.
@@ -307,14 +257,13 @@ impl Endpoint {
     }
 
     /// Its segment.
-    pub fn segment(&self) -> &Segment {
+    pub fn segment(&self) -> &Segment<D::Segment> {
         self.core.segment()
     }
 
-    /// Sets handler `index`; handler 0 gets the messages of ours that came back. A handler may reply, and may not send requests
-    /// or poll.
-    pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
-        self.core.handlers.borrow_mut()[usize::from(index)] = Some(Rc::new(handler));
+    /// Sets handler `index`, in any domain: see [`Endpoint::set_handler`].
+    pub fn set_boxed_handler(&self, index: u8, handler: Box<D::Handler>) {
+        self.core.handlers.borrow_mut()[usize::from(index)] = Some(handler.into());
     }
 
     /// Removes handler `index`: messages for it go back to their senders.
@@ -362,7 +311,7 @@ impl Endpoint {
 
     /// The name of the first open endpoint of the process with this rank, if it has one by now.
     pub fn name_of_rank(&self, rank: u32) -> Option<Name> {
-        self.core.attached.name_of_rank(rank)
+        self.core.domain.name_of_rank(rank)
     }
 
     /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for every rank of the world, with [`Tag::ALL`]. Waits until they exist.
@@ -371,19 +320,19 @@ impl Endpoint {
     ///
     /// [`Error::Resource`] if one of them has none after 30 seconds.
     pub fn map_world(&self) -> Result<(), Error> {
-        let world = &self.core.attached.world;
-        let start = std::time::Instant::now();
-        for rank in 0..world.size() {
+        let domain = &self.core.domain;
+        let start = domain.cpu().now();
+        for rank in 0..domain.size() {
             let name = loop {
                 if let Some(name) = self.name_of_rank(rank) {
                     break name;
                 }
-                if start.elapsed().as_secs() >= 30 {
+                if domain.cpu().now() - start >= 30_000_000_000 {
                     return Err(Error::Resource(format!(
                         "rank {rank} has no endpoint after 30 seconds: did it start, and does it create one?"
                     )));
                 }
-                std::thread::sleep(std::time::Duration::from_micros(200));
+                domain.pause(200_000);
             };
             self.map(rank as usize, name, Tag::ALL)?;
         }
@@ -399,6 +348,15 @@ impl Endpoint {
     #[inline]
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.core.request_short(index, handler, args, true)
+    }
+
+    /// As [`Endpoint::request`], but only if it can go out at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotSent`] if it can't, with no effect; otherwise as [`Endpoint::request`].
+    pub fn try_request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
+        self.core.request_short(index, handler, args, false)
     }
 
     /// Sends a request with a payload for the handler: at most a block ([`WorldConfig::block_size`]) long.
@@ -457,7 +415,7 @@ impl Endpoint {
     /// What the receive block has in use.
     pub fn audit(&self) -> Audit {
         let count =
-            |own: &Own| own.receiver.borrow().in_use(&own.side.claim, &own.side.queue, &self.core.cpu);
+            |own: &Own<D>| own.receiver.borrow().in_use(own.side.claim(), own.side.queue(), self.core.cpu());
         let ((request_packets, request_blocks), (reply_packets, reply_blocks)) =
             (count(&self.core.request), count(&self.core.reply));
         Audit { request_packets, request_blocks, reply_packets, reply_blocks }
@@ -466,7 +424,7 @@ impl Endpoint {
     /// Looks after the receive block now, instead of some time while nothing arrives: notices deaths, frees what the dead had claimed,
     /// returns what was on the way to them.
     pub fn recover(&self) {
-        self.core.attached.world.check_deaths();
+        self.core.domain.check_deaths();
         self.core.look_after(true);
     }
 }
@@ -475,50 +433,54 @@ fn no_such_endpoint() -> Error {
     Error::BadArgument("there is no endpoint of that name (any more)".into())
 }
 
-impl Drop for Endpoint {
+impl<D: Domain> Drop for Endpoint<D> {
     fn drop(&mut self) {
         if let Some(bundle) = self.core.bundle.borrow().upgrade() {
             bundle.remove(&self.core);
         }
-        self.core.attached.close_entry(self.core.name.endpoint);
+        if !self.core.domain.has_ended() {
+            self.core.domain.close_entry(self.core.name.endpoint);
+        }
     }
 }
 
-impl Core {
-    pub(crate) fn segment(&self) -> &Segment {
+impl<D: Domain> Core<D> {
+    pub(crate) fn segment(&self) -> &Segment<D::Segment> {
         &self.segment
     }
 
-    /// How to wait for a queue.
     #[inline(always)]
-    pub(crate) fn wait<'a>(&self, around: &'a Around<'_>) -> Wait<'a> {
-        Wait { policy: self.policy, around, budget: self.budget }
+    pub(crate) fn cpu(&self) -> &D::Cpu {
+        self.domain.cpu()
     }
 
-    pub(crate) fn intent(&self, reply: bool) -> &core::sync::atomic::AtomicU64 {
+    #[inline(always)]
+    pub(crate) fn intent(&self, reply: bool) -> &Word<D> {
         &self.entry.intents.0[usize::from(reply)]
     }
 
-    pub(crate) fn block_intent(&self, reply: bool) -> &AtomicU64 {
+    #[inline(always)]
+    pub(crate) fn block_intent(&self, reply: bool) -> &Word<D> {
         &self.entry.intents.0[2 + usize::from(reply)]
     }
 
     /// The destination of that name, attached.
-    pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer>, Error> {
+    pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer<D>>, Error> {
         let known = self.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);
         if let Some(peer) = known
             && peer.name == name
         {
             return Ok(peer);
         }
-        let (entry, owner) = match self.attached.opened(name.endpoint) {
+        let (entry, owner) = match self.domain.opened(name.endpoint) {
             Some((entry, owner, generation)) if generation == name.generation => (entry, owner),
             _ => return Err(no_such_endpoint()),
         };
-        let link = |reply| -> Result<Link, Error> {
-            let side = self.attached.side(name.endpoint, reply)?;
+        let link = |reply| -> Result<Link<D>, Error> {
+            let side = self.domain.side(name.endpoint, reply)?;
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
-            sender.head_seen = side.queue.control.head.load(Ordering::Acquire) & !towpath_sync::PARKED;
+            // Acquire: pairs with the Release in `reset` and in the receiver's publications.
+            sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
             Ok(Link { side, sender: RefCell::new(sender) })
         };
         let peer = Rc::new(Peer {

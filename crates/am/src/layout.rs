@@ -1,12 +1,11 @@
 //! Where things lie in a world's area, and how big they are. All of it follows from a [`WorldConfig`], which travels in the world's
 //! parameters and is checked by everyone who joins.
 
-use towpath_machine::{LINE, Native, OwnLine, Plain};
+use towpath_machine::{LINE, Native};
 use towpath_sync::Policy;
 
-use core::sync::atomic::AtomicU64;
-
 use crate::claim::{Algorithm, Locks};
+use crate::domain::Entry;
 use crate::error::Error;
 use crate::packet::{BlockHead, Extra, Slot};
 use crate::queue::Control;
@@ -156,29 +155,6 @@ impl WorldConfig {
     }
 }
 
-/// An endpoint's entry in the directory.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub struct Entry {
-    /// Who has it: a participant's bits, or 0.
-    pub owner: AtomicU64,
-    /// How often it has been taken; its low bits are the endpoint's generation.
-    pub generation: AtomicU64,
-    /// Its owner's bits once its queues may be used, until it is closed or its next owner readies it.
-    pub open: AtomicU64,
-    /// Bytes of the shared segment that are in use as such (0: the segment is private).
-    pub segment_len: AtomicU64,
-    /// Unused.
-    pub spare: [AtomicU64; 4],
-    /// What it is about to do to request queues, and to reply queues (see `queue::intent`); then on which queue it may hold a block that it has not
-    /// published, likewise: the queue's number plus one.
-    pub intents: OwnLine<[AtomicU64; 4]>,
-}
-
-// SAFETY: `repr(C)`, atomics only, all-zero is a free entry.
-#[allow(unsafe_code)]
-unsafe impl Plain for Entry {}
-
 /// Byte offsets in the area.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
@@ -237,7 +213,7 @@ impl Layout {
         };
         let queue = QueueLayout { total: at.next_multiple_of(4096), ..queue };
         let directory_bytes =
-            (size_of::<Entry>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
+            (size_of::<Entry<Native>>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
         let stride = (2 * queue.total + config.segment_bytes).next_multiple_of(4096);
         Layout {
             directory: 0,

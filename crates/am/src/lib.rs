@@ -4,7 +4,8 @@
 //! bulk queue (Lumetta & Culler 1998, Figure 1). Many send to it and one receives. How concurrent senders come to own a packet is the
 //! world's claim [`Algorithm`]; how everybody waits is its policy.
 //!
-//! The queues themselves ([`queue`], [`claim`], [`packet`]) are written for any machine; endpoints are native.
+//! All of it is written for any machine: the queues ([`queue`], [`claim`], [`packet`]) for any processor, and endpoints for any [`domain`], that is, wherever there are processors, queues, a
+//! directory and somebody who knows who lives. Without further words an endpoint is native, in a world's [`SharedMemory`].
 #![deny(unsafe_code)]
 
 mod attach;
@@ -12,6 +13,7 @@ mod bundle;
 pub mod claim;
 mod deliver;
 mod directory;
+pub mod domain;
 mod endpoint;
 mod error;
 mod layout;
@@ -24,8 +26,8 @@ pub mod queue;
 mod segment;
 mod send;
 mod token;
-mod tools;
 
+pub use attach::SharedMemory;
 pub use bundle::{Bundle, Events};
 pub use claim::Algorithm;
 pub use endpoint::{Audit, Endpoint};
@@ -34,5 +36,5 @@ pub use layout::{LAYOUT, Layout, MAX_ENDPOINTS, WorldConfig};
 pub use name::{Name, Tag};
 pub use packet::MAX_ARGS;
 pub use parallel::{ParallelBundle, ParallelEndpoint};
-pub use segment::Segment;
+pub use segment::{Segment, SegmentKind};
 pub use token::{Operation, Payload, Returned, Token};

@@ -3,9 +3,7 @@
 //! Whoever finds one takes it by an exchange of its header: its sender, which notices that the receiver is gone, or the receiver's successor, before it
 //! resets the queue.
 
-use core::sync::atomic::Ordering;
-
-use towpath_machine::{Native, Processor};
+use towpath_machine::{Ordering, Processor};
 use towpath_sync::PARKED;
 
 use crate::claim::Claim;
@@ -37,13 +35,13 @@ pub struct Outstanding {
 
 impl Outstanding {
     /// Takes all that are there and that `mine` accepts by their source. Their blocks are freed.
-    pub fn take_all(
-        q: &Queue<'static, Native>,
-        claim: &impl Claim<Native>,
+    pub fn take_all<P: Processor>(
+        cpu: &P,
+        q: &Queue<'_, P>,
+        claim: &impl Claim<P>,
         destination: Name,
         mine: impl Fn(u16) -> bool,
     ) -> Vec<Outstanding> {
-        let cpu = &Native::with_id(destination.endpoint.into());
         // Acquire: pairs with the Release (Q3) in `Receiver::done`.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let mut all = Vec::new();

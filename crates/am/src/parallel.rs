@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Park};
 
+use crate::attach::SharedMemory;
 use crate::endpoint::{Audit, Core, Endpoint};
 use crate::error::Error;
 use crate::name::{Name, Tag};
@@ -35,7 +36,7 @@ impl ParallelBundle {
     /// As [`Endpoint::into_parallel`].
     pub fn add(self: &Arc<Self>, endpoint: Endpoint) -> Result<Arc<ParallelEndpoint>, Error> {
         let endpoint = endpoint.into_parallel()?;
-        *endpoint.lock().0.core.parallel.borrow_mut() = Arc::downgrade(self);
+        *endpoint.lock().0.core.domain.parallel.borrow_mut() = Arc::downgrade(self);
         let endpoint = Arc::new(ParallelEndpoint { bundle: Arc::downgrade(self), ..endpoint });
         self.members.write().unwrap_or_else(PoisonError::into_inner).push(endpoint.clone());
         Ok(endpoint)
@@ -154,12 +155,15 @@ impl ParallelEndpoint {
     /// Moves it back into the hands of one thread.
     pub fn into_sequential(self) -> Endpoint {
         let endpoint = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner).0;
-        endpoint.core.parallel.take();
+        endpoint.core.domain.parallel.take();
         endpoint
     }
 
     /// Tries under the lock until it goes out; polls there too, and lets the others have the lock in between.
-    fn until_sent(&self, mut attempt: impl FnMut(&Core) -> Result<(), Error>) -> Result<(), Error> {
+    fn until_sent(
+        &self,
+        mut attempt: impl FnMut(&Core<SharedMemory>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         loop {
             let endpoint = self.lock();
             match attempt(&endpoint.0.core) {

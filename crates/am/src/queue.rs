@@ -259,6 +259,10 @@ pub trait Census {
     fn alive(&self, endpoint: u16, generation: u16) -> bool;
     /// Whether a living endpoint may be claiming a block of a queue, or holding one that it has not published.
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool;
+    /// How long the head may wait for a claimed packet before the receiver looks past it, in nanoseconds.
+    fn patience(&self) -> u64 {
+        STALL
+    }
 }
 
 /// At most this many tickets are out beyond the packets that there are, if the algorithm overdraws.
@@ -360,7 +364,7 @@ impl Receiver {
                 _ => now,
             };
             self.stalled = Some((self.head, since));
-            if c.resolve_head(q, self, cpu, census, now.saturating_sub(since) >= STALL) {
+            if c.resolve_head(q, self, cpu, census, now.saturating_sub(since) >= census.patience()) {
                 self.stalled = None;
                 changed = true;
             }

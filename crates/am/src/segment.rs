@@ -1,9 +1,11 @@
 //! An endpoint's segment: where long transfers are stored.
-#![allow(unsafe_code)]
 
-use core::cell::UnsafeCell;
+use core::cell::RefCell;
 
-use towpath_machine::{Native, NativeBytes, Processor};
+use towpath_machine::Processor;
+
+use crate::attach::SharedSegment;
+use crate::domain::Stored;
 
 /// The memory that long transfers to an endpoint are stored in: none, private to its process, or shared.
 ///
@@ -11,18 +13,29 @@ use towpath_machine::{Native, NativeBytes, Processor};
 /// message's bytes. Into a shared one the *sender* stores directly, at any time before the handler runs: one copy instead of two, and
 /// until the handler runs the destination's contents are unspecified.
 #[derive(Debug)]
-pub enum Segment {
+pub enum Segment<S = SharedSegment> {
     /// No long transfers.
     None,
     /// Memory of this process.
     Private(PrivateSegment),
     /// This endpoint's part of the world (see `WorldConfig::segment_bytes`).
-    Shared(SharedSegment),
+    Shared(S),
+}
+
+/// Which segment a new endpoint is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// None.
+    None,
+    /// So many bytes of its process's memory.
+    Private(usize),
+    /// Its part of the domain's memory.
+    Shared,
 }
 
 /// A segment in private memory.
 pub struct PrivateSegment {
-    bytes: UnsafeCell<Box<[u8]>>,
+    bytes: RefCell<Box<[u8]>>,
 }
 
 impl core::fmt::Debug for PrivateSegment {
@@ -33,26 +46,21 @@ impl core::fmt::Debug for PrivateSegment {
 
 impl PrivateSegment {
     pub(crate) fn new(len: usize) -> Self {
-        PrivateSegment { bytes: UnsafeCell::new(vec![0; len].into_boxed_slice()) }
+        PrivateSegment { bytes: RefCell::new(vec![0; len].into_boxed_slice()) }
     }
 
     fn len(&self) -> usize {
-        // SAFETY: no exclusive reference outlives a call of this type's methods, and the type is not `Sync`.
-        unsafe { (&*self.bytes.get()).len() }
+        self.bytes.borrow().len()
     }
 }
 
-/// A segment in the world's memory.
-#[derive(Debug)]
-pub struct SharedSegment(pub(crate) NativeBytes);
-
-impl Segment {
+impl<S: Stored> Segment<S> {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Segment::None => 0,
             Segment::Private(s) => s.len() as u64,
-            Segment::Shared(s) => s.0.len() as u64,
+            Segment::Shared(s) => s.len(),
         }
     }
 
@@ -75,9 +83,8 @@ impl Segment {
         let at = self.range(offset, to.len());
         match self {
             Segment::None => {}
-            // SAFETY: in bounds (checked); no reference to the bytes outlives a call, and `to` is none of them.
-            Segment::Private(s) => to.copy_from_slice(unsafe { &(&*s.bytes.get())[at..at + to.len()] }),
-            Segment::Shared(s) => Native::with_id(0).copy_out(&s.0, at, to),
+            Segment::Private(s) => to.copy_from_slice(&s.bytes.borrow()[at..at + to.len()]),
+            Segment::Shared(s) => s.read(at, to),
         }
     }
 
@@ -86,32 +93,33 @@ impl Segment {
         let at = self.range(offset, from.len());
         match self {
             Segment::None => {}
-            Segment::Private(s) => {
-                // SAFETY: as in `read`.
-                unsafe { (&mut *s.bytes.get())[at..at + from.len()].copy_from_slice(from) }
-            }
-            Segment::Shared(s) => Native::with_id(0).copy_in(&s.0, at, from),
+            Segment::Private(s) => s.bytes.borrow_mut()[at..at + from.len()].copy_from_slice(from),
+            Segment::Shared(s) => s.write(at, from),
         }
     }
 
     /// Stores a block of a bulk queue. `false` if the range is not in the segment.
-    pub(crate) fn store(&self, offset: u64, from: &NativeBytes, at: usize, len: usize) -> bool {
+    pub(crate) fn store<P: Processor>(
+        &self,
+        cpu: &P,
+        offset: u64,
+        from: &P::Bytes,
+        at: usize,
+        len: usize,
+    ) -> bool {
         if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
             return false;
         }
+        let offset = offset as usize;
         match self {
             Segment::None => {}
-            // SAFETY: in bounds (checked just now); no reference to the bytes outlives a call, and they are private memory, which
-            // no shared bytes overlap.
-            Segment::Private(s) => Native::with_id(0).copy_out(from, at, unsafe {
-                &mut (&mut *s.bytes.get())[offset as usize..offset as usize + len]
-            }),
+            Segment::Private(s) => cpu.copy_out(from, at, &mut s.bytes.borrow_mut()[offset..offset + len]),
             Segment::Shared(s) => {
                 let mut piece = [0u8; 4096];
                 for start in (0..len).step_by(piece.len()) {
                     let piece = &mut piece[..(len - start).min(4096)];
-                    Native::with_id(0).copy_out(from, at + start, piece);
-                    Native::with_id(0).copy_in(&s.0, offset as usize + start, piece);
+                    cpu.copy_out(from, at + start, piece);
+                    s.write(offset + start, piece);
                 }
             }
         }

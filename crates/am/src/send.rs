@@ -8,10 +8,11 @@ use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use towpath_machine::{Park, Processor};
-use towpath_sync::Wait;
+use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
-use crate::endpoint::{Around, Core, Link, Peer, Return};
+use crate::domain::{Domain, Side, Step, Stored};
+use crate::endpoint::{Core, Link, Peer, Return};
 use crate::error::{Error, Status};
 use crate::name::{Name, Tag};
 use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, pack_range, source_code};
@@ -35,22 +36,29 @@ impl Drop for Replying<'_> {
 }
 
 /// A message waits for space. All of the bundle is polled meanwhile: its endpoints have one thread, and another's full queue may be what we wait for.
-#[derive(Clone, Copy)]
-struct Waiter<'a> {
-    core: &'a Core,
-    peer: &'a Peer,
-    link: &'a Link,
+struct Waiter<'a, D: Domain, W> {
+    core: &'a Core<D>,
+    peer: &'a Peer<D>,
+    link: &'a Link<D>,
     reply: bool,
-    waiting: &'a Wait<'a>,
+    waiting: &'a W,
 }
 
-impl Waiter<'_> {
+impl<D: Domain, W> Clone for Waiter<'_, D, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain, W> Copy for Waiter<'_, D, W> {}
+
+impl<D: Domain, W> Waiter<'_, D, W> {
     fn replying(&self) -> Option<Replying<'_>> {
         self.reply.then(|| Replying::new(&self.core.replying))
     }
 }
 
-impl Meanwhile for Waiter<'_> {
+impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
     fn is_gone(&self) -> bool {
         self.peer.gone.get()
     }
@@ -59,13 +67,13 @@ impl Meanwhile for Waiter<'_> {
         if self.reply { self.core.poll_bundle_replies() } else { self.core.poll_bundle() }
     }
     fn pause(&self, round: u32) {
-        let side = &self.link.side;
-        side.claim.await_space(&side.queue, &self.link.sender.borrow(), &self.core.cpu, self.waiting, round);
+        let (side, cpu) = (&self.link.side, self.core.cpu());
+        side.claim().await_space(side.queue(), &self.link.sender.borrow(), cpu, self.waiting, round);
     }
     fn look_around(&self) -> bool {
         let _replying = self.replying();
         self.core.look_after(false);
-        self.core.attached.world.is_alive(self.peer.participant)
+        self.core.domain.is_alive(self.peer.participant)
     }
 }
 
@@ -78,8 +86,8 @@ fn too_many(args: &[u32]) -> Error {
     Error::BadArgument(format!("{} arguments: at most {MAX_ARGS}", args.len()))
 }
 
-impl Core {
-    fn mapped(&self, index: usize) -> Result<(Rc<Peer>, Tag), Error> {
+impl<D: Domain> Core<D> {
+    fn mapped(&self, index: usize) -> Result<(Rc<Peer<D>>, Tag), Error> {
         match self.translations.borrow().get(index) {
             Some(Some(mapping)) => Ok((mapping.peer.clone(), mapping.tag)),
             _ => Err(not_mapped(index)),
@@ -119,7 +127,7 @@ impl Core {
 
     /// The endpoint that a reply goes to, or the name of the one that is gone.
     #[inline(always)]
-    fn requester(&self, source: Source) -> Result<Rc<Peer>, Name> {
+    fn requester(&self, source: Source) -> Result<Rc<Peer<D>>, Name> {
         let name = match source {
             Source::Named(name) => name,
             Source::Coded(code) => {
@@ -162,7 +170,7 @@ impl Core {
     #[inline(always)]
     fn short(
         &self,
-        peer: &Rc<Peer>,
+        peer: &Rc<Peer<D>>,
         reply: bool,
         handler: u8,
         tag: Tag,
@@ -206,7 +214,7 @@ impl Core {
     #[expect(clippy::too_many_arguments, reason = "a message is that many things")]
     fn medium(
         &self,
-        peer: &Rc<Peer>,
+        peer: &Rc<Peer<D>>,
         reply: bool,
         handler: u8,
         tag: Tag,
@@ -217,7 +225,7 @@ impl Core {
         if args.len() > MAX_ARGS {
             return Err(too_many(args));
         }
-        let block_size = self.attached.config.block_size as usize;
+        let block_size = self.domain.config().block_size as usize;
         if payload.len() > block_size {
             return Err(Error::BadArgument(format!(
                 "a medium payload of {} bytes: at most {block_size}; send it as a long message",
@@ -260,7 +268,7 @@ impl Core {
 
     fn long(
         &self,
-        peer: &Rc<Peer>,
+        peer: &Rc<Peer<D>>,
         reply: bool,
         (handler, tag, args): (u8, Tag, &[u32]),
         payload: &[u8],
@@ -277,11 +285,11 @@ impl Core {
             )));
         }
         // Acquire: pairs with the Release in `open_entry`.
-        let shared = peer.entry.segment_len.load(Ordering::Acquire);
+        let shared = self.cpu().load(&peer.entry.segment_len, Ordering::Acquire);
         if shared > 0 && len <= MAX_STORED && !peer.gone.get() {
             return self.store_directly(peer, reply, (handler, tag, args), payload, offset, wait, shared);
         }
-        let block_size = self.attached.config.block_size as usize;
+        let block_size = self.domain.config().block_size as usize;
         let mut at = 0;
         loop {
             let end = (at + block_size).min(payload.len());
@@ -305,7 +313,7 @@ impl Core {
     #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
     fn store_directly(
         &self,
-        peer: &Rc<Peer>,
+        peer: &Rc<Peer<D>>,
         reply: bool,
         (handler, tag, args): (u8, Tag, &[u32]),
         payload: &[u8],
@@ -316,21 +324,21 @@ impl Core {
         let len = payload.len() as u64;
         let out = self.outgoing(Form::LongStored, handler, tag, args, pack_range(offset, len));
         if offset + len <= shared {
-            let segment = self.attached.segment(peer.name.endpoint)?;
-            if offset + len > segment.len() as u64 {
+            let segment = self.domain.segment(peer.name.endpoint)?;
+            if offset + len > segment.len() {
                 return Err(Error::BadWorld("a segment's length does not fit its place".into()));
             }
             let link = if reply { &peer.reply } else { &peer.request };
-            let (q, intent) = (&link.side.queue, self.intent(reply));
+            let (q, intent) = (link.side.queue(), self.intent(reply));
             // SeqCst, the exchange and the look at the tail: either a successor sees our intent and waits for us, or we see that the queue is closed and
             // don't touch the segment, which may be the successor's by now; pairs with the exchange in `wait_for_stragglers`.
-            self.cpu.swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
-            let here = !link.sender.borrow().shut_out(self.cpu.load(&q.control.tail, Ordering::SeqCst));
+            self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
+            let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
             if here {
-                self.cpu.copy_in(&segment, offset as usize, payload);
+                segment.write(offset as usize, payload);
             }
             // Release: after that.
-            self.cpu.store(intent, 0, Ordering::Release);
+            self.cpu().store(intent, 0, Ordering::Release);
             if !here {
                 return self.outcome(Err(Failure::Gone), peer, reply, &out);
             }
@@ -344,7 +352,7 @@ impl Core {
     fn outcome(
         &self,
         result: Result<(), Failure>,
-        peer: &Rc<Peer>,
+        peer: &Rc<Peer<D>>,
         reply: bool,
         out: &Outgoing<'_>,
     ) -> Result<(), Error> {
@@ -381,7 +389,7 @@ impl Core {
     #[inline(always)]
     fn packet(
         &self,
-        peer: &Peer,
+        peer: &Peer<D>,
         reply: bool,
         out: &Outgoing<'_>,
         piece: Option<Piece<'_>>,
@@ -392,17 +400,19 @@ impl Core {
             return Err(Failure::Gone);
         }
         let link = if reply { &peer.reply } else { &peer.request };
-        let around = Around::new(&self.attached, &link.side.queue);
-        let waiting = self.wait(&around);
+        self.domain.charge(Step::Send);
+        let queue = link.side.queue();
+        let around = self.domain.around(queue);
+        let waiting = self.domain.wait(&around);
         let route = Route {
-            queue: &link.side.queue,
-            claim: &link.side.claim,
+            queue,
+            claim: link.side.claim(),
             sender: &link.sender,
             intent: self.intent(reply),
             block_intent: self.block_intent(reply),
         };
         let meanwhile = Waiter { core: self, peer, link, reply, waiting: &waiting };
-        if route.send(&self.cpu, out, piece, wait, &waiting, meanwhile)? {
+        if route.send(self.cpu(), out, piece, wait, &waiting, meanwhile)? {
             self.ring(peer);
         }
         Ok(())
@@ -410,13 +420,11 @@ impl Core {
 
     /// Wakes the process that owns an endpoint.
     #[cold]
-    fn ring(&self, peer: &Peer) {
-        let world = &self.attached.world;
-        if peer.participant.index < world.size() {
-            let doorbell = world.doorbell(peer.participant.index);
+    fn ring(&self, peer: &Peer<D>) {
+        if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
             // Release: the publication comes before; pairs with the Acquire in `wait_for`.
-            doorbell.fetch_add(1, Ordering::Release);
-            self.cpu.wake(doorbell, u32::MAX);
+            self.cpu().fetch_add(doorbell, 1, Ordering::Release);
+            self.cpu().wake(doorbell, u32::MAX);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use core::cell::Cell;
 
+use crate::attach::SharedMemory;
+use crate::domain::Domain;
 use crate::endpoint::Core;
 use crate::error::{Error, Status};
 use crate::name::{Name, Tag};
@@ -83,8 +85,8 @@ pub(crate) enum Source {
 }
 
 /// A message in the hands of its handler.
-pub struct Token<'a> {
-    pub(crate) core: &'a Core,
+pub struct Token<'a, D: Domain = SharedMemory> {
+    pub(crate) core: &'a Core<D>,
     pub(crate) source: Source,
     pub(crate) tag: Tag,
     pub(crate) args: [u32; MAX_ARGS],
@@ -95,7 +97,7 @@ pub struct Token<'a> {
     pub(crate) returned: Option<Returned>,
 }
 
-impl core::fmt::Debug for Token<'_> {
+impl<D: Domain> core::fmt::Debug for Token<'_, D> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Token")
             .field("source", &self.source())
@@ -108,7 +110,7 @@ impl core::fmt::Debug for Token<'_> {
     }
 }
 
-impl<'a> Token<'a> {
+impl<'a, D: Domain> Token<'a, D> {
     /// The arguments.
     #[inline(always)]
     pub fn args(&self) -> &[u32] {
@@ -131,7 +133,7 @@ impl<'a> Token<'a> {
     }
 
     /// The endpoint's segment, where a long message's bytes are.
-    pub fn segment(&self) -> &Segment {
+    pub fn segment(&self) -> &Segment<D::Segment> {
         self.core.segment()
     }
 

@@ -79,6 +79,16 @@ pub trait Waiting<P: Processor> {
     /// As [`Waiting::wait_until`].
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned>;
 
+    /// The same in front of a full queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    #[inline(always)]
+    fn back_off_for_space(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
+        self.back_off(cpu, round)
+    }
+
     /// How often to try a lock without queueing before queueing for it: 0, except where a place in a FIFO queue could make
     /// everybody wait for a process that isn't running.
     fn attempts_before_queueing(&self, cpu: &P) -> u32;
