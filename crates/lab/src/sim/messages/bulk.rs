@@ -10,7 +10,7 @@ use towpath_am::claim::Claim;
 use towpath_machine::{Arena, Processor};
 use towpath_sim::{Counters, Sim, SimArena, SimBytes, Simulation, Stuck};
 
-use super::endpoint::Endpoint;
+use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
 use super::{Algorithm, Setup, Sizes, ns, with_claim};
 
@@ -27,7 +27,10 @@ pub struct Figures {
 const ARRAY: usize = 1 << 20;
 /// Transfers: the arrays twice, of which the first time is not counted.
 const TRANSFERS: usize = 2 * ARRAY / BLOCK;
-const BLOCK: usize = Sizes::PAPER.block_size;
+const BLOCK: usize = Sizes::PAPER.block_size as usize;
+
+const STORE: u8 = 1;
+const COUNT: u8 = 2;
 
 /// How fast one processor copies memory, in bytes per second.
 ///
@@ -60,17 +63,18 @@ pub fn copy_rate(setup: &Setup, seed: u64) -> Result<f64, Stuck> {
 ///
 /// [`Stuck`] if the programs don't end.
 pub fn bulk(setup: &Setup, algorithm: Algorithm, seed: u64) -> Result<Figures, Stuck> {
-    with_claim!(algorithm, make => run(setup, seed, make))
+    with_claim!(algorithm, make => run(setup, algorithm, seed, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
     setup: &Setup,
+    algorithm: Algorithm,
     seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<Figures, Stuck> {
     let mut simulation = Simulation::new(&setup.parameters, 2, seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, 2, &Sizes::PAPER, || make(&arena)));
+    let world = Rc::new(World::new(&arena, Sizes::PAPER.config(2, algorithm.kind()), || make(&arena)));
     let (from, to) = (arena.bytes(ARRAY), arena.bytes(ARRAY));
     let over = Rc::new(Cell::new(false));
     let figures = Rc::new(RefCell::new(Figures::default()));
@@ -78,10 +82,10 @@ fn run<C: Claim<Sim> + 'static>(
     {
         let (world, over) = (world.clone(), over.clone());
         simulation.spawn(0, 0, move |cpu| {
-            let mut endpoint = Endpoint::new(cpu, &world, 0, habits);
-            endpoint.handler(|endpoint, message| {
-                cpu.copy_in(&to, message.args[0] as usize, message.payload);
-                endpoint.reply(message.from, 1, &[]);
+            let endpoint = Simulated::new(cpu, &world, 0, habits).endpoint();
+            on(&endpoint, STORE, |token| {
+                cpu.copy_in(&to, token.args()[0] as usize, token.bytes());
+                token.reply(COUNT, &[]).expect("a request is answered");
             });
             while !over.get() {
                 endpoint.poll();
@@ -91,9 +95,9 @@ fn run<C: Claim<Sim> + 'static>(
     let result = figures.clone();
     simulation.spawn(1, 1, move |cpu| {
         let replies = Cell::new(0);
-        let mut endpoint = Endpoint::new(cpu, &world, 1, habits);
-        endpoint.handler(|_, _| unreachable!("the server sends no requests"));
-        endpoint.handler(|_, _| replies.set(replies.get() + 1));
+        let endpoint = Simulated::new(cpu, &world, 1, habits).endpoint();
+        on(&endpoint, COUNT, |_| replies.set(replies.get() + 1));
+        endpoint.map_world().expect("the server comes");
         *result.borrow_mut() = send(cpu, &endpoint, &from, &replies);
         over.set(true);
     });
@@ -103,7 +107,7 @@ fn run<C: Claim<Sim> + 'static>(
 
 fn send<C: Claim<Sim>>(
     cpu: &Sim,
-    endpoint: &Endpoint<'_, Sim, C>,
+    endpoint: &Endpoint<'_, C>,
     from: &SimBytes,
     replies: &Cell<usize>,
 ) -> Figures {
@@ -111,7 +115,7 @@ fn send<C: Claim<Sim>>(
     let transfer = |block: &mut [u8], n: usize| {
         let at = n * BLOCK % ARRAY;
         cpu.copy_out(from, at, block);
-        endpoint.request(0, 0, &[at as u32], Some(block));
+        endpoint.request_medium(0, STORE, &[at as u32], block).expect("the server is mapped");
     };
     let until = |count: usize| {
         while replies.get() < count {
@@ -132,7 +136,7 @@ fn send<C: Claim<Sim>>(
     let time = ns(cpu.clock() - start);
     cpu.work(100_000);
     let before = cpu.counters();
-    endpoint.request(0, 0, &[0], Some(&block));
+    endpoint.request_medium(0, STORE, &[0], &block).expect("the server is mapped");
     let one_send = cpu.counters().since(&before);
     until(TRANSFERS + 1);
     Figures { bandwidth: (TRANSFERS / 2 * BLOCK) as f64 / (time * 1e-9), one_send }

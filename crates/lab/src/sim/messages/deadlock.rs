@@ -1,12 +1,17 @@
 //! Deadlock and its absence (paper L, Sections 3.1 and 3.2) with tiny queues: cycles of requests, and bulk transfers among short messages.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use towpath_am::Error;
 use towpath_am::claim::Claim;
+use towpath_am::domain::{Domain, Side};
+use towpath_am::packet::{Form, Header, READY_BULK, source_code};
+use towpath_am::queue::{ClaimError, Sender};
+use towpath_machine::Processor;
 use towpath_sim::{Sim, SimArena, Simulation, Stuck};
 
-use super::endpoint::{Endpoint, Habits, Way};
+use super::domain::{Endpoint, Habits, Simulated, name_of, on};
 use super::world::{Sizes, World};
 use super::{Algorithm, Setup, with_claim};
 
@@ -17,6 +22,17 @@ pub enum Traffic {
     Cycle,
     /// All members but the first send bulk transfers and short messages to it.
     Bulk,
+}
+
+/// How those behave who send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As they must.
+    Right,
+    /// Claims the packet first, then the block: the order of which the paper warns (Section 3.2).
+    PacketFirst,
+    /// Does not poll while it waits for space (Section 3.1).
+    Deaf,
 }
 
 /// Simulated time within which everything is over many times, in picoseconds.
@@ -34,46 +50,58 @@ pub fn traffic(
     way: Way,
     seed: u64,
 ) -> Result<(), Stuck> {
-    with_claim!(algorithm, make => run(setup, traffic, way, seed, make))
+    with_claim!(algorithm, make => run(setup, algorithm, traffic, way, seed, make))
 }
 
 const MEMBERS: usize = 4;
 const MESSAGES: usize = 40;
 const PAYLOAD: [u8; 64] = [7; 64];
 
+const ASK: u8 = 1;
+const ANSWER: u8 = 2;
+
 fn run<C: Claim<Sim> + 'static>(
     setup: &Setup,
+    algorithm: Algorithm,
     traffic: Traffic,
     way: Way,
     seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<(), Stuck> {
-    let sizes = Sizes { packets: 2, blocks: 1, block_size: 64 };
+    let sizes = Sizes { packets: 2, blocks: 1, block_size: 64, segment_bytes: 0 };
     let mut simulation = Simulation::new(&setup.parameters, MEMBERS, seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, MEMBERS, &sizes, || make(&arena)));
+    let world = Rc::new(World::new(&arena, sizes.config(MEMBERS, algorithm.kind()), || make(&arena)));
     let unfinished = Rc::new(Cell::new(MEMBERS));
-    let habits = Habits { way, ..setup.habits };
+    let habits = setup.habits;
     for me in 0..MEMBERS {
         let (world, unfinished) = (world.clone(), unfinished.clone());
         simulation.spawn(me, me, move |cpu| {
             let replies = Cell::new(0);
-            let mut endpoint = Endpoint::new(cpu, &world, me, habits);
-            endpoint.handler(|endpoint, message| {
+            let endpoint = Simulated::new(cpu, &world, me, habits).endpoint();
+            on(&endpoint, ASK, |token| {
                 assert!(
-                    message.payload.is_empty() || message.payload == PAYLOAD,
+                    token.bytes().is_empty() || token.bytes() == PAYLOAD,
                     "a payload comes as it was sent"
                 );
-                endpoint.reply(message.from, 1, &[]);
+                token.reply(ANSWER, &[]).expect("a request is answered");
             });
-            endpoint.handler(|_, _| replies.set(replies.get() + 1));
+            on(&endpoint, ANSWER, |_| replies.set(replies.get() + 1));
+            endpoint.map_world().expect("everybody comes");
             let (to, messages) = match traffic {
                 Traffic::Cycle => ((me + 1) % MEMBERS, MESSAGES),
                 Traffic::Bulk => (0, if me == 0 { 0 } else { MESSAGES }),
             };
+            let wrongly = Wrongly::new(cpu, &endpoint, to, habits);
             for n in 0..messages {
                 let bulk = traffic == Traffic::Bulk && (n + me) % 2 == 0;
-                endpoint.request(to, 0, &[], bulk.then_some(&PAYLOAD));
+                let sent = match (way, bulk) {
+                    (Way::Deaf, _) => wrongly.deaf(),
+                    (Way::PacketFirst, true) => wrongly.packet_first(&PAYLOAD),
+                    (_, true) => endpoint.request_medium(to, ASK, &[], &PAYLOAD),
+                    (_, false) => endpoint.request(to, ASK, &[]),
+                };
+                sent.expect("everybody is mapped");
             }
             while replies.get() < messages {
                 endpoint.poll();
@@ -85,4 +113,74 @@ fn run<C: Claim<Sim> + 'static>(
         });
     }
     simulation.run_until(LIMIT).map(|_| ())
+}
+
+/// Ways of sending to one endpoint that are wrong, for showing that they are.
+struct Wrongly<'a, 'm, C: Claim<Sim>> {
+    cpu: &'m Sim,
+    endpoint: &'a Endpoint<'m, C>,
+    to: usize,
+    habits: Habits,
+    sender: RefCell<Sender>,
+}
+
+impl<'a, 'm, C: Claim<Sim>> Wrongly<'a, 'm, C> {
+    fn new(cpu: &'m Sim, endpoint: &'a Endpoint<'m, C>, to: usize, habits: Habits) -> Self {
+        let [me, other] = [endpoint.name(), name_of(endpoint, to)].map(|name| name.to_bits());
+        let sender = RefCell::new(Sender::new(me as u16, (me >> 16) as u16, other >> 16));
+        Wrongly { cpu, endpoint, to, habits, sender }
+    }
+
+    /// A request, without polling until there is space.
+    fn deaf(&self) -> Result<(), Error> {
+        let mut round = 0;
+        loop {
+            match self.endpoint.try_request(self.to, ASK, &[]) {
+                Err(Error::NotSent) => self.cpu.delay(self.habits.period.turn(round)),
+                result => return result,
+            }
+            round += 1;
+        }
+    }
+
+    /// A bulk transfer in the wrong order of claims.
+    fn packet_first(&self, payload: &[u8]) -> Result<(), Error> {
+        let (cpu, wait) = (self.cpu, &self.habits.period);
+        let me = self.endpoint.name().to_bits();
+        let domain = self.endpoint.domain();
+        let (entry, side) = (domain.entry(me as u16)?, domain.side(self.to as u16, false)?);
+        let (q, claim, intent) = (side.queue(), side.claim(), &entry.intents.0[0]);
+        let ticket = self.until_claimed(&side, |s| claim.claim(q, s, cpu, wait, intent));
+        // A sender may be delayed anywhere: here by up to 7 µs, as its clock happens to stand.
+        cpu.work(1_000 * (cpu.now() % 8));
+        let block = self.until_claimed(&side, |s| claim.claim_block(q, s, cpu, wait, intent));
+        cpu.copy_in(&q.bytes, q.block_at(block), payload);
+        cpu.write(&q.blocks[block].len, payload.len() as u64);
+        let header = Header::new(Form::Medium, ASK, 0, source_code(me as u16, me >> 16));
+        let header = header.with_block(block).with_state(READY_BULK);
+        claim.publish(q, &mut self.sender.borrow_mut(), cpu, false, intent, ticket, header);
+        Ok(())
+    }
+
+    fn until_claimed<T>(
+        &self,
+        side: &impl Side<Sim, Claim = C>,
+        mut attempt: impl FnMut(&mut Sender) -> Result<T, ClaimError>,
+    ) -> T {
+        let mut round = 0;
+        loop {
+            let result = attempt(&mut self.sender.borrow_mut());
+            match result {
+                Ok(claimed) => return claimed,
+                Err(error) => assert_eq!(error, ClaimError::Full, "nobody closes a queue"),
+            }
+            if self.endpoint.poll() == 0 {
+                let (sender, wait) = (self.sender.borrow(), &self.habits.period);
+                side.claim().await_space(side.queue(), &sender, self.cpu, wait, round);
+                round += 1;
+            } else {
+                round = 0;
+            }
+        }
+    }
 }

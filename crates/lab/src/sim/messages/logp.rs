@@ -12,7 +12,7 @@ use towpath_am::claim::Claim;
 use towpath_machine::Processor;
 use towpath_sim::{Counters, Sim, SimArena, Simulation, Stuck};
 
-use super::endpoint::Endpoint;
+use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
 use super::{Algorithm, Setup, ns, with_claim};
 use crate::transport::LogP;
@@ -33,8 +33,8 @@ const REPETITIONS: u64 = 60;
 /// Messages for g, of which the first quarter is not counted.
 const STREAM: u64 = 2000;
 
-const ECHO: u8 = 0;
-const COUNT: u8 = 1;
+const ECHO: u8 = 1;
+const COUNT: u8 = 2;
 
 /// Measures one algorithm.
 ///
@@ -42,25 +42,26 @@ const COUNT: u8 = 1;
 ///
 /// [`Stuck`] if the programs don't end.
 pub fn logp(setup: &Setup, algorithm: Algorithm, seed: u64) -> Result<Figures, Stuck> {
-    with_claim!(algorithm, make => run(setup, seed, make))
+    with_claim!(algorithm, make => run(setup, algorithm, seed, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
     setup: &Setup,
+    algorithm: Algorithm,
     seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<Figures, Stuck> {
     let mut simulation = Simulation::new(&setup.parameters, 2, seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, 2, &setup.sizes, || make(&arena)));
+    let world = Rc::new(World::new(&arena, setup.sizes.config(2, algorithm.kind()), || make(&arena)));
     let over = Rc::new(Cell::new(false));
     let figures = Rc::new(RefCell::new(Figures::default()));
     let habits = setup.habits;
     {
         let (world, over) = (world.clone(), over.clone());
         simulation.spawn(0, 0, move |cpu| {
-            let mut endpoint = Endpoint::new(cpu, &world, 0, habits);
-            endpoint.handler(|endpoint, message| endpoint.reply(message.from, COUNT, message.args));
+            let endpoint = Simulated::new(cpu, &world, 0, habits).endpoint();
+            on(&endpoint, ECHO, |token| token.reply(COUNT, token.args()).expect("a request is answered"));
             while !over.get() {
                 endpoint.poll();
             }
@@ -69,9 +70,9 @@ fn run<C: Claim<Sim> + 'static>(
     let result = figures.clone();
     simulation.spawn(1, 1, move |cpu| {
         let replies = Cell::new(0u64);
-        let mut endpoint = Endpoint::new(cpu, &world, 1, habits);
-        endpoint.handler(|_, _| unreachable!("the server sends no requests"));
-        endpoint.handler(|_, _| replies.set(replies.get() + 1));
+        let endpoint = Simulated::new(cpu, &world, 1, habits).endpoint();
+        on(&endpoint, COUNT, |_| replies.set(replies.get() + 1));
+        endpoint.map_world().expect("the server comes");
         let client = Client { cpu, endpoint, replies: &replies };
         *result.borrow_mut() = client.measure();
         over.set(true);
@@ -80,15 +81,15 @@ fn run<C: Claim<Sim> + 'static>(
     Ok(figures.take())
 }
 
-struct Client<'a, 'w, C> {
-    cpu: &'w Sim,
-    endpoint: Endpoint<'w, Sim, C>,
-    replies: &'a Cell<u64>,
+struct Client<'m, C: Claim<Sim>> {
+    cpu: &'m Sim,
+    endpoint: Endpoint<'m, C>,
+    replies: &'m Cell<u64>,
 }
 
-impl<C: Claim<Sim>> Client<'_, '_, C> {
+impl<C: Claim<Sim>> Client<'_, C> {
     fn request(&self) {
-        self.endpoint.request(0, ECHO, &[1, 2], None);
+        self.endpoint.request(0, ECHO, &[1, 2]).expect("the server is mapped");
     }
 
     fn until_replied(&self, replies: u64) {

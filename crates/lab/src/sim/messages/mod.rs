@@ -1,19 +1,20 @@
-//! Paper L's experiments on a simulated machine, through the real message path of `am` (`am/src/path.rs`): LogP, the stress test, bulk transfers, deadlock.
+//! Paper L's experiments on a simulated machine, between `am`'s endpoints: LogP, the stress test, bulk transfers, deadlock.
 //!
 //! Each experiment is a function that returns plain figures for one algorithm and one seed.
 
 pub mod bulk;
 pub mod deadlock;
-pub mod endpoint;
+pub mod domain;
 pub mod hand_over;
 pub mod logp;
 pub mod stress;
 pub mod waiting;
 pub mod world;
 
+use towpath_am::queue::STALL;
 use towpath_sim::{Parameters, Time};
 
-use endpoint::{Costs, Habits, Way};
+use domain::{Costs, Habits};
 use waiting::Period;
 use world::Sizes;
 
@@ -54,6 +55,15 @@ impl Algorithm {
             Algorithm::Known(known) => known.name(),
             Algorithm::TicketTwoLines => "ticket-two-lines",
             Algorithm::HandOver => "hand-over",
+        }
+    }
+
+    /// What `am`'s endpoints take it for.
+    const fn kind(self) -> towpath_am::Algorithm {
+        match self {
+            Algorithm::Known(known) => known,
+            Algorithm::TicketTwoLines => towpath_am::Algorithm::Ticket,
+            Algorithm::HandOver => towpath_am::Algorithm::Mcs,
         }
     }
 
@@ -120,9 +130,9 @@ pub struct Setup {
 
 /// What sending a message takes on the Enterprise 5000 besides its accesses to shared memory, in nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less what
 /// the simulated accesses take).
-const ENTERPRISE_SEND: u64 = 704;
+const ENTERPRISE_SEND: u64 = 703;
 /// Likewise receiving one, from o_r of test&set (1.2 µs).
-const ENTERPRISE_RECEIVE: u64 = 448;
+const ENTERPRISE_RECEIVE: u64 = 437;
 
 impl Setup {
     /// The paper's experiments on a machine. Instructions cost what they cost on the Enterprise 5000; on other machines, for which there is no source, nothing.
@@ -135,7 +145,7 @@ impl Setup {
         let costs = Costs { send, poll: receive / 2, dispatch: receive - receive / 2 };
         Setup {
             parameters,
-            habits: Habits { costs, period: Period::ENTERPRISE, way: Way::Right },
+            habits: Habits { costs, period: Period::ENTERPRISE, patience: STALL },
             sizes: Sizes::SHORT,
             copies: 1,
         }
@@ -147,5 +157,7 @@ fn ns(time: Time) -> f64 {
     time as f64 / 1e3
 }
 
+#[cfg(test)]
+mod endpoint_tests;
 #[cfg(test)]
 mod tests;

@@ -6,11 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use towpath_am::Tag;
 use towpath_am::claim::Claim;
 use towpath_machine::Event;
 use towpath_sim::{Counters, Note, Sim, SimArena, Simulation, Stuck, Time};
 
-use super::endpoint::Endpoint;
+use super::domain::{Simulated, name_of, on};
 use super::world::World;
 use super::{Algorithm, Setup, ns, with_claim};
 
@@ -42,8 +43,8 @@ struct Board {
     done: Cell<usize>,
 }
 
-const WRITE: u8 = 0;
-const ACK: u8 = 1;
+const WRITE: u8 = 1;
+const ACK: u8 = 2;
 
 /// The reader is the last member, so that writers are numbered from 0.
 #[derive(Clone, Copy)]
@@ -68,11 +69,12 @@ pub fn stress(
     messages: u64,
     seed: u64,
 ) -> Result<Figures, Stuck> {
-    with_claim!(algorithm, make => run(setup, Program { writers, messages }, seed, make))
+    with_claim!(algorithm, make => run(setup, algorithm, Program { writers, messages }, seed, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
     setup: &Setup,
+    algorithm: Algorithm,
     program: Program,
     seed: u64,
     make: impl Fn(&SimArena) -> C,
@@ -83,7 +85,8 @@ fn run<C: Claim<Sim> + 'static>(
     let habits = setup.habits;
     let mut results = Vec::new();
     for job in 0..setup.copies {
-        let world = Rc::new(World::new(&arena, members, &setup.sizes, || make(&arena)));
+        let config = setup.sizes.config(members, algorithm.kind());
+        let world = Rc::new(World::new(&arena, config, || make(&arena)));
         let board = Rc::new(Board::default());
         let result = Rc::new(RefCell::new(Figures::default()));
         results.push(result.clone());
@@ -92,15 +95,17 @@ fn run<C: Claim<Sim> + 'static>(
             simulation.spawn_in_job(writer, writer, job, move |cpu| {
                 cpu.keep_notes(true);
                 let replies = Cell::new(0);
-                let mut endpoint = Endpoint::new(cpu, &world, writer, habits);
-                endpoint.handler(|_, _| unreachable!("nobody writes to a writer"));
-                endpoint.handler(|_, message| {
-                    assert_eq!(message.args, [replies.get()], "replies come in order");
+                let endpoint = Simulated::new(cpu, &world, writer, habits).endpoint();
+                on(&endpoint, ACK, |token| {
+                    assert_eq!(token.args(), [replies.get()], "replies come in order");
                     replies.set(replies.get() + 1);
                 });
+                // The tag says who writes, which costs nothing.
+                let reader = name_of(&endpoint, program.writers);
+                endpoint.map(0, reader, Tag(writer as u64)).expect("the reader's own name");
                 let mut sent = 0;
                 while !board.over.get() {
-                    endpoint.request(program.writers, WRITE, &[sent, !sent], None);
+                    endpoint.request(0, WRITE, &[sent, !sent]).expect("the reader is mapped");
                     sent += 1;
                     endpoint.poll();
                 }
@@ -127,7 +132,7 @@ fn run<C: Claim<Sim> + 'static>(
 
 fn read<C: Claim<Sim>>(
     cpu: &Sim,
-    world: &World<Sim, C>,
+    world: &World<C>,
     board: &Board,
     program: Program,
     habits: super::Habits,
@@ -137,16 +142,20 @@ fn read<C: Claim<Sim>>(
     let first = program.messages / 8;
     type Mark = (Time, Counters, (u64, u64), Vec<u32>);
     let (begun, ended) = (RefCell::new(None::<Mark>), RefCell::new(None::<Mark>));
-    let mut endpoint = Endpoint::new(cpu, world, program.writers, habits);
-    endpoint.handler(|endpoint, message| {
-        let number = &mut arrived.borrow_mut()[message.from];
-        assert_eq!(message.args, [*number, !*number], "messages of a sender come once and in order");
+    let endpoint = Simulated::new(cpu, world, program.writers, habits).endpoint();
+    on(&endpoint, WRITE, |token| {
+        let number = &mut arrived.borrow_mut()[token.tag().0 as usize];
+        assert_eq!(token.args(), [*number, !*number], "messages of a sender come once and in order");
         *number += 1;
-        endpoint.reply(message.from, ACK, &message.args[..1]);
+        token.reply(ACK, &token.args()[..1]).expect("a request is answered");
         handled.set(handled.get() + 1);
     });
+    // Polls that found something, and what they found.
+    let (mut polls, mut found) = (0u64, 0u64);
     while board.done.get() < program.writers || handled.get() < board.sent.get() {
-        endpoint.poll();
+        let requests = endpoint.poll();
+        polls += u64::from(requests > 0);
+        found += requests as u64;
         let mark = match handled.get() {
             n if n < first => None,
             _ if begun.borrow().is_none() => Some(&begun),
@@ -154,7 +163,7 @@ fn read<C: Claim<Sim>>(
             _ => None,
         };
         if let Some(mark) = mark {
-            let state = (cpu.clock(), cpu.counters(), endpoint.found(), arrived.borrow().clone());
+            let state = (cpu.clock(), cpu.counters(), (polls, found), arrived.borrow().clone());
             mark.replace(Some(state));
             board.over.set(ended.borrow().is_some());
         }

@@ -2,7 +2,8 @@
 
 use towpath_sim::machines;
 
-use super::deadlock::{Traffic, traffic};
+use super::deadlock::{Traffic, Way, traffic};
+use super::world::Sizes;
 use super::*;
 
 fn setup() -> Setup {
@@ -86,10 +87,19 @@ fn polling_while_waiting_resolves_cycles_and_not_polling_does_not() {
 
 #[test]
 fn blocks_before_packets_is_the_right_order_and_the_other_stands_still() {
+    let mut patient = setup();
+    patient.habits.patience = u64::MAX;
     for algorithm in Algorithm::ALL {
-        traffic(&setup(), algorithm, Traffic::Bulk, Way::Right, 1).unwrap();
-        let wrong = traffic(&setup(), algorithm, Traffic::Bulk, Way::PacketFirst, 1);
+        traffic(&patient, algorithm, Traffic::Bulk, Way::Right, 1).unwrap();
+        let wrong = traffic(&patient, algorithm, Traffic::Bulk, Way::PacketFirst, 1);
         assert!(wrong.is_err(), "{}", algorithm.name());
+    }
+}
+
+#[test]
+fn receivers_that_look_past_a_claimed_packet_end_that_standstill() {
+    for seed in 1..=3 {
+        traffic(&setup(), named("lock-free"), Traffic::Bulk, Way::PacketFirst, seed).unwrap();
     }
 }
 

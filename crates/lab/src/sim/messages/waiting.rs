@@ -22,21 +22,14 @@ pub struct Period {
     pub pause: u64,
     /// How often it doubles.
     pub doublings: u32,
-    /// Whether it is a full queue that is waited for.
-    full: bool,
 }
 
 impl Period {
     /// For the Enterprise 5000.
-    pub const ENTERPRISE: Period =
-        Period { retry: 24, retry_doublings: 0, pause: 480, doublings: 6, full: false };
+    pub const ENTERPRISE: Period = Period { retry: 24, retry_doublings: 0, pause: 480, doublings: 6 };
 
-    /// For waiting in front of a full queue.
-    pub fn at_full_queue(self) -> Period {
-        Period { full: true, ..self }
-    }
-
-    fn turn(&self, round: u32) -> u64 {
+    /// The `round`-th pause in front of a full queue, in nanoseconds.
+    pub fn turn(&self, round: u32) -> u64 {
         self.pause << round.min(self.doublings)
     }
 }
@@ -59,7 +52,11 @@ impl<P: Processor> Waiting<P> for Period {
         }
     }
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
-        cpu.delay(if self.full { self.turn(round) } else { self.retry << round.min(self.retry_doublings) });
+        cpu.delay(self.retry << round.min(self.retry_doublings));
+        Ok(())
+    }
+    fn back_off_for_space(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
+        cpu.delay(self.turn(round));
         Ok(())
     }
     fn attempts_before_queueing(&self, _cpu: &P) -> u32 {

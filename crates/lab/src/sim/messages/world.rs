@@ -1,59 +1,74 @@
-//! What lies in the simulated machine's memory: a receive block for each endpoint, laid out as in a world's segment.
+//! What lies in the simulated machine's memory, as in a world's segment: the directory and, for each endpoint, a receive block and a segment; and who lives.
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use towpath_am::domain::Entry;
 use towpath_am::packet::{BlockHead, Extra, Slot};
 use towpath_am::queue::{Control, Queue};
-use towpath_machine::{Arena, Place, Processor};
+use towpath_am::{Algorithm, WorldConfig};
+use towpath_machine::{Arena, Place};
+use towpath_sim::{Sim, SimArena, SimBytes, SimWord};
+use towpath_sync::Policy;
 
 /// How large the queues are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Packets in each queue.
-    pub packets: usize,
+    pub packets: u32,
     /// Blocks in each bulk queue.
-    pub blocks: usize,
+    pub blocks: u32,
     /// Bytes in a block.
-    pub block_size: usize,
+    pub block_size: u32,
+    /// Bytes of each endpoint's shared segment.
+    pub segment_bytes: u64,
 }
 
 impl Sizes {
     /// Paper L's queue block of 293 kB: two queues of 256 packets of 64 bytes and 16 blocks of 8 kB make 288 KiB of it (the paper gives only the sum; one of several divisions
     /// that fit).
-    pub const PAPER: Sizes = Sizes { packets: 256, blocks: 16, block_size: 8192 };
+    pub const PAPER: Sizes = Sizes { packets: 256, blocks: 16, block_size: 8192, segment_bytes: 0 };
     /// The same without the blocks, for runs that send none: less to simulate.
-    pub const SHORT: Sizes = Sizes { packets: 256, blocks: 1, block_size: 64 };
+    pub const SHORT: Sizes = Sizes { packets: 256, blocks: 1, block_size: 64, segment_bytes: 0 };
+
+    /// The configuration of a world of so many processes with an endpoint each.
+    pub fn config(&self, processes: usize, algorithm: Algorithm) -> WorldConfig {
+        let Sizes { packets, blocks, block_size, segment_bytes } = *self;
+        let config = WorldConfig::new(processes as u32);
+        let waiting = Policy::Spin;
+        WorldConfig { packets, blocks, block_size, segment_bytes, algorithm, waiting, ..config }
+    }
 }
 
 /// A destination queue's memory, and how it is claimed from.
-pub struct Side<P: Processor, C> {
-    control: Control<P>,
-    slots: Vec<Slot<P>>,
-    extras: Vec<Extra<P>>,
-    blocks: Vec<BlockHead<P>>,
-    bytes: Arc<P::Bytes>,
+pub(super) struct Ring<C> {
+    control: Control<Sim>,
+    slots: Vec<Slot<Sim>>,
+    extras: Vec<Extra<Sim>>,
+    blocks: Vec<BlockHead<Sim>>,
+    bytes: Arc<SimBytes>,
     block_size: usize,
     id: u32,
     /// The claim algorithm, with its lock if it has one.
     pub claim: C,
 }
 
-impl<P: Processor, C> Side<P, C> {
-    fn new(arena: &impl Arena<P>, sizes: &Sizes, id: u32, claim: C) -> Self {
-        Side {
+impl<C> Ring<C> {
+    fn new(arena: &SimArena, config: &WorldConfig, id: u32, claim: C) -> Self {
+        Ring {
             control: Control::new(arena),
-            slots: (0..sizes.packets).map(|_| Slot::new(arena)).collect(),
-            extras: (0..sizes.packets).map(|_| Extra::new(arena)).collect(),
-            blocks: (0..sizes.blocks).map(|_| BlockHead::new(arena)).collect(),
-            bytes: Arc::new(arena.bytes(sizes.blocks * sizes.block_size)),
-            block_size: sizes.block_size,
+            slots: (0..config.packets).map(|_| Slot::new(arena)).collect(),
+            extras: (0..config.packets).map(|_| Extra::new(arena)).collect(),
+            blocks: (0..config.blocks).map(|_| BlockHead::new(arena)).collect(),
+            bytes: Arc::new(arena.bytes((config.blocks * config.block_size) as usize)),
+            block_size: config.block_size as usize,
             id,
             claim,
         }
     }
 
     /// The queue as `am` sees it.
-    pub fn queue(&self) -> Queue<'_, P> {
+    pub fn queue(&self) -> Queue<'_, Sim> {
         Queue {
             id: self.id,
             control: &self.control,
@@ -67,27 +82,62 @@ impl<P: Processor, C> Side<P, C> {
 }
 
 /// One endpoint's part of the memory.
-pub struct Member<P: Processor, C> {
+pub(super) struct Part<C> {
+    /// Its entry in the directory.
+    pub entry: Entry<Sim>,
     /// Its receive block: the request queue and the reply queue.
-    pub sides: [Side<P, C>; 2],
-    /// What it is about to do to request queues and to reply queues; then on which of them it holds a block.
-    pub intents: [P::Word; 4],
+    pub rings: [Ring<C>; 2],
+    /// Its segment.
+    pub segment: SimBytes,
 }
 
-/// The memory of all endpoints.
-pub struct World<P: Processor, C> {
-    /// One for each endpoint.
-    pub members: Vec<Member<P, C>>,
+/// The memory of all endpoints, and who lives. Nobody dies unless [`World::kill`] says so.
+pub struct World<C> {
+    pub(super) config: WorldConfig,
+    pub(super) parts: Vec<Part<C>>,
+    pub(super) bells: Vec<SimWord>,
+    dead: RefCell<Vec<bool>>,
+    deaths: Cell<u64>,
 }
 
-impl<P: Processor, C> World<P, C> {
+impl<C> World<C> {
     /// Everything empty. `claim` makes the algorithm of one queue.
-    pub fn new(arena: &impl Arena<P>, members: usize, sizes: &Sizes, mut claim: impl FnMut() -> C) -> Self {
-        let member = |m: usize| Member {
-            sides: [0, 1].map(|kind| Side::new(arena, sizes, (2 * m + kind) as u32, claim())),
-            intents: [Place::NewLine, Place::SameLine, Place::SameLine, Place::SameLine]
-                .map(|place| arena.word(place, 0)),
+    ///
+    /// # Panics
+    ///
+    /// If the configuration makes no sense.
+    pub fn new(arena: &SimArena, config: WorldConfig, mut claim: impl FnMut() -> C) -> Self {
+        if let Err(error) = config.check() {
+            panic!("{error}");
+        }
+        let part = |e: u32| Part {
+            rings: [0, 1].map(|kind| Ring::new(arena, &config, 2 * e + kind, claim())),
+            entry: Entry::new(arena),
+            segment: arena.bytes(config.segment_bytes as usize),
         };
-        World { members: (0..members).map(member).collect() }
+        World {
+            parts: (0..config.endpoints).map(part).collect(),
+            bells: (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect(),
+            dead: RefCell::new(vec![false; config.processes as usize]),
+            deaths: Cell::new(0),
+            config,
+        }
+    }
+
+    /// The process of that rank is dead from now on: it must not do anything more, and its endpoints are left as they are.
+    pub fn kill(&self, rank: u32) {
+        if !std::mem::replace(&mut self.dead.borrow_mut()[rank as usize], true) {
+            self.deaths.set(self.deaths.get() + 1);
+        }
+    }
+
+    /// Whether there is such a process, and it lives.
+    pub fn lives(&self, rank: u32) -> bool {
+        self.dead.borrow().get(rank as usize) == Some(&false)
+    }
+
+    /// How many have died.
+    pub fn deaths(&self) -> u64 {
+        self.deaths.get()
     }
 }
