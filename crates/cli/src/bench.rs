@@ -163,7 +163,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
     let settings = args.settings();
     let experiments = match &args.experiment {
         Some(name) => find(name).into_iter().collect(),
-        None => EXPERIMENTS.to_vec(),
+        None => EXPERIMENTS.iter().copied().filter(|e| e.is_one_of_all()).collect(),
     };
     let folder = args.report.clone().unwrap_or_else(|| REPORT.into());
     let session = Session {

@@ -76,6 +76,10 @@ pub trait Experiment: Sync {
     fn about(&self) -> &'static str;
     /// About how long it may take as one of all, in seconds.
     fn seconds(&self) -> u64;
+    /// Whether it is run when no experiment is named.
+    fn is_one_of_all(&self) -> bool {
+        true
+    }
     /// Runs it.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ pub mod experiments;
 pub mod explore;
 pub mod format;
 pub mod host;
+pub mod ladder;
 mod ours;
 pub mod paper;
 mod peers;

@@ -190,6 +190,8 @@ pub mod metrics {
         RECEIVE_OVERHEAD = "receive_overhead_ns", "ns";
         /// `logp`: g.
         GAP = "gap_ns", "ns";
+        /// `ladder`, `mpi`: a message of `bytes` to the partner and one back.
+        ROUND_TRIP_US = "round_trip_us", "us";
         /// `logp`: request and reply.
         ROUND_TRIP = "round_trip_ns", "ns";
         /// `stress`: what the reader receives.

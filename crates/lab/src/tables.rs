@@ -92,11 +92,10 @@ pub fn tables(results: &Results) -> Vec<Table> {
         bulk(results),
         crash(results),
         idle(results),
-        simulator(results),
-        targets(results),
-        claims(results),
     ]
     .into_iter()
+    .chain(crate::ladder::show::tables(results))
+    .chain([simulator(results), targets(results), claims(results)])
     .filter(|t| !t.rows.is_empty())
     .collect()
 }

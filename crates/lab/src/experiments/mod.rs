@@ -4,6 +4,7 @@ mod bulk;
 mod crash;
 pub mod floor;
 mod idle;
+pub mod ladder;
 mod logp;
 pub mod simulator;
 mod stress;
@@ -18,6 +19,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &bulk::Bulk,
     &crash::CrashTest,
     &idle::Idle,
+    &ladder::Ladder,
     &simulator::Simulator,
 ];
 

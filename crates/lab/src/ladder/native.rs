@@ -1,0 +1,455 @@
+//! The ladder on this machine: pairs of processes that play ping-pong through a version of the device.
+//!
+//! # Safety
+//!
+//! The one `unsafe` operation takes views of payload bytes in a world's area; see there. `Plain` is implemented for structures of atomic words.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use towpath::{Algorithm, Endpoint, Policy, WorldConfig};
+use towpath_machine::{Native, NativeBytes, Plain};
+use towpath_shm::{Area, World, WorldSpec};
+use towpath_sync::locks::TestAndSet;
+use towpath_sync::{Lock, Wait};
+
+use super::locked::{Ends, PACKETS, Packet};
+use super::pool::Table;
+use super::slots::Slot;
+use super::{ControlPackets, Device, Exclusive, LockedQueues, Pool, SHORT_BELOW, Semaphores, Slots, Version};
+use crate::error::Error;
+use crate::process::{SharedPages, team};
+use crate::stats::median_of_batches;
+use crate::transport::Run;
+
+// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is the initial state of each;
+// no `Drop`.
+unsafe impl Plain for Slot<Native> {}
+// SAFETY: as above.
+unsafe impl Plain for Ends<Native> {}
+// SAFETY: as above.
+unsafe impl Plain for Packet<Native> {}
+// SAFETY: as above.
+unsafe impl Plain for Table<Native> {}
+
+/// The whole of the shared memory that the paper's versions use: as on its machine (Section 5).
+const MEMORY: usize = 8 << 20;
+
+/// The exit code of a process whose part failed, with the reason on stderr.
+const FAILED: i32 = 3;
+/// Beyond the measurement's own limit, what processes need to start and end when cores are few and other programs busy.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// The tag of an ordinary message, and of the last one.
+const GO_ON: u64 = 0;
+const LAST: u64 = 1;
+
+/// What one measurement showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// There and back, in nanoseconds: the median of batches, of the first pair.
+    pub round_trip: f64,
+}
+
+/// Plays ping-pong with messages of so many bytes between process `r` and process `r + procs / 2`, for all pairs at one time.
+///
+/// # Errors
+///
+/// If there are not the resources, or a process fails.
+pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Result<Figures, Error> {
+    // Word 0: rank 0's figure; word 1: not 0 when it has finished.
+    let pages = SharedPages::new(2)?;
+    let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
+    let limit = run.limit * 4 + GRACE;
+    let exit = |rank: usize, result: Result<(), Box<dyn std::error::Error>>| match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("process {rank}: {error}");
+            FAILED
+        }
+    };
+    if version == Version::Towpath {
+        let config = WorldConfig { algorithm: Algorithm::Towpath, ..WorldConfig::new(procs as u32) };
+        let world = towpath::create(None, &config).map_err(|e| Error::Other(Box::new(e)))?;
+        team(&cores, limit, |rank| {
+            exit(
+                rank,
+                (|| {
+                    world.enter(Some(rank as u32))?;
+                    let link = Ours::new(&world, bytes)?;
+                    world.barrier(Policy::Adaptive)?;
+                    play(&link, rank, procs, bytes, &pages, run.limit)?;
+                    world.barrier(Policy::Adaptive)?;
+                    Ok(())
+                })(),
+            )
+        })?;
+    } else {
+        let semaphores = match version {
+            Version::SystemV | Version::SlotsSystemV => Some(Semaphores::new(procs + 1)?),
+            _ => None,
+        };
+        let spec = WorldSpec {
+            name: None,
+            processes: procs as u32,
+            area_bytes: (MEMORY + (procs + 1) * size_of::<TestAndSet<Native>>()).next_multiple_of(4096)
+                as u64,
+            params: [0; 16],
+        };
+        let world = World::create(&spec).map_err(|e| Error::Other(Box::new(e)))?;
+        team(&cores, limit, |rank| {
+            exit(
+                rank,
+                (|| {
+                    world.enter(Some(rank as u32))?;
+                    let area = world.area();
+                    let memory = Memory::new(&area, procs)?;
+                    match (&semaphores, version) {
+                        (Some(set), Version::SystemV) => memory.locked(
+                            procs,
+                            rank,
+                            &world,
+                            (0..=procs).map(|n| set.lock(n)).collect(),
+                            bytes,
+                            &pages,
+                            run,
+                        ),
+                        (Some(set), _) => {
+                            memory.slotted(procs, rank, &world, set.lock(procs), bytes, &pages, run)
+                        }
+                        (None, Version::TestAndSet) => memory.locked(
+                            procs,
+                            rank,
+                            &world,
+                            memory.locks.iter().collect(),
+                            bytes,
+                            &pages,
+                            run,
+                        ),
+                        (None, _) => {
+                            memory.slotted(procs, rank, &world, &memory.locks[procs], bytes, &pages, run)
+                        }
+                    }
+                })(),
+            )
+        })?;
+    }
+    // Relaxed: written by a process that has ended.
+    Ok(Figures { round_trip: f64::from_bits(pages.word(0).load(Ordering::Relaxed)) })
+}
+
+/// The paper's shared memory, attached.
+struct Memory<'a> {
+    area: &'a Area,
+    /// One for each process's queue, and the pool's.
+    locks: &'a [TestAndSet<Native>],
+    /// Where control packets begin.
+    start: u64,
+}
+
+type Anything = Box<dyn std::error::Error>;
+
+impl<'a> Memory<'a> {
+    fn new(area: &'a Area, procs: usize) -> Result<Self, Anything> {
+        let locks = area.slice::<TestAndSet<Native>>(0, procs as u64 + 1)?;
+        locks.iter().for_each(Lock::<Native>::prepare);
+        let start = (size_of_val(locks) as u64).next_multiple_of(4096);
+        Ok(Memory { area, locks, start })
+    }
+
+    fn bytes(&self, at: u64, len: usize) -> Result<NativeBytes, Anything> {
+        // SAFETY: the world outlives this attachment (its area holds it), and the places of payloads and of the pool lie behind all structures to which
+        // references are made.
+        Ok(unsafe { self.area.bytes(at, len as u64)? })
+    }
+
+    /// The pool in what is left from `at` on: its table, then its bytes.
+    fn pool<X: Exclusive<Native>>(
+        &self,
+        at: u64,
+        lock: X,
+        use_pool: impl FnOnce(&Pool<'_, Native, X>) -> Result<(), Anything>,
+        first: bool,
+    ) -> Result<(), Anything> {
+        let table = self.area.get::<Table<Native>>(at)?;
+        let bytes_at = (at + size_of::<Table<Native>>() as u64).next_multiple_of(4096);
+        let size = (self.area.len() - bytes_at) as usize / 4096 * 4096;
+        let bytes = self.bytes(bytes_at, size)?;
+        let pool = Pool { table, bytes: &bytes, size, lock };
+        if first {
+            pool.prepare(&Native::with_id(0));
+        }
+        use_pool(&pool)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
+    fn locked<X: Exclusive<Native>>(
+        &self,
+        procs: usize,
+        rank: usize,
+        world: &World,
+        mut locks: Vec<X>,
+        bytes: usize,
+        pages: &SharedPages,
+        run: &Run<'_>,
+    ) -> Result<(), Anything> {
+        let ends = self.area.slice::<Ends<Native>>(self.start, procs as u64)?;
+        let packets_at = self.start + size_of_val(ends) as u64;
+        let packets = self.area.slice::<Packet<Native>>(packets_at, (procs * PACKETS) as u64)?;
+        let payload_at = packets_at + size_of_val(packets) as u64;
+        let payload_len = procs * PACKETS * SHORT_BELOW;
+        let payload = self.bytes(payload_at, payload_len)?;
+        let pool_lock = locks.pop().ok_or("no lock for the pool")?;
+        let queues = LockedQueues { ends, packets, payload: &payload, locks };
+        let pool_at = payload_at + payload_len as u64;
+        self.pool(
+            pool_at,
+            pool_lock,
+            |pool| take_part(&Device { packets: &queues, pool, me: rank }, procs, world, bytes, pages, run),
+            rank == 0,
+        )
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
+    fn slotted<X: Exclusive<Native>>(
+        &self,
+        procs: usize,
+        rank: usize,
+        world: &World,
+        pool_lock: X,
+        bytes: usize,
+        pages: &SharedPages,
+        run: &Run<'_>,
+    ) -> Result<(), Anything> {
+        let slots = self.area.slice::<Slot<Native>>(self.start, (procs * procs) as u64)?;
+        let payload_at = self.start + size_of_val(slots) as u64;
+        let payload_len = procs * procs * SHORT_BELOW;
+        let payload = self.bytes(payload_at, payload_len)?;
+        let slots = Slots { slots, payload: &payload, processes: procs };
+        let pool_at = (payload_at + payload_len as u64).next_multiple_of(4096);
+        self.pool(
+            pool_at,
+            pool_lock,
+            |pool| take_part(&Device { packets: &slots, pool, me: rank }, procs, world, bytes, pages, run),
+            rank == 0,
+        )
+    }
+}
+
+/// One of the paper's versions as a link.
+struct Theirs<'a, C, X> {
+    device: &'a Device<'a, Native, C, X>,
+    cpu: Native,
+    wait: Wait<'a>,
+}
+
+fn take_part<C: ControlPackets<Native>, X: Exclusive<Native>>(
+    device: &Device<'_, Native, C, X>,
+    procs: usize,
+    world: &World,
+    bytes: usize,
+    pages: &SharedPages,
+    run: &Run<'_>,
+) -> Result<(), Anything> {
+    let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
+    let link = Theirs { device, cpu: Native::with_id(device.me as u32), wait };
+    world.barrier(Policy::Adaptive)?;
+    play(&link, device.me, procs, bytes, pages, run.limit)?;
+    world.barrier(Policy::Adaptive)?;
+    Ok(())
+}
+
+/// What ping-pong is played through.
+trait Link {
+    fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything>;
+    /// Returns the tag and the length.
+    fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything>;
+}
+
+impl<C: ControlPackets<Native>, X: Exclusive<Native>> Link for Theirs<'_, C, X> {
+    fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
+        self.device.send(&self.cpu, &self.wait, to, tag, data);
+        Ok(())
+    }
+    fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything> {
+        Ok(self.device.receive(&self.cpu, &self.wait, from, buffer))
+    }
+}
+
+/// The first half of the processes each send to one of the other half and wait for the answer.
+fn play(
+    link: &impl Link,
+    rank: usize,
+    procs: usize,
+    bytes: usize,
+    pages: &SharedPages,
+    limit: Duration,
+) -> Result<(), Anything> {
+    let half = procs / 2;
+    let (message, mut buffer) = (vec![rank as u8 + 1; bytes], vec![0u8; bytes]);
+    let check = |buffer: &[u8], from: usize, len: usize| {
+        // The first and the last byte: enough to see that the message is the partner's, and all of it there.
+        let right = len == bytes
+            && [buffer.first(), buffer.last()].into_iter().flatten().all(|b| *b == from as u8 + 1);
+        right.then_some(()).ok_or_else(|| format!("a message of process {from} arrived damaged"))
+    };
+    if rank >= half {
+        loop {
+            let (tag, len) = link.receive(rank - half, &mut buffer)?;
+            check(&buffer, rank - half, len)?;
+            link.send(rank - half, tag, &message)?;
+            if tag == LAST {
+                return Ok(());
+            }
+        }
+    }
+    let partner = rank + half;
+    let mut round = |tag| {
+        link.send(partner, tag, &message)?;
+        let (_, len) = link.receive(partner, &mut buffer)?;
+        check(&buffer, partner, len)?;
+        Ok::<(), Anything>(())
+    };
+    let over = pages.word(1);
+    if rank == 0 {
+        let start = Instant::now();
+        (0..16).try_for_each(|_| round(GO_ON))?;
+        let size = (500_000 * 16 / start.elapsed().as_nanos().max(1) as u64).clamp(1, 500);
+        let figure = median_of_batches(limit, size, |n| (0..n).try_for_each(|_| round(GO_ON)))?;
+        // Relaxed: read after we have ended.
+        pages.word(0).store(figure.to_bits(), Ordering::Relaxed);
+        // Relaxed: nothing is read because of it.
+        over.store(1, Ordering::Relaxed);
+    } else {
+        // Relaxed: as above.
+        while over.load(Ordering::Relaxed) == 0 {
+            round(GO_ON)?;
+        }
+    }
+    round(LAST)
+}
+
+/// Handlers: a message in the arguments, and one in the segment.
+const INLINE: u8 = 1;
+const STORED: u8 = 2;
+/// What fits into the arguments beside tag and length.
+const INLINE_BYTES: usize = 56;
+
+/// What the handlers leave.
+#[derive(Default)]
+struct Arrived {
+    /// How many messages there have been.
+    count: AtomicU64,
+    tag: AtomicU64,
+    len: AtomicU64,
+    data: [AtomicU64; INLINE_BYTES / 8],
+}
+
+/// Towpath's endpoints as a link: short requests, and long transfers into private memory (two copies, as in the paper's versions).
+struct Ours {
+    endpoint: Endpoint,
+    arrived: Arc<Arrived>,
+}
+
+impl Ours {
+    fn new(world: &towpath::World, bytes: usize) -> Result<Self, Anything> {
+        let endpoint = Endpoint::with_private_segment(world, bytes.next_multiple_of(64).max(64))?;
+        let arrived = Arc::new(Arrived::default());
+        // Relaxed, all of them: handlers run in the thread that reads what they leave.
+        let note = |arrived: &Arrived, args: &[u32]| {
+            let [tag, len, ..] = *args else { return };
+            arrived.tag.store(tag.into(), Ordering::Relaxed);
+            arrived.len.store(len.into(), Ordering::Relaxed);
+            arrived.count.store(arrived.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        };
+        let there = Arc::clone(&arrived);
+        endpoint.set_handler(INLINE, move |message| {
+            let args = message.args();
+            for (word, pair) in there.data.iter().zip(args.get(2..).unwrap_or(&[]).chunks(2)) {
+                let high = pair.get(1).copied().unwrap_or(0);
+                word.store(u64::from(pair[0]) | u64::from(high) << 32, Ordering::Relaxed);
+            }
+            note(&there, args);
+        });
+        let there = Arc::clone(&arrived);
+        endpoint.set_handler(STORED, move |message| note(&there, message.args()));
+        endpoint.map_world()?;
+        Ok(Ours { endpoint, arrived })
+    }
+}
+
+impl Link for Ours {
+    fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
+        let mut args = [0u32; 16];
+        (args[0], args[1]) = (tag as u32, data.len() as u32);
+        if data.len() > INLINE_BYTES {
+            return Ok(self.endpoint.request_long(to, STORED, &args[..2], data, 0)?);
+        }
+        for (arg, chunk) in args[2..].iter_mut().zip(data.chunks(4)) {
+            let mut four = [0; 4];
+            four[..chunk.len()].copy_from_slice(chunk);
+            *arg = u32::from_le_bytes(four);
+        }
+        Ok(self.endpoint.request(to, INLINE, &args[..2 + data.len().div_ceil(4)])?)
+    }
+
+    fn receive(&self, _from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything> {
+        // Relaxed, all of them: written by handlers of this thread.
+        let before = self.arrived.count.load(Ordering::Relaxed);
+        debug_assert_eq!(before, 0, "one message at a time");
+        self.endpoint.poll_until(|| self.arrived.count.load(Ordering::Relaxed) > 0);
+        self.arrived.count.store(0, Ordering::Relaxed);
+        let len = self.arrived.len.load(Ordering::Relaxed) as usize;
+        if len <= INLINE_BYTES {
+            for (chunk, word) in buffer[..len].chunks_mut(8).zip(&self.arrived.data) {
+                chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes()[..chunk.len()]);
+            }
+        } else {
+            self.peek(len, buffer);
+        }
+        Ok((self.arrived.tag.load(Ordering::Relaxed), len))
+    }
+}
+
+impl Ours {
+    /// The first and the last byte of what lies in the segment: that is where the data is to be, so nothing is copied once more.
+    fn peek(&self, len: usize, buffer: &mut [u8]) {
+        for at in [0, len - 1] {
+            self.endpoint.segment().read(at as u64, &mut buffer[at..=at]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Settings;
+    use crate::fake::quick;
+    use crate::topology::{Pin, Placement};
+
+    fn played(version: Version, procs: usize, bytes: usize) -> f64 {
+        let settings: Settings = quick();
+        let placement = Placement::detect(Pin::Auto);
+        let limit = Duration::from_millis(5);
+        let run = Run { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
+        measure(version, procs, bytes, &run).unwrap().round_trip
+    }
+
+    #[test]
+    fn every_version_carries_short_eager_and_long_messages() {
+        for version in Version::ALL {
+            for bytes in [0, 8, 1023, 1024, 100_000, 128 << 10, 5 << 20] {
+                assert!(played(version, 2, bytes) > 0.0, "{version:?} {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_play_side_by_side_when_there_are_more_processes_than_cores() {
+        for version in Version::ALL {
+            assert!(played(version, 8, 8) > 0.0 && played(version, 6, 10_000) > 0.0, "{version:?}");
+        }
+    }
+}
