@@ -4,6 +4,7 @@ mod bench;
 mod clean;
 mod doctor;
 mod explore;
+mod mpirun;
 mod reproduce;
 mod run;
 mod sim;
@@ -30,6 +31,8 @@ enum Command {
     Reproduce(reproduce::ReproduceArgs),
     /// Start N processes of a program as one world.
     Run(run::Arguments),
+    /// Run an unmodified MPI program with its messages over Towpath.
+    Mpirun(mpirun::Arguments),
     /// Search schedules for one under which an algorithm goes wrong.
     Explore(explore::Arguments),
     /// Say what this machine offers, and what dead worlds have left behind.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Some(Command::Sim(arguments)) => sim::run(&arguments),
         Some(Command::Reproduce(arguments)) => reproduce::run(&arguments),
         Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Mpirun(arguments)) => mpirun::run(&arguments),
         Some(Command::Explore(arguments)) => explore::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),

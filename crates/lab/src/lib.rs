@@ -13,6 +13,7 @@ pub mod explore;
 pub mod format;
 pub mod host;
 pub mod ladder;
+pub mod mpi;
 mod ours;
 pub mod paper;
 mod peers;

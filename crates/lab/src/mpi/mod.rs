@@ -1,0 +1,11 @@
+//! MPI over Towpath: which MPI a program was built for, what its launcher is, and what sends its traffic through our libfabric provider.
+//!
+//! `towpath mpirun` and `towpath bench mpi` both start programs this way.
+
+mod launcher;
+mod program;
+mod provider;
+
+pub use launcher::{Kind, Launcher};
+pub use program::{Flavour, find_program, launcher_for};
+pub use provider::{ANNOUNCE, Provider};
