@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use towpath_lab::experiments::find;
 use towpath_lab::format::parse_size;
+use towpath_lab::mpi::Kind;
 use towpath_lab::{
     CLAIM_ALGORITHMS, EXPERIMENTS, Pin, Session, Settings, console, contenders, waiting_policies,
 };
@@ -68,6 +69,14 @@ pub struct BenchArgs {
     #[arg(long)]
     pub peers: bool,
 
+    /// MPIs to measure (experiment mpi) [default: mpich,open-mpi]
+    #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = Kind::ALL.map(Kind::name))]
+    pub mpis: Vec<String>,
+
+    /// Numbers of processes (experiment mpi) [default: 2,4,8,16]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub procs: Vec<u32>,
+
     /// Senders to kill in the crash test, all of them however long it takes [default: 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
@@ -93,6 +102,8 @@ Examples:
   towpath bench stress --writers 1,31 --runs 9    more writers, more rounds
   towpath bench stress --algorithms ticket,mcs --waiting spin,park
   towpath bench bulk --sizes 4K,1M --json | jq .value
+  towpath bench ladder                            from System V semaphores to lock-free (paper M)
+  towpath bench mpi --impl mpich --procs 2,8      an MPI over Towpath and over its own shared memory
   towpath bench crash --kills 10000               for as long as that takes
 
 Reading the results:
@@ -134,6 +145,8 @@ impl BenchArgs {
                 _ => Pin::Auto,
             },
             peers: self.peers,
+            mpis: or(&self.mpis, defaults.mpis),
+            procs: if self.procs.is_empty() { defaults.procs } else { deduplicated(&self.procs) },
             kills: self.kills.unwrap_or(defaults.kills),
             seed: self.seed.unwrap_or(defaults.seed),
             sample: if explicit { Duration::from_secs(3600) } else { defaults.sample },

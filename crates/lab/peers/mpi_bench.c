@@ -2,7 +2,8 @@
  *   mpi_bench round_trip SECONDS            8 bytes there and back            -> nanoseconds
  *   mpi_bench stress MESSAGES SECONDS       all others to rank 0, 8 bytes each -> messages, seconds, processor seconds, then each sender's share
  *   mpi_bench bulk BYTES SECONDS            rank 1 to rank 0                   -> bytes per second
- * Prints one line of numbers, from rank 0. */
+ *   mpi_bench all SECONDS                   a line for each figure: its name, a size in bytes or -, and the figure
+ * Prints one line of numbers (or lines), from rank 0. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +131,129 @@ static void bulk(int rank, long bytes, double seconds) {
     }
 }
 
+/* A message of so many bytes to the partner and back: the median of batches, in microseconds, at rank 0. */
+static double ping(int rank, long bytes, double seconds) {
+    enum { BATCHES = 5000 };
+    static double times[BATCHES];
+    char *buffer = calloc(bytes + 1, 1);
+    int batches = 0, size = 1, more = 1;
+    double begun = MPI_Wtime(), median = 0;
+    while (more) {
+        double start = MPI_Wtime();
+        for (int i = 0; i < size; i++) {
+            if (rank == 0) {
+                MPI_Send(buffer, (int)bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD);
+                MPI_Recv(buffer, (int)bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            } else {
+                MPI_Recv(buffer, (int)bytes, MPI_BYTE, 0, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Send(buffer, (int)bytes, MPI_BYTE, 0, DATA, MPI_COMM_WORLD);
+            }
+        }
+        double took = MPI_Wtime() - start;
+        int decision[2] = {0, size};
+        if (rank == 0) {
+            /* The first ones warm up, and find out how many make a batch of about half a millisecond. */
+            int warm = took > 2e-4 || size >= 200 || MPI_Wtime() - begun > seconds / 2;
+            if (warm || batches) times[batches++] = took / size * 1e6;
+            else decision[1] = size * 2;
+            decision[0] = batches < BATCHES && (batches < 3 || MPI_Wtime() - begun < seconds);
+            MPI_Send(decision, 2, MPI_INT, 1, END, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(decision, 2, MPI_INT, 0, END, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        more = decision[0];
+        size = decision[1];
+    }
+    if (rank == 0) {
+        qsort(times, batches, sizeof *times, by_size);
+        median = times[batches / 2];
+    }
+    free(buffer);
+    return median;
+}
+
+/* One-way messages of 8 bytes from all others to rank 0, which has receives posted ahead: messages each second. */
+static double many_to_one(int rank, int size, double seconds) {
+    long long words[WINDOW], word = rank;
+    MPI_Request requests[WINDOW];
+    long count = 2000;
+    for (;;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        if (rank == 0) {
+            long left = count * (size - 1), posted = 0;
+            int done[WINDOW], n;
+            for (int i = 0; i < WINDOW; i++) {
+                requests[i] = MPI_REQUEST_NULL;
+                if (posted < left) { MPI_Irecv(&words[i], 1, MPI_LONG_LONG, MPI_ANY_SOURCE, DATA, MPI_COMM_WORLD, &requests[i]); posted++; }
+            }
+            long arrived = 0;
+            while (arrived < left) {
+                MPI_Waitsome(WINDOW, requests, &n, done, MPI_STATUSES_IGNORE);
+                for (int i = 0; i < n; i++) {
+                    arrived++;
+                    if (posted < left) { MPI_Irecv(&words[done[i]], 1, MPI_LONG_LONG, MPI_ANY_SOURCE, DATA, MPI_COMM_WORLD, &requests[done[i]]); posted++; }
+                }
+            }
+        } else {
+            for (long i = 0; i < count; i++) MPI_Send(&word, 1, MPI_LONG_LONG, 0, DATA, MPI_COMM_WORLD);
+        }
+        double took = MPI_Wtime() - start;
+        int again = took < seconds / 3;
+        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!again) return count * (size - 1) / took;
+        count *= 4;
+    }
+}
+
+enum { BARRIER, ALLREDUCE, ALLTOALL };
+
+/* A collective operation of all: microseconds. */
+static double collective(int which, int rank, int size, double seconds) {
+    enum { PIECE = 1024 };
+    char *from = calloc(size, PIECE), *to = calloc(size, PIECE);
+    long count = 1;
+    for (;;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        for (long i = 0; i < count; i++) {
+            double x = rank, sum;
+            if (which == BARRIER) MPI_Barrier(MPI_COMM_WORLD);
+            else if (which == ALLREDUCE) MPI_Allreduce(&x, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            else MPI_Alltoall(from, PIECE, MPI_BYTE, to, PIECE, MPI_BYTE, MPI_COMM_WORLD);
+        }
+        double took = MPI_Wtime() - start;
+        int again = took < seconds / 3;
+        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!again) {
+            free(from);
+            free(to);
+            return took / count * 1e6;
+        }
+        count *= 4;
+    }
+}
+
+static void all(int rank, int size, double seconds) {
+    static const long sizes[] = {0, 8, 64, 1024, 8192, 65536, 262144, 1048576, 4194304};
+    int kinds = sizeof sizes / sizeof *sizes;
+    double share = seconds / (size == 2 ? kinds + 4 : 4);
+    if (size == 2) {
+        for (int i = 0; i < kinds; i++) {
+            double us = ping(rank, sizes[i], share);
+            if (rank == 0) printf("round_trip_us %ld %.6f\n", sizes[i], us);
+        }
+    }
+    double rate = many_to_one(rank, size, share);
+    double times[3];
+    for (int which = 0; which < 3; which++) times[which] = collective(which, rank, size, share);
+    if (rank == 0) {
+        if (size == 2) printf("messages_per_s - %.3f\n", rate);
+        printf("many_to_one_per_s - %.3f\nbarrier_us - %.6f\nallreduce_us - %.6f\nalltoall_us - %.6f\n", rate, times[BARRIER],
+               times[ALLREDUCE], times[ALLTOALL]);
+    }
+}
+
 int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
@@ -138,6 +262,7 @@ int main(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "round_trip")) round_trip(rank, atof(argv[2]));
     else if (argc > 3 && !strcmp(argv[1], "stress")) stress(rank, size, atol(argv[2]), atof(argv[3]));
     else if (argc > 3 && !strcmp(argv[1], "bulk")) bulk(rank, atol(argv[2]), atof(argv[3]));
+    else if (argc > 2 && !strcmp(argv[1], "all")) all(rank, size, atof(argv[2]));
     MPI_Finalize();
     return 0;
 }

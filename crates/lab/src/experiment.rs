@@ -27,6 +27,10 @@ pub struct Settings {
     pub pin: Pin,
     /// Whether to measure the peers too.
     pub peers: bool,
+    /// Which MPIs (`mpi`).
+    pub mpis: Vec<String>,
+    /// Numbers of processes (`mpi`).
+    pub procs: Vec<u32>,
     /// How many processes to kill.
     pub kills: u32,
     /// Where pseudo-random choices start.
@@ -48,6 +52,8 @@ impl Default for Settings {
             runs: 7,
             pin: Pin::Auto,
             peers: false,
+            mpis: vec!["mpich".into(), "open-mpi".into()],
+            procs: vec![2, 4, 8, 16],
             kills: 300,
             seed: 1,
             sample: Duration::from_secs(2),

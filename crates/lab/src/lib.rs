@@ -3,6 +3,7 @@
 //! An experiment produces [`Record`]s, one JSON object per line; tables and the report are made from records alone.
 #![deny(unsafe_code)]
 
+mod by_size;
 pub mod claims;
 pub mod console;
 pub mod contenders;

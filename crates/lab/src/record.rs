@@ -192,6 +192,14 @@ pub mod metrics {
         GAP = "gap_ns", "ns";
         /// `ladder`, `mpi`: a message of `bytes` to the partner and one back.
         ROUND_TRIP_US = "round_trip_us", "us";
+        /// `mpi`: what rank 0 receives from all others.
+        MANY_TO_ONE_PER_S = "many_to_one_per_s", "messages/s";
+        /// `mpi`: a barrier of all ranks.
+        BARRIER_US = "barrier_us", "us";
+        /// `mpi`: the sum of 8 bytes of each rank.
+        ALLREDUCE_US = "allreduce_us", "us";
+        /// `mpi`: 1,024 bytes from each rank to each other.
+        ALLTOALL_US = "alltoall_us", "us";
         /// `logp`: request and reply.
         ROUND_TRIP = "round_trip_ns", "ns";
         /// `stress`: what the reader receives.

@@ -94,7 +94,7 @@ pub fn tables(results: &Results) -> Vec<Table> {
         idle(results),
     ]
     .into_iter()
-    .chain(crate::ladder::show::tables(results))
+    .chain(crate::by_size::tables(results))
     .chain([simulator(results), targets(results), claims(results)])
     .filter(|t| !t.rows.is_empty())
     .collect()

@@ -6,6 +6,7 @@ pub mod floor;
 mod idle;
 pub mod ladder;
 mod logp;
+pub mod mpi;
 pub mod simulator;
 mod stress;
 
@@ -20,6 +21,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &crash::CrashTest,
     &idle::Idle,
     &ladder::Ladder,
+    &mpi::MpiExperiment,
     &simulator::Simulator,
 ];
 

@@ -10,7 +10,6 @@ mod locked;
 mod native;
 mod pool;
 mod semaphore;
-pub mod show;
 mod slots;
 
 pub use device::{Device, EAGER_BELOW, SHORT_BELOW};

@@ -43,6 +43,24 @@ impl Kind {
         }
     }
 
+    /// The variable that names the folder in which it is installed.
+    const fn variable(self) -> &'static str {
+        match self {
+            Kind::Mpich => "TOWPATH_MPICH",
+            Kind::OpenMpi => "TOWPATH_OPENMPI",
+            Kind::Intel => "TOWPATH_INTELMPI",
+        }
+    }
+
+    /// What to tell whoever does not have it, as a clause that follows "not measured:".
+    pub fn not_installed(self) -> String {
+        format!(
+            "no mpiexec of it ({}) in PATH, in ${} or where scripts/install-peers.sh puts it: run that script",
+            self.title(),
+            self.variable()
+        )
+    }
+
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|k| k.name() == name)
@@ -88,6 +106,13 @@ impl Kind {
     }
 }
 
+/// Where users keep data (XDG).
+pub(super) fn data_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")))
+}
+
 /// An MPI's launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
@@ -119,6 +144,16 @@ impl Launcher {
             })
             .filter_map(|command| Launcher::identify(&command))
             .find(|launcher| kind.is_none_or(|kind| kind == launcher.kind))
+    }
+
+    /// That of an MPI, for measuring: where a variable says, where `scripts/install-peers.sh` puts it, or in PATH.
+    pub fn installed(kind: Kind) -> Option<Launcher> {
+        let named = std::env::var_os(kind.variable()).map(|p| PathBuf::from(p).join("bin"));
+        let installed = data_folder().map(|d| d.join("towpath/peers").join(kind.name()).join("bin"));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders: Vec<PathBuf> =
+            named.into_iter().chain(installed).chain(std::env::split_paths(&path)).collect();
+        Launcher::find_in(folders, Some(kind))
     }
 
     /// The MPI library that comes with it, if it lies where it usually does.

@@ -3,9 +3,11 @@
 //! `towpath mpirun` and `towpath bench mpi` both start programs this way.
 
 mod launcher;
+mod measuring;
 mod program;
 mod provider;
 
 pub use launcher::{Kind, Launcher};
+pub use measuring::Measuring;
 pub use program::{Flavour, find_program, launcher_for};
 pub use provider::{ANNOUNCE, Provider};

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::launcher::data_folder;
+
 /// The variable that names a file to which each process that has opened an endpoint of the provider adds a line: its number.
 pub const ANNOUNCE: &str = "TOWPATH_ANNOUNCE";
 
@@ -29,12 +31,9 @@ impl Provider {
     /// It is nowhere, and how to get it.
     pub fn find(given: Option<&Path>) -> Result<Provider, String> {
         let beside = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_owned));
-        let data = std::env::var_os("XDG_DATA_HOME")
-            .map(PathBuf::from)
-            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
         let folders: Vec<PathBuf> = match given {
             Some(folder) => vec![folder.to_owned()],
-            None => beside.into_iter().chain(data.map(|d| d.join("towpath/fabric/lib"))).collect(),
+            None => beside.into_iter().chain(data_folder().map(|d| d.join("towpath/fabric/lib"))).collect(),
         };
         for folder in &folders {
             if folder.join(FILE).is_file() {

@@ -6,6 +6,7 @@ mod iceoryx2;
 mod mpi;
 mod stream;
 
+use crate::mpi::Kind;
 use crate::transport::Contender;
 
 #[cfg(not(feature = "iceoryx2"))]
@@ -38,8 +39,8 @@ pub fn peers() -> Vec<Box<dyn Contender>> {
         Box::new(stream::Stream::unix_socket()),
         Box::new(crossbeam::Crossbeam),
         Box::new(Iceoryx2),
-        Box::new(mpi::Mpi::mpich()),
-        Box::new(mpi::Mpi::open_mpi()),
+        Box::new(mpi::Mpi::new(Kind::Mpich)),
+        Box::new(mpi::Mpi::new(Kind::OpenMpi)),
     ]
 }
 

@@ -64,8 +64,7 @@ pub fn plots(results: &Results, experiment: &str) -> Vec<String> {
                 bandwidth,
             )
         }),
-        "ladder" => crate::ladder::show::plots(results),
-        _ => Vec::new(),
+        other => crate::by_size::plots(results, other),
     }
 }
 

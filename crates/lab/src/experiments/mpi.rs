@@ -1,0 +1,184 @@
+//! Real MPIs over Towpath and over their own shared memory, in the same rounds (issue and paper: what Gropp & Lusk 1997 measure with `mpptest`, Figures 1 and 4 to 7).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::experiment::{Bench, Experiment, Samples, Variant};
+use crate::mpi::{Kind, Launcher, Measuring, Provider};
+use crate::record::metrics::{
+    ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
+};
+use crate::record::{Metric, Subject};
+use crate::transport::Run;
+
+/// The experiment.
+pub struct MpiExperiment;
+
+/// What is measured: an MPI, over whose transport, with how many processes.
+#[derive(Clone, Copy)]
+struct Key {
+    mpi: usize,
+    over_towpath: bool,
+    procs: u32,
+}
+
+/// By variant, metric and size: each round's figure.
+type Figures = BTreeMap<(usize, Metric, Option<u64>), Vec<f64>>;
+
+/// The shortest time in which a start of an MPI can measure all of it.
+const LEAST: Duration = Duration::from_millis(800);
+
+impl Experiment for MpiExperiment {
+    fn name(&self) -> &'static str {
+        "mpi"
+    }
+    fn about(&self) -> &'static str {
+        "MPICH and Open MPI over Towpath and over their own shared memory, side by side (paper M)"
+    }
+    fn seconds(&self) -> u64 {
+        120
+    }
+    /// It needs MPIs and our provider: asked for by name.
+    fn is_one_of_all(&self) -> bool {
+        false
+    }
+    fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
+        let provider = Provider::find(None);
+        let mut mpis = Vec::new();
+        for name in bench.settings.mpis.clone() {
+            let subject = Subject::new(self.name(), &name, "own", 0);
+            let Some(kind) = Kind::from_name(&name) else { continue };
+            match Launcher::installed(kind) {
+                None => bench.sink.missing(&subject, &kind.not_installed()),
+                Some(launcher) => match Measuring::compile(&launcher) {
+                    Ok(program) => mpis.push((name, program)),
+                    Err(error) => bench.sink.missing(&subject, &error.to_string()),
+                },
+            }
+        }
+        let mut variants = Vec::new();
+        for &procs in &bench.settings.procs {
+            for (mpi, (name, _)) in mpis.iter().enumerate() {
+                for (over, over_towpath) in [("towpath", true), ("own", false)] {
+                    let subject = Subject::new(self.name(), name, "own", procs).with("over", over);
+                    variants.push(Variant { subject, key: Key { mpi, over_towpath, procs } });
+                }
+            }
+        }
+        if let Err(why) = &provider {
+            for variant in variants.iter().filter(|v| v.key.over_towpath) {
+                bench.sink.missing(&variant.subject, why);
+            }
+            variants.retain(|v| !v.key.over_towpath);
+        }
+        let announced = Announced::new();
+        let mut figures = Figures::new();
+        bench.compare(&variants, |_, key, run| {
+            let run = Run { limit: run.limit.max(LEAST), ..*run };
+            let seconds = run.limit.as_secs_f64().to_string();
+            let over = match (&provider, key.over_towpath) {
+                (Ok(provider), true) => Some((provider, announced.0.as_path())),
+                _ => None,
+            };
+            announced.clear();
+            let text = mpis[key.mpi].1.run(&run, key.procs, &["all".into(), seconds], over)?;
+            if key.over_towpath && !announced.anybody() {
+                return Err(Error::NotAvailable(
+                    "this MPI did not load the provider (towpath mpirun says more)".into(),
+                ));
+            }
+            let n = variants.iter().position(|v| same(&v.key, key)).unwrap_or_default();
+            for (metric, bytes, value) in parse(&text) {
+                figures.entry((n, metric, bytes)).or_default().push(value);
+            }
+            Ok(Samples::default())
+        });
+        for ((n, metric, bytes), values) in figures {
+            let mut subject = variants[n].subject.clone();
+            if let Some(bytes) = bytes {
+                subject = subject.with("bytes", bytes);
+            }
+            let values = values.into_iter().map(|v| (metric, v)).collect();
+            bench.record(&subject, Samples { values, ..Samples::default() });
+        }
+        Ok(())
+    }
+}
+
+fn same(a: &Key, b: &Key) -> bool {
+    (a.mpi, a.over_towpath, a.procs) == (b.mpi, b.over_towpath, b.procs)
+}
+
+/// The figures in what the measuring program prints: lines of a name, a size (or -) and a number.
+fn parse(text: &str) -> Vec<(Metric, Option<u64>, f64)> {
+    let mut figures = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, bytes, value] = words[..] else { continue };
+        let (bytes, Ok(value)) = (bytes.parse().ok(), value.parse::<f64>()) else { continue };
+        match name {
+            "round_trip_us" => {
+                figures.push((ROUND_TRIP_US, bytes, value));
+                if let Some(bytes) = bytes.filter(|b| *b > 0) {
+                    figures.push((BYTES_PER_S, Some(bytes), bytes as f64 * 2e6 / value));
+                }
+            }
+            "messages_per_s" => figures.push((MESSAGES_PER_S, None, value)),
+            "many_to_one_per_s" => figures.push((MANY_TO_ONE_PER_S, None, value)),
+            "barrier_us" => figures.push((BARRIER_US, None, value)),
+            "allreduce_us" => figures.push((ALLREDUCE_US, None, value)),
+            "alltoall_us" => figures.push((ALLTOALL_US, None, value)),
+            _ => {}
+        }
+    }
+    figures
+}
+
+/// A file in which processes say that they have loaded the provider.
+struct Announced(PathBuf);
+
+impl Announced {
+    fn new() -> Announced {
+        Announced(std::env::temp_dir().join(format!("towpath-bench-mpi-{}", std::process::id())))
+    }
+    /// Empty, and nothing but a file of ours.
+    fn clear(&self) {
+        // What can't be written shows as an announcement that never comes.
+        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::File::create_new(&self.0);
+    }
+    fn anybody(&self) -> bool {
+        let path: &Path = &self.0;
+        path.metadata().is_ok_and(|m| m.len() > 0)
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        // Small, and in the folder for such things, should it stay.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_lines_become_figures() {
+        let text =
+            "round_trip_us 0 0.5\nround_trip_us 1000 2\nbarrier_us - 12.5\nnoise\nmany_to_one_per_s - 1e6\n";
+        assert_eq!(
+            parse(text),
+            [
+                (ROUND_TRIP_US, Some(0), 0.5),
+                (ROUND_TRIP_US, Some(1000), 2.0),
+                (BYTES_PER_S, Some(1000), 1e9),
+                (BARRIER_US, None, 12.5),
+                (MANY_TO_ONE_PER_S, None, 1e6),
+            ]
+        );
+    }
+}

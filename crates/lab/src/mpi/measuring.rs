@@ -1,0 +1,107 @@
+//! Our measuring program in C, compiled by an MPI's `mpicc` when it is first needed, and started by its launcher.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Kind, Launcher, Provider};
+use crate::error::Error;
+use crate::process::output_within;
+use crate::transport::Run;
+
+const SOURCE: &str = include_str!("../../peers/mpi_bench.c");
+/// Beyond the measurement's own limit, for starting and ending.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// The program, compiled for one MPI. Its folder is removed with it.
+pub struct Measuring {
+    launcher: Launcher,
+    folder: PathBuf,
+}
+
+impl Measuring {
+    /// Compiles it.
+    ///
+    /// # Errors
+    ///
+    /// There is no compiler, or it fails.
+    pub fn compile(launcher: &Launcher) -> Result<Measuring, Error> {
+        let folder = std::env::temp_dir().join(format!(
+            "towpath-peers-{}-{}",
+            launcher.kind.name(),
+            std::process::id()
+        ));
+        let failed = |what: &str, error: std::io::Error| Error::system(what.to_owned(), error);
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| failed("making a folder for the measuring program", e))?;
+        let measuring = Measuring { launcher: launcher.clone(), folder };
+        let source = measuring.folder.join("mpi_bench.c");
+        std::fs::write(&source, SOURCE).map_err(|e| failed("writing the measuring program", e))?;
+        let mut compile = Command::new(launcher.command.with_file_name("mpicc"));
+        compile.args(["-O2", "-o"]).arg(measuring.program()).arg(&source).stdin(Stdio::null());
+        let output = compile.output().map_err(|e| failed("starting mpicc", e))?;
+        if !output.status.success() {
+            return Err(Error::NotAvailable(format!(
+                "mpicc can't compile the measuring program (is there a C compiler?): {}",
+                String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default()
+            )));
+        }
+        Ok(measuring)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.join("mpi_bench")
+    }
+
+    /// Runs it, over the MPI's own transport or over the provider; returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// It fails, or takes too long.
+    pub fn run(
+        &self,
+        run: &Run<'_>,
+        procs: u32,
+        arguments: &[String],
+        over: Option<(&Provider, &Path)>,
+    ) -> Result<String, Error> {
+        let crowded = procs as usize > run.placement.cores();
+        let pinned = run.placement.core_for(0, procs as usize).is_some();
+        let mut command = Command::new(&self.launcher.command);
+        command.arg("-n").arg(procs.to_string());
+        if self.launcher.kind == Kind::OpenMpi {
+            command.args(["--oversubscribe", "--allow-run-as-root"]);
+            command.args(["--bind-to", if pinned { "core" } else { "none" }]);
+            if crowded {
+                // Its best setting there.
+                command.args(["--mca", "mpi_yield_when_idle", "1"]);
+            }
+        } else if pinned {
+            command.args(["-bind-to", "core"]);
+        }
+        if let Some((provider, announced)) = over {
+            command.envs(self.launcher.kind.settings(provider)).env(super::ANNOUNCE, announced);
+        }
+        command
+            .arg(self.program())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let output = output_within(command, run.limit * 4 + GRACE)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() || text.trim().is_empty() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let first = errors.lines().find(|l| !l.trim().is_empty()).unwrap_or("it printed nothing");
+            return Err(Error::NotAvailable(format!("its program failed ({}): {first}", output.status)));
+        }
+        Ok(text)
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        // Ours, made by `compile`; if it can't be removed it is small, and in the folder for such things.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
