@@ -36,9 +36,12 @@ impl Provider {
             None => beside.into_iter().chain(data_folder().map(|d| d.join("towpath/fabric/lib"))).collect(),
         };
         for folder in &folders {
-            if folder.join(FILE).is_file() {
-                let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-                return Ok(Provider { folder });
+            // The script that builds it links it from a folder of its own.
+            for folder in [folder, &folder.join("fabric")] {
+                if folder.join(FILE).is_file() {
+                    let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+                    return Ok(Provider { folder });
+                }
             }
             if folder.join(BUILT).is_file() {
                 // Libfabric loads only files whose names end like this.
