@@ -1,0 +1,259 @@
+//! Memory of the program that uses the provider: where a message comes from or goes to.
+//!
+//! libfabric's caller promises that a buffer stays valid until the operation's completion; nothing here outlives that, and everything here that touches such memory is in this file.
+#![allow(unsafe_code)]
+
+use core::ptr::{copy, copy_nonoverlapping};
+
+/// The most pieces of a buffer (`iov_limit`).
+pub const MAX_PIECES: usize = 8;
+
+/// A piece of the caller's memory: address and length.
+pub type Span = (usize, usize);
+
+/// A scattered buffer of the caller's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buffer {
+    first: Span,
+    rest: [Span; MAX_PIECES - 1],
+    pieces: u8,
+    len: usize,
+}
+
+impl Buffer {
+    /// One piece.
+    ///
+    /// # Safety
+    ///
+    /// The memory is readable (to be sent) or writable (to be received into) until the operation that gets the buffer is completed.
+    #[inline(always)]
+    pub unsafe fn one(at: usize, len: usize) -> Buffer {
+        Buffer { first: (at, len), rest: [(0, 0); MAX_PIECES - 1], pieces: 1, len }
+    }
+
+    /// Several; `None` if there are too many.
+    ///
+    /// # Safety
+    ///
+    /// As [`Buffer::one`], for each.
+    pub unsafe fn many(spans: impl IntoIterator<Item = Span>) -> Option<Buffer> {
+        let mut buffer = Buffer::default();
+        for span in spans.into_iter().filter(|s| s.1 > 0) {
+            match usize::from(buffer.pieces) {
+                0 => buffer.first = span,
+                n => *buffer.rest.get_mut(n - 1)? = span,
+            }
+            buffer.pieces += 1;
+            buffer.len = buffer.len.checked_add(span.1)?;
+        }
+        Some(buffer)
+    }
+
+    /// Bytes in all.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first piece's address.
+    pub fn address(&self) -> usize {
+        self.first.0
+    }
+
+    /// Whether it is all in one piece.
+    pub fn is_contiguous(&self) -> bool {
+        self.pieces <= 1
+    }
+
+    fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        core::iter::once(self.first).chain(self.rest).take(self.pieces.into())
+    }
+
+    /// The parts of the range `at..at + len`, as far as it exists.
+    pub fn range(&self, at: usize, len: usize) -> impl Iterator<Item = Span> + '_ {
+        let mut skip = at;
+        let mut left = len;
+        self.spans().filter_map(move |(base, size)| {
+            let skipped = skip.min(size);
+            skip -= skipped;
+            let n = (size - skipped).min(left);
+            left -= n;
+            (n > 0).then_some((base + skipped, n))
+        })
+    }
+
+    /// The same without the first `bytes`.
+    pub fn without_first(&self, bytes: usize) -> Buffer {
+        // SAFETY: parts of memory for which the promise was made when this buffer was.
+        unsafe { Buffer::many(self.range(bytes, usize::MAX)) }.unwrap_or_default()
+    }
+
+    /// Copies `len` bytes from offset `at` to shared or private memory.
+    ///
+    /// # Safety
+    ///
+    /// `to..to + len` is writable.
+    #[inline]
+    pub unsafe fn read(&self, at: usize, to: *mut u8, len: usize) {
+        if at == 0 && len <= self.first.1 {
+            // SAFETY: in bounds of the first piece; the caller vouches for `to`. They may be the same memory in a program that sends to itself.
+            unsafe { copy_small(self.first.0 as *const u8, to, len) };
+            return;
+        }
+        let mut done = 0;
+        for (from, n) in self.range(at, len) {
+            // SAFETY: as above, piece by piece; `range` gives at most `len` bytes.
+            unsafe { copy(from as *const u8, to.add(done), n) };
+            done += n;
+        }
+    }
+
+    /// Copies `len` bytes to offset `at`; what lies beyond the end is dropped.
+    ///
+    /// # Safety
+    ///
+    /// `from..from + len` is readable.
+    #[inline]
+    pub unsafe fn write(&self, at: usize, from: *const u8, len: usize) {
+        if at == 0 && len <= self.first.1 {
+            // SAFETY: as in `read`, the other way round.
+            unsafe { copy_small(from, self.first.0 as *mut u8, len) };
+            return;
+        }
+        let mut done = 0;
+        for (to, n) in self.range(at, len) {
+            // SAFETY: as above.
+            unsafe { copy(from.add(done), to as *mut u8, n) };
+            done += n;
+        }
+    }
+
+    /// A copy of the contents.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.len];
+        // SAFETY: the vector has as many bytes.
+        unsafe { self.read(0, copy.as_mut_ptr(), self.len) };
+        copy
+    }
+}
+
+/// A copy that needs no call where there are only a few bytes.
+///
+/// # Safety
+///
+/// As [`core::ptr::copy`].
+#[inline(always)]
+unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: reads before it writes in the first case; the caller vouches for both ranges.
+    unsafe {
+        if len == 8 {
+            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
+        } else {
+            copy(from, to, len);
+        }
+    }
+}
+
+/// Bytes of a message that has arrived: in shared memory, or copied out of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload {
+    at: *const u8,
+    len: usize,
+}
+
+impl Payload {
+    /// Nothing.
+    pub const EMPTY: Payload = Payload { at: core::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
+
+    /// These bytes.
+    ///
+    /// # Safety
+    ///
+    /// They stay readable while the payload or a copy of it is used. Another process may change them meanwhile.
+    #[inline(always)]
+    pub unsafe fn new(at: *const u8, len: usize) -> Payload {
+        Payload { at, len }
+    }
+
+    /// Private bytes.
+    pub fn of(bytes: &[u8]) -> Payload {
+        Payload { at: bytes.as_ptr(), len: bytes.len() }
+    }
+
+    /// How many.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies them into a buffer from offset `at` on; what does not fit is dropped.
+    #[inline(always)]
+    pub fn copy_to(&self, to: &Buffer, at: usize) {
+        // SAFETY: readable (promised to `new`).
+        unsafe { to.write(at, self.at, self.len) }
+    }
+
+    /// Copies them into private memory, which must have exactly as many bytes.
+    pub fn copy_to_slice(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.len, "a payload is copied whole");
+        // SAFETY: readable (promised to `new`), and of this length; private memory of ours can't overlap it.
+        unsafe { copy_nonoverlapping(self.at, to.as_mut_ptr(), self.len) }
+    }
+
+    /// A private copy.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.len];
+        self.copy_to_slice(&mut copy);
+        copy
+    }
+
+    /// The bytes from `at` on.
+    pub fn skip(&self, at: usize) -> Payload {
+        let at = at.min(self.len);
+        // SAFETY: within the payload.
+        Payload { at: unsafe { self.at.add(at) }, len: self.len - at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(parts: &mut [&mut [u8]]) -> Buffer {
+        // SAFETY: the tests keep the parts while they use the buffer.
+        unsafe { Buffer::many(parts.iter_mut().map(|p| (p.as_mut_ptr() as usize, p.len()))) }.unwrap()
+    }
+
+    #[test]
+    fn scattered_bytes_are_found_and_the_rest_is_dropped() {
+        let (mut a, mut b, mut c) = ([0u8; 3], [0u8; 0], [0u8; 5]);
+        let to = buffer(&mut [&mut a, &mut b, &mut c]);
+        assert_eq!(to.len(), 8);
+        Payload::of(&[1, 2, 3, 4]).copy_to(&to, 0);
+        Payload::of(&[5, 6, 7, 8, 9, 10]).copy_to(&to, 4);
+        assert_eq!(to.to_vec(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(to.without_first(2).to_vec(), [3, 4, 5, 6, 7, 8]);
+        assert_eq!(to.without_first(9).len(), 0);
+        assert_eq!((a, c), ([1, 2, 3], [4, 5, 6, 7, 8]));
+    }
+
+    #[test]
+    fn too_many_pieces_are_refused() {
+        let byte = [0u8; 1];
+        let spans = [(byte.as_ptr() as usize, 1); MAX_PIECES + 1];
+        // SAFETY: never read.
+        assert!(unsafe { Buffer::many(spans) }.is_none());
+        // SAFETY: never read.
+        assert_eq!(unsafe { Buffer::many(spans[1..].iter().copied()) }.unwrap().len(), MAX_PIECES);
+    }
+}

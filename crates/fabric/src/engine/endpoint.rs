@@ -1,0 +1,400 @@
+//! An endpoint: its peers, its receives, what it has under way; sending, and making progress.
+//!
+//! **Short** and **eager** messages go at once: a short one on a packet's line, an eager one through a block or the pair's bytes, in pieces if it is long. A **rendezvous** begins with a request; the bytes go when
+//! the receiver has a place for them (Gropp & Lusk 1997, §3).
+//!
+//! Nothing here waits. A send that finds no space is refused ([`Refusal::Again`]); what has to go out later (the rest of a message, answers) is queued for its peer and goes out as progress is made.
+//! So no cycle of full queues stands still as long as everybody makes progress.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::address::Address;
+use super::attach::AttachError;
+use super::buffers::Buffer;
+use super::completion::{Reports, Ticket};
+use super::frame::{Content, Frame, Kind, WORDS, flag};
+use super::link::{Link, Sent};
+use super::matching::Matcher;
+use super::memory::Regions;
+use super::onesided::OneSided;
+use super::peer::{Peer, Queued, Source, Stream, Way, What};
+use super::port::Port;
+use super::receive::{Active, Message, Receive};
+use super::settings::{INJECT, Settings};
+use super::slab::Slab;
+
+/// Why an operation did not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No space now: make progress, and try again.
+    Again,
+    /// The peer is dead, gone, or can't be reached.
+    Unreachable,
+    /// No such peer.
+    Unknown,
+    /// An argument makes no sense.
+    Invalid,
+}
+
+/// A message to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Message0<'a> {
+    /// To whom.
+    pub peer: u32,
+    /// Its tag, if it is a tagged message.
+    pub tag: Option<u64>,
+    /// Its bytes.
+    pub buffer: &'a Buffer,
+    /// Data for the receiver's completion.
+    pub data: Option<u64>,
+    /// What to report.
+    pub ticket: Ticket,
+    /// The buffer is the caller's again when the call returns.
+    pub inject: bool,
+    /// Report only when the message has found its receive.
+    pub delivered: bool,
+}
+
+/// A message that its sender keeps until the receiver asks for it, or until it is known to have arrived.
+#[derive(Debug)]
+pub struct Held {
+    /// To whom.
+    pub peer: u32,
+    /// Its bytes.
+    pub source: Source,
+    /// What to report.
+    pub ticket: Ticket,
+}
+
+/// So many frames may wait for one peer before sends to it are refused.
+const QUEUE: usize = 256;
+/// Pieces of one stream before others have their turn.
+const PIECES: usize = 16;
+
+/// Everything but the port.
+pub struct Core {
+    /// Thresholds.
+    pub settings: Settings,
+    /// Our address.
+    pub own: Address,
+    /// All peers.
+    pub peers: Vec<Peer>,
+    pub(super) by_address: HashMap<Address, u32>,
+    /// By place: count of uses, peer.
+    pub(super) by_member: Vec<Option<(u8, u32)>>,
+    pub(super) tagged: Matcher<Receive, Message>,
+    pub(super) untagged: Matcher<Receive, Message>,
+    pub(super) active: Slab<Active>,
+    pub(super) held: Slab<Held>,
+    pub(super) onesided: Slab<OneSided>,
+    /// Bytes that somebody asked for: they need not keep their place among the messages.
+    pub(super) streams: VecDeque<(u32, Stream)>,
+    /// Peers whose queues are not empty.
+    pub(super) busy: Vec<u32>,
+    /// Memory that others may use.
+    pub regions: Regions,
+    /// Where to report.
+    pub reports: Reports,
+    /// Messages found by a peek and kept for their claim, by the claimer's context.
+    pub(super) claimed: HashMap<usize, Message>,
+    /// A multi-receive buffer with less space than this is given back.
+    pub min_multi: usize,
+    /// More processes than cores.
+    pub crowded: bool,
+}
+
+/// An endpoint.
+pub struct Endpoint {
+    /// Where things arrive.
+    pub port: Port,
+    /// The rest.
+    pub core: Core,
+}
+
+impl Endpoint {
+    /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn open(settings: Settings) -> Result<Endpoint, AttachError> {
+        let port = Port::open()?;
+        let core = Core {
+            settings,
+            own: port.address,
+            peers: Vec::new(),
+            by_address: HashMap::new(),
+            by_member: vec![None; super::layout::MEMBERS],
+            tagged: Matcher::default(),
+            untagged: Matcher::default(),
+            active: Slab::default(),
+            held: Slab::default(),
+            onesided: Slab::default(),
+            streams: VecDeque::new(),
+            busy: Vec::new(),
+            regions: Regions::default(),
+            reports: Reports::default(),
+            claimed: HashMap::new(),
+            min_multi: 64,
+            crowded: false,
+        };
+        Ok(Endpoint { port, core })
+    }
+
+    /// Takes what has arrived, and sends what waits. Returns how many frames arrived.
+    #[inline]
+    pub fn progress(&mut self) -> usize {
+        let Endpoint { port, core } = self;
+        let taken = port.poll(|from, frame| core.deliver(port, from, frame));
+        if !core.busy.is_empty() || !core.streams.is_empty() {
+            core.push();
+        }
+        taken
+    }
+
+    /// Whether something waits for space.
+    pub fn is_stuck(&self) -> bool {
+        !self.core.busy.is_empty() || !self.core.streams.is_empty()
+    }
+}
+
+impl Core {
+    /// The number of a peer.
+    pub fn peer(&mut self, address: Address) -> u32 {
+        if let Some(&known) = self.by_address.get(&address) {
+            return known;
+        }
+        self.peers.push(Peer::new(address));
+        let number = self.peers.len() as u32 - 1;
+        self.by_address.insert(address, number);
+        number
+    }
+
+    /// The open way to a peer.
+    #[inline]
+    fn way(&mut self, peer: u32) -> Result<&mut Peer, Refusal> {
+        let own = self.own;
+        let peer = self.peers.get_mut(peer as usize).ok_or(Refusal::Unknown)?;
+        match peer.way {
+            Way::Open(_) if !peer.gone => Ok(peer),
+            Way::Untried if !peer.gone => {
+                Core::open_way(&own, peer);
+                if matches!(peer.way, Way::Open(_)) { Ok(peer) } else { Err(Refusal::Unreachable) }
+            }
+            _ => Err(Refusal::Unreachable),
+        }
+    }
+
+    #[cold]
+    fn open_way(own: &Address, peer: &mut Peer) {
+        let fit = own.can_reach(&peer.address).map_err(|e| e.to_string());
+        let joined = fit.and_then(|()| Link::join(&peer.address, own).map_err(|e| e.to_string()));
+        peer.way = match joined {
+            Ok(link) => Way::Open(Box::new(link)),
+            Err(why) => {
+                eprintln!("towpath: can't reach process {}: {why}", peer.address.pid);
+                Way::Closed
+            }
+        };
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    ///
+    /// It was not sent, and nothing will be reported.
+    #[inline]
+    pub fn send(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
+        let Settings { eager, unexpected, ring_after, .. } = self.settings;
+        let len = message.buffer.len();
+        let peer = self.way(message.peer)?;
+        let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
+        if !peer.queue.is_empty() {
+            if peer.queue.len() >= QUEUE {
+                return Err(Refusal::Again);
+            }
+            return self.send_behind(message);
+        }
+        link.promote(ring_after);
+        let counted = len > INJECT;
+        let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < unexpected;
+        if len <= link.piece().min(eager) && room && !message.delivered {
+            let kind = match (message.tag, message.data) {
+                (None, None) => Kind::Eager,
+                (Some(_), None) => Kind::EagerTagged,
+                (None, Some(_)) => Kind::EagerData,
+                (Some(_), Some(_)) => Kind::EagerDataTagged,
+            };
+            let words = [message.data.unwrap_or(0), 0, 0, 0];
+            let content = Content::Part(message.buffer, 0, len);
+            return match link.send(&Frame { kind, tag: message.tag.unwrap_or(0), words, content }) {
+                Sent::Yes => {
+                    if counted {
+                        peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
+                    }
+                    self.reports.end(&message.ticket, 0);
+                    Ok(())
+                }
+                Sent::Full => Err(Refusal::Again),
+                Sent::Gone => Err(self.lost(message.peer)),
+            };
+        }
+        self.send_behind(message)
+    }
+
+    /// A message in pieces, or one that waits to be asked for, or one behind others.
+    fn send_behind(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
+        let Message0 { tag, buffer, data, ticket, .. } = *message;
+        let len = buffer.len();
+        let peer = &mut self.peers[message.peer as usize];
+        let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
+        let counted = len > INJECT;
+        let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < self.settings.unexpected;
+        let flags = if data.is_some() { flag::DATA } else { 0 };
+        let tagged = tag.is_some();
+        let source = if message.inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(*buffer) };
+        let words = |number| [len as u64, data.unwrap_or(0), flags, number];
+        if len <= self.settings.eager && room {
+            if counted {
+                peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
+            }
+            let (number, then) = if message.delivered {
+                // Reported when the receiver says so; the bytes are sent all the same, so nothing of them is kept.
+                let held = Held { peer: message.peer, source: Source::Copy(Vec::new()), ticket };
+                (self.held.insert(held), None)
+            } else {
+                (0, Some(ticket))
+            };
+            let kind = if tagged { Kind::StartTagged } else { Kind::Start };
+            let (tag, words) = (tag.unwrap_or(0), words(number));
+            let mut stream = Stream { what: What::More, source, at: 0, end: len, then };
+            let peer = &mut self.peers[message.peer as usize];
+            let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
+            if peer.queue.is_empty() {
+                let first = len.min(link.piece());
+                match link.send(&Frame { kind, tag, words, content: stream.source.part(0, first) }) {
+                    Sent::Yes => stream.at = first,
+                    Sent::Gone => return Err(self.lost(message.peer)),
+                    Sent::Full => {
+                        self.enqueue(message.peer, Queued::Frame { kind, tag, words, bytes: Vec::new() });
+                    }
+                }
+            } else {
+                self.enqueue(message.peer, Queued::Frame { kind, tag, words, bytes: Vec::new() });
+            }
+            if stream.at < len {
+                self.enqueue(message.peer, Queued::Stream(stream));
+            } else if let Some(ticket) = then {
+                self.reports.end(&ticket, 0);
+                return Ok(());
+            }
+        } else {
+            let address = match &source {
+                Source::Buffer(buffer) if buffer.is_contiguous() => buffer.address() as u64,
+                _ => 0,
+            };
+            let number = self.held.insert(Held { peer: message.peer, source, ticket });
+            let kind = if tagged { Kind::RequestTagged } else { Kind::Request };
+            let bytes = address.to_le_bytes().to_vec();
+            self.enqueue(
+                message.peer,
+                Queued::Frame { kind, tag: tag.unwrap_or(0), words: words(number), bytes },
+            );
+        }
+        self.push_peer(message.peer);
+        Ok(())
+    }
+
+    /// Sends an answer or the like: at once if possible, or else as soon as there is space.
+    pub(super) fn post(&mut self, to: u32, kind: Kind, tag: u64, words: [u64; WORDS], bytes: &[u8]) {
+        let Ok(peer) = self.way(to) else { return };
+        let Way::Open(link) = &mut peer.way else { return };
+        if peer.queue.is_empty() {
+            match link.send(&Frame { kind, tag, words, content: Content::Bytes(bytes) }) {
+                Sent::Yes => return,
+                Sent::Gone => {
+                    self.lost(to);
+                    return;
+                }
+                Sent::Full => {}
+            }
+        }
+        self.enqueue(to, Queued::Frame { kind, tag, words, bytes: bytes.to_vec() });
+    }
+
+    /// Queues something for a peer.
+    pub(super) fn enqueue(&mut self, to: u32, what: Queued) {
+        let peer = &mut self.peers[to as usize];
+        if peer.queue.is_empty() {
+            self.busy.push(to);
+        }
+        peer.queue.push_back(what);
+    }
+
+    /// Whether a peer can be sent to, for operations that always queue. Opens the way to it.
+    pub(super) fn check(&mut self, to: u32) -> Result<(), Refusal> {
+        if self.way(to)?.queue.len() >= QUEUE { Err(Refusal::Again) } else { Ok(()) }
+    }
+
+    /// Sends what waits, as far as there is space.
+    #[cold]
+    pub(super) fn push(&mut self) {
+        for peer in core::mem::take(&mut self.busy) {
+            self.push_queue(peer);
+        }
+        for _ in 0..self.streams.len() {
+            let Some((to, mut stream)) = self.streams.pop_front() else { return };
+            let Way::Open(link) = &mut self.peers[to as usize].way else { continue };
+            match stream.push(link, PIECES) {
+                Some(Sent::Yes) => {
+                    if let Some(ticket) = stream.then {
+                        self.reports.end(&ticket, 0);
+                    }
+                }
+                Some(Sent::Gone) => {
+                    if let Some(ticket) = stream.then {
+                        self.reports.end(&ticket, super::completion::error::UNREACHABLE);
+                    }
+                    self.lost(to);
+                }
+                Some(Sent::Full) | None => self.streams.push_back((to, stream)),
+            }
+        }
+    }
+
+    /// The same for one peer's queue.
+    pub(super) fn push_peer(&mut self, to: u32) {
+        self.busy.retain(|&p| p != to);
+        self.push_queue(to);
+    }
+
+    fn push_queue(&mut self, to: u32) {
+        loop {
+            let peer = &mut self.peers[to as usize];
+            let Way::Open(link) = &mut peer.way else { return };
+            let sent = match peer.queue.front_mut() {
+                None => return,
+                Some(Queued::Frame { kind, tag, words, bytes }) => {
+                    let content = Content::Bytes(bytes);
+                    link.send(&Frame { kind: *kind, tag: *tag, words: *words, content })
+                }
+                Some(Queued::Stream(stream)) => stream.push(link, PIECES).unwrap_or(Sent::Full),
+            };
+            match sent {
+                Sent::Yes => {
+                    if let Some(Queued::Stream(Stream { then: Some(ticket), .. })) = peer.queue.pop_front() {
+                        self.reports.end(&ticket, 0);
+                    }
+                }
+                Sent::Full => {
+                    self.busy.push(to);
+                    return;
+                }
+                Sent::Gone => {
+                    self.lost(to);
+                    return;
+                }
+            }
+        }
+    }
+}

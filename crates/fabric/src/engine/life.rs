@@ -1,0 +1,207 @@
+//! Deaths, departures, and waiting.
+//!
+//! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends with an error. What it had sent before still arrives.
+
+use towpath_machine::{Native, Processor};
+
+use super::completion::error;
+use super::endpoint::{Core, Endpoint, Refusal};
+use super::frame::Kind;
+use super::peer::{Queued, Way};
+use super::receive::Body;
+
+/// How often the peers' lives are looked at while nothing happens, in nanoseconds.
+const LOOK_EVERY: u64 = 10_000_000;
+/// Polls closer together than this belong to one loop that waits, in nanoseconds.
+const TIGHT: u64 = 10_000;
+/// So many empty polls in a loop before one takes its time.
+const PATIENT_AFTER: u32 = 3;
+/// So many turns are given to others before one sleeps.
+const YIELDS: u32 = 2;
+
+/// Who was asked to wait sleeps after so many pauses.
+const LONG: u32 = 20;
+
+/// What a program that polls in vain is doing.
+#[derive(Debug, Default)]
+pub struct Idle {
+    empty: u32,
+    last: u64,
+    looked: u64,
+}
+
+/// How to wait now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Not at all.
+    None,
+    /// Look on for so many nanoseconds.
+    Spin(u64),
+    /// Let others run.
+    Yield,
+    /// Sleep for so many nanoseconds.
+    Sleep(u64),
+}
+
+impl Idle {
+    /// Something happened.
+    #[inline(always)]
+    pub fn reset(&mut self) {
+        self.empty = 0;
+    }
+
+    /// A poll found nothing: what to do, and whether it is time to look after things.
+    pub fn step(&mut self, crowded: bool, spin: u64, nap: u64) -> (Pause, bool) {
+        let now = Native::with_id(0).now();
+        let tight = now.wrapping_sub(self.last) < TIGHT;
+        self.last = now;
+        let look = now.wrapping_sub(self.looked) >= LOOK_EVERY;
+        if look {
+            self.looked = now;
+        }
+        if !tight {
+            self.empty = 0;
+        }
+        self.empty = self.empty.saturating_add(1);
+        let pause = match self.empty {
+            n if n <= PATIENT_AFTER => Pause::None,
+            _ if !crowded => Pause::Spin(spin),
+            n if n <= PATIENT_AFTER + YIELDS => Pause::Yield,
+            _ => Pause::Sleep(nap),
+        };
+        (pause, look)
+    }
+
+    /// Whether it has been waiting for long enough to sleep.
+    pub fn is_long(&self) -> bool {
+        self.empty > LONG
+    }
+
+    /// A pause has ended.
+    pub fn paused(&mut self) {
+        self.last = Native::with_id(0).now();
+    }
+}
+
+impl Endpoint {
+    /// Looks after what progress does not see: deaths, and places in the queue whose senders stopped.
+    #[cold]
+    pub fn look_after(&mut self) {
+        let mut dead = Vec::new();
+        for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.gone) {
+            if matches!(peer.way, Way::Untried) && peer.member.is_none() {
+                continue;
+            }
+            let process = peer.address.process();
+            if peer.watch.get_or_insert_with(|| process.watch()).is_dead() {
+                dead.push(number as u32);
+            }
+        }
+        if !dead.is_empty() {
+            // What they had sent comes first.
+            while self.progress() > 0 {}
+        }
+        self.port.look_after(!dead.is_empty());
+        for number in dead {
+            while self.progress() > 0 {}
+            self.core.bury(number);
+            if let Some(member) = self.core.peers[number as usize].member.take() {
+                self.core.by_member[usize::from(member.place)] = None;
+                self.port.leave(member);
+            }
+        }
+    }
+
+    /// Says good-bye, and takes nothing more.
+    pub fn close(&mut self) {
+        // What waits for space goes out as long as somebody makes some.
+        for _ in 0..1000 {
+            self.progress();
+            if !self.is_stuck() {
+                break;
+            }
+            Native::with_id(0).delay(1000);
+        }
+        for peer in 0..self.core.peers.len() as u32 {
+            let open = matches!(self.core.peers[peer as usize].way, Way::Open(_));
+            if open && !self.core.peers[peer as usize].gone {
+                self.core.post(peer, Kind::Bye, 0, [0; 4], &[]);
+            }
+        }
+        self.port.close();
+    }
+}
+
+impl Core {
+    /// A peer takes nothing more: whoever sends to it learns that.
+    #[cold]
+    pub(super) fn lost(&mut self, peer: u32) -> Refusal {
+        self.lose(peer);
+        Refusal::Unreachable
+    }
+
+    /// Ends what is under way with a peer that is gone.
+    #[cold]
+    pub(super) fn lose(&mut self, number: u32) {
+        let peer = &mut self.peers[number as usize];
+        if core::mem::replace(&mut peer.gone, true) {
+            return;
+        }
+        let queue = core::mem::take(&mut peer.queue);
+        peer.assembly = None;
+        peer.offered = None;
+        let mut tickets = Vec::new();
+        for queued in queue {
+            if let Queued::Stream(stream) = queued {
+                tickets.extend(stream.then);
+            }
+        }
+        let streams = core::mem::take(&mut self.streams);
+        for (to, stream) in streams {
+            if to == number {
+                tickets.extend(stream.then);
+            } else {
+                self.streams.push_back((to, stream));
+            }
+        }
+        for held in self.held.numbers(|held| held.peer == number) {
+            tickets.extend(self.held.remove(held).map(|h| h.ticket));
+        }
+        for operation in self.onesided.numbers(|o| o.peer == number) {
+            tickets.extend(self.onesided.remove(operation).map(|o| o.ticket));
+        }
+        for ticket in tickets {
+            self.reports.end(&ticket, error::UNREACHABLE);
+        }
+        for active in self.active.numbers(|a| a.envelope.peer == number) {
+            if let Some(active) = self.active.remove(active) {
+                self.finish(&active.receive, &active.envelope, error::UNREACHABLE);
+            }
+        }
+        for space in [&mut self.tagged, &mut self.untagged] {
+            for place in space.search_waiting(|source, _| source == number) {
+                if let Some(message) = space.waiting_mut(place)
+                    && !matches!(&message.body, Body::Bytes(bytes) if bytes.len() >= message.envelope.len)
+                {
+                    message.body = Body::Lost;
+                }
+            }
+        }
+    }
+
+    /// A peer is dead: nobody else will fulfil the receives that wait for it alone.
+    #[cold]
+    fn bury(&mut self, number: u32) {
+        self.lose(number);
+        self.peers[number as usize].way = Way::Closed;
+        for tagged in [true, false] {
+            loop {
+                let space = if tagged { &mut self.tagged } else { &mut self.untagged };
+                let Some(place) = space.search_posted(|pattern, _| pattern.source == number) else { break };
+                let Some(receive) = space.take_posted(place) else { break };
+                self.fail_receive(&receive, error::UNREACHABLE);
+            }
+        }
+    }
+
+}

@@ -1,0 +1,85 @@
+//! Matching against a model: two plain lists, searched from the front.
+
+use super::*;
+
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+fn random_pattern(seed: &mut u64, ignores: &[u64]) -> Pattern {
+    let source = if next(seed).is_multiple_of(3) { ANY } else { (next(seed) % 3) as u32 };
+    Pattern { source, tag: next(seed) % 8, ignore: ignores[next(seed) as usize % ignores.len()] }
+}
+
+fn compare(seed: u64, ignores: &[u64], steps: u32) {
+    let mut seed = seed.wrapping_mul(2) + 1;
+    let mut matcher = Matcher::<u64, u64>::default();
+    let (mut posted, mut waiting) = (Vec::<(Pattern, u64)>::new(), Vec::<(u32, u64, u64)>::new());
+    for id in 0..u64::from(steps) {
+        match next(&mut seed) % 5 {
+            0 | 1 => {
+                let pattern = random_pattern(&mut seed, ignores);
+                let expected = waiting.iter().position(|w| pattern.accepts(w.0, w.1)).map(|i| waiting.remove(i).2);
+                let found = matcher.find_waiting(&pattern);
+                assert_eq!(found.and_then(|place| matcher.take_waiting(place)), expected);
+                if expected.is_none() {
+                    matcher.post(pattern, id);
+                    posted.push((pattern, id));
+                }
+            }
+            2 | 3 => {
+                let (source, tag) = ((next(&mut seed) % 3) as u32, next(&mut seed) % 8);
+                let expected = posted.iter().position(|p| p.0.accepts(source, tag)).map(|i| posted.remove(i).1);
+                let found = matcher.find_posted(source, tag);
+                assert_eq!(found.and_then(|place| matcher.take_posted(place)), expected);
+                if expected.is_none() {
+                    matcher.keep(source, tag, id);
+                    waiting.push((source, tag, id));
+                }
+            }
+            _ => {
+                // A receive is cancelled.
+                if !posted.is_empty() {
+                    let (_, id) = posted.remove(next(&mut seed) as usize % posted.len());
+                    let place = matcher.search_posted(|_, v| *v == id).unwrap();
+                    assert_eq!(matcher.take_posted(place), Some(id));
+                }
+            }
+        }
+        assert_eq!(matcher.waiting(), waiting.len());
+    }
+}
+
+#[test]
+fn finds_what_plain_lists_find() {
+    for seed in 0..60 {
+        compare(seed, &[0], 400);
+        compare(seed, &[0, 6, 7, u64::MAX], 400);
+    }
+}
+
+#[test]
+fn finds_it_with_more_classes_than_it_keeps() {
+    let ignores: Vec<u64> = (0..20).collect();
+    for seed in 100..140 {
+        compare(seed, &ignores, 600);
+    }
+}
+
+#[test]
+fn many_messages_wait_in_order() {
+    let mut matcher = Matcher::<(), u64>::default();
+    for i in 0..100_000 {
+        matcher.keep(1, i % 1000, i);
+    }
+    let pattern = Pattern { source: 1, tag: 7, ignore: 0 };
+    for i in 0..100 {
+        let place = matcher.find_waiting(&pattern).unwrap();
+        assert_eq!(matcher.take_waiting(place), Some(7 + i * 1000));
+    }
+    assert_eq!(matcher.find_waiting(&pattern), None);
+    assert_eq!(matcher.waiting(), 99_900);
+}

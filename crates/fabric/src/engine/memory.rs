@@ -1,0 +1,87 @@
+//! Memory that a program lets others read and write: registered regions and their keys.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::buffers::Buffer;
+
+/// A registered region.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// Where it begins.
+    pub base: usize,
+    /// Its length.
+    pub len: usize,
+    /// Whether others may read it.
+    pub readable: bool,
+    /// Whether others may write it.
+    pub writable: bool,
+}
+
+/// All regions of a domain, shared by its endpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Regions(Rc<RefCell<HashMap<u64, Region>>>);
+
+impl Regions {
+    /// Registers a region. `false`: the key is in use.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays readable and writable as the region says until [`Regions::remove`].
+    pub unsafe fn add(&self, key: u64, region: Region) -> bool {
+        let mut regions = self.0.borrow_mut();
+        if regions.contains_key(&key) {
+            return false;
+        }
+        regions.insert(key, region);
+        true
+    }
+
+    /// A key that is not in use.
+    pub fn free_key(&self) -> u64 {
+        let regions = self.0.borrow();
+        (1 << 32..).find(|key| !regions.contains_key(key)).unwrap_or(u64::MAX)
+    }
+
+    /// Ends a registration.
+    pub fn remove(&self, key: u64) {
+        self.0.borrow_mut().remove(&key);
+    }
+
+    /// A part of a region, by its offset there, if it may be used so.
+    pub fn part(&self, key: u64, offset: u64, len: u64, write: bool) -> Option<Buffer> {
+        let regions = self.0.borrow();
+        let region = regions.get(&key)?;
+        let permitted = if write { region.writable } else { region.readable };
+        let end = offset.checked_add(len)?;
+        if !permitted || end > region.len as u64 {
+            return None;
+        }
+        // SAFETY: within memory for which the promise of `add` was made.
+        Some(unsafe { Buffer::one(region.base.wrapping_add(offset as usize), len as usize) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_registered_can_be_used() {
+        let bytes = [1u8, 2, 3, 4];
+        let regions = Regions::default();
+        let region = Region { base: bytes.as_ptr() as usize, len: 4, readable: true, writable: false };
+        // SAFETY: the bytes outlive the registration, and are only read.
+        assert!(unsafe { regions.add(7, region) });
+        // SAFETY: refused.
+        assert!(!unsafe { regions.add(7, region) });
+        assert_eq!(regions.part(7, 1, 2, false).unwrap().to_vec(), [2, 3]);
+        for (key, offset, len, write) in [(8, 0, 1, false), (7, 0, 1, true), (7, 3, 2, false), (7, u64::MAX, 2, false)] {
+            assert!(regions.part(key, offset, len, write).is_none());
+        }
+        regions.remove(7);
+        assert!(regions.part(7, 0, 1, false).is_none());
+    }
+}

@@ -1,0 +1,23 @@
+//! The device proper: messages between endpoints in shared memory. Knows nothing of libfabric.
+pub mod address;
+pub mod buffers;
+pub mod matching;
+pub mod slab;
+pub mod attach;
+pub mod frame;
+pub mod layout;
+pub mod pair;
+pub mod settings;
+pub mod link;
+pub mod port;
+pub mod atomics;
+pub mod completion;
+mod deliver;
+pub mod direct;
+pub mod endpoint;
+pub mod life;
+pub mod memory;
+pub mod onesided;
+pub mod peer;
+pub mod receive;
+pub mod crowd;

@@ -1,0 +1,274 @@
+//! Slots of one ordered pair, used cyclically (Gropp & Lusk 1997, §5 and §9.1): one writes, one reads, nobody claims.
+//!
+//! A slot is a packet's line; what does not fit there lies in the pair's bytes, which are given out in turn too. The slot's header says by its lap whether it is full.
+//!
+//! **Progress.** Wait-free on both sides.
+//!
+//! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until it moves `progress` past it. `progress`, `answer`: the receiver.
+//!
+//! **A death.** The sender's: what it published arrives, what it had not is not there. The receiver's: the slots fill up, and the sender finds its process dead.
+//!
+//! **Memory.** About 300 KiB for each ordered pair that has earned it; made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
+//! every pair's slots in turn.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{Ordering, fence};
+
+use towpath_am::packet::{Form, Header, READY};
+use towpath_machine::{Native, Prefetch};
+
+use super::attach::{AttachError, PairMemory};
+use super::buffers::Payload;
+use super::frame::{Arrived, Frame, LINE};
+use super::layout::{ACCEPTED, DECLINED, SLOT_BYTES, SLOTS};
+
+const LEN: u64 = SLOTS as u64;
+const CAPACITY: u64 = SLOT_BYTES as u64;
+
+fn lap(ticket: u64) -> u16 {
+    (ticket / LEN + 1) as u16
+}
+
+/// The sending end.
+pub struct PairOut {
+    memory: PairMemory,
+    next: u64,
+    emptied: u64,
+    /// Where the next bytes go, counted without end, and up to where they are free again.
+    at: u64,
+    freed: u64,
+    /// Per slot: where the bytes given out so far ended.
+    ends: Box<[u64; SLOTS]>,
+}
+
+/// What the receiver said to slots that were offered to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing yet.
+    None,
+    /// It will look at them.
+    Accepted,
+    /// It won't.
+    Declined,
+}
+
+impl PairOut {
+    /// New slots, with a number by which the receiver recognises them.
+    pub fn create(nonce: u64) -> Result<PairOut, AttachError> {
+        let memory = PairMemory::create()?;
+        // Relaxed: ordered by the announcement.
+        memory.header().nonce.store(nonce, Ordering::Relaxed);
+        Ok(PairOut { memory, next: 0, emptied: 0, at: 0, freed: 0, ends: Box::new([0; SLOTS]) })
+    }
+
+    /// Their descriptor.
+    pub fn descriptor(&self) -> u32 {
+        self.memory.descriptor()
+    }
+
+    /// The receiver's answer.
+    pub fn answer(&self) -> Answer {
+        // (A1) Acquire: pairs with the Release (A2) in `PairIn::accept`.
+        match self.memory.header().answer.load(Ordering::Acquire) {
+            ACCEPTED => Answer::Accepted,
+            DECLINED => Answer::Declined,
+            _ => Answer::None,
+        }
+    }
+
+    /// Sends, if there is space.
+    #[inline]
+    pub fn send(&mut self, frame: &Frame<'_>) -> bool {
+        if self.next - self.emptied >= LEN {
+            self.look();
+            if self.next - self.emptied >= LEN {
+                return false;
+            }
+        }
+        let mut line = frame.line();
+        if line.bulk {
+            let len = frame.content.len() as u64;
+            // In one piece: what is left before the end is passed over.
+            let start = if self.at % CAPACITY + len > CAPACITY { self.at.next_multiple_of(CAPACITY) } else { self.at };
+            let end = (start + len).next_multiple_of(64);
+            if end - self.freed > CAPACITY {
+                self.look();
+                if end - self.freed > CAPACITY {
+                    return false;
+                }
+            }
+            let Some(to) = self.memory.bytes((start % CAPACITY) as usize, len as usize) else { return false };
+            // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them.
+            unsafe { frame.content.copy_to(to) };
+            line.cells[frame.kind.words()] = (start % CAPACITY) | len << 32;
+            line.args += 2;
+            self.at = end;
+        }
+        self.ends[self.next as usize % SLOTS] = self.at;
+        let slot = self.memory.slot(self.next);
+        // Relaxed: published by (S1).
+        slot.tag.store(frame.tag, Ordering::Relaxed);
+        for (cell, value) in slot.args.iter().zip(line.cells).take(line.args.div_ceil(2)) {
+            cell.store(value, Ordering::Relaxed);
+        }
+        let header = Header::new(Form::Short, line.handler, line.args, 0).with_state(READY).with_lap(lap(self.next));
+        // (S1) Release: what the slot holds comes before; pairs with the Acquire (S2) in `PairIn::next`.
+        slot.header.store(header.0, Ordering::Release);
+        self.next += 1;
+        Native::with_id(0).prefetch_exclusive(&self.memory.slot(self.next).header);
+        true
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        // (S3) Acquire: the receiver's reads come before our writes; pairs with the Release (S4) in `PairIn::done`.
+        let emptied = self.memory.header().progress.load(Ordering::Acquire);
+        // Only what was sent can be emptied.
+        if emptied > self.emptied && emptied <= self.next {
+            self.emptied = emptied;
+            self.freed = self.ends[(emptied - 1) as usize % SLOTS];
+        }
+    }
+
+    /// Whether everything that was sent has been taken.
+    pub fn is_empty(&mut self) -> bool {
+        self.look();
+        self.next == self.emptied
+    }
+}
+
+/// The receiving end.
+pub struct PairIn {
+    memory: PairMemory,
+    head: u64,
+}
+
+impl PairIn {
+    /// Takes slots that somebody offers.
+    pub fn accept(memory: PairMemory) -> PairIn {
+        // (A2) Release: pairs with the Acquire (A1).
+        memory.header().answer.store(ACCEPTED, Ordering::Release);
+        PairIn { memory, head: 0 }
+    }
+
+    /// Refuses them.
+    pub fn decline(memory: &PairMemory) {
+        // (A2) Release: as above.
+        memory.header().answer.store(DECLINED, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn header(&self) -> Option<Header> {
+        // (S2) Acquire: pairs with the Release (S1).
+        let header = Header(self.memory.slot(self.head).header.load(Ordering::Acquire));
+        (header.state() == READY && header.lap() == lap(self.head)).then_some(header)
+    }
+
+    /// Whether there is something to take.
+    #[inline(always)]
+    pub fn is_ready(&self) -> bool {
+        self.header().is_some()
+    }
+
+    /// Delivers the next frame, if there is one: `Some(None)` if it makes no sense.
+    #[inline(always)]
+    pub fn take<T>(&mut self, deliver: impl FnOnce(Option<Arrived>) -> T) -> Option<T> {
+        let header = self.header()?;
+        let slot = self.memory.slot(self.head);
+        // Relaxed: ordered by (S2).
+        let cells: [u64; LINE / 8] = core::array::from_fn(|i| slot.args[i].load(Ordering::Relaxed));
+        let tag = slot.tag.load(Ordering::Relaxed);
+        let frame = Arrived::read(header.handler(), header.args(), tag, &cells, |words| {
+            let place = *cells.get(words)?;
+            let (at, len) = (place as u32 as usize, (place >> 32) as usize);
+            let from = self.memory.bytes(at, len)?;
+            // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says so; if it does, the bytes are wrong, no more.
+            Some(unsafe { Payload::new(from, len) })
+        });
+        let result = deliver(frame);
+        self.head += 1;
+        // (S4) Release: our reads come before; pairs with the Acquire (S3).
+        self.memory.header().progress.store(self.head, Ordering::Release);
+        Some(result)
+    }
+}
+
+/// Between publishing and looking whether the receiver sleeps, and between saying that one sleeps and looking once more.
+#[inline(always)]
+pub fn publish_then_look() {
+    // (W1) SeqCst: pairs with itself on the other side: either the sender sees the sleeper, or the sleeper the message.
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{Content, Kind};
+    use super::*;
+
+    fn ends() -> (PairOut, PairIn) {
+        let out = PairOut::create(42).unwrap();
+        assert_eq!(out.answer(), Answer::None);
+        let memory = PairMemory::attach(std::process::id(), out.descriptor(), 42).unwrap();
+        let into = PairIn::accept(memory);
+        assert_eq!(out.answer(), Answer::Accepted);
+        (out, into)
+    }
+
+    fn frame(n: u64, bytes: &[u8]) -> Frame<'_> {
+        Frame { kind: Kind::EagerData, tag: n, words: [n * 3, 0, 0, 0], content: Content::Bytes(bytes) }
+    }
+
+    #[test]
+    fn frames_of_all_lengths_come_out_in_order_when_it_is_full_and_when_it_is_not() {
+        let (mut out, mut into) = ends();
+        let data: Vec<u8> = (0..40_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let (mut sent, mut taken) = (0u64, 0u64);
+        let mut seed = 1u64;
+        let mut length = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(n | 1);
+            [(seed >> 33) as usize % 60, (seed >> 40) as usize % 32_768][n as usize % 2]
+        };
+        let mut lengths = Vec::new();
+        while taken < 6000 {
+            if sent < 6000 {
+                let n = length(sent);
+                let ok = out.send(&frame(sent, &data[..n]));
+                if ok {
+                    lengths.push(n);
+                    sent += 1;
+                    if sent % 3 != 0 {
+                        continue;
+                    }
+                }
+            }
+            let got = into.take(|f| f.map(|f| (f.tag, f.words[0], f.payload.to_vec())));
+            let (tag, word, bytes) = got.unwrap().unwrap();
+            assert_eq!((tag, word), (taken, taken * 3));
+            assert!(bytes == data[..lengths[taken as usize]]);
+            taken += 1;
+        }
+        assert!(!into.is_ready());
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn slots_of_somebody_else_are_not_taken() {
+        let out = PairOut::create(1).unwrap();
+        assert!(matches!(
+            PairMemory::attach(std::process::id(), out.descriptor(), 2),
+            Err(AttachError::Another { .. })
+        ));
+        assert!(matches!(PairMemory::attach(std::process::id(), 999_999, 2), Err(AttachError::Open { .. })));
+    }
+
+    #[test]
+    fn nonsense_in_a_slot_is_taken_as_such() {
+        let (out, mut into) = ends();
+        let slot = out.memory.slot(0);
+        slot.args[1].store(u64::MAX, Ordering::Relaxed);
+        let header = Header::new(Form::Short, Kind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);
+        slot.header.store(header.0, Ordering::Release);
+        assert_eq!(into.take(|f| f.is_none()), Some(true));
+        assert!(!into.is_ready());
+    }
+}

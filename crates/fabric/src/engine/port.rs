@@ -1,0 +1,345 @@
+//! An endpoint's own segment: taking what arrives, and sleeping until something does.
+//!
+//! What has no slots of its own comes through the shared queue of the room am, claimed by Towpath's algorithm; its census are the members of the segment.
+
+use core::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use towpath_am::claim::{Claim, Towpath};
+use towpath_am::packet::block_owner;
+use towpath_am::path::{FIRST_QUOTA, Inbox, free_afterwards};
+use towpath_am::queue::{CLOSED, Census, Receiver};
+use towpath_machine::{Native, Park, Processor};
+use towpath_shm::{Process, Watch};
+use towpath_sync::Spinning;
+
+use super::address::Address;
+use super::attach::{AttachError, PairMemory, Segment};
+use super::buffers::Payload;
+use super::frame::{Arrived, LINE};
+use super::layout::{FREE, JOINED, MEMBERS, STATE};
+use super::pair::{PairIn, publish_then_look};
+
+/// Frames taken from one pair's slots before the others have their turn.
+const TURN: usize = 64;
+
+/// A sender's number at a receiver: its place among the members, and a count of the place's uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemberId {
+    /// The place.
+    pub place: u8,
+    /// The count.
+    pub uses: u8,
+}
+
+impl MemberId {
+    /// As packets carry it.
+    pub fn code(self) -> u16 {
+        u16::from(self.place) | u16::from(self.uses) << 8
+    }
+    /// From a packet.
+    pub fn from_code(code: u16) -> MemberId {
+        MemberId { place: code as u8, uses: (code >> 8) as u8 }
+    }
+}
+
+/// Who comes through a pair's slots.
+struct Slots {
+    from: MemberId,
+    pair: PairIn,
+}
+
+/// The receiving side of an endpoint.
+pub struct Port {
+    /// Its segment.
+    pub segment: Segment,
+    /// Its address.
+    pub address: Address,
+    cpu: Native,
+    receiver: RefCell<Receiver>,
+    quota: Cell<usize>,
+    pairs: RefCell<Vec<Slots>>,
+    new_pairs: RefCell<Vec<Slots>>,
+    leaving: RefCell<Vec<MemberId>>,
+    watches: RefCell<Vec<Option<(u64, Watch)>>>,
+    sleeping: Cell<bool>,
+}
+
+impl Port {
+    /// A new endpoint's.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn open() -> Result<Port, AttachError> {
+        let segment = Segment::create()?;
+        let process = Process::own()?;
+        let mut nonce = [0; 8];
+        // If the system has no random numbers the time will do: it is against mistakes, not against enemies.
+        let random = rustix_random(&mut nonce);
+        let nonce = if random { u64::from_le_bytes(nonce) } else { Native::with_id(0).now() };
+        let uid = effective_user();
+        let address = Address::own(process, uid, segment.descriptor(), nonce);
+        for (word, value) in segment.header().identity.iter().zip(address.to_words()) {
+            // Relaxed: published with the address, by whatever carries it.
+            word.store(value, Ordering::Relaxed);
+        }
+        Ok(Port {
+            segment,
+            address,
+            cpu: Native::with_id(0),
+            receiver: RefCell::default(),
+            quota: Cell::new(FIRST_QUOTA),
+            pairs: RefCell::default(),
+            new_pairs: RefCell::default(),
+            leaving: RefCell::default(),
+            watches: RefCell::new((0..MEMBERS).map(|_| None).collect()),
+            sleeping: Cell::new(false),
+        })
+    }
+
+    /// Takes what has arrived. Returns how much that was.
+    #[inline]
+    pub fn poll(&self, mut deliver: impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let mut taken = 0;
+        for slots in self.pairs.borrow_mut().iter_mut() {
+            let from = slots.from;
+            for _ in 0..TURN {
+                if slots.pair.take(|frame| deliver(from, frame)).is_none() {
+                    break;
+                }
+                taken += 1;
+            }
+        }
+        taken += self.poll_queue(&mut deliver);
+        let mut leaving = self.leaving.borrow_mut();
+        if !leaving.is_empty() {
+            for member in leaving.drain(..) {
+                self.pairs.borrow_mut().retain(|slots| slots.from != member);
+                self.free(member);
+            }
+        }
+        let mut new = self.new_pairs.borrow_mut();
+        if !new.is_empty() {
+            self.pairs.borrow_mut().append(&mut new);
+        }
+        taken
+    }
+
+    #[inline]
+    fn poll_queue(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let q = self.segment.queue();
+        let inbox = Inbox { queue: q, claim: &Towpath, receiver: &self.receiver, quota: &self.quota };
+        inbox.poll(
+            &self.cpu,
+            || Spinning,
+            |arrival| {
+                let header = arrival.header;
+                let slot = q.slot(arrival.ticket);
+                let _block = free_afterwards(q, &self.cpu, header);
+                let cells: [u64; LINE / 8] = core::array::from_fn(|i| self.cpu.read(&slot.args[i]));
+                let tag = self.cpu.read(&slot.tag);
+                let frame = Arrived::read(header.handler(), header.args(), tag, &cells, |_| {
+                    let block = q.blocks.get(header.block()).filter(|_| header.has_block())?;
+                    let len = (self.cpu.read(&block.len) as usize).min(q.block_size);
+                    payload(q, header.block(), len)
+                });
+                deliver(MemberId::from_code(header.source()), frame);
+            },
+        )
+    }
+
+    /// Whether a poll would find something.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.pairs.borrow().iter().any(|slots| slots.pair.is_ready())
+            || self.receiver.borrow_mut().next(&Towpath, self.segment.queue(), &self.cpu).is_some()
+    }
+
+    /// What polls don't see: places in the shared queue whose senders stopped or died.
+    #[cold]
+    pub fn look_after(&self, died: bool) {
+        let q = self.segment.queue();
+        let mut receiver = self.receiver.borrow_mut();
+        if died {
+            receiver.sweep(&Towpath, q, &self.cpu, self);
+        }
+        receiver.heal(&Towpath, q, &self.cpu);
+        while receiver.look_after(&Towpath, q, &self.cpu, self) {}
+        Claim::<Native>::flush(&Towpath, q, &mut receiver, &self.cpu, &Spinning);
+    }
+
+    /// Whether something was claimed in the shared queue that is not there yet.
+    pub fn is_behind(&self) -> bool {
+        self.receiver.borrow().behind(self.segment.queue(), &self.cpu)
+    }
+
+    /// How many senders have slots here.
+    pub fn pairs(&self) -> usize {
+        self.pairs.borrow().len() + self.new_pairs.borrow().len()
+    }
+
+    /// From now on a member's slots are looked at.
+    pub fn follow(&self, from: MemberId, pair: PairIn) {
+        self.new_pairs.borrow_mut().push(Slots { from, pair });
+    }
+
+    /// A member has said its last word, or is dead and everything of it was taken: after this poll its place is free.
+    pub fn leave(&self, member: MemberId) {
+        self.leaving.borrow_mut().push(member);
+    }
+
+    /// Accepts or declines slots, whose sender then says when to follow them.
+    pub fn judge(&self, memory: PairMemory, most: usize) -> Option<PairIn> {
+        if self.pairs() >= most {
+            PairIn::decline(&memory);
+            return None;
+        }
+        Some(PairIn::accept(memory))
+    }
+
+    /// The address of a member; `None` if there is no such member.
+    pub fn address_of(&self, member: MemberId) -> Option<Address> {
+        let entry = self.segment.members().get(usize::from(member.place))?;
+        // Acquire: pairs with the Release of `Link::join`.
+        let state = entry.state.load(Ordering::Acquire);
+        if state & STATE != JOINED || (state >> 8) as u8 != member.uses {
+            return None;
+        }
+        // Relaxed: written before the state, never changed while it stays.
+        Address::from_words(core::array::from_fn(|i| entry.address[i].load(Ordering::Relaxed)))
+    }
+
+    /// How many bytes of a member's eager messages have found their receives.
+    #[inline]
+    pub fn taken(&self, member: MemberId, bytes: u64) {
+        if let Some(entry) = self.segment.members().get(usize::from(member.place)) {
+            // Relaxed: a count; only we write it, and the sender only compares.
+            entry.taken.store(entry.taken.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// A member has gone for good, and nothing of it is in the queue: its place is free again.
+    fn free(&self, member: MemberId) {
+        let Some(entry) = self.segment.members().get(usize::from(member.place)) else { return };
+        let state = entry.state.load(Ordering::Acquire);
+        if state & STATE == JOINED && (state >> 8) as u8 == member.uses {
+            entry.taken.store(0, Ordering::Relaxed);
+            entry.intents[0].store(0, Ordering::Relaxed);
+            entry.intents[1].store(0, Ordering::Relaxed);
+            self.watches.borrow_mut()[usize::from(member.place)] = None;
+            let next = FREE | u64::from(member.uses.wrapping_add(1)) << 8;
+            // Release: the words are clean for the next one; pairs with the Acquire of `Link::join`.
+            entry.state.store(next, Ordering::Release);
+        }
+    }
+
+    /// Says that the owner is about to sleep. Returns what to hand to [`Port::park`]; `None` if something has come.
+    pub fn lie_down(&self) -> Option<u64> {
+        let header = self.segment.header();
+        // Acquire: before the last look.
+        let rung = header.doorbell.load(Ordering::Acquire);
+        header.asleep.store(1, Ordering::Relaxed);
+        publish_then_look();
+        let q = self.segment.queue();
+        let ok = Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu);
+        if ok && !self.is_ready() {
+            self.sleeping.set(true);
+            return Some(rung);
+        }
+        self.get_up();
+        None
+    }
+
+    /// Sleeps until somebody rings, at most so long.
+    pub fn park(&self, rung: u64, ns: u64) {
+        self.cpu.park(&self.segment.header().doorbell, rung, ns);
+    }
+
+    /// Takes it back.
+    pub fn get_up(&self) {
+        self.sleeping.set(false);
+        // Relaxed: at worst somebody rings in vain.
+        self.segment.header().asleep.store(0, Ordering::Relaxed);
+        Claim::<Native>::wake_up(&Towpath, self.segment.queue(), &self.cpu);
+    }
+
+    /// Wakes the owner, from another of its threads.
+    pub fn ring(&self) {
+        let bell = &self.segment.header().doorbell;
+        // Release: pairs with the Acquire of `lie_down`.
+        bell.fetch_add(1, Ordering::Release);
+        self.cpu.wake(bell, u32::MAX);
+    }
+
+    /// Takes nothing more.
+    pub fn close(&self) {
+        // Release: whoever sees it sees that we are gone.
+        self.segment.header().closed.store(1, Ordering::Release);
+        self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
+    }
+
+    fn member_is_dead(&self, place: usize, state: u64) -> bool {
+        let mut watches = self.watches.borrow_mut();
+        let Some(watch) = watches.get_mut(place) else { return false };
+        if watch.as_ref().is_none_or(|(of, _)| *of != state) {
+            let entry = &self.segment.members()[place];
+            // Relaxed: as in `address_of`.
+            let words = core::array::from_fn(|i| entry.address[i].load(Ordering::Relaxed));
+            // Half a member is not known yet: alive, until it says who it is.
+            let Some(address) = Address::from_words(words) else { return false };
+            *watch = Some((state, address.process().watch()));
+        }
+        watch.as_ref().is_some_and(|(_, watch)| watch.is_dead())
+    }
+}
+
+#[allow(unsafe_code)]
+fn payload(q: &towpath_am::queue::Queue<'_, Native>, block: usize, len: usize) -> Option<Payload> {
+    let at = q.block_at(block);
+    let fits = at.checked_add(len)? <= q.bytes.len();
+    // SAFETY: in bounds of the mapped blocks; the block is freed only after the delivery.
+    fits.then(|| unsafe { Payload::new(q.bytes.as_ptr().add(at), len) })
+}
+
+#[allow(unsafe_code)]
+fn rustix_random(to: &mut [u8; 8]) -> bool {
+    // SAFETY: writes at most 8 bytes to an array of 8.
+    unsafe { libc::getrandom(to.as_mut_ptr().cast(), 8, libc::GRND_NONBLOCK) == 8 }
+}
+
+#[allow(unsafe_code)]
+fn effective_user() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+impl Census for Port {
+    fn members(&self) -> usize {
+        MEMBERS
+    }
+
+    fn intent(&self, member: usize) -> u64 {
+        let Some(entry) = self.segment.members().get(member) else { return 0 };
+        // Acquire: pairs with the Release with which claimers change their intent.
+        let intent = entry.intents[0].load(Ordering::Acquire);
+        let state = entry.state.load(Ordering::Acquire);
+        // The intent first, then the question: what the dead intended will not happen any more.
+        if intent != 0 && (state & STATE == FREE || self.member_is_dead(member, state)) { 0 } else { intent }
+    }
+
+    fn alive(&self, endpoint: u16, generation: u16) -> bool {
+        let place = usize::from(endpoint & 0xff);
+        let Some(entry) = self.segment.members().get(place) else { return false };
+        let state = entry.state.load(Ordering::Acquire);
+        state & STATE != FREE
+            && block_owner(endpoint, generation) == block_owner(endpoint, (state >> 8) as u16 & 0xff)
+            && !self.member_is_dead(place, state)
+    }
+
+    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
+        let entry = self.segment.members().get(usize::from(endpoint & 0xff));
+        // Acquire: pairs with the Release after the publication.
+        entry.is_some_and(|e| e.intents[1].load(Ordering::Acquire) == u64::from(queue) + 1)
+    }
+}

@@ -1,0 +1,86 @@
+//! Thresholds, all in one place. Each can be set in the environment.
+
+use core::str::FromStr;
+
+/// How messages travel. Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `TOWPATH_EAGER`: longer messages wait for their receive (rendezvous).
+    pub eager: usize,
+    /// `TOWPATH_UNEXPECTED`: eager bytes of one sender that one receiver holds before it has posted receives for them. Beyond that the sender keeps its messages.
+    pub unexpected: u64,
+    /// `TOWPATH_RING_AFTER`: how many messages earn a pair slots of its own.
+    pub ring_after: u32,
+    /// `TOWPATH_RINGS`: how many senders may have slots of their own at one receiver.
+    pub rings: usize,
+    /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the sender's memory, where that is permitted; 0: never.
+    pub direct: usize,
+    /// `TOWPATH_CMA_CROWDED`: the same where there are more processes than cores.
+    pub direct_crowded: usize,
+    /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in nanoseconds, once the program polls in a loop.
+    pub spin: u64,
+    /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than cores, in nanoseconds.
+    pub nap: u64,
+}
+
+/// Messages up to this length are never held back by their sender (`inject_size`).
+pub const INJECT: usize = 256;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            eager: 64 << 10,
+            unexpected: 4 << 20,
+            ring_after: 4,
+            rings: 64,
+            direct: 0,
+            direct_crowded: 128 << 10,
+            spin: 5_000,
+            nap: 1_000_000,
+        }
+    }
+}
+
+impl Settings {
+    /// The defaults, and what the environment says otherwise.
+    pub fn from_environment() -> Settings {
+        Settings::default().changed_by(|name| std::env::var(name).ok())
+    }
+
+    fn changed_by(mut self, variable: impl Fn(&str) -> Option<String>) -> Settings {
+        fn set<T: FromStr + Copy>(field: &mut T, name: &str, text: Option<String>) {
+            let Some(text) = text else { return };
+            match text.trim().parse() {
+                Ok(value) => *field = value,
+                Err(_) => {
+                    eprintln!("towpath: {name}={text} is not a number; going on without it");
+                }
+            }
+        }
+        set(&mut self.eager, "TOWPATH_EAGER", variable("TOWPATH_EAGER"));
+        set(&mut self.unexpected, "TOWPATH_UNEXPECTED", variable("TOWPATH_UNEXPECTED"));
+        set(&mut self.ring_after, "TOWPATH_RING_AFTER", variable("TOWPATH_RING_AFTER"));
+        set(&mut self.rings, "TOWPATH_RINGS", variable("TOWPATH_RINGS"));
+        set(&mut self.direct, "TOWPATH_CMA", variable("TOWPATH_CMA"));
+        set(&mut self.direct_crowded, "TOWPATH_CMA_CROWDED", variable("TOWPATH_CMA_CROWDED"));
+        set(&mut self.spin, "TOWPATH_SPIN", variable("TOWPATH_SPIN"));
+        set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
+        self.nap = self.nap.min(100_000_000);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_changes_what_it_names() {
+        let settings = Settings::default().changed_by(|name| match name {
+            "TOWPATH_EAGER" => Some(" 1000 ".into()),
+            "TOWPATH_RINGS" => Some("many".into()),
+            _ => None,
+        });
+        assert_eq!(settings, Settings { eager: 1000, ..Settings::default() });
+    }
+}

@@ -1,0 +1,187 @@
+//! Address vectors: an address's number is its place, whichever type was asked for.
+
+use core::ffi::{c_char, c_int, c_void};
+use std::cell::RefCell;
+
+use crate::engine::address::{ADDRESS_BYTES, Address, version_text};
+
+use super::domain::Domain;
+use super::failed;
+use super::no::no;
+use super::sys::*;
+
+#[repr(C)]
+pub struct Av {
+    fid: fid_av,
+    domain: *const Domain,
+    pub entries: RefCell<Vec<Option<Address>>>,
+}
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: no(),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static OPS: fi_ops_av = fi_ops_av {
+    size: size_of::<fi_ops_av>(),
+    insert: Some(insert),
+    insertsvc: no(),
+    insertsym: no(),
+    remove: Some(remove),
+    lookup: Some(lookup),
+    straddr: Some(straddr),
+    av_set: no(),
+};
+
+pub unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_av_attr,
+    av: *mut *mut fid_av,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract.
+    unsafe {
+        if attr.as_ref().is_some_and(|a| !a.name.is_null()) {
+            // Vectors shared between processes by name.
+            return failed(FI_ENOSYS);
+        }
+        let object = Box::new(Av {
+            fid: fid_av {
+                fid: fid { fclass: FI_CLASS_AV as usize, context, ops: (&raw const FID).cast_mut() },
+                ops: (&raw const OPS).cast_mut(),
+            },
+            domain: domain.cast(),
+            entries: RefCell::default(),
+        });
+        *av = Box::into_raw(object).cast();
+    }
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
+    drop(unsafe { Box::from_raw(fid.cast::<Av>()) });
+    0
+}
+
+/// To an event queue: insertions are over when they return.
+unsafe extern "C" fn bind(_fid: *mut fid, _other: *mut fid, _flags: u64) -> c_int {
+    0
+}
+
+unsafe extern "C" fn insert(
+    av: *mut fid_av,
+    addresses: *const c_void,
+    count: usize,
+    numbers: *mut fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: `count` addresses, and places for as many numbers (or none), and with FI_SYNC_ERR for as many errors.
+    unsafe {
+        let av = &*av.cast::<Av>();
+        let _guard = (*av.domain).enter();
+        let mut inserted = 0;
+        for i in 0..count {
+            let mut bytes = [0u8; ADDRESS_BYTES];
+            bytes.copy_from_slice(core::slice::from_raw_parts(
+                addresses.cast::<u8>().add(i * ADDRESS_BYTES),
+                ADDRESS_BYTES,
+            ));
+            let address = Address::from_bytes(&bytes);
+            let number = match address {
+                Some(address) => {
+                    av.entries.borrow_mut().push(Some(address));
+                    inserted += 1;
+                    av.entries.borrow().len() as u64 - 1
+                }
+                None => {
+                    eprintln!("towpath: an address is not a Towpath address: every rank must use FI_PROVIDER=towpath");
+                    FI_ADDR_NOTAVAIL_
+                }
+            };
+            if let Some(address) = address {
+                for &ep in (*av.domain).endpoints.borrow().iter() {
+                    (*ep).learn(av, number, address);
+                }
+            }
+            if !numbers.is_null() {
+                *numbers.add(i) = number;
+            }
+            if flags & FI_SYNC_ERR != 0 && !context.is_null() {
+                *context.cast::<c_int>().add(i) = if address.is_some() { 0 } else { FI_EINVAL as c_int };
+            }
+        }
+        inserted
+    }
+}
+
+const FI_ADDR_NOTAVAIL_: u64 = u64::MAX;
+
+unsafe extern "C" fn remove(av: *mut fid_av, numbers: *mut fi_addr_t, count: usize, _flags: u64) -> c_int {
+    // SAFETY: libfabric's contract.
+    unsafe {
+        let av = &*av.cast::<Av>();
+        let _guard = (*av.domain).enter();
+        for i in 0..count {
+            let number = *numbers.add(i);
+            let removed = av.entries.borrow_mut().get_mut(number as usize).and_then(Option::take);
+            let Some(address) = removed else { return failed(FI_EINVAL) };
+            for &ep in (*av.domain).endpoints.borrow().iter() {
+                (*ep).forget(av, number, address);
+            }
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn lookup(
+    av: *mut fid_av,
+    number: fi_addr_t,
+    address: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    // SAFETY: libfabric's contract: `*len` bytes of space.
+    unsafe {
+        let av = &*av.cast::<Av>();
+        let _guard = (*av.domain).enter();
+        let Some(found) = av.entries.borrow().get(number as usize).copied().flatten() else {
+            return failed(FI_EINVAL);
+        };
+        let n = (*len).min(ADDRESS_BYTES);
+        core::ptr::copy_nonoverlapping(found.to_bytes().as_ptr(), address.cast(), n);
+        *len = ADDRESS_BYTES;
+    }
+    0
+}
+
+unsafe extern "C" fn straddr(
+    _av: *mut fid_av,
+    address: *const c_void,
+    text: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
+    // SAFETY: libfabric's contract: an address of ours, and `*len` bytes of space.
+    unsafe {
+        let mut bytes = [0u8; ADDRESS_BYTES];
+        bytes.copy_from_slice(core::slice::from_raw_parts(address.cast(), ADDRESS_BYTES));
+        let words = match Address::from_bytes(&bytes) {
+            Some(a) => {
+                format!("towpath://{}/{}?version={}&nonce={:x}\0", a.pid, a.fd, version_text(a.version), a.nonce)
+            }
+            None => "towpath://?\0".to_owned(),
+        };
+        let n = words.len().min(*len);
+        core::ptr::copy_nonoverlapping(words.as_ptr(), text.cast(), n);
+        if n > 0 {
+            *text.add(n - 1) = 0;
+        }
+        *len = words.len();
+    }
+    text
+}

@@ -1,0 +1,259 @@
+//! Completion queues.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::engine::completion::{Completion, CompletionQueue};
+use crate::engine::life::Idle;
+
+use super::domain::Domain;
+use super::failed;
+use super::no::no;
+use super::sys::*;
+
+#[repr(C)]
+pub struct Cq {
+    fid: fid_cq,
+    domain: *const Domain,
+    pub queue: Rc<CompletionQueue>,
+    idle: RefCell<Idle>,
+    format: fi_cq_format,
+    signalled: std::cell::Cell<bool>,
+}
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: no(),
+    control: Some(control),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static OPS: fi_ops_cq = fi_ops_cq {
+    size: size_of::<fi_ops_cq>(),
+    read: Some(read),
+    readfrom: Some(readfrom),
+    readerr: Some(readerr),
+    sread: Some(sread),
+    sreadfrom: Some(sreadfrom),
+    signal: Some(signal),
+    strerror: Some(strerror),
+};
+
+pub unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_cq_attr,
+    cq: *mut *mut fid_cq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: `attr` is null or valid.
+    unsafe {
+        let mut format = FI_CQ_FORMAT_TAGGED;
+        if let Some(attr) = attr.as_mut() {
+            match attr.wait_obj {
+                FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => {}
+                _ => return failed(FI_ENOSYS),
+            }
+            if attr.format == FI_CQ_FORMAT_UNSPEC {
+                attr.format = FI_CQ_FORMAT_TAGGED;
+            }
+            format = attr.format;
+        }
+        let object = Box::new(Cq {
+            fid: fid_cq {
+                fid: fid { fclass: FI_CLASS_CQ as usize, context, ops: (&raw const FID).cast_mut() },
+                ops: (&raw const OPS).cast_mut(),
+            },
+            domain: domain.cast(),
+            queue: Rc::default(),
+            idle: RefCell::default(),
+            format,
+            signalled: std::cell::Cell::new(false),
+        });
+        *cq = Box::into_raw(object).cast();
+    }
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
+    drop(unsafe { Box::from_raw(fid.cast::<Cq>()) });
+    0
+}
+
+unsafe extern "C" fn control(_fid: *mut fid, _command: c_int, _arg: *mut c_void) -> c_int {
+    failed(FI_ENOSYS)
+}
+
+/// Whether nothing is there, so that one may sleep on the wait object.
+pub unsafe fn may_wait(fid: *mut fid) -> bool {
+    // SAFETY: libfabric's contract.
+    let cq = unsafe { &*fid.cast::<Cq>() };
+    // SAFETY: the domain outlives its queues.
+    let domain = unsafe { &*cq.domain };
+    let _guard = domain.enter();
+    domain.progress();
+    cq.queue.is_empty()
+}
+
+impl Cq {
+    /// Writes completions as the format has them. Returns how many, or an error.
+    #[inline]
+    unsafe fn give(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+        let mut given = 0;
+        while given < count {
+            let Some(c) = self.queue.pop() else { break };
+            // SAFETY: libfabric's contract: space for `count` entries of the format, and for as many sources, or none.
+            unsafe {
+                self.write(buf, given, &c);
+                if !sources.is_null() {
+                    *sources.add(given) = c.source;
+                }
+            }
+            given += 1;
+        }
+        match given {
+            0 if self.queue.has_error() => -(FI_EAVAIL as isize),
+            0 => -(FI_EAGAIN as isize),
+            n => n as isize,
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write(&self, buf: *mut c_void, at: usize, c: &Completion) {
+        let op_context = c.context as *mut c_void;
+        let (flags, len, data) = (c.flags, c.len, c.data);
+        // SAFETY: as in `give`.
+        unsafe {
+            match self.format {
+                FI_CQ_FORMAT_CONTEXT => buf.cast::<fi_cq_entry>().add(at).write(fi_cq_entry { op_context }),
+                FI_CQ_FORMAT_MSG => {
+                    buf.cast::<fi_cq_msg_entry>().add(at).write(fi_cq_msg_entry { op_context, flags, len });
+                }
+                FI_CQ_FORMAT_DATA => {
+                    let buffer = c.buffer as *mut c_void;
+                    let entry = fi_cq_data_entry { op_context, flags, len, buf: buffer, data };
+                    buf.cast::<fi_cq_data_entry>().add(at).write(entry);
+                }
+                _ => {
+                    let buffer = c.buffer as *mut c_void;
+                    let entry = fi_cq_tagged_entry { op_context, flags, len, buf: buffer, data, tag: c.tag };
+                    buf.cast::<fi_cq_tagged_entry>().add(at).write(entry);
+                }
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: libfabric's contract.
+    unsafe { readfrom(cq, buf, count, core::ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, from: *mut fi_addr_t) -> isize {
+    // SAFETY: libfabric's contract; the domain outlives its queues.
+    let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
+    let mut guard = domain.enter();
+    if cq.queue.is_empty() || cq.queue.len() < count {
+        domain.progress();
+    }
+    if cq.queue.is_empty() {
+        guard = domain.pause(guard, &cq.idle, None, || !cq.queue.is_empty());
+    } else {
+        cq.idle.borrow_mut().reset();
+    }
+    // SAFETY: libfabric's contract.
+    let given = unsafe { cq.give(buf, count, from) };
+    drop(guard);
+    given
+}
+
+unsafe extern "C" fn sread(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: libfabric's contract.
+    unsafe { sreadfrom(cq, buf, count, core::ptr::null_mut(), cond, timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    from: *mut fi_addr_t,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: libfabric's contract; the domain outlives its queues.
+    let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
+    let until = || !cq.queue.is_empty() || cq.signalled.get();
+    let (_guard, _) = domain.wait(domain.enter(), &cq.idle, timeout, until);
+    cq.signalled.set(false);
+    // SAFETY: libfabric's contract.
+    unsafe { cq.give(buf, count, from) }
+}
+
+unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flags: u64) -> isize {
+    // SAFETY: libfabric's contract.
+    let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
+    let _guard = domain.enter();
+    let Some(c) = cq.queue.pop_error() else { return -(FI_EAGAIN as isize) };
+    // SAFETY: libfabric's contract: a place for an entry, of which newer versions know more fields, that are set by those who ask for them.
+    unsafe {
+        let entry = &mut *entry;
+        entry.op_context = c.context as *mut c_void;
+        entry.flags = c.flags;
+        entry.len = c.len;
+        entry.buf = c.buffer as *mut c_void;
+        entry.data = c.data;
+        entry.tag = c.tag;
+        entry.olen = c.excess;
+        entry.err = c.error;
+        entry.prov_errno = c.error;
+        entry.err_data = core::ptr::null_mut();
+        entry.err_data_size = 0;
+    }
+    1
+}
+
+unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
+    // SAFETY: libfabric's contract.
+    let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
+    let _guard = domain.enter();
+    cq.signalled.set(true);
+    domain.ring();
+    0
+}
+
+unsafe extern "C" fn strerror(
+    _cq: *mut fid_cq,
+    prov_errno: c_int,
+    _data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    let text: &CStr = match prov_errno {
+        libc::EHOSTUNREACH => c"the other process is dead, or has closed its endpoint",
+        libc::ECANCELED => c"cancelled",
+        libc::ENOMSG => c"no message",
+        265 => c"the message was longer than its buffer",
+        266 => c"no such registered memory",
+        _ => c"error",
+    };
+    if !buf.is_null() && len > 0 {
+        let bytes = text.to_bytes_with_nul();
+        let n = bytes.len().min(len);
+        // SAFETY: libfabric's contract: `len` bytes of space.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), buf, n);
+            *buf.add(n - 1) = 0;
+        }
+    }
+    text.as_ptr()
+}

@@ -1,0 +1,265 @@
+//! A domain: what its endpoints and queues share, the lock around all of it, and progress.
+
+use core::ffi::{c_int, c_void};
+use std::cell::{Cell, RefCell};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::engine::endpoint::Endpoint;
+use crate::engine::life::{Idle, Pause};
+use crate::engine::memory::Regions;
+use crate::engine::settings::Settings;
+use towpath_machine::{Native, Park, Processor};
+
+use super::ep::Ep;
+use super::no::no;
+use super::sys::*;
+use super::{atomic, av, cntr, cq, ep, failed, mr};
+
+#[repr(C)]
+pub struct Domain {
+    fid: fid_domain,
+    /// Taken around everything, unless the program promised to have one thread at a time.
+    lock: Option<Mutex<()>>,
+    pub settings: Settings,
+    pub endpoints: RefCell<Vec<*mut Ep>>,
+    pub regions: Regions,
+    crowd: Cell<(usize, u64)>,
+}
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: no(),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static OPS: fi_ops_domain = fi_ops_domain {
+    size: size_of::<fi_ops_domain>(),
+    av_open: Some(av::open),
+    cq_open: Some(cq::open),
+    endpoint: Some(ep::open),
+    scalable_ep: no(),
+    cntr_open: Some(cntr::open),
+    poll_open: no(),
+    stx_ctx: no(),
+    srx_ctx: no(),
+    query_atomic: Some(atomic::query),
+    query_collective: no(),
+    endpoint2: no(),
+};
+
+pub unsafe extern "C" fn open(
+    _fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: `info` and `domain` are valid.
+    unsafe {
+        let threading = (*info).domain_attr.as_ref().map_or(FI_THREAD_SAFE, |attr| attr.threading);
+        let alone = threading == FI_THREAD_DOMAIN;
+        let object = Box::new(Domain {
+            fid: fid_domain {
+                fid: fid { fclass: FI_CLASS_DOMAIN as usize, context, ops: (&raw const FID).cast_mut() },
+                ops: (&raw const OPS).cast_mut(),
+                mr: (&raw const mr::OPS).cast_mut(),
+            },
+            lock: (!alone).then(Mutex::default),
+            settings: Settings::from_environment(),
+            endpoints: RefCell::default(),
+            regions: Regions::default(),
+            crowd: Cell::new((0, 0)),
+        });
+        *domain = Box::into_raw(object).cast();
+    }
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
+    unsafe {
+        if !(*fid.cast::<Domain>()).endpoints.borrow().is_empty() {
+            return failed(FI_EBUSY);
+        }
+        drop(Box::from_raw(fid.cast::<Domain>()));
+    }
+    0
+}
+
+/// An event queue for asynchronous registration: nothing here is asynchronous.
+unsafe extern "C" fn bind(_fid: *mut fid, _other: *mut fid, _flags: u64) -> c_int {
+    0
+}
+
+/// The domain is locked as long as this lives.
+pub type Guard<'a> = Option<MutexGuard<'a, ()>>;
+
+impl Domain {
+    /// Locks it.
+    #[inline(always)]
+    pub fn enter(&self) -> Guard<'_> {
+        // A thread that panicked has ended the process.
+        self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// Runs something for each endpoint. The domain is locked.
+    #[inline(always)]
+    fn each(&self, mut what: impl FnMut(&mut Endpoint)) {
+        for &ep in self.endpoints.borrow().iter() {
+            // SAFETY: an endpoint leaves the list before it goes; the lock is held.
+            what(unsafe { &mut (*ep).endpoint });
+        }
+    }
+
+    /// Makes progress. The domain is locked.
+    #[inline]
+    pub fn progress(&self) -> usize {
+        let mut taken = 0;
+        self.each(|endpoint| taken += endpoint.progress());
+        taken
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut ready = false;
+        self.each(|endpoint| ready |= endpoint.port.is_ready());
+        ready
+    }
+
+    fn is_stuck(&self) -> bool {
+        let mut stuck = false;
+        self.each(|endpoint| stuck |= endpoint.is_stuck());
+        stuck
+    }
+
+    /// A read found nothing: takes a little time, as the surroundings permit, and makes progress. `until`: what is waited for. `force`: sleeps however few poll.
+    pub fn pause<'a>(
+        &'a self,
+        guard: Guard<'a>,
+        idle: &RefCell<Idle>,
+        force: Option<u64>,
+        until: impl Fn() -> bool,
+    ) -> Guard<'a> {
+        let crowded = self.is_crowded();
+        let (mut pause, look) = idle.borrow_mut().step(crowded, self.settings.spin, self.settings.nap);
+        if look {
+            self.each(|endpoint| endpoint.look_after());
+            self.recount();
+        }
+        if let Some(ns) = force {
+            pause = match pause {
+                Pause::Spin(_) | Pause::Sleep(_) if idle.borrow().is_long() => Pause::Sleep(ns),
+                Pause::Sleep(_) => Pause::Sleep(ns),
+                other => other,
+            };
+        }
+        let guard = match pause {
+            Pause::None => return guard,
+            Pause::Spin(ns) => {
+                let end = Native::with_id(0).now() + ns;
+                loop {
+                    for _ in 0..8 {
+                        if self.is_ready() {
+                            break;
+                        }
+                        core::hint::spin_loop();
+                    }
+                    if self.progress() > 0 && until() {
+                        idle.borrow_mut().reset();
+                        return guard;
+                    }
+                    if Native::with_id(0).now() >= end {
+                        break;
+                    }
+                }
+                guard
+            }
+            Pause::Yield => {
+                drop(guard);
+                Native::with_id(0).yield_now();
+                self.enter()
+            }
+            Pause::Sleep(ns) => self.sleep(guard, if self.is_stuck() { ns.min(50_000) } else { ns }),
+        };
+        self.progress();
+        idle.borrow_mut().paused();
+        guard
+    }
+
+    fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64) -> Guard<'a> {
+        let only = match self.endpoints.borrow()[..] {
+            [only] => only,
+            _ => {
+                drop(guard);
+                Native::with_id(0).yield_now();
+                return self.enter();
+            }
+        };
+        // SAFETY: as in `each`. What sleeps without the lock touches only the port's words, which nobody changes while an endpoint is in use.
+        let port = unsafe { &(*only).endpoint.port };
+        if let Some(rung) = port.lie_down() {
+            let ns = if port.is_behind() { ns.min(1_000_000) } else { ns };
+            drop(guard);
+            port.park(rung, ns);
+            let guard = self.enter();
+            port.get_up();
+            return guard;
+        }
+        guard
+    }
+
+    /// Wakes whoever sleeps here. The domain is locked.
+    pub fn ring(&self) {
+        self.each(|endpoint| endpoint.port.ring());
+    }
+
+    /// Whether more processes than cores share what there is.
+    fn is_crowded(&self) -> bool {
+        let mut peers = 0;
+        self.each(|endpoint| peers += endpoint.core.peers.len());
+        if self.crowd.get().0 != peers {
+            self.recount();
+        }
+        self.crowd.get().1 != 0
+    }
+
+    /// Counts them.
+    #[cold]
+    fn recount(&self) {
+        let mut peers = 0;
+        let mut pids = vec![std::process::id()];
+        self.each(|endpoint| {
+            peers += endpoint.core.peers.len();
+            pids.extend(endpoint.core.peers.iter().filter(|p| !p.gone).map(|p| p.address.pid));
+        });
+        let crowded = crate::engine::crowd::is_crowded(&mut pids);
+        self.crowd.set((peers, crowded.into()));
+        self.each(|endpoint| endpoint.core.crowded = crowded);
+    }
+
+    /// Waits until a queue has something, at most so many milliseconds (negative: for ever).
+    pub fn wait<'a>(
+        &'a self,
+        mut guard: Guard<'a>,
+        idle: &RefCell<Idle>,
+        timeout: c_int,
+        until: impl Fn() -> bool,
+    ) -> (Guard<'a>, bool) {
+        let cpu = Native::with_id(0);
+        let end = u64::try_from(timeout).ok().map(|ms| cpu.now() + ms * 1_000_000);
+        loop {
+            self.progress();
+            if until() {
+                return (guard, true);
+            }
+            let now = cpu.now();
+            if end.is_some_and(|end| now >= end) {
+                return (guard, false);
+            }
+            let left = end.map_or(20_000_000, |end| (end - now).min(20_000_000));
+            guard = self.pause(guard, idle, Some(left), &until);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Endpoints: opening, binding, options, names.
+
+use core::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+use crate::engine::address::{ADDRESS_BYTES, Address};
+use crate::engine::completion::{Class, Ticket};
+use crate::engine::endpoint::Endpoint;
+use crate::engine::peer::NOT_LISTED;
+
+use super::av::Av;
+use super::cntr::Cntr;
+use super::cq::Cq;
+use super::domain::Domain;
+use super::failed;
+use super::no::no;
+use super::sys::*;
+use super::{atomic, message, rma};
+
+#[repr(C)]
+pub struct Ep {
+    fid: fid_ep,
+    pub domain: *const Domain,
+    pub endpoint: Endpoint,
+    av: *const Av,
+    /// By number in the vector: the peer.
+    peers: Vec<u32>,
+    pub tx_flags: u64,
+    pub rx_flags: u64,
+    /// Only operations with FI_COMPLETION are reported.
+    pub tx_selective: bool,
+    pub rx_selective: bool,
+    directed: bool,
+}
+
+/// No peer.
+const NOBODY: u32 = u32::MAX;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel: Some(cancel),
+    getopt: Some(getopt),
+    setopt: Some(setopt),
+    tx_ctx: no(),
+    rx_ctx: no(),
+    rx_size_left: no(),
+    tx_size_left: no(),
+};
+
+static CM: fi_ops_cm = fi_ops_cm {
+    size: size_of::<fi_ops_cm>(),
+    setname: no(),
+    getname: Some(getname),
+    getpeer: no(),
+    connect: no(),
+    listen: no(),
+    accept: no(),
+    reject: no(),
+    shutdown: no(),
+    join: no(),
+};
+
+pub unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    ep: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract.
+    unsafe {
+        let domain: *const Domain = domain.cast();
+        let endpoint = match Endpoint::open((*domain).settings) {
+            Ok(endpoint) => endpoint,
+            Err(why) => {
+                eprintln!("towpath: no endpoint: {why}");
+                return failed(FI_ENOMEM);
+            }
+        };
+        let info = &*info;
+        let mut object = Box::new(Ep {
+            fid: fid_ep {
+                fid: fid { fclass: FI_CLASS_EP as usize, context, ops: (&raw const FID).cast_mut() },
+                ops: (&raw const OPS).cast_mut(),
+                cm: (&raw const CM).cast_mut(),
+                msg: (&raw const message::MSG).cast_mut(),
+                rma: (&raw const rma::OPS).cast_mut(),
+                tagged: (&raw const message::TAGGED).cast_mut(),
+                atomic: (&raw const atomic::OPS).cast_mut(),
+                collective: core::ptr::null_mut(),
+            },
+            domain,
+            endpoint,
+            av: core::ptr::null(),
+            peers: Vec::new(),
+            tx_flags: info.tx_attr.as_ref().map_or(0, |a| a.op_flags),
+            rx_flags: info.rx_attr.as_ref().map_or(0, |a| a.op_flags),
+            tx_selective: false,
+            rx_selective: false,
+            directed: info.caps & FI_DIRECTED_RECV != 0,
+        });
+        object.endpoint.core.regions = (*domain).regions.clone();
+        let object = Box::into_raw(object);
+        let _guard = (*domain).enter();
+        (*domain).endpoints.borrow_mut().push(object);
+        *ep = object.cast();
+    }
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
+    unsafe {
+        let ep: *mut Ep = fid.cast();
+        let guard = (*(*ep).domain).enter();
+        (*ep).endpoint.close();
+        (*(*ep).domain).endpoints.borrow_mut().retain(|&other| other != ep);
+        drop(Box::from_raw(ep));
+        drop(guard);
+    }
+    0
+}
+
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    // SAFETY: libfabric's contract: `other` is an open object of the class that it names.
+    unsafe {
+        let ep = &mut *fid.cast::<Ep>();
+        let _guard = (*ep.domain).enter();
+        match (*other).fclass as u32 {
+            FI_CLASS_AV => {
+                let av = other.cast::<Av>();
+                ep.av = av;
+                for (number, address) in (*av).entries.borrow().iter().enumerate() {
+                    if let Some(address) = address {
+                        ep.learn(&*av, number as u64, *address);
+                    }
+                }
+            }
+            FI_CLASS_CQ => {
+                let queue = &(*other.cast::<Cq>()).queue;
+                if flags & FI_TRANSMIT_ != 0 {
+                    ep.endpoint.core.reports.transmit = Some(queue.clone());
+                    ep.tx_selective = flags & FI_SELECTIVE_COMPLETION != 0;
+                }
+                if flags & FI_RECV as u64 != 0 {
+                    ep.endpoint.core.reports.receive = Some(queue.clone());
+                    ep.rx_selective = flags & FI_SELECTIVE_COMPLETION != 0;
+                }
+            }
+            FI_CLASS_CNTR => {
+                let counter = &(*other.cast::<Cntr>()).counter;
+                let counters = &mut ep.endpoint.core.reports.counters;
+                for (flag, class) in [
+                    (FI_SEND, Class::Send),
+                    (FI_RECV, Class::Receive),
+                    (FI_READ, Class::Read),
+                    (FI_WRITE, Class::Write),
+                    (FI_REMOTE_READ, Class::RemoteRead),
+                    (FI_REMOTE_WRITE, Class::RemoteWrite),
+                ] {
+                    if flags & u64::from(flag) != 0 {
+                        counters[class as usize] = Some(Rc::clone(counter));
+                    }
+                }
+            }
+            FI_CLASS_EQ => {}
+            _ => return failed(FI_EINVAL),
+        }
+    }
+    0
+}
+
+const FI_TRANSMIT_: u64 = FI_SEND as u64;
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: libfabric's contract; the argument is what the command says.
+    unsafe {
+        let ep = &mut *fid.cast::<Ep>();
+        match command as u32 {
+            FI_ENABLE => 0,
+            FI_GETOPSFLAG => {
+                let flags: *mut u64 = arg.cast();
+                *flags = if *flags & FI_TRANSMIT_ != 0 { ep.tx_flags } else { ep.rx_flags };
+                0
+            }
+            FI_SETOPSFLAG => {
+                let flags = *arg.cast::<u64>();
+                if flags & FI_TRANSMIT_ != 0 {
+                    ep.tx_flags = flags & !FI_TRANSMIT_;
+                } else {
+                    ep.rx_flags = flags & !(FI_RECV as u64);
+                }
+                0
+            }
+            _ => failed(FI_ENOSYS),
+        }
+    }
+}
+
+unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
+    // SAFETY: libfabric's contract.
+    let ep = unsafe { &mut *fid.cast::<Ep>() };
+    // SAFETY: the domain outlives its endpoints.
+    let _guard = unsafe { (*ep.domain).enter() };
+    if ep.endpoint.cancel(context as usize) { 0 } else { -(FI_ENOENT as isize) }
+}
+
+unsafe extern "C" fn getopt(
+    fid: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    if level != FI_OPT_ENDPOINT as c_int || name != FI_OPT_MIN_MULTI_RECV as c_int {
+        return failed(FI_ENOPROTOOPT_);
+    }
+    // SAFETY: libfabric's contract: `*len` bytes of space.
+    unsafe {
+        if *len < size_of::<usize>() {
+            return -(FI_ETOOSMALL as c_int);
+        }
+        *value.cast::<usize>() = (*fid.cast::<Ep>()).endpoint.core.min_multi;
+        *len = size_of::<usize>();
+    }
+    0
+}
+
+const FI_ENOPROTOOPT_: u32 = libc::ENOPROTOOPT as u32;
+
+unsafe extern "C" fn setopt(
+    fid: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    if level != FI_OPT_ENDPOINT as c_int || name != FI_OPT_MIN_MULTI_RECV as c_int {
+        return failed(FI_ENOPROTOOPT_);
+    }
+    if len < size_of::<usize>() {
+        return failed(FI_EINVAL);
+    }
+    // SAFETY: libfabric's contract: a value of that length.
+    unsafe { (*fid.cast::<Ep>()).endpoint.core.min_multi = value.cast::<usize>().read_unaligned() };
+    0
+}
+
+unsafe extern "C" fn getname(fid: *mut fid, address: *mut c_void, len: *mut usize) -> c_int {
+    // SAFETY: libfabric's contract: `*len` bytes of space.
+    unsafe {
+        let own = (*fid.cast::<Ep>()).endpoint.port.address.to_bytes();
+        let space = core::mem::replace(&mut *len, ADDRESS_BYTES);
+        if !address.is_null() {
+            core::ptr::copy_nonoverlapping(own.as_ptr(), address.cast(), space.min(ADDRESS_BYTES));
+        }
+        if space < ADDRESS_BYTES { -(FI_ETOOSMALL as c_int) } else { 0 }
+    }
+}
+
+impl Ep {
+
+    /// The endpoint behind a pointer.
+    ///
+    /// # Safety
+    ///
+    /// It is one, and the caller enters the domain before it uses it.
+    #[inline(always)]
+    pub unsafe fn of<'a>(ep: *mut fid_ep) -> &'a mut Ep {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *ep.cast::<Ep>() }
+    }
+
+    /// A vector got a new address.
+    pub fn learn(&mut self, av: &Av, number: u64, address: Address) {
+        if !core::ptr::eq(self.av, av) {
+            return;
+        }
+        let peer = self.endpoint.core.peer(address);
+        if self.peers.len() <= number as usize {
+            self.peers.resize(number as usize + 1, NOBODY);
+        }
+        self.peers[number as usize] = peer;
+        let listed = &mut self.endpoint.core.peers[peer as usize].listed;
+        if *listed == NOT_LISTED {
+            *listed = number;
+        }
+    }
+
+    /// A vector lost one.
+    pub fn forget(&mut self, av: &Av, number: u64, address: Address) {
+        if !core::ptr::eq(self.av, av) {
+            return;
+        }
+        if let Some(entry) = self.peers.get_mut(number as usize) {
+            *entry = NOBODY;
+        }
+        let peer = self.endpoint.core.peer(address);
+        let listed = &mut self.endpoint.core.peers[peer as usize].listed;
+        if *listed == number {
+            *listed = NOT_LISTED;
+        }
+    }
+
+    /// The peer of a number in the vector, to send to. A number that nobody has gives one that nobody has.
+    #[inline(always)]
+    pub fn to(&self, number: fi_addr_t) -> u32 {
+        self.peers.get(number as usize).copied().unwrap_or(NOBODY)
+    }
+
+    /// The source of a receive: `None` is any.
+    #[inline(always)]
+    pub fn from(&self, number: fi_addr_t) -> Option<u32> {
+        if self.directed && number != u64::MAX { self.peers.get(number as usize).copied() } else { None }
+    }
+
+    /// What to report of an operation.
+    #[inline(always)]
+    pub fn ticket(&self, context: *mut c_void, what: u64, flags: u64, class: Class) -> Ticket {
+        let notify = !self.tx_selective || flags & FI_COMPLETION as u64 != 0;
+        Ticket { context: context as usize, flags: what, notify, class }
+    }
+}

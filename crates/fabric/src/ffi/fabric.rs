@@ -1,0 +1,102 @@
+//! `fi_prov_ini`, and the fabric object.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use super::no::no;
+use super::sys::*;
+use super::{domain, eq, failed, info};
+
+/// The largest API version that a program may ask for: the core passes over providers that say less than it wants, and we use nothing that newer versions changed.
+const API: u32 = 2 << 16 | 99;
+
+struct Provider(core::cell::UnsafeCell<fi_provider>);
+
+// SAFETY: written by nobody here after it was made; the core, which alone gets the pointer, keeps its own order.
+unsafe impl Sync for Provider {}
+
+static PROVIDER: Provider = Provider(core::cell::UnsafeCell::new(fi_provider {
+    version: info::VERSION,
+    fi_version: API,
+    context: fi_context { internal: [core::ptr::null_mut(); 4] },
+    name: info::NAME.as_ptr(),
+    getinfo: Some(info::getinfo),
+    fabric: Some(open),
+    cleanup: Some(cleanup),
+}));
+
+/// What the core looks up in a provider's library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
+    PROVIDER.0.get()
+}
+
+unsafe extern "C" fn cleanup() {}
+
+#[repr(C)]
+struct Fabric {
+    fid: fid_fabric,
+}
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: no(),
+    control: no(),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static OPS: fi_ops_fabric = fi_ops_fabric {
+    size: size_of::<fi_ops_fabric>(),
+    domain: Some(domain::open),
+    passive_ep: no(),
+    eq_open: Some(eq::open),
+    wait_open: no(),
+    trywait: Some(trywait),
+    domain2: no(),
+};
+
+unsafe extern "C" fn open(
+    attr: *mut fi_fabric_attr,
+    fabric: *mut *mut fid_fabric,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: both pointers are valid.
+    unsafe {
+        let name = (*attr).name;
+        if !name.is_null() && core::ffi::CStr::from_ptr(name as *const c_char) != info::FABRIC {
+            return failed(FI_ENODATA);
+        }
+        let object = Box::new(Fabric {
+            fid: fid_fabric {
+                fid: fid { fclass: FI_CLASS_FABRIC as usize, context, ops: (&raw const FID).cast_mut() },
+                ops: (&raw const OPS).cast_mut(),
+                api_version: (*attr).api_version,
+            },
+        });
+        *fabric = Box::into_raw(object).cast();
+    }
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
+    drop(unsafe { Box::from_raw(fid.cast::<Fabric>()) });
+    0
+}
+
+/// Whether the caller may sleep on the wait objects of these: not while there is something to read.
+unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
+    for i in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: libfabric's contract: as many pointers to open objects.
+        let fid = unsafe { *fids.add(i) };
+        // SAFETY: as above.
+        let class = unsafe { (*fid).fclass };
+        // SAFETY: the class says what it is.
+        if class == FI_CLASS_CQ as usize && !unsafe { super::cq::may_wait(fid) } {
+            return failed(FI_EAGAIN);
+        }
+    }
+    0
+}

@@ -1,0 +1,397 @@
+//! Messages, tagged and not.
+
+use core::ffi::c_void;
+
+use crate::engine::buffers::Buffer;
+use crate::engine::completion::{Class, Ticket};
+use crate::engine::endpoint::{Core, Message0};
+use crate::engine::receive::Receive;
+
+use super::ep::Ep;
+use super::sys::*;
+use super::{code, failed};
+
+const SENT: u64 = (FI_MSG | FI_SEND) as u64;
+const SENT_TAGGED: u64 = (FI_TAGGED | FI_SEND) as u64;
+const RECEIVED: u64 = (FI_MSG | FI_RECV) as u64;
+const RECEIVED_TAGGED: u64 = (FI_TAGGED | FI_RECV) as u64;
+
+/// Untagged.
+pub static MSG: fi_ops_msg = fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv: Some(recv),
+    recvv: Some(recvv),
+    recvmsg: Some(recvmsg),
+    send: Some(send),
+    sendv: Some(sendv),
+    sendmsg: Some(sendmsg),
+    inject: Some(inject),
+    senddata: Some(senddata),
+    injectdata: Some(injectdata),
+};
+
+/// Tagged.
+pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: Some(trecv),
+    recvv: Some(trecvv),
+    recvmsg: Some(trecvmsg),
+    send: Some(tsend),
+    sendv: Some(tsendv),
+    sendmsg: Some(tsendmsg),
+    inject: Some(tinject),
+    senddata: Some(tsenddata),
+    injectdata: Some(tinjectdata),
+};
+
+/// One piece of the caller's memory.
+#[inline(always)]
+pub unsafe fn one(buf: *const c_void, len: usize) -> Buffer {
+    // SAFETY: libfabric's contract: the buffer stays until the completion.
+    unsafe { Buffer::one(buf as usize, len) }
+}
+
+/// Several; `None` if they are too many.
+pub unsafe fn many(iov: *const iovec, count: usize) -> Option<Buffer> {
+    // SAFETY: libfabric's contract: `count` pieces that stay until the completion.
+    unsafe {
+        let pieces: &[iovec] = if count == 0 { &[] } else { core::slice::from_raw_parts(iov, count) };
+        Buffer::many(pieces.iter().map(|v| (v.iov_base as usize, v.iov_len)))
+    }
+}
+
+/// What a send has beside its buffer.
+struct What {
+    to: fi_addr_t,
+    tag: Option<u64>,
+    data: Option<u64>,
+    context: *mut c_void,
+    flags: u64,
+    inject: bool,
+}
+
+#[inline(always)]
+unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
+    // SAFETY: libfabric's contract.
+    let ep = unsafe { Ep::of(ep) };
+    // SAFETY: the domain outlives its endpoints.
+    let _guard = unsafe { (*ep.domain).enter() };
+    let class = Class::Send;
+    let kind = if what.tag.is_some() { SENT_TAGGED } else { SENT };
+    let ticket = if what.inject && what.flags == 0 {
+        Ticket { context: 0, flags: kind, notify: false, class }
+    } else {
+        ep.ticket(what.context, kind, what.flags, class)
+    };
+    let message = Message0 {
+        peer: ep.to(what.to),
+        tag: what.tag,
+        buffer,
+        data: what.data,
+        ticket,
+        inject: what.inject || what.flags & FI_INJECT as u64 != 0,
+        delivered: what.flags & FI_DELIVERY_COMPLETE as u64 != 0,
+    };
+    let sent = ep.endpoint.core.send(&message);
+    if sent.is_err() {
+        ep.endpoint.progress();
+    }
+    code(sent)
+}
+
+/// What a receive has beside its buffer.
+struct Wanted {
+    from: fi_addr_t,
+    tagged: bool,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+    flags: u64,
+}
+
+#[inline(always)]
+unsafe fn receive_any(ep: *mut fid_ep, buffer: Buffer, wanted: Wanted) -> isize {
+    // SAFETY: libfabric's contract.
+    let ep = unsafe { Ep::of(ep) };
+    // SAFETY: the domain outlives its endpoints.
+    let _guard = unsafe { (*ep.domain).enter() };
+    let flags = wanted.flags;
+    let receive = Receive {
+        buffer,
+        context: wanted.context as usize,
+        flags: if wanted.tagged { RECEIVED_TAGGED } else { RECEIVED },
+        notify: !ep.rx_selective || flags & FI_COMPLETION as u64 != 0,
+        multi: (flags & FI_MULTI_RECV as u64 != 0).then(Default::default),
+    };
+    let pattern = Core::pattern(ep.from(wanted.from), wanted.tag, wanted.ignore);
+    let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD_ != 0);
+    if flags & FI_PEEK as u64 != 0 {
+        ep.endpoint.peek(wanted.tagged, pattern, &receive, claim, discard);
+    } else if claim {
+        if !ep.endpoint.claimed(receive, discard) {
+            return failed(FI_EINVAL) as isize;
+        }
+    } else {
+        ep.endpoint.receive(wanted.tagged, pattern, receive);
+    }
+    0
+}
+
+const FI_DISCARD_: u64 = 1 << 58;
+
+unsafe extern "C" fn recv(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    from: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: libfabric's contract, here and in the rest of this file.
+    unsafe {
+        let flags = Ep::of(ep).rx_flags;
+        receive_any(ep, one(buf, len), Wanted { from, tagged: false, tag: 0, ignore: 0, context, flags })
+    }
+}
+
+unsafe extern "C" fn recvv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    from: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
+        let flags = Ep::of(ep).rx_flags;
+        receive_any(ep, buffer, Wanted { from, tagged: false, tag: 0, ignore: 0, context, flags })
+    }
+}
+
+unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let m = &*msg;
+        let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
+        let wanted = Wanted { from: m.addr, tagged: false, tag: 0, ignore: 0, context: m.context, flags };
+        receive_any(ep, buffer, wanted)
+    }
+}
+
+unsafe extern "C" fn trecv(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    from: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let flags = Ep::of(ep).rx_flags;
+        receive_any(ep, one(buf, len), Wanted { from, tagged: true, tag, ignore, context, flags })
+    }
+}
+
+unsafe extern "C" fn trecvv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    from: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
+        let flags = Ep::of(ep).rx_flags;
+        receive_any(ep, buffer, Wanted { from, tagged: true, tag, ignore, context, flags })
+    }
+}
+
+unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let m = &*msg;
+        let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
+        let (tag, ignore, context) = (m.tag, m.ignore, m.context);
+        receive_any(ep, buffer, Wanted { from: m.addr, tagged: true, tag, ignore, context, flags })
+    }
+}
+
+unsafe extern "C" fn send(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let flags = Ep::of(ep).tx_flags;
+        send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn sendv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
+        let flags = Ep::of(ep).tx_flags;
+        send_any(ep, &buffer, What { to, tag: None, data: None, context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let m = &*msg;
+        let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
+        let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
+        send_any(ep, &buffer, What { to: m.addr, tag: None, data, context: m.context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let context = core::ptr::null_mut();
+        send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags: 0, inject: true })
+    }
+}
+
+unsafe extern "C" fn senddata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let flags = Ep::of(ep).tx_flags;
+        send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: fi_addr_t,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let context = core::ptr::null_mut();
+        send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags: 0, inject: true })
+    }
+}
+
+unsafe extern "C" fn tsend(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let flags = Ep::of(ep).tx_flags;
+        send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn tsendv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
+        let flags = Ep::of(ep).tx_flags;
+        send_any(ep, &buffer, What { to, tag: Some(tag), data: None, context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let m = &*msg;
+        let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
+        let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
+        let (to, context) = (m.addr, m.context);
+        send_any(ep, &buffer, What { to, tag: Some(m.tag), data, context, flags, inject: false })
+    }
+}
+
+unsafe extern "C" fn tinject(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    to: fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let context = core::ptr::null_mut();
+        send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags: 0, inject: true })
+    }
+}
+
+unsafe extern "C" fn tsenddata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let flags = Ep::of(ep).tx_flags;
+        let what = What { to, tag: Some(tag), data: Some(data), context, flags, inject: false };
+        send_any(ep, &one(buf, len), what)
+    }
+}
+
+unsafe extern "C" fn tinjectdata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: as in `recv`.
+    unsafe {
+        let context = core::ptr::null_mut();
+        let what = What { to, tag: Some(tag), data: Some(data), context, flags: 0, inject: true };
+        send_any(ep, &one(buf, len), what)
+    }
+}

@@ -1,0 +1,93 @@
+//! Shared memory without a world: for those who keep their own table of members in it (the room `fabric`).
+#![allow(unsafe_code)]
+
+use core::mem::{align_of, size_of};
+use core::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use towpath_machine::{NativeBytes, Plain};
+
+use crate::segment::Segment;
+use crate::{Error, layout::PAGE};
+
+/// A piece of anonymous shared memory, mapped until it is dropped.
+#[derive(Debug)]
+pub struct Memory {
+    segment: Segment,
+}
+
+impl Memory {
+    /// New memory, zeroed and reserved: touching it later can't fail. It is gone when the last process that has it mapped is.
+    ///
+    /// # Errors
+    ///
+    /// What stands against it, with the remedy.
+    pub fn anonymous(bytes: u64) -> Result<Memory, Error> {
+        Segment::anonymous(bytes).map(|segment| Memory { segment })
+    }
+
+    /// Maps memory that another process has made with [`Memory::anonymous`].
+    ///
+    /// # Errors
+    ///
+    /// It belongs to somebody else, or is nothing of ours.
+    pub fn from_descriptor(file: OwnedFd) -> Result<Memory, Error> {
+        Segment::from_descriptor(file).map(|segment| Memory { segment })
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.segment.len()
+    }
+
+    /// Whether it has no bytes (never).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of its descriptor in this process.
+    pub fn descriptor(&self) -> i32 {
+        self.segment.file().as_raw_fd()
+    }
+
+    /// `n` values of a type from an offset on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`], [`Error::Misaligned`].
+    pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
+        let len = (size_of::<T>() as u64).saturating_mul(n);
+        let at = self.check(offset, len, align_of::<T>())?;
+        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every bit pattern is a
+        // `T` and accesses through shared references are atomic (`Plain`).
+        Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
+    }
+
+    /// A view of payload bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfBounds`].
+    ///
+    /// # Safety
+    ///
+    /// * The view is not used after this memory is dropped.
+    /// * No reference from [`Memory::slice`] to these bytes exists while the view is used.
+    pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<NativeBytes, Error> {
+        let at = self.check(offset, len, 1)?;
+        // SAFETY: stays mapped while `self` lives, and without references: the caller's obligations.
+        Ok(unsafe { NativeBytes::from_raw(at, len as usize) })
+    }
+
+    fn check(&self, offset: u64, len: u64, align: usize) -> Result<NonNull<u8>, Error> {
+        let available = self.len();
+        if offset.checked_add(len).is_none_or(|end| end > available) {
+            return Err(Error::OutOfBounds { offset, len, available });
+        }
+        if align as u64 > PAGE || !offset.is_multiple_of(align as u64) {
+            return Err(Error::Misaligned { offset, align });
+        }
+        // SAFETY: at most `available` bytes into the mapping.
+        Ok(unsafe { self.segment.base().add(offset as usize) })
+    }
+}

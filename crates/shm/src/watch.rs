@@ -1,0 +1,54 @@
+//! Watching one process: who it is, for good, and whether it lives.
+
+use std::os::fd::OwnedFd;
+
+use crate::Error;
+use crate::process::{self, Dead, Identity};
+
+/// A process in terms that mean the same to every process of its pid namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// When it started, in the kernel's ticks since boot.
+    pub start: u64,
+    /// A number for the namespaces in which the other two mean something.
+    pub namespace: u64,
+}
+
+/// A process that is watched. Whoever can't be seen (another namespace) counts as alive.
+#[derive(Debug)]
+pub struct Watch {
+    pidfd: Option<OwnedFd>,
+    dead: bool,
+}
+
+impl Process {
+    /// This one.
+    ///
+    /// # Errors
+    ///
+    /// /proc can't be read.
+    pub fn own() -> Result<Process, Error> {
+        let Identity { pid, start, namespace } = Identity::own()?;
+        Ok(Process { pid, start, namespace })
+    }
+
+    /// Watches it.
+    pub fn watch(&self) -> Watch {
+        if self.namespace != process::own_namespace() {
+            return Watch { pidfd: None, dead: false };
+        }
+        match process::watch(self.pid, |start| start == self.start) {
+            Ok(pidfd) => Watch { pidfd, dead: false },
+            Err(Dead) => Watch { pidfd: None, dead: true },
+        }
+    }
+}
+
+impl Watch {
+    /// Whether it is dead.
+    pub fn is_dead(&self) -> bool {
+        self.dead || self.pidfd.as_ref().is_some_and(process::has_ended)
+    }
+}
