@@ -16,7 +16,8 @@ mod fabric {
         println!("cargo::rerun-if-env-changed=LIBFABRIC_INCLUDE");
         let named = std::env::var_os("LIBFABRIC_INCLUDE").map(PathBuf::from);
         let known = || {
-            let output = Command::new("pkg-config").args(["--variable=includedir", "libfabric"]).output().ok()?;
+            let output =
+                Command::new("pkg-config").args(["--variable=includedir", "libfabric"]).output().ok()?;
             let path = String::from_utf8(output.stdout).ok()?;
             (!path.trim().is_empty()).then(|| PathBuf::from(path.trim()))
         };
@@ -43,7 +44,8 @@ mod fabric {
         if std::env::var_os("LIBCLANG_PATH").is_some() {
             return;
         }
-        if let Some(folder) = home().map(|home| home.join("clang")).filter(|p| p.join("libclang.so").exists()) {
+        if let Some(folder) = home().map(|home| home.join("clang")).filter(|p| p.join("libclang.so").exists())
+        {
             // SAFETY: a build script with one thread.
             unsafe { std::env::set_var("LIBCLANG_PATH", folder) };
         }
@@ -51,7 +53,9 @@ mod fabric {
 
     pub fn bind() {
         let Some(include) = include() else {
-            panic!("libfabric's headers (rdma/fabric.h) are not to be found: run scripts/install-fabric.sh, or set LIBFABRIC_INCLUDE");
+            panic!(
+                "libfabric's headers (rdma/fabric.h) are not to be found: run scripts/install-fabric.sh, or set LIBFABRIC_INCLUDE"
+            );
         };
         find_clang();
         let header = "#include <rdma/fabric.h>\n#include <rdma/fi_cm.h>\n#include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n\

@@ -1,12 +1,12 @@
 //! Atomic operations on remote memory: what they do to bytes. The owner of the memory applies them, one after the other.
 
+use super::buffers::Buffer;
 use super::buffers::Payload;
 use super::completion::{Class, Ticket, error};
 use super::endpoint::{Core, Refusal};
 use super::frame::{Arrived, Kind};
 use super::layout::BLOCK;
 use super::onesided::{OneSided, Target};
-use super::buffers::Buffer;
 
 /// The most bytes of operands (each of operand and comparand): both fit in one frame, whatever way it takes.
 pub const LONGEST: usize = BLOCK / 2;
@@ -56,8 +56,25 @@ pub enum Type {
 
 impl Op {
     const ALL: [Op; 19] = [
-        Op::Min, Op::Max, Op::Sum, Op::Prod, Op::Lor, Op::Land, Op::Bor, Op::Band, Op::Lxor, Op::Bxor, Op::Read,
-        Op::Write, Op::Cswap, Op::CswapNe, Op::CswapLe, Op::CswapLt, Op::CswapGe, Op::CswapGt, Op::Mswap,
+        Op::Min,
+        Op::Max,
+        Op::Sum,
+        Op::Prod,
+        Op::Lor,
+        Op::Land,
+        Op::Bor,
+        Op::Band,
+        Op::Lxor,
+        Op::Bxor,
+        Op::Read,
+        Op::Write,
+        Op::Cswap,
+        Op::CswapNe,
+        Op::CswapLe,
+        Op::CswapLt,
+        Op::CswapGe,
+        Op::CswapGt,
+        Op::Mswap,
     ];
 
     /// By its number.
@@ -73,8 +90,18 @@ impl Op {
 
 impl Type {
     const ALL: [(Type, usize); 12] = [
-        (Type::I8, 1), (Type::U8, 1), (Type::I16, 2), (Type::U16, 2), (Type::I32, 4), (Type::U32, 4), (Type::I64, 8),
-        (Type::U64, 8), (Type::F32, 4), (Type::F64, 8), (Type::C32, 8), (Type::C64, 16),
+        (Type::I8, 1),
+        (Type::U8, 1),
+        (Type::I16, 2),
+        (Type::U16, 2),
+        (Type::I32, 4),
+        (Type::U32, 4),
+        (Type::I64, 8),
+        (Type::U64, 8),
+        (Type::F32, 4),
+        (Type::F64, 8),
+        (Type::C32, 8),
+        (Type::C64, 16),
     ];
 
     /// By its number.
@@ -136,8 +163,20 @@ fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Opt
             let (t, v, c) = (get(target), get(operand), get(compare));
             let truth = |b: bool| if b { 1.0 } else { 0.0 };
             let new = match op {
-                Op::Min => if v < t { v } else { t },
-                Op::Max => if v > t { v } else { t },
+                Op::Min => {
+                    if v < t {
+                        v
+                    } else {
+                        t
+                    }
+                }
+                Op::Max => {
+                    if v > t {
+                        v
+                    } else {
+                        t
+                    }
+                }
                 Op::Sum => t + v,
                 Op::Prod => t * v,
                 Op::Lor => truth(t != 0.0 || v != 0.0),
@@ -268,7 +307,8 @@ impl Core {
         };
         let size = of.size();
         let bytes = count as usize * size;
-        let (compare, operand) = operands.split_at_checked(if op.compares() { bytes } else { 0 }).ok_or(error::INVALID)?;
+        let (compare, operand) =
+            operands.split_at_checked(if op.compares() { bytes } else { 0 }).ok_or(error::INVALID)?;
         if operand.len() != if op == Op::Read { 0 } else { bytes } {
             return Err(error::INVALID);
         }
@@ -277,7 +317,8 @@ impl Core {
         let old = part.to_vec();
         let mut new = old.clone();
         for (i, element) in new.chunks_exact_mut(size).enumerate() {
-            let of_element = |b: &[u8]| b.get(i * size..(i + 1) * size).map(<[u8]>::to_vec).unwrap_or_default();
+            let of_element =
+                |b: &[u8]| b.get(i * size..(i + 1) * size).map(<[u8]>::to_vec).unwrap_or_default();
             if let Some(result) = apply(op, of, element, &of_element(operand), &of_element(compare)) {
                 element.copy_from_slice(&result);
             }
@@ -322,6 +363,8 @@ mod tests {
         let pair = |a: f64, b: f64| [a.to_ne_bytes(), b.to_ne_bytes()].concat();
         let product = apply(Op::Prod, Type::C64, &pair(1.0, 2.0), &pair(3.0, -1.0), &[]).unwrap();
         assert_eq!(product, pair(5.0, 5.0));
-        assert!(!is_valid(Op::Max, Type::C64) && !is_valid(Op::Bor, Type::F32) && is_valid(Op::Cswap, Type::C32));
+        assert!(
+            !is_valid(Op::Max, Type::C64) && !is_valid(Op::Bor, Type::F32) && is_valid(Op::Cswap, Type::C32)
+        );
     }
 }

@@ -45,7 +45,9 @@ pub enum AttachError {
         pid: u32,
     },
     /// The receiver's table is full.
-    #[error("process {pid} has {most} senders already: no more ranks than that can talk to one on the same host")]
+    #[error(
+        "process {pid} has {most} senders already: no more ranks than that can talk to one on the same host"
+    )]
     TooMany {
         /// The receiver.
         pid: u32,

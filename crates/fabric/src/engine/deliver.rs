@@ -34,14 +34,16 @@ impl Core {
             Kind::Start | Kind::StartTagged if w[0] <= LONGEST && frame.payload.len() as u64 <= w[0] => {
                 let tagged = frame.kind == Kind::StartTagged;
                 let data = (w[2] & flag::DATA != 0).then_some(w[1]);
-                let envelope = Envelope { peer, tag: frame.tag, tagged, len: w[0] as usize, data, answer: w[3] };
+                let envelope =
+                    Envelope { peer, tag: frame.tag, tagged, len: w[0] as usize, data, answer: w[3] };
                 self.eager(port, envelope, &frame);
             }
             Kind::More => self.more(&frame, peer),
             Kind::Request | Kind::RequestTagged if w[0] <= LONGEST && frame.payload.len() == 8 => {
                 let tagged = frame.kind == Kind::RequestTagged;
                 let data = (w[2] & flag::DATA != 0).then_some(w[1]);
-                let envelope = Envelope { peer, tag: frame.tag, tagged, len: w[0] as usize, data, answer: w[3] };
+                let envelope =
+                    Envelope { peer, tag: frame.tag, tagged, len: w[0] as usize, data, answer: w[3] };
                 let mut address = [0; 8];
                 frame.payload.copy_to_slice(&mut address);
                 let address = u64::from_le_bytes(address);
@@ -165,7 +167,7 @@ impl Core {
 
     /// A receiver asks for a message of ours.
     fn cleared(&mut self, peer: u32, number: u64, to: u64, wanted: u64) {
-        if !self.held.get_mut(number).is_some_and(|held| held.peer == peer) {
+        if self.held.get_mut(number).is_none_or(|held| held.peer != peer) {
             return;
         }
         let Some(held) = self.held.remove(number) else { return };

@@ -139,7 +139,9 @@ impl Content<'_> {
             // SAFETY: the caller's promise.
             Content::Part(buffer, at, len) => unsafe { buffer.read(*at, to, *len) },
             // SAFETY: the caller's promise; bytes of ours don't overlap it.
-            Content::Bytes(bytes) => unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) },
+            Content::Bytes(bytes) => unsafe {
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len())
+            },
         }
     }
 }
@@ -244,7 +246,8 @@ mod tests {
                 let frame = Frame { kind, tag: 9, words: [1, 2, 3, 4], content: Content::Bytes(&bytes) };
                 let line = frame.line();
                 assert_eq!(line.bulk, usize::from(len) > LINE - kind.words() * 8);
-                let back = Arrived::read(line.handler, line.args, 9, &line.cells, |_| Some(Payload::of(&bytes)));
+                let back =
+                    Arrived::read(line.handler, line.args, 9, &line.cells, |_| Some(Payload::of(&bytes)));
                 let back = back.unwrap();
                 assert_eq!((back.kind, back.payload.to_vec()), (kind, bytes.clone()));
                 assert_eq!(back.words[..kind.words()], [1, 2, 3, 4][..kind.words()]);

@@ -18,7 +18,7 @@ use towpath_sync::Spinning;
 use super::address::Address;
 use super::attach::{AttachError, Segment};
 use super::frame::{Content, Frame, Kind, LINE};
-use super::layout::{BLOCK, FREE, JOINED, JOINING, MEMBERS, STATE, SLOT_PIECE};
+use super::layout::{BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE};
 use super::pair::{Answer, PairOut, publish_then_look};
 use super::port::MemberId;
 

@@ -224,7 +224,11 @@ impl<R, U> Matcher<R, U> {
 
     /// The first posted receive for which a question is answered with yes, in the order of posting.
     pub fn search_posted(&self, mut of: impl FnMut(&Pattern, &R) -> bool) -> Option<Place> {
-        let fits = self.posted.iter().enumerate().filter(|(_, e)| e.value.as_ref().is_some_and(|v| of(&e.pattern, v)));
+        let fits = self
+            .posted
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| e.value.as_ref().is_some_and(|v| of(&e.pattern, v)));
         fits.min_by_key(|(_, e)| e.order).map(|(place, _)| place as Place)
     }
 
@@ -269,7 +273,9 @@ impl<R, U> Matcher<R, U> {
             known = Some(self.waiting_classes.len() - 1);
         }
         let (mut at, link) = match known {
-            Some(i) => (self.waiting_classes[i].buckets[class.bucket(pattern.source, pattern.tag)].head, i + 1),
+            Some(i) => {
+                (self.waiting_classes[i].buckets[class.bucket(pattern.source, pattern.tag)].head, i + 1)
+            }
             None => (self.arrivals.head, 0),
         };
         while at != NONE {

@@ -78,7 +78,9 @@ mod tests {
         // SAFETY: refused.
         assert!(!unsafe { regions.add(7, region) });
         assert_eq!(regions.part(7, 1, 2, false).unwrap().to_vec(), [2, 3]);
-        for (key, offset, len, write) in [(8, 0, 1, false), (7, 0, 1, true), (7, 3, 2, false), (7, u64::MAX, 2, false)] {
+        for (key, offset, len, write) in
+            [(8, 0, 1, false), (7, 0, 1, true), (7, 3, 2, false), (7, u64::MAX, 2, false)]
+        {
             assert!(regions.part(key, offset, len, write).is_none());
         }
         regions.remove(7);

@@ -110,7 +110,8 @@ impl Core {
             Some(part) if len > 0 => {
                 self.reports.remote(Class::RemoteRead);
                 let what = What::Bytes { to: number };
-                let stream = Stream { what, source: Source::Buffer(part), at: 0, end: len as usize, then: None };
+                let stream =
+                    Stream { what, source: Source::Buffer(part), at: 0, end: len as usize, then: None };
                 if self.check(peer) != Err(Refusal::Unreachable) {
                     self.stream(peer, stream);
                 }

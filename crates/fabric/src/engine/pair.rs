@@ -89,7 +89,11 @@ impl PairOut {
         if line.bulk {
             let len = frame.content.len() as u64;
             // In one piece: what is left before the end is passed over.
-            let start = if self.at % CAPACITY + len > CAPACITY { self.at.next_multiple_of(CAPACITY) } else { self.at };
+            let start = if self.at % CAPACITY + len > CAPACITY {
+                self.at.next_multiple_of(CAPACITY)
+            } else {
+                self.at
+            };
             let end = (start + len).next_multiple_of(64);
             if end - self.freed > CAPACITY {
                 self.look();
@@ -111,7 +115,8 @@ impl PairOut {
         for (cell, value) in slot.args.iter().zip(line.cells).take(line.args.div_ceil(2)) {
             cell.store(value, Ordering::Relaxed);
         }
-        let header = Header::new(Form::Short, line.handler, line.args, 0).with_state(READY).with_lap(lap(self.next));
+        let header =
+            Header::new(Form::Short, line.handler, line.args, 0).with_state(READY).with_lap(lap(self.next));
         // (S1) Release: what the slot holds comes before; pairs with the Acquire (S2) in `PairIn::next`.
         slot.header.store(header.0, Ordering::Release);
         self.next += 1;
@@ -266,7 +271,8 @@ mod tests {
         let (out, mut into) = ends();
         let slot = out.memory.slot(0);
         slot.args[1].store(u64::MAX, Ordering::Relaxed);
-        let header = Header::new(Form::Short, Kind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);
+        let header =
+            Header::new(Form::Short, Kind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);
         slot.header.store(header.0, Ordering::Release);
         assert_eq!(into.take(|f| f.is_none()), Some(true));
         assert!(!into.is_ready());

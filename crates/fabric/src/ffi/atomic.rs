@@ -77,7 +77,8 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
     unsafe {
         let bytes = |pieces| buffer(pieces, of.size());
         let operand = if op == Op::Read { Some(Buffer::default()) } else { bytes(what.operand) };
-        let (Some(operand), Some(compare), Some(result)) = (operand, bytes(what.compare), bytes(what.result)) else {
+        let (Some(operand), Some(compare), Some(result)) = (operand, bytes(what.compare), bytes(what.result))
+        else {
             return failed(FI_EINVAL) as isize;
         };
         let ep = Ep::of(ep);
@@ -353,12 +354,22 @@ unsafe extern "C" fn writevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op
     unsafe { answer(valid(datatype, op, false, false), n) }
 }
 
-unsafe extern "C" fn readwritevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, n: *mut usize) -> c_int {
+unsafe extern "C" fn readwritevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    n: *mut usize,
+) -> c_int {
     // SAFETY: as in `write`.
     unsafe { answer(valid(datatype, op, false, true), n) }
 }
 
-unsafe extern "C" fn compwritevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, n: *mut usize) -> c_int {
+unsafe extern "C" fn compwritevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    n: *mut usize,
+) -> c_int {
     // SAFETY: as in `write`.
     unsafe { answer(valid(datatype, op, true, true), n) }
 }

@@ -101,7 +101,9 @@ unsafe extern "C" fn insert(
                     av.entries.borrow().len() as u64 - 1
                 }
                 None => {
-                    eprintln!("towpath: an address is not a Towpath address: every rank must use FI_PROVIDER=towpath");
+                    eprintln!(
+                        "towpath: an address is not a Towpath address: every rank must use FI_PROVIDER=towpath"
+                    );
                     FI_ADDR_NOTAVAIL_
                 }
             };
@@ -172,7 +174,13 @@ unsafe extern "C" fn straddr(
         bytes.copy_from_slice(core::slice::from_raw_parts(address.cast(), ADDRESS_BYTES));
         let words = match Address::from_bytes(&bytes) {
             Some(a) => {
-                format!("towpath://{}/{}?version={}&nonce={:x}\0", a.pid, a.fd, version_text(a.version), a.nonce)
+                format!(
+                    "towpath://{}/{}?version={}&nonce={:x}\0",
+                    a.pid,
+                    a.fd,
+                    version_text(a.version),
+                    a.nonce
+                )
             }
             None => "towpath://?\0".to_owned(),
         };

@@ -153,7 +153,12 @@ unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> is
     unsafe { readfrom(cq, buf, count, core::ptr::null_mut()) }
 }
 
-unsafe extern "C" fn readfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, from: *mut fi_addr_t) -> isize {
+unsafe extern "C" fn readfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    from: *mut fi_addr_t,
+) -> isize {
     // SAFETY: libfabric's contract; the domain outlives its queues.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let mut guard = domain.enter();

@@ -268,7 +268,6 @@ unsafe extern "C" fn getname(fid: *mut fid, address: *mut c_void, len: *mut usiz
 }
 
 impl Ep {
-
     /// The endpoint behind a pointer.
     ///
     /// # Safety

@@ -61,7 +61,14 @@ unsafe extern "C" fn readerr(_: *mut fid_eq, _: *mut fi_eq_err_entry, _: u64) ->
     failed(FI_EAGAIN) as isize
 }
 
-unsafe extern "C" fn sread(_: *mut fid_eq, _: *mut u32, _: *mut c_void, _: usize, timeout: c_int, _: u64) -> isize {
+unsafe extern "C" fn sread(
+    _: *mut fid_eq,
+    _: *mut u32,
+    _: *mut c_void,
+    _: usize,
+    timeout: c_int,
+    _: u64,
+) -> isize {
     // Nothing will come: the caller gets its time, in slices if it would wait for ever.
     let ms = u64::try_from(timeout).unwrap_or(10).min(10);
     std::thread::sleep(std::time::Duration::from_millis(ms));

@@ -46,21 +46,16 @@ const RX_FLAGS: u64 = (FI_COMPLETION | FI_MULTI_RECV) as u64;
 
 /// Whether the provider can do what is asked for.
 unsafe fn fits(hints: &fi_info) -> bool {
-    // What only matters to some providers: accepted, and of no effect here.
-    let harmless = (FI_TRIGGER as u64) * 0;
-    if hints.caps & !(CAPS | harmless) != 0 {
+    if hints.caps & !CAPS != 0 {
         return false;
     }
     if hints.addr_format != FI_FORMAT_UNSPEC && hints.addr_format != FORMAT {
         return false;
     }
-    // SAFETY, for all: libfabric's contract: each part is null or valid.
+    // SAFETY: libfabric's contract: each part is null or valid.
     unsafe {
         if let Some(ep) = hints.ep_attr.as_ref()
-            && (ep.type_ != FI_EP_UNSPEC && ep.type_ != FI_EP_RDM
-                || ep.tx_ctx_cnt > 1
-                || ep.rx_ctx_cnt > 1
-                || ep.msg_prefix_size > 0 && false)
+            && (ep.type_ != FI_EP_UNSPEC && ep.type_ != FI_EP_RDM || ep.tx_ctx_cnt > 1 || ep.rx_ctx_cnt > 1)
         {
             return false;
         }
@@ -68,7 +63,8 @@ unsafe fn fits(hints: &fi_info) -> bool {
             if domain.data_progress == FI_PROGRESS_AUTO || domain.control_progress == FI_PROGRESS_AUTO {
                 return false;
             }
-            if domain.cq_data_size > 8 || domain.mr_key_size > 8 || domain.caps & !(CAPS | FI_LOCAL_COMM) != 0 {
+            if domain.cq_data_size > 8 || domain.mr_key_size > 8 || domain.caps & !(CAPS | FI_LOCAL_COMM) != 0
+            {
                 return false;
             }
             if !domain.name.is_null() && CStr::from_ptr(domain.name) != DOMAIN {
@@ -131,7 +127,7 @@ pub unsafe extern "C" fn getinfo(
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
-    // SAFETY, for all below: libfabric's contract: `hints` is null or valid with its parts; `info` is a place for the answer.
+    // SAFETY: libfabric's contract: `hints` is null or valid with its parts; `info` is a place for the answer.
     unsafe {
         let hints = hints.as_ref();
         if hints.is_some_and(|hints| !fits(hints)) {

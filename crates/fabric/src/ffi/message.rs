@@ -300,7 +300,11 @@ unsafe extern "C" fn injectdata(
     // SAFETY: as in `recv`.
     unsafe {
         let context = core::ptr::null_mut();
-        send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags: 0, inject: true })
+        send_any(
+            ep,
+            &one(buf, len),
+            What { to, tag: None, data: Some(data), context, flags: 0, inject: true },
+        )
     }
 }
 

@@ -45,7 +45,8 @@ unsafe fn register(
         }
         let domain: *const Domain = domain.cast();
         let _guard = (*domain).enter();
-        let all = access & (FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV | FI_READ | FI_WRITE) as u64 == 0;
+        let all =
+            access & (FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV | FI_READ | FI_WRITE) as u64 == 0;
         let region = Region {
             // A remote offset of `offset` means the first byte.
             base: piece.0.wrapping_sub(offset as usize),

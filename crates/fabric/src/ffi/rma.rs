@@ -136,7 +136,9 @@ unsafe extern "C" fn write(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: as in `read`.
-    unsafe { write_any(ep, &one(buf, len), Place { of, addr, key }, None, context, Some(Ep::of(ep).tx_flags)) }
+    unsafe {
+        write_any(ep, &one(buf, len), Place { of, addr, key }, None, context, Some(Ep::of(ep).tx_flags))
+    }
 }
 
 unsafe extern "C" fn writev(

@@ -22,7 +22,8 @@ fn compare(seed: u64, ignores: &[u64], steps: u32) {
         match next(&mut seed) % 5 {
             0 | 1 => {
                 let pattern = random_pattern(&mut seed, ignores);
-                let expected = waiting.iter().position(|w| pattern.accepts(w.0, w.1)).map(|i| waiting.remove(i).2);
+                let expected =
+                    waiting.iter().position(|w| pattern.accepts(w.0, w.1)).map(|i| waiting.remove(i).2);
                 let found = matcher.find_waiting(&pattern);
                 assert_eq!(found.and_then(|place| matcher.take_waiting(place)), expected);
                 if expected.is_none() {
@@ -32,7 +33,8 @@ fn compare(seed: u64, ignores: &[u64], steps: u32) {
             }
             2 | 3 => {
                 let (source, tag) = ((next(&mut seed) % 3) as u32, next(&mut seed) % 8);
-                let expected = posted.iter().position(|p| p.0.accepts(source, tag)).map(|i| posted.remove(i).1);
+                let expected =
+                    posted.iter().position(|p| p.0.accepts(source, tag)).map(|i| posted.remove(i).1);
                 let found = matcher.find_posted(source, tag);
                 assert_eq!(found.and_then(|place| matcher.take_posted(place)), expected);
                 if expected.is_none() {
