@@ -9,6 +9,7 @@ use super::endpoint::{Core, Endpoint, Refusal};
 use super::frame::Kind;
 use super::peer::{Queued, Way};
 use super::receive::Body;
+use super::settings::Settings;
 
 /// How often the peers' lives are looked at while nothing happens, in nanoseconds.
 const LOOK_EVERY: u64 = 10_000_000;
@@ -16,8 +17,8 @@ const LOOK_EVERY: u64 = 10_000_000;
 const TIGHT: u64 = 10_000;
 /// So many empty polls in a loop before one takes its time.
 const PATIENT_AFTER: u32 = 3;
-/// So many turns are given to others before one sleeps.
-const YIELDS: u32 = 2;
+/// What the first ones may take: less than a program that has other things to do would notice, and more than an answer takes, in nanoseconds.
+const GLANCE: u64 = 1_000;
 
 /// Who was asked to wait sleeps after so many pauses.
 const LONG: u32 = 20;
@@ -26,8 +27,10 @@ const LONG: u32 = 20;
 #[derive(Debug, Default)]
 pub struct Idle {
     empty: u32,
+    /// The clock at the end of the last step: the thread's own where cores are shared.
     last: u64,
     looked: u64,
+    crowded: bool,
 }
 
 /// How to wait now.
@@ -43,6 +46,15 @@ pub enum Pause {
     Sleep(u64),
 }
 
+/// The calling thread's processor time, in nanoseconds.
+#[allow(unsafe_code)]
+fn cpu_time() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 impl Idle {
     /// Something happened.
     #[inline(always)]
@@ -51,10 +63,13 @@ impl Idle {
     }
 
     /// A poll found nothing: what to do, and whether it is time to look after things.
-    pub fn step(&mut self, crowded: bool, spin: u64, nap: u64) -> (Pause, bool) {
+    pub fn step(&mut self, crowded: bool, settings: &Settings) -> (Pause, bool) {
         let now = Native::with_id(0).now();
-        let tight = now.wrapping_sub(self.last) < TIGHT;
-        self.last = now;
+        // Where cores are shared, time passes while others run: only what the thread itself has used tells what it was doing.
+        let used = if crowded { cpu_time() } else { now };
+        let tight = used.wrapping_sub(self.last) < TIGHT;
+        self.last = used;
+        self.crowded = crowded;
         let look = now.wrapping_sub(self.looked) >= LOOK_EVERY;
         if look {
             self.looked = now;
@@ -64,10 +79,10 @@ impl Idle {
         }
         self.empty = self.empty.saturating_add(1);
         let pause = match self.empty {
-            n if n <= PATIENT_AFTER => Pause::None,
-            _ if !crowded => Pause::Spin(spin),
-            n if n <= PATIENT_AFTER + YIELDS => Pause::Yield,
-            _ => Pause::Sleep(nap),
+            n if !crowded => Pause::Spin(if n <= PATIENT_AFTER { GLANCE.min(settings.spin) } else { settings.spin }),
+            1 => Pause::None,
+            n if n <= 1 + settings.yields => Pause::Yield,
+            _ => Pause::Sleep(settings.nap),
         };
         (pause, look)
     }
@@ -79,7 +94,7 @@ impl Idle {
 
     /// A pause has ended.
     pub fn paused(&mut self) {
-        self.last = Native::with_id(0).now();
+        self.last = if self.crowded { cpu_time() } else { Native::with_id(0).now() };
     }
 }
 

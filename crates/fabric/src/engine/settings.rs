@@ -19,6 +19,8 @@ pub struct Settings {
     pub direct_crowded: usize,
     /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in nanoseconds, once the program polls in a loop.
     pub spin: u64,
+    /// `TOWPATH_YIELDS`: where there are more processes than cores, how many turns it gives to others before it sleeps.
+    pub yields: u32,
     /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than cores, in nanoseconds.
     pub nap: u64,
 }
@@ -36,6 +38,7 @@ impl Default for Settings {
             direct: 0,
             direct_crowded: 128 << 10,
             spin: 5_000,
+            yields: 2,
             nap: 1_000_000,
         }
     }
@@ -64,6 +67,7 @@ impl Settings {
         set(&mut self.direct, "TOWPATH_CMA", variable("TOWPATH_CMA"));
         set(&mut self.direct_crowded, "TOWPATH_CMA_CROWDED", variable("TOWPATH_CMA_CROWDED"));
         set(&mut self.spin, "TOWPATH_SPIN", variable("TOWPATH_SPIN"));
+        set(&mut self.yields, "TOWPATH_YIELDS", variable("TOWPATH_YIELDS"));
         set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
         self.nap = self.nap.min(100_000_000);
         self

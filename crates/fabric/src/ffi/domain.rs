@@ -143,7 +143,7 @@ impl Domain {
         until: impl Fn() -> bool,
     ) -> Guard<'a> {
         let crowded = self.is_crowded();
-        let (mut pause, look) = idle.borrow_mut().step(crowded, self.settings.spin, self.settings.nap);
+        let (mut pause, look) = idle.borrow_mut().step(crowded, &self.settings);
         if look {
             self.each(|endpoint| endpoint.look_after());
             self.recount();
@@ -160,7 +160,7 @@ impl Domain {
             Pause::Spin(ns) => {
                 let end = Native::with_id(0).now() + ns;
                 loop {
-                    for _ in 0..8 {
+                    for _ in 0..16 {
                         if self.is_ready() {
                             break;
                         }
