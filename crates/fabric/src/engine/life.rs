@@ -79,7 +79,9 @@ impl Idle {
         }
         self.empty = self.empty.saturating_add(1);
         let pause = match self.empty {
-            n if !crowded => Pause::Spin(if n <= PATIENT_AFTER { GLANCE.min(settings.spin) } else { settings.spin }),
+            n if !crowded => {
+                Pause::Spin(if n <= PATIENT_AFTER { GLANCE.min(settings.spin) } else { settings.spin })
+            }
             1 => Pause::None,
             n if n <= 1 + settings.yields => Pause::Yield,
             _ => Pause::Sleep(settings.nap),
@@ -103,10 +105,7 @@ impl Endpoint {
     #[cold]
     pub fn look_after(&mut self) {
         let mut dead = Vec::new();
-        for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.gone) {
-            if matches!(peer.way, Way::Untried) && peer.member.is_none() {
-                continue;
-            }
+        for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.dead) {
             let process = peer.address.process();
             if peer.watch.get_or_insert_with(|| process.watch()).is_dead() {
                 dead.push(number as u32);
@@ -208,7 +207,9 @@ impl Core {
     #[cold]
     fn bury(&mut self, number: u32) {
         self.lose(number);
-        self.peers[number as usize].way = Way::Closed;
+        let peer = &mut self.peers[number as usize];
+        peer.way = Way::Closed;
+        peer.dead = true;
         for tagged in [true, false] {
             loop {
                 let space = if tagged { &mut self.tagged } else { &mut self.untagged };

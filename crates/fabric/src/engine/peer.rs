@@ -174,6 +174,8 @@ pub struct Peer {
     pub watch: Option<Watch>,
     /// Dead, or gone.
     pub gone: bool,
+    /// Dead, and everything that it had sent was taken.
+    pub dead: bool,
     /// Its memory can't be read directly.
     pub no_direct: bool,
 }
@@ -192,6 +194,7 @@ impl Peer {
             eager_sent: 0,
             watch: None,
             gone: false,
+            dead: false,
             no_direct: false,
         }
     }

@@ -93,6 +93,9 @@ impl Endpoint {
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         if receive.multi.is_none() {
             match space.find_waiting(&pattern) {
+                None if core.peers.get(pattern.source as usize).is_some_and(|peer| peer.dead) => {
+                    core.fail_receive(&receive, error::UNREACHABLE);
+                }
                 None => {
                     space.post(pattern, receive);
                 }

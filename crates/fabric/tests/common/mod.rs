@@ -1,0 +1,107 @@
+//! Endpoints in one process, driven by hand.
+#![allow(dead_code, unsafe_code)]
+
+use std::rc::Rc;
+
+use towpath_fi::engine::buffers::Buffer;
+use towpath_fi::engine::completion::{Class, Completion, CompletionQueue, Ticket};
+use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
+use towpath_fi::engine::receive::Receive;
+use towpath_fi::engine::settings::Settings;
+
+/// An endpoint, and where it reports.
+pub struct Node {
+    pub endpoint: Endpoint,
+    pub sent: Rc<CompletionQueue>,
+    pub received: Rc<CompletionQueue>,
+}
+
+/// So many endpoints that know each other: number `i` is peer `i` of each, listed under that number.
+pub fn nodes(n: usize, settings: Settings) -> Vec<Node> {
+    let mut nodes: Vec<Node> = (0..n)
+        .map(|_| {
+            let mut endpoint = Endpoint::open(settings).expect("an endpoint can be opened");
+            let (sent, received) = (Rc::default(), Rc::default());
+            endpoint.core.reports.transmit = Some(Rc::clone(&sent));
+            endpoint.core.reports.receive = Some(Rc::clone(&received));
+            Node { endpoint, sent, received }
+        })
+        .collect();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.endpoint.port.address).collect();
+    for node in &mut nodes {
+        for (i, address) in addresses.iter().enumerate() {
+            assert_eq!(node.endpoint.core.peer(*address), i as u32);
+            node.endpoint.core.peers[i].listed = i as u64;
+        }
+    }
+    nodes
+}
+
+/// A buffer over bytes that the test keeps.
+pub fn over(bytes: &[u8]) -> Buffer {
+    // SAFETY: the tests keep the bytes until the operation's completion, and nobody else uses them until then.
+    unsafe { Buffer::one(bytes.as_ptr() as usize, bytes.len()) }
+}
+
+pub fn ticket(context: usize, class: Class) -> Ticket {
+    Ticket { context, flags: 0, notify: true, class }
+}
+
+impl Node {
+    /// Starts a tagged send; `false`: there is no space.
+    pub fn send(&mut self, to: u32, tag: u64, bytes: &[u8], context: usize) -> bool {
+        self.send_with(to, Some(tag), bytes, None, context, false)
+    }
+
+    pub fn send_with(
+        &mut self,
+        peer: u32,
+        tag: Option<u64>,
+        bytes: &[u8],
+        data: Option<u64>,
+        context: usize,
+        delivered: bool,
+    ) -> bool {
+        let ticket = ticket(context, Class::Send);
+        let buffer = &over(bytes);
+        let message = Message0 { peer, tag, buffer, data, ticket, inject: false, delivered };
+        match self.endpoint.core.send(&message) {
+            Ok(()) => true,
+            Err(Refusal::Again) => false,
+            Err(other) => panic!("a send was refused: {other:?}"),
+        }
+    }
+
+    /// Posts a tagged receive.
+    pub fn receive(&mut self, from: Option<u32>, tag: u64, ignore: u64, into: &mut [u8], context: usize) {
+        self.endpoint.receive(true, Core::pattern(from, tag, ignore), receive(into, context));
+    }
+
+    /// The next report about a receive, errors too.
+    pub fn next_received(&mut self) -> Option<Completion> {
+        self.received.pop().or_else(|| self.received.pop_error())
+    }
+
+    /// The next report about anything else, errors too.
+    pub fn next_sent(&mut self) -> Option<Completion> {
+        self.sent.pop().or_else(|| self.sent.pop_error())
+    }
+}
+
+pub fn receive(into: &mut [u8], context: usize) -> Receive {
+    Receive { buffer: over(into), context, flags: 0, notify: true, multi: None }
+}
+
+/// Lets all make progress until nothing happens any more.
+pub fn settle(nodes: &mut [Node]) {
+    let mut quiet = 0;
+    while quiet < 3 {
+        let taken: usize = nodes.iter_mut().map(|node| node.endpoint.progress()).sum();
+        let stuck = nodes.iter().any(|node| node.endpoint.is_stuck());
+        quiet = if taken > 0 || stuck { 0 } else { quiet + 1 };
+    }
+}
+
+pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ seed.wrapping_mul(97)) as u8).collect()
+}
