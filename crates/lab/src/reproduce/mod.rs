@@ -5,6 +5,7 @@
 //! file: a claim recorded as reproduced that no longer is fails `towpath reproduce`.
 
 mod context;
+mod l_causes;
 mod l_machine;
 mod l_messages;
 mod n_barriers;
