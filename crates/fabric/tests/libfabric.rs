@@ -120,7 +120,7 @@ fn libfabric_loads_the_provider_and_its_calls_work() {
         std::env::set_var("FI_PROVIDER", "towpath");
     }
     let library = library();
-    // SAFETY, for the whole test: libfabric's public calls by their declared types, on objects that stay open, with buffers that stay.
+    // SAFETY: for the whole test: libfabric's public calls by their declared types, on objects that stay open, with buffers that stay.
     unsafe {
         let getinfo: GetInfo = function(library, "fi_getinfo");
         let dupinfo: DupInfo = function(library, "fi_dupinfo");

@@ -17,6 +17,8 @@ const LOOK_EVERY: u64 = 10_000_000;
 const TIGHT: u64 = 10_000;
 /// So many empty polls in a loop before one takes its time.
 const PATIENT_AFTER: u32 = 3;
+/// So many in a loop, some ten milliseconds, and it sleeps even where there are cores enough.
+const TIRED: u32 = 5_000;
 /// What the first ones may take: less than a program that has other things to do would notice, and more than an answer takes, in nanoseconds.
 const GLANCE: u64 = 1_000;
 
@@ -79,9 +81,11 @@ impl Idle {
         }
         self.empty = self.empty.saturating_add(1);
         let pause = match self.empty {
-            n if !crowded => {
-                Pause::Spin(if n <= PATIENT_AFTER { GLANCE.min(settings.spin) } else { settings.spin })
-            }
+            n if !crowded && n <= PATIENT_AFTER => Pause::Spin(GLANCE.min(settings.spin)),
+            n if !crowded && n >= TIRED => Pause::Sleep(settings.nap),
+            // Other programs may want the core even where the ranks have one each.
+            n if !crowded && n.is_multiple_of(2) => Pause::Yield,
+            _ if !crowded => Pause::Spin(settings.spin),
             1 => Pause::None,
             n if n <= 1 + settings.yields => Pause::Yield,
             _ => Pause::Sleep(settings.nap),
