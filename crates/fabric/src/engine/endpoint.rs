@@ -119,6 +119,7 @@ impl Endpoint {
     /// There is no memory for it.
     pub fn open(settings: Settings) -> Result<Endpoint, AttachError> {
         let port = Port::open()?;
+        super::announce::announce();
         let core = Core {
             settings,
             own: port.address,

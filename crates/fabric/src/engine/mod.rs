@@ -1,5 +1,6 @@
 //! The device proper: messages between endpoints in shared memory. Knows nothing of libfabric.
 pub mod address;
+mod announce;
 pub mod atomics;
 pub mod attach;
 pub mod buffers;
