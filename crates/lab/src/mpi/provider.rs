@@ -12,6 +12,12 @@ const FILE: &str = "libtowpath-fi.so";
 /// As Cargo calls it.
 const BUILT: &str = "libtowpath_fi.so";
 
+/// Whether a file is our provider, built with it: without the feature `fabric` the same crate makes a library that has no such entry.
+fn is_provider(file: &Path) -> bool {
+    let entry = b"fi_prov_ini\0";
+    std::fs::read(file).is_ok_and(|bytes| bytes.windows(entry.len()).any(|w| w == entry))
+}
+
 /// The provider's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
@@ -38,12 +44,12 @@ impl Provider {
         for folder in &folders {
             // The script that builds it links it from a folder of its own.
             for folder in [folder, &folder.join("fabric")] {
-                if folder.join(FILE).is_file() {
+                if is_provider(&folder.join(FILE)) {
                     let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
                     return Ok(Provider { folder });
                 }
             }
-            if folder.join(BUILT).is_file() {
+            if is_provider(&folder.join(BUILT)) {
                 // Libfabric loads only files whose names end like this.
                 std::os::unix::fs::symlink(BUILT, folder.join(FILE)).map_err(|e| {
                     format!(
@@ -80,7 +86,9 @@ mod tests {
             missing.contains("build-fabric.sh") && missing.contains(&folder.display().to_string()),
             "{missing}"
         );
-        std::fs::write(folder.join(BUILT), "").unwrap();
+        std::fs::write(folder.join(BUILT), "\x7fELF without it").unwrap();
+        assert_eq!(Provider::find(Some(&folder)).unwrap_err(), missing, "built without the provider");
+        std::fs::write(folder.join(BUILT), "\x7fELF fi_prov_ini\0").unwrap();
         let found = Provider::find(Some(&folder)).unwrap();
         assert!(found.folder().join(FILE).is_file());
         assert_eq!(Provider::find(Some(&folder)).unwrap(), found);
