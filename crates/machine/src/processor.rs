@@ -204,10 +204,20 @@ pub trait LlSc: Processor {
     fn validate(&self, word: &Self::Word) -> bool;
 }
 
-/// Capability: asking the operating system who is running, as a scheduler-conscious lock does (Nikolopoulos & Papatheodorou §3.4).
+/// Capability: asking the operating system who is running, as a scheduler-conscious lock does (Nikolopoulos & Papatheodorou §3.4), and asking it to let one run on for a while
+/// (Kontothanassis, Wisniewski & Scott 1997: the states *preempted*, *preemptable*, *unpreemptable by itself* and *by another*).
 pub trait Scheduling: Processor {
     /// Whether the processor with this number is certainly not running now: preempted, or asleep.
     fn is_preempted(&self, id: usize) -> bool;
+
+    /// Asks not to be preempted from now on (`true`), also taking over what another one has asked by [`Scheduling::keep`]; or asks so no longer (`false`), and lets others run at once if
+    /// the time slice has ended meanwhile. An operating system may refuse, or lose patience: that costs time, not correctness.
+    fn stay(&self, _on: bool) {}
+
+    /// Asks that the processor with this number not be preempted from now on, in one step with looking whether it is already: then returns `false`.
+    fn keep(&self, id: usize) -> bool {
+        !self.is_preempted(id)
+    }
 }
 
 /// Capability: double compare-and-swap on two independent words.

@@ -166,6 +166,8 @@ pub(crate) struct Cpu {
     pub slice: u32,
     /// The time slice ended in the middle of an access.
     pub preempt: bool,
+    /// The time slice has ended, but the thread had asked to stay.
+    pub overdue: bool,
     /// Until when it is busy with letting go of its last thread.
     pub free: Time,
     /// Threads that live here and have not ended.
@@ -231,6 +233,10 @@ pub(crate) struct Thread {
     pub deadline: Time,
     /// When its next [`Kind::Timer`] comes; `Time::MAX` if none is under way.
     pub timer: Time,
+    /// It has asked not to be preempted.
+    pub stays: bool,
+    /// Another one has asked that.
+    pub kept: bool,
 }
 
 impl Thread {
@@ -250,6 +256,8 @@ impl Thread {
             failed: false,
             deadline: Time::MAX,
             timer: Time::MAX,
+            stays: false,
+            kept: false,
         }
     }
 }
@@ -299,6 +307,7 @@ impl Engine {
             queue: VecDeque::new(),
             slice: 0,
             preempt: false,
+            overdue: false,
             free: 0,
             threads: 0,
             sets: vec![NONE; sets * p.ways as usize],

@@ -2,7 +2,8 @@
 //!
 //! Threads stay on their processors. A processor with several has a queue; a time slice ends at the next boundary between accesses, a computation is cut there. Under
 //! time sharing each processor begins with any of its threads and its slices have a phase of their own; who is woken queues up behind the others; under flat gang scheduling the whole machine changes from program to program at once, and a
-//! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked.
+//! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked. Under time sharing
+//! a thread that asks not to be preempted runs on when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
 
 use crate::engine::{Doing, Engine, NONE};
 use crate::events::{Kind, Time};
@@ -84,10 +85,48 @@ impl Engine {
                 let it = &mut self.cpus[cpu];
                 it.slice = it.slice.wrapping_add(1);
                 self.events.push(self.now + self.p.quantum, Kind::Quantum, cpu, it.slice as usize);
+            } else if self.is_to_stay(cpu) {
+                // Until it lets go, but no longer than this.
+                self.cpus[cpu].overdue = true;
+                self.events.push(self.now + self.p.grace, Kind::Quantum, cpu, slice as usize);
             } else {
                 self.preempt(cpu);
             }
         }
+    }
+
+    /// Whether a processor's thread may run on though its time slice has ended: once, for a while.
+    fn is_to_stay(&self, cpu: usize) -> bool {
+        let it = &self.cpus[cpu];
+        let asked = it.current.is_some_and(|t| self.threads[t].stays || self.threads[t].kept);
+        asked && self.p.grace != 0 && !it.overdue
+    }
+
+    /// The thread asks not to be preempted, or no longer. Returns whether it must stop: its time slice has ended.
+    pub fn stay(&mut self, t: usize, on: bool) -> bool {
+        let thread = &mut self.threads[t];
+        thread.stays = on;
+        thread.kept &= !on;
+        let (cpu, at) = (thread.cpu, thread.clock);
+        if on || thread.kept || !self.cpus[cpu].overdue {
+            return false;
+        }
+        self.counters.preemptions += 1;
+        self.leave(cpu, t, Doing::Queued, at);
+        self.cpus[cpu].queue.push_back(t);
+        self.switch(cpu, at);
+        true
+    }
+
+    /// Somebody asks that a thread not be preempted. Returns whether it is not already, or about to be.
+    pub fn keep(&mut self, t: usize) -> bool {
+        let thread = &mut self.threads[t];
+        let gone = matches!(thread.doing, Doing::Queued | Doing::Parked(_) | Doing::Done);
+        if gone || self.cpus[thread.cpu].preempt {
+            return false;
+        }
+        thread.kept = true;
+        true
     }
 
     /// Flat gang scheduling: the whole machine goes over to the next program that has not ended.
@@ -149,6 +188,7 @@ impl Engine {
         it.free = free;
         it.slice = it.slice.wrapping_add(1);
         it.preempt = false;
+        it.overdue = false;
     }
 
     /// The thread sleeps on a word until woken or until the time is over.

@@ -408,6 +408,8 @@ pub const LOCAL_FIRST: u64 = 2;
 pub const NO_MISS: u64 = 1;
 /// `os.policy`.
 pub const GANG: u64 = 1;
+/// `os.blocking`: whoever blocks lets others run, and looks again when it is its turn.
+pub const YIELD: u64 = 1;
 
 parameters! {
     processors "processor.count" Unit::Count, "", "", "processors of the whole machine";
@@ -469,6 +471,8 @@ parameters! {
     wake "os.wake" Unit::Time, "", "5us", "the system call that wakes a thread, and until that one may run";
     mutex_path "os.mutex" Unit::Time, "", "0.3us", "the instructions of locking, or of unlocking, the operating system's mutex";
     system_call "os.system_call" Unit::Time, "", "1us", "a system call that has nothing to do";
+    blocking "os.blocking" Unit::Choice(&["sleep", "yield"]), "", "sleep", "what a waiter does that blocks: it sleeps until it is woken, or lets others run and then looks again";
+    grace "os.grace" Unit::Time, "", "0", "how long a thread that asks not to be preempted may run on when its time slice has ended";
     interrupt_every "os.interrupt_every" Unit::Time, "", "0", "time between two interrupts of a processor (0: none)";
     interrupt_cost "os.interrupt_cost" Unit::Time, "", "0", "what an interrupt takes from the running thread";
 }

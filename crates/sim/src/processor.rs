@@ -435,6 +435,29 @@ impl Scheduling for Sim {
         let Some(&t) = e.numbers.get(&(job, id)) else { return false };
         matches!(e.threads[t].doing, Doing::Queued | Doing::Parked(_) | Doing::Done)
     }
+
+    /// In the thread's own state, which the kernel reads: a store that hits.
+    fn stay(&self, on: bool) {
+        self.synchronize();
+        let stops = {
+            let e = &mut *self.engine.borrow_mut();
+            e.threads[self.thread].clock += e.p.store;
+            e.stay(self.thread, on)
+        };
+        if stops {
+            self.stop();
+        }
+    }
+
+    /// A compare-and-swap of the other's state, charged as a hit: the state is taken to lie in the line by which the lock is handed over, so that this one brings it here.
+    fn keep(&self, id: usize) -> bool {
+        self.synchronize();
+        let e = &mut *self.engine.borrow_mut();
+        e.threads[self.thread].clock += e.p.load + e.p.store;
+        let job = e.threads[self.thread].job;
+        let Some(&t) = e.numbers.get(&(job, id)) else { return true };
+        e.keep(t)
+    }
 }
 
 impl Sim {

@@ -420,3 +420,70 @@ fn yielding_costs_a_call_if_alone_and_a_switch_if_not() {
         assert_eq!(times[1] - times[0], cost, "{times:?}");
     }
 }
+
+/// How long 25 µs of computing take with two threads on a processor and slices of 10 µs, by one that asks to stay (or that another processor keeps), over many phases: the least and the
+/// most. And whether the other thread's turn always came right after it had let go.
+fn twenty_five(kept: bool, grace: &str) -> (u64, u64, bool) {
+    let p = origin(&["os.switch=1us", "os.quantum=10us", grace]);
+    let (mut least, mut most, mut gives_way) = (u64::MAX, 0, true);
+    for seed in 0..40 {
+        let mut s = Simulation::new(&p, 2, seed);
+        let words = [0, 1].map(|_| s.arena().word(Place::NewLine, 0));
+        // When it has computed, when it goes on after letting go; and the other thread's steps.
+        let times = Rc::new(Cell::new((0, 0, 0)));
+        let steps = Rc::new(RefCell::new(Vec::new()));
+        let (here, there) = (Rc::clone(&times), Rc::clone(&steps));
+        s.spawn(0, 0, move |cpu| {
+            if kept {
+                cpu.store(&words[0], 1, Relaxed);
+                let _ = cpu.spin_until(&words[0], Relaxed, u64::MAX, |v| v == 2);
+            } else {
+                cpu.stay(true);
+            }
+            let start = cpu.now();
+            cpu.work(25_000);
+            cpu.stay(true);
+            let end = cpu.now();
+            cpu.stay(false);
+            cpu.load(&words[0], Relaxed);
+            here.set((end - start, end, cpu.now()));
+        });
+        s.spawn(0, 1, move |cpu| {
+            for _ in 0..200 {
+                cpu.work(500);
+                cpu.load(&words[1], Relaxed);
+                there.borrow_mut().push(cpu.now());
+            }
+        });
+        if kept {
+            s.spawn(1, 2, move |cpu| {
+                let _ = cpu.spin_until(&words[0], Relaxed, u64::MAX, |v| v == 1);
+                while !cpu.keep(0) {
+                    cpu.work(500);
+                }
+                assert!(!cpu.keep(1), "it does not run");
+                assert!(cpu.keep(77), "nobody");
+                cpu.store(&words[0], 2, Relaxed);
+            });
+        }
+        s.run().unwrap();
+        let (took, end, on) = times.get();
+        (least, most) = (least.min(took), most.max(took));
+        gives_way &= on > end + 9_000 && steps.borrow().iter().any(|t| (end..end + 3_000).contains(t));
+    }
+    (least, most, gives_way)
+}
+
+#[test]
+fn who_asks_to_stay_stays_until_it_lets_go_but_not_for_ever() {
+    for kept in [false, true] {
+        // Its slice has ended, since it is shorter: when it lets go, the other's turn comes at once.
+        let (least, most, gives_way) = twenty_five(kept, "os.grace=100us");
+        assert!(least >= 25_000 && most < 25_100, "kept: {kept}, {least} to {most}");
+        assert!(gives_way, "kept: {kept}");
+        let (least, most, _) = twenty_five(kept, "os.grace=0");
+        assert!(least > 30_000 && most > 45_000, "preempted, more than once: {least} to {most}");
+        let (least, most, _) = twenty_five(kept, "os.grace=4us");
+        assert!(least > 30_000, "longer than a slice and the grace together: {least} to {most}");
+    }
+}

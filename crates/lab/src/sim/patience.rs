@@ -5,6 +5,7 @@
 
 use towpath_machine::{Park, Processor};
 use towpath_sim::Parameters;
+use towpath_sim::parameters::YIELD;
 use towpath_sync::{Abandoned, Alone, Policy, Wait, Waiting};
 
 /// What the algorithms' own proportional pauses are made for: nanoseconds for each waiter ahead.
@@ -25,9 +26,16 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// On that machine, by that policy. Competitive spinning lasts as long as a context switch.
+    /// On that machine, by that policy. Competitive spinning lasts as long as a context switch. Where those who block let others run and then look again (`os.blocking`), blocking at
+    /// once is giving way at once, and competitive spinning gives way in the end.
     pub fn new(machine: &Parameters, policy: Policy) -> Self {
-        let wait = Wait { policy, around: &Alone, budget: machine.switch / 1000 };
+        let switch = machine.switch / 1000;
+        let (policy, budget) = match policy {
+            Policy::Park if machine.blocking == YIELD => (Policy::SpinThenYield, 0),
+            Policy::SpinThenPark if machine.blocking == YIELD => (Policy::SpinThenYield, switch),
+            _ => (policy, switch),
+        };
+        let wait = Wait { policy, around: &Alone, budget };
         let base = (machine.owner_access.max(machine.load * 4) / 1000).max(1);
         let fetch = (machine.to_hub + machine.fetch_latency + machine.to_processor) / 1000;
         Patience { wait, base, base_at_memory: fetch.max(base), doublings: 4, at_memory: false }
@@ -127,6 +135,23 @@ impl<P: Processor + Park> Waiting<P> for Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_blocks_sleeps_or_lets_others_run_as_the_machine_has_it() {
+        let mut machine = towpath_sim::machines::by_name("origin2000").unwrap();
+        let switch = machine.switch / 1000;
+        let how = |m: &Parameters, policy| {
+            let wait = Patience::new(m, policy).wait;
+            (wait.policy, wait.budget)
+        };
+        assert_eq!(how(&machine, Policy::Park), (Policy::SpinThenYield, 0));
+        assert_eq!(how(&machine, Policy::SpinThenPark), (Policy::SpinThenYield, switch));
+        assert_eq!(how(&machine, Policy::Spin), (Policy::Spin, switch));
+        machine.set_from_text("os.blocking=sleep").unwrap();
+        for policy in [Policy::Park, Policy::SpinThenPark] {
+            assert_eq!(how(&machine, policy), (policy, switch));
+        }
+    }
 
     #[test]
     fn who_spins_competitively_backs_off_for_a_context_switch_and_then_gives_way() {

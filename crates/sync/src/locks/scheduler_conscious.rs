@@ -8,6 +8,8 @@
 //!
 //! * Granted or skipped is written by the holder alone, in one word, and never changed for the same ticket; the waiter obeys. So there is no race between the two: a waiter that comes
 //!   back just as it is skipped was skipped.
+//! * The holder had better not be preempted either: under [`Kernel`] the releaser asks the operating system to let the one that it chooses run on, in one step with looking whether it runs,
+//!   and whoever draws a ticket or has the lock asks that for itself. An operating system that refuses costs time only.
 //! * Nobody waits in a seat yet (no such ticket is drawn, or its owner has not said so): it is granted. Whoever draws it, or has drawn it, has the lock.
 //! * A waiter that sleeps (under a policy that parks) is not preempted: it is granted the lock and woken. Skipped, it would be woken as well, to queue again.
 //! * A releaser skips at most `N` tickets; the next is granted whoever has it. So a release ends, and if all who wait are preempted, the first one to come has the lock.
@@ -51,11 +53,16 @@ pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
     /// A waiter says that it is running, in its own word: when it begins to wait, and whenever it looks at what it waits for.
     fn publish(cpu: &P, stamp: &P::Word);
 
-    /// Whether the waiter with this number and this word is preempted. May be wrong, at the price of a hand-over that is slow, or out of turn.
+    /// Whether the waiter with this number and this word is preempted. May be wrong, at the price of a hand-over that is slow, or out of turn. One that is not, and so gets the
+    /// lock, should not be from now on.
     fn is_preempted(cpu: &P, id: usize, stamp: &P::Word) -> bool;
+
+    /// The caller is about to have the lock, or to draw a ticket (`true`), and had better not be preempted; or it is not any more (`false`).
+    fn stay(_cpu: &P, _on: bool) {}
 }
 
-/// The operating system knows.
+/// The operating system knows, and may be asked to let the holder run on (as in Kontothanassis, Wisniewski & Scott: from before it draws a ticket until it waits, and from the moment at
+/// which the releaser chooses it until it releases).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 
@@ -65,7 +72,10 @@ impl<P: Scheduling> Preemption<P> for Kernel {
     #[inline(always)]
     fn publish(_cpu: &P, _stamp: &P::Word) {}
     fn is_preempted(cpu: &P, id: usize, _stamp: &P::Word) -> bool {
-        cpu.is_preempted(id)
+        !cpu.keep(id)
+    }
+    fn stay(cpu: &P, on: bool) {
+        cpu.stay(on);
     }
 }
 
@@ -147,6 +157,8 @@ impl<P: Processor, const N: usize, K: Preemption<P>> SchedulerConscious<P, N, K>
         K::publish(cpu, &seat.stamp);
         // (2) Release: the time is there when our name is; pairs with the Acquire (4).
         cpu.store(&seat.who, ticket << ID | (cpu.id() as u64 + 1), Ordering::Release);
+        // From now on a releaser can tell.
+        K::stay(cpu, false);
         let decided = |grant| {
             let decided = decides(grant, ticket);
             if !decided {
@@ -205,10 +217,16 @@ impl<P: FetchOp, const N: usize, K: Preemption<P>> Lock<P> for SchedulerConsciou
             return Err(LockError::Capacity);
         }
         loop {
+            K::stay(cpu, true);
             let ticket = cpu.fetch_increment(&self.next);
             // (1) Acquire, pairs with the Release (5).
             let grant = cpu.load(&self.seat(ticket).grant, Ordering::Acquire) & !PARKED;
-            if grant == granted(ticket) || self.wait(cpu, wait, ticket)? {
+            if grant == granted(ticket) {
+                return Ok(Chosen(ticket));
+            }
+            if self.wait(cpu, wait, ticket)? {
+                // Most often the releaser has asked that already; now it is ours to end.
+                K::stay(cpu, true);
                 return Ok(Chosen(ticket));
             }
         }
@@ -231,5 +249,6 @@ impl<P: FetchOp, const N: usize, K: Preemption<P>> Lock<P> for SchedulerConsciou
         }
         // (5) Release (in `release`), pairs with the Acquire (1), (3).
         wait.release(cpu, &self.seat(ticket).grant, granted(ticket));
+        K::stay(cpu, false);
     }
 }
