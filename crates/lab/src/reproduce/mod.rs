@@ -11,8 +11,10 @@ mod l_messages;
 mod n_barriers;
 mod n_counter;
 mod n_model;
+mod n_multiprogrammed_barriers;
 mod n_multiprogramming;
 mod n_queues;
+mod n_release;
 pub mod show;
 
 pub use context::{Context, Series};
@@ -133,6 +135,8 @@ pub fn claims() -> Vec<Claim> {
         n_barriers::CLAIMS,
         n_model::CLAIMS,
         n_multiprogramming::CLAIMS,
+        n_multiprogrammed_barriers::CLAIMS,
+        n_release::CLAIMS,
     ]
     .concat();
     all.sort_by_key(|c| order(c.id));

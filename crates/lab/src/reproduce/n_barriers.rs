@@ -78,27 +78,31 @@ fn n22(context: &Context<'_>) -> Result<Finding, Error> {
         series.plot("Barriers: invalidations received (N figure 6, right)", INVALIDATIONS_RECEIVED, digits),
         series.plot("Barriers: interventions received (N figure 6, right)", INTERVENTIONS_RECEIVED, digits),
     ];
-    if against.is_empty() {
-        return Ok(Finding::new(ours, against).with(plots));
-    }
-    let mut why = Vec::new();
+    // It hangs on a parameter that the paper does not give (chosen for N7), so this is shown whatever comes out.
+    let mut sweep = Vec::new();
     for (what, change) in [
-        ("fetch-ops that occupy a home for 10 ns instead of 100", "fetch_op.occupancy=10ns"),
-        ("fetch-ops that occupy it for 244 ns", "fetch_op.occupancy=244ns"),
+        ("fetch-ops that occupy a home for two cycles of the hub", "fetch_op.occupancy=20.5ns"),
+        ("for four", "fetch_op.occupancy=41ns"),
+        ("for 100 ns", "fetch_op.occupancy=100ns"),
+        ("for 244 ns", "fetch_op.occupancy=244ns"),
         ("homes that serve in the order of arrival", "directory.service=fifo"),
         ("polls 2 µs apart", "fetch_op.poll=2us"),
     ] {
         let question = Question::new("barriers", "origin2000", &[AT_MEMORY, TREE], &[64]).set(change);
         let changed = context.ask(&question)?;
         let g = |at: At<'_>, metric| changed.median(at, metric);
-        let ratio = episode(&g, TREE, 64) / episode(&g, AT_MEMORY, 64);
-        why.push(format!("with {what} the tree takes {} times as long", digits(ratio)));
+        sweep.push(format!("with {what} {}", digits(episode(&g, TREE, 64) / episode(&g, AT_MEMORY, 64))));
     }
-    let why = format!(
-        "those who wait poll the sense at memory, and the arrivals have to queue up behind their polls at the same home, so it is the service time of fetch-ops (not in the paper) that decides on 64; {}",
-        why.join("; ")
+    let ratio = series.each(At::new(TREE, 64), TIME).iter().zip(series.each(At::new(AT_MEMORY, 64), TIME));
+    let ratios: Vec<String> = ratio.map(|(tree, best)| digits(tree / best)).collect();
+    let ours = format!(
+        "{ours}. On 64 the tree takes {} times as long (by seed; the three cycles of the hub that a fetch-op occupies a home were chosen for N7); {}",
+        ratios.join(", "),
+        sweep.join(", ")
     );
-    Ok(Finding::new(ours, against).with(plots).because(&why))
+    Ok(Finding::new(ours, against).with(plots).because(
+        "those who wait poll the sense at memory, and the arrivals have to queue up behind their polls at the same home, so it is the service time of fetch-ops (not in the paper) that decides on 64",
+    ))
 }
 
 fn n23(context: &Context<'_>) -> Result<Finding, Error> {

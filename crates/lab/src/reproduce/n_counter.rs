@@ -66,7 +66,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         what: "The fetch-op counter scales up to 64 processors; without work its curve flattens from 32 to 64",
         paper: "falls up to 64; flat from 32",
         tolerance: "order; flat from 16, 32 or 64 on",
-        input: false,
+        input: true,
         judge: n7,
     },
     Claim {
@@ -202,6 +202,16 @@ fn n6(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).with([plot]))
 }
 
+/// From how many processors on the time never falls by a tenth any more; 0 if it does up to the end.
+fn flat(f: &dyn Fn(At<'_>, crate::record::Metric) -> f64) -> usize {
+    let steps =
+        PROCS.windows(2).rev().take_while(|w| f(fetch_op(w[1]), TIME) > 0.9 * f(fetch_op(w[0]), TIME));
+    steps.last().map_or(0, |w| w[0])
+}
+
+/// Service times of a fetch-op: one to five cycles of the hub, and the estimates that were there before anything was run (the last one is the rate that is remembered as published).
+const SERVICE: [&str; 8] = ["10.3ns", "20.5ns", "30.8ns", "41ns", "51.3ns", "100ns", "164ns", "244ns"];
+
 fn n7(context: &Context<'_>) -> Result<Finding, Error> {
     let (busy, empty) = (context.ask(&with_work())?, context.ask(&without_work())?);
     let falling = |f: &dyn Fn(At<'_>, crate::record::Metric) -> f64| {
@@ -211,27 +221,35 @@ fn n7(context: &Context<'_>) -> Result<Finding, Error> {
         rising("time by processors", &values)
     };
     let mut against = busy.judge(falling);
-    // Flat from the first size on after which it never falls by a tenth.
-    let flat = |f: &dyn Fn(At<'_>, crate::record::Metric) -> f64| {
-        let steps =
-            PROCS.windows(2).rev().take_while(|w| f(fetch_op(w[1]), TIME) > 0.9 * f(fetch_op(w[0]), TIME));
-        steps.last().map_or(0, |w| w[0])
-    };
     against.extend(empty.judge(|f| match flat(f) {
         16..=64 => Vec::new(),
         n => vec![format!("without work it is flat from {n} processors on")],
     }));
-    // Why: the service time of one home.
-    let faster = context.ask(&without_work().set("fetch_op.occupancy=10ns"))?;
+    let mut sweep = Vec::new();
+    for service in SERVICE {
+        let set = |question: Question| {
+            let mut question = question.set(&format!("fetch_op.occupancy={service}"));
+            question.algorithms = vec![BOTH[1]];
+            question
+        };
+        let (busy, empty) = (context.ask(&set(with_work()))?, context.ask(&set(without_work()))?);
+        let from = match flat(&|at, metric| empty.median(at, metric)) {
+            0 => "never flat".to_string(),
+            n => format!("flat from {n}"),
+        };
+        let last = [16, 32, 64].map(|n| digits(empty.median(fetch_op(n), TIME))).join(", ");
+        let scales = if busy.judge(falling).is_empty() { "falls" } else { "does not fall" };
+        sweep.push(format!("{service}: {last}, {from}; with work it {scales} up to 64"));
+    }
     let ours = format!(
-        "with work {} ns; without {} ns, flat from {}; with a home that serves in 10 ns instead of 100: {} ns",
+        "with work {} ns; without {} ns, flat from {}. The service time of fetch-ops, of which the paper says nothing else, was chosen by this: of the whole numbers of the hub's cycles the one with which the curve without work still falls most up to 32 processors and is flat from there. By service time, without work on 16, 32 and 64: {}",
         PROCS.map(|n| digits(busy.median(fetch_op(n), TIME))).join(", "),
         PROCS.map(|n| digits(empty.median(fetch_op(n), TIME))).join(", "),
         flat(&|at, metric| empty.median(at, metric)),
-        PROCS.map(|n| digits(faster.median(fetch_op(n), TIME))).join(", "),
+        sweep.join(". "),
     );
     Ok(Finding::new(ours, against).because(
-        "one home serves all fetch-ops on one variable, so it is its service time (not in the paper) that decides where the curve flattens, and no bandwidth of the network",
+        "one home serves all fetch-ops on one variable, so it is its service time that decides where the curve flattens, and no bandwidth of the network",
     ))
 }
 

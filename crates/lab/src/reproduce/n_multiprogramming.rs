@@ -1,7 +1,7 @@
-//! Paper N §5: several copies of the queues' and barriers' programs at one time, under time sharing and under flat gang scheduling (N24 to N31).
+//! Paper N §5: several copies of the queues' programs at one time, under time sharing and under flat gang scheduling (N24 to N28). `n_multiprogrammed_barriers.rs` has the barriers'.
 //!
 //! Everything is scaled down together: time slices of 2.5 ms are 50 times the work and 250 times a context switch, and each run is so long that its threads see about ten slices or
-//! more. Under gang scheduling programs just spin, as in the paper; under time sharing each discipline of waiting is run. The queue lock is the scheduler-conscious one, on 63 processors.
+//! more. Who blocks gives way and looks again when it is its turn (`os.blocking`, as in §3.4). Under gang scheduling programs just spin, as in the paper; under time sharing each discipline of waiting is run. The queue lock is the scheduler-conscious one, on 63 processors.
 
 use towpath_sync::Policy;
 
@@ -10,7 +10,7 @@ use super::{Claim, Context, Finding};
 use crate::error::Error;
 use crate::format::{digits, nanoseconds};
 use crate::record::Metric;
-use crate::record::metrics::{CONTENDERS, CONTEXT_SWITCHES, INVALIDATIONS, PROGRAM_TIME as TIME, STANDSTILL};
+use crate::record::metrics::{CONTEXT_SWITCHES, INVALIDATIONS, PROGRAM_TIME as TIME, STANDSTILL};
 use crate::report::{Bar, Look, Value, bars};
 use crate::stats::percentile;
 
@@ -55,36 +55,12 @@ pub(super) const CLAIMS: &[Claim] = &[
         input: false,
         judge: n28,
     },
-    Claim {
-        id: "N29",
-        what: "Barriers, two and three copies, work ± 20 %: gang scheduling is best",
-        paper: "best",
-        tolerance: "order, 3 % is a tie",
-        input: false,
-        judge: n29,
-    },
-    Claim {
-        id: "N30",
-        what: "Barriers, two copies, work ± 50 %: gang scheduling is inferior to time sharing with immediate blocking or competitive spinning",
-        paper: "inferior",
-        tolerance: "order, 3 % is a tie",
-        input: false,
-        judge: n30,
-    },
-    Claim {
-        id: "N31",
-        what: "Competitive spinning is beneficial for barriers under time sharing, tightly and loosely synchronised",
-        paper: "beneficial",
-        tolerance: "order, 3 % is a tie",
-        input: false,
-        judge: n31,
-    },
 ];
 
-const GANG: &str = "gang";
-const SHARED: &str = "time-sharing";
-const SPIN: &str = "spin";
-const COMPETITIVE: &str = "spin-then-park";
+pub(super) const GANG: &str = "gang";
+pub(super) const SHARED: &str = "time-sharing";
+pub(super) const SPIN: &str = "spin";
+pub(super) const COMPETITIVE: &str = "spin-then-park";
 const BLOCKING: &str = "park";
 const QUANTUM: &str = "os.quantum=2500us";
 
@@ -97,10 +73,12 @@ const LOCKS: [&str; 4] = [
 ];
 const CONSCIOUS: &str = "two-ended/scheduler-conscious";
 const NON_BLOCKING: [&str; 3] = ["michael-scott/ll-sc", "prakash-lee-johnson/ll-sc", "valois/ll-sc"];
-const CUSTOM: &str = "fetch-op-array";
+/// The paper's own queue: as N20 has it, and Figure 1, corrected.
+const CUSTOM: &str = "fetch-op-tickets";
+const ARRAY: &str = "fetch-op-array";
 
 /// The queues of figure 7, with as many operations as see ten time slices under time sharing, and under gang scheduling.
-const QUEUES: [(&str, u64, u64); 9] = [
+const QUEUES: [(&str, u64, u64); 10] = [
     (LOCKS[0], 6_400, 2_400),
     (LOCKS[1], 3_200, 2_400),
     (LOCKS[2], 12_800, 6_400),
@@ -111,20 +89,21 @@ const QUEUES: [(&str, u64, u64); 9] = [
     (NON_BLOCKING[1], 19_200, 8_000),
     (NON_BLOCKING[2], 12_800, 4_800),
     (CUSTOM, 16_000, 12_800),
+    (ARRAY, 16_000, 12_800),
 ];
 
-/// The barriers of figure 8, likewise.
-const BARRIERS: [(&str, u64); 3] =
-    [("centralized/ll-sc", 9_600), ("centralized/fetch-op", 19_200), ("mcs-tree", 19_200)];
-
-const DISCIPLINES: [(&str, Policy); 3] =
+pub(super) const DISCIPLINES: [(&str, Policy); 3] =
     [(SPIN, Policy::Spin), (COMPETITIVE, Policy::SpinThenPark), (BLOCKING, Policy::Park)];
 
 /// How to look figures up.
-type Figure<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
+pub(super) type Figure<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
 
 fn short(name: &str) -> &str {
     name.trim_start_matches("two-ended/")
+}
+
+fn is_barrier(name: &str) -> bool {
+    super::n_multiprogrammed_barriers::BARRIERS.iter().any(|b| b.0 == name)
 }
 
 fn is_lock(name: &str) -> bool {
@@ -133,19 +112,19 @@ fn is_lock(name: &str) -> bool {
 
 /// What an algorithm has: the disciplines, or none but its own.
 fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
-    if is_lock(name) || BARRIERS.iter().any(|b| b.0 == name) { &DISCIPLINES } else { &DISCIPLINES[..1] }
+    if is_lock(name) || is_barrier(name) { &DISCIPLINES } else { &DISCIPLINES[..1] }
 }
 
 fn procs(name: &str) -> usize {
     if name == CONSCIOUS { 63 } else { 64 }
 }
 
-fn at<'a>(algorithm: &'a str, waiting: &'a str, copies: u64, scheduler: &'a str) -> At<'a> {
+pub(super) fn at<'a>(algorithm: &'a str, waiting: &'a str, copies: u64, scheduler: &'a str) -> At<'a> {
     At { algorithm, procs: procs(algorithm), waiting, copies, scheduler }
 }
 
 /// An algorithm under a scheduler, in all its disciplines under time sharing, in 50 µs of work.
-fn question(
+pub(super) fn question(
     algorithm: &'static str,
     scheduler: &'static str,
     copies: &[u32],
@@ -171,27 +150,20 @@ fn queues(context: &Context<'_>) -> Result<Series, Error> {
     context.ask_all(&QUEUES.iter().flat_map(both).collect::<Vec<_>>())
 }
 
-fn barriers(context: &Context<'_>, copies: &[u32], spread: f64) -> Result<Series, Error> {
-    let both = |&(name, operations): &(&'static str, u64)| {
-        [SHARED, GANG].map(|scheduler| question(name, scheduler, copies, operations, spread))
-    };
-    context.ask_all(&BARRIERS.iter().flat_map(both).collect::<Vec<_>>())
-}
-
 /// Some algorithms under both schedulers, two copies, on a machine with a parameter changed.
 fn changed(context: &Context<'_>, names: &[&'static str], change: &str) -> Result<Series, Error> {
     let operations = |name: &str, scheduler: &str| {
         let queue = QUEUES.iter().find(|q| q.0 == name).map(|q| if scheduler == SHARED { q.1 } else { q.2 });
-        queue.or_else(|| BARRIERS.iter().find(|b| b.0 == name).map(|b| b.1)).unwrap_or(6_400)
+        queue.unwrap_or(6_400)
     };
     let both = |&name: &&'static str| {
-        [SHARED, GANG].map(|s| question(name, s, &[2], operations(name, s), 0.2).set(change))
+        [SHARED, GANG].map(|s| question(name, s, &[2], operations(name, s) / 2, 0.2).set(change))
     };
     context.ask_all(&names.iter().flat_map(both).collect::<Vec<_>>())
 }
 
 /// Figures 7 and 8: a chart for each number of copies, a bar for each combination.
-fn charts(series: &Series, names: &[&str], copies: &[u64], title: &str) -> Vec<String> {
+pub(super) fn charts(series: &Series, names: &[&str], copies: &[u64], title: &str) -> Vec<String> {
     let chart = |&copies: &u64| {
         let mut all = Vec::new();
         for (n, name) in names.iter().enumerate() {
@@ -220,26 +192,26 @@ fn charts(series: &Series, names: &[&str], copies: &[u64], title: &str) -> Vec<S
 }
 
 /// More, and no tie (T3: 3 %). Not a number isn't.
-fn is_above(a: f64, b: f64) -> bool {
+pub(super) fn is_above(a: f64, b: f64) -> bool {
     a > b * 1.03
 }
 
 /// Less, or a tie. Not a number isn't.
-fn is_at_most(a: f64, b: f64) -> bool {
+pub(super) fn is_at_most(a: f64, b: f64) -> bool {
     a <= b * 1.03
 }
 
-fn median(series: &Series) -> impl Fn(At<'_>, Metric) -> f64 {
+pub(super) fn median(series: &Series) -> impl Fn(At<'_>, Metric) -> f64 {
     |at, metric| series.median(at, metric)
 }
 
 /// Gang scheduling's time by time sharing's.
-fn gap(f: Figure<'_>, name: &str, waiting: &str, copies: u64) -> f64 {
+pub(super) fn gap(f: Figure<'_>, name: &str, waiting: &str, copies: u64) -> f64 {
     f(at(name, SPIN, copies, GANG), TIME) / f(at(name, waiting, copies, SHARED), TIME)
 }
 
 /// The gaps in every discipline, for each number of copies: `3.1 1.6 2.7`.
-fn gaps(f: Figure<'_>, name: &str, copies: &[u64]) -> String {
+pub(super) fn gaps(f: Figure<'_>, name: &str, copies: &[u64]) -> String {
     let one = |&n: &u64| {
         disciplines(name).iter().map(|d| digits(gap(f, name, d.0, n))).collect::<Vec<_>>().join(" ")
     };
@@ -280,15 +252,8 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
     });
     let f = &median(&series);
     let contention = |name: &str| {
-        let of = |scheduler, metric| digits(f(at(name, SPIN, 2, scheduler), metric));
-        format!(
-            "{}: {} and {} invalidations, {} and {} threads in an operation",
-            short(name),
-            of(GANG, INVALIDATIONS),
-            of(SHARED, INVALIDATIONS),
-            of(GANG, CONTENDERS),
-            of(SHARED, CONTENDERS)
-        )
+        let of = |scheduler| digits(f(at(name, SPIN, 2, scheduler), INVALIDATIONS));
+        format!("{} {} and {}", short(name), of(GANG), of(SHARED))
     };
     let still = |name: &str| {
         let part = f(at(name, SPIN, 2, SHARED), STANDSTILL);
@@ -302,16 +267,18 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
         )
     };
     let mut sweep = Vec::new();
-    for change in ["os.switch=5us", "os.switch=50us"] {
-        let other = changed(context, &[LOCKS[1], LOCKS[3], CONSCIOUS], change)?;
+    for change in ["os.switch=2us", "os.switch=50us", "os.quantum=1250us", "os.blocking=sleep"] {
+        let other = changed(context, &[LOCKS[1], LOCKS[3]], change)?;
         let f = &median(&other);
-        sweep.push(format!(
-            "{change}: {}",
-            [LOCKS[1], LOCKS[3], CONSCIOUS].map(|n| gaps(f, n, &[2])).join("; ")
-        ));
+        let both = [LOCKS[1], LOCKS[3]].map(|n| gaps(f, n, &[2]));
+        sweep.push(format!("{change}: {}", both.join("; ")));
     }
+    // Where the paper's own queue is what limits the program.
+    let busy = |q: Question| q.work(5_000, 0.2);
+    let busy = context.ask_all(&[SHARED, GANG].map(|s| busy(question(CUSTOM, s, &[2], 64_000, 0.2))))?;
+    sweep.push(format!("5 µs of work: {}", gaps(&median(&busy), CUSTOM, &[2])));
     let ours = format!(
-        "gang ÷ time sharing (spinning, competitive, blocking) for 2 | 3 copies: {}. Gang and time sharing, {}; {}. Time sharing stands still for {}. {}",
+        "gang ÷ time sharing (spinning, competitive, blocking) for 2 | 3 copies: {}. Invalidations by gang and time sharing: {}; {}. Time sharing stands still for {}. For 2 copies with {}",
         names.map(|n| gaps(f, n, &[2, 3])).join("; "),
         contention(LOCKS[0]),
         contention(NON_BLOCKING[0]),
@@ -326,7 +293,7 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
     )))
 }
 
-const N24_CAUSE: &str = "Michael–Scott's queue shows the paper's reason: under time sharing fewer contend for it at one time, with fewer invalidations; under test&set the invalidations are nearly the same. Tickets are handed to threads that have no processor: by busy-waiting the lock then gets on about once for each context switch (N28), and by blocking each hand-over has a wake-up and a switch in it; with switches of 5 or 50 µs instead of 10 it is the same over fetch-ops. The scheduler-conscious lock passes over preempted waiters, but its holder is preempted too: about half of the time nobody gets on, and without that it would be faster under time sharing";
+const N24_CAUSE: &str = "the non-blocking queues show the paper's reason, fewer invalidations under time sharing; under test&set there are nearly as many. Tickets are handed to threads that have no processor: by busy-waiting the lock then gets on about once for each context switch (N28), so that its time is that of the slices (with slices half as long it takes half as long); by giving way each hand-over waits for switches (with cheaper ones ticket locks by blocking are all faster under time sharing, with dearer ones none). The paper's own queue makes a dequeuer wait for the enqueuer with the same ticket, who may have no processor: the less work, the more that tells. Test&set over fetch-ops stands still while its holder is preempted";
 
 /// What the algorithm's time must be below, under time sharing: that of every lock in either conscious discipline.
 fn slower_than_a_lock(f: Figure<'_>, name: &str) -> Vec<String> {
@@ -365,9 +332,9 @@ fn n25(context: &Context<'_>) -> Result<Finding, Error> {
     let series = queues(context)?;
     let against = series.judge(|f| NON_BLOCKING.iter().flat_map(|n| slower_than_a_lock(f, n)).collect());
     // What copies cost beyond the algorithm's own speed.
-    let alone = context.ask_all(&NON_BLOCKING.map(|n| question(n, SHARED, &[1], 9_600, 0.2)))?;
-    let alone =
-        NON_BLOCKING.map(|n| format!("{} {}", short(n), digits(alone.median(at(n, SPIN, 1, SHARED), TIME))));
+    let all = [NON_BLOCKING[0], NON_BLOCKING[1], NON_BLOCKING[2], LOCKS[2], LOCKS[3]];
+    let alone = context.ask_all(&all.map(|n| question(n, SHARED, &[1], 9_600, 0.2)))?;
+    let alone = all.map(|n| format!("{} {}", short(n), digits(alone.median(at(n, SPIN, 1, SHARED), TIME))));
     let ours = format!(
         "{}; alone on the machine: {}",
         beside_locks(&median(&series), &NON_BLOCKING),
@@ -376,12 +343,20 @@ fn n25(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).because(N25_CAUSE))
 }
 
-const N25_CAUSE: &str = "Michael–Scott's and Prakash–Lee–Johnson's queues do; Valois's takes as long with copies as alone, so it is robust too, but its own time, with its counts of references, is above that of a test&set lock over fetch-ops whose waiters give way";
+const N25_CAUSE: &str = "Michael–Scott's and Prakash–Lee–Johnson's queues do; Valois's takes as long with copies as alone, so it is robust too, but its own time, with its counts of references, is above that of a test&set lock over fetch-ops whose waiters give way, with copies as alone";
 
 fn n26(context: &Context<'_>) -> Result<Finding, Error> {
     let series = queues(context)?;
     let against = series.judge(|f| slower_than_a_lock(f, CUSTOM));
-    Ok(Finding::new(beside_locks(&median(&series), &[CUSTOM]), against).because(N26_CAUSE))
+    let f = &median(&series);
+    let still = |name| format!("{:.0}", 100.0 * f(at(name, SPIN, 3, SHARED), STANDSTILL));
+    let ours = format!(
+        "the queue of N20 (Figure 1 itself, corrected, is {ARRAY}: it stands still for {} % of the time with 3 copies, this one for {} %); {}",
+        still(ARRAY),
+        still(CUSTOM),
+        beside_locks(f, &[CUSTOM, ARRAY])
+    );
+    Ok(Finding::new(ours, against).because(N26_CAUSE))
 }
 
 const N26_CAUSE: &str = "it stands still while the thread whose turn it is has no processor";
@@ -401,18 +376,34 @@ fn n27(context: &Context<'_>) -> Result<Finding, Error> {
             .collect()
     });
     let f = &median(&series);
+    // What it hangs on: whether the lock is what limits the program; whether the holder may run on; the costs of switches.
+    let mut sweep = Vec::new();
+    for (what, work, change) in [
+        ("1 ms of work, with which the lock is not what limits a program", 1_000_000, "os.grace=1ms"),
+        ("a kernel that preempts the holder too", 50_000, "os.grace=0"),
+        ("switches of 50 µs", 50_000, "os.switch=50us"),
+        ("slices twice as long", 50_000, "os.quantum=5ms"),
+    ] {
+        let other = |copies, operations| {
+            question(CONSCIOUS, SHARED, copies, operations, 0.2).work(work, 0.2).set(change)
+        };
+        let other = context.ask_all(&[other(&[1], 6_400), other(&[2, 3], 12_800)])?;
+        let g = &median(&other);
+        sweep.push(format!("with {what} {} and {}", digits(ratio(g, 2)), digits(ratio(g, 3))));
+    }
     let ours = format!(
-        "{} of its time alone × 2, {} of it × 3 (alone {}); it stands still for {:.0} and {:.0} % of the time",
+        "{} of its time alone × 2, {} of it × 3 (alone {}); it stands still for {:.0} and {:.0} % of the time; {}",
         digits(ratio(f, 2)),
         digits(ratio(f, 3)),
         series.show(at(CONSCIOUS, SPIN, 1, SHARED), TIME) + " ns",
         100.0 * f(at(CONSCIOUS, SPIN, 2, SHARED), STANDSTILL),
         100.0 * f(at(CONSCIOUS, SPIN, 3, SHARED), STANDSTILL),
+        sweep.join("; ")
     );
     Ok(Finding::new(ours, against).because(N27_CAUSE))
 }
 
-const N27_CAUSE: &str = "it passes over preempted waiters, but nobody gets on while its holder has no processor: that is the time in which it stands still, and how much there is varies by the seed";
+const N27_CAUSE: &str = "it does better than retain its scalability: alone the lock limits the program and the processors mostly wait, so copies use what the others leave, and each takes hardly longer than alone. With so much work that the lock does not limit it, it takes its time alone × copies exactly. It hangs on the kernel's letting the holder run on: one that does not makes everybody wait for a preempted holder";
 
 /// Times by the three disciplines, relative to busy-waiting.
 fn by_discipline(f: Figure<'_>, name: &str, copies: &[u64]) -> String {
@@ -450,7 +441,7 @@ fn n28(context: &Context<'_>) -> Result<Finding, Error> {
         against
     });
     let mut sweep = Vec::new();
-    for change in ["os.switch=5us", "os.switch=50us"] {
+    for change in ["os.switch=50us", "os.quantum=500us"] {
         let other = changed(context, &LOCKS, change)?;
         sweep
             .push(format!("{change}: {}", LOCKS.map(|n| by_discipline(&median(&other), n, &[2])).join("; ")));
@@ -467,109 +458,4 @@ fn n28(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).because(N28_CAUSE))
 }
 
-const N28_CAUSE: &str = "busy-waiting is the worst: a ticket lock then gets on about once for each context switch, and a test&set lock stands still while its holder is preempted (N24); who blocks or gives way lets the holder back. The costs of switches are estimates: with 5 and with 50 µs instead of 10 blocking is never worse than busy-waiting, though with 50 worse than competitive spinning for three of the four locks";
-
-/// Barriers' gaps, on machines with other costs of the operating system as well.
-fn barrier_sweep(context: &Context<'_>) -> Result<String, Error> {
-    let names = BARRIERS.map(|b| b.0);
-    let mut sweep = Vec::new();
-    for change in ["os.switch=50us", "os.system_call=10us"] {
-        let other = changed(context, &names, change)?;
-        sweep.push(format!("{change}: {}", names.map(|n| gaps(&median(&other), n, &[2])).join("; ")));
-    }
-    Ok(sweep.join(". "))
-}
-
-fn n29(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = barriers(context, &[2, 3], 0.2)?;
-    let names = BARRIERS.map(|b| b.0);
-    let against = series.judge(|f| {
-        let mut against = Vec::new();
-        for name in names {
-            for n in [2, 3] {
-                let better = DISCIPLINES.iter().filter(|d| !is_at_most(gap(f, name, d.0, n), 1.0));
-                against.extend(better.map(|d| {
-                    format!(
-                        "{name}, {n} copies: gang takes {} of {}'s time",
-                        digits(gap(f, name, d.0, n)),
-                        d.0
-                    )
-                }));
-            }
-        }
-        against
-    });
-    let f = &median(&series);
-    let ours = format!(
-        "gang ÷ time sharing (spinning, competitive, blocking) for 2 | 3 copies: {}. {}",
-        names.map(|n| gaps(f, n, &[2, 3])).join("; "),
-        barrier_sweep(context)?
-    );
-    Ok(Finding::new(ours, against).because(N29_CAUSE).with(charts(
-        &series,
-        &names,
-        &[2, 3],
-        "Barriers (N figure 8), work ± 20 %",
-    )))
-}
-
-const N29_CAUSE: &str = "it hangs on the operating system's costs, which the paper does not give: with 10 µs instead of 1 for waking each sleeper gang scheduling is best for two copies of all barriers.";
-
-fn n30(context: &Context<'_>) -> Result<Finding, Error> {
-    let series = barriers(context, &[2], 0.5)?;
-    let names = BARRIERS.map(|b| b.0);
-    let against =
-        series.judge(|f| {
-            let mut against = Vec::new();
-            for name in names {
-                let worse = DISCIPLINES[1..].iter().filter(|d| !is_above(gap(f, name, d.0, 2), 1.0));
-                against.extend(worse.map(|d| {
-                    format!("{name}: gang takes {} of {}'s time", digits(gap(f, name, d.0, 2)), d.0)
-                }));
-            }
-            against
-        });
-    let f = &median(&series);
-    let ours = format!(
-        "gang ÷ time sharing (spinning, competitive, blocking): {}",
-        names.map(|n| gaps(f, n, &[2])).join("; ")
-    );
-    Ok(Finding::new(ours, against).because(N30_CAUSE).with(charts(
-        &series,
-        &names,
-        &[2],
-        "Barriers (N figure 8), work ± 50 %",
-    )))
-}
-
-const N30_CAUSE: &str = "from ± 20 % (N29) to ± 50 % the ratios move by about a tenth: the imbalance decides little, and the costs of the operating system, as in N29, much";
-
-fn n31(context: &Context<'_>) -> Result<Finding, Error> {
-    let names = BARRIERS.map(|b| b.0);
-    let mut against = Vec::new();
-    let mut ours = Vec::new();
-    for (spread, copies) in [(0.2, &[2, 3][..]), (0.5, &[2][..])] {
-        let numbers: Vec<u32> = copies.iter().map(|&n| n as u32).collect();
-        let series = barriers(context, &numbers, spread)?;
-        let part = |f: Figure<'_>, name, n| {
-            f(at(name, COMPETITIVE, n, SHARED), TIME) / f(at(name, SPIN, n, SHARED), TIME)
-        };
-        against.extend(series.judge(|f| {
-            let pairs = names.iter().flat_map(|&name| copies.iter().map(move |&n| (name, n)));
-            let slower = pairs.filter(|&(name, n)| !is_at_most(part(f, name, n), 1.0));
-            slower
-                .map(|(name, n)| {
-                    format!("{name}, {n} copies: {} of busy-waiting's time", digits(part(f, name, n)))
-                })
-                .collect()
-        }));
-        let f = &median(&series);
-        let show = |name| {
-            let parts: Vec<String> = copies.iter().map(|&n| digits(part(f, name, n))).collect();
-            format!("{name} {}", parts.join(" | "))
-        };
-        ours.push(format!("± {:.0} %: {}", spread * 100.0, names.map(show).join(", ")));
-    }
-    let ours = format!("competitive ÷ busy-waiting for 2 | 3 copies, {}", ours.join("; "));
-    Ok(Finding::new(ours, against))
-}
+const N28_CAUSE: &str = "busy-waiting is the worst, since whoever is waited for may have no processor for a whole slice: a ticket lock then gets on about once for each context switch, and a test&set lock stands still while its holder is preempted (N24); who gives way lets it back. The shorter the slices, the less that matters: with 0.5 ms instead of 2.5 blocking is worse than busy-waiting under ticket locks. With switches of 50 µs instead of 10 it is worse than competitive spinning under three of the four";
