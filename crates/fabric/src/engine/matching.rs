@@ -2,7 +2,7 @@
 //!
 //! A receive names a source or takes any, and a tag with bits to be ignored. Receives with the same bits ignored and the same kind of source form a *class*; MPIs use a handful. Within a class a
 //! lookup is one hash, so 10,000 posted receives or waiting messages cost no more than ten. Among classes the receive that was posted first wins; a receive takes the message that came first. Where there are
-//! more classes than [`CLASSES`], the rest share one list.
+//! more classes than `CLASSES`, the rest share one list.
 //!
 //! Private memory of one endpoint; nothing here is shared with other processes.
 

@@ -50,7 +50,7 @@ impl<P: Processor> Ends<P> {
 pub struct LockedQueues<'a, P: Processor, X> {
     /// One for each process.
     pub ends: &'a [Ends<P>],
-    /// [`PACKETS`] for each process.
+    /// Sixteen for each process.
     pub packets: &'a [Packet<P>],
     /// [`SHORT_BELOW`] bytes for each packet.
     pub payload: &'a P::Bytes,
