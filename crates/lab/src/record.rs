@@ -284,7 +284,8 @@ pub mod metrics {
         OF_COPY_RATE = "of_copy_rate", "ratio";
         /// Simulated: how long a copy of the program takes on average, from the start to its own end, for each of its operations.
         PROGRAM_TIME = "program_time_per_operation", "ns";
-        /// Simulated: how many of a program's threads are within an operation, on average: they work on what is shared or wait for it, whether they have a processor or not.
+        /// Simulated: how many of a program's threads are within an operation, on average: they work on what is shared or wait for it, whether they have a processor or not. Too many under
+        /// time sharing: a thread that loses its processor between its work and its operation counts as within it.
         CONTENDERS = "threads_in_operation", "count";
         /// Simulated: the part of a program's time in which none of its operations ended for a quarter of a time slice or longer (under time sharing: whoever was to go on had no processor).
         STANDSTILL = "standstill", "ratio";
