@@ -7,7 +7,7 @@ use crate::engine::address::{ADDRESS_BYTES, Address, version_text};
 
 use super::domain::Domain;
 use super::failed;
-use super::no::no;
+use super::no::{NOTHING, no};
 use super::sys::*;
 
 #[repr(C)]
@@ -17,15 +17,7 @@ pub struct Av {
     pub entries: RefCell<Vec<Option<Address>>>,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: no(),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), ..NOTHING };
 
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),

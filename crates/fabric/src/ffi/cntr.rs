@@ -9,7 +9,7 @@ use crate::engine::life::Idle;
 
 use super::domain::Domain;
 use super::failed;
-use super::no::no;
+use super::no::NOTHING;
 use super::sys::*;
 
 #[repr(C)]
@@ -20,15 +20,7 @@ pub struct Cntr {
     idle: RefCell<Idle>,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: no(),
-    control: no(),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), ..NOTHING };
 
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),

@@ -9,7 +9,7 @@ use crate::engine::life::Idle;
 
 use super::domain::Domain;
 use super::failed;
-use super::no::no;
+use super::no::NOTHING;
 use super::sys::*;
 
 #[repr(C)]
@@ -22,15 +22,7 @@ pub struct Cq {
     signalled: std::cell::Cell<bool>,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: no(),
-    control: Some(control),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),

@@ -11,7 +11,7 @@ use crate::engine::settings::Settings;
 use towpath_machine::{Native, Park, Processor};
 
 use super::ep::Ep;
-use super::no::no;
+use super::no::{NOTHING, no};
 use super::sys::*;
 use super::{atomic, av, cntr, cq, ep, failed, mr};
 
@@ -26,15 +26,7 @@ pub struct Domain {
     crowd: Cell<(usize, u64)>,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: no(),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), ..NOTHING };
 
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),

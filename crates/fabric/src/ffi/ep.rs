@@ -13,7 +13,7 @@ use super::cntr::Cntr;
 use super::cq::Cq;
 use super::domain::Domain;
 use super::failed;
-use super::no::no;
+use super::no::{NOTHING, no};
 use super::sys::*;
 use super::{atomic, message, rma};
 
@@ -36,15 +36,7 @@ pub struct Ep {
 /// No peer.
 const NOBODY: u32 = u32::MAX;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::failed;
-use super::no::no;
+use super::no::{NOTHING, no};
 use super::sys::*;
 
 #[repr(C)]
@@ -11,15 +11,7 @@ struct Eq {
     fid: fid_eq,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: no(),
-    control: no(),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), ..NOTHING };
 
 static OPS: fi_ops_eq = fi_ops_eq {
     size: size_of::<fi_ops_eq>(),

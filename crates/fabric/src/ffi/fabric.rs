@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::no::no;
+use super::no::{NOTHING, no};
 use super::sys::*;
 use super::{domain, eq, failed, info};
 
@@ -37,15 +37,7 @@ struct Fabric {
     fid: fid_fabric,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: no(),
-    control: no(),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), ..NOTHING };
 
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),

@@ -6,7 +6,7 @@ use crate::engine::memory::Region;
 
 use super::domain::Domain;
 use super::failed;
-use super::no::no;
+use super::no::NOTHING;
 use super::sys::*;
 
 #[repr(C)]
@@ -15,15 +15,7 @@ struct Mr {
     domain: *const Domain,
 }
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: no(),
-    tostr: no(),
-    ops_set: no(),
-};
+static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), control: Some(control), ..NOTHING };
 
 /// A domain's.
 pub static OPS: fi_ops_mr =

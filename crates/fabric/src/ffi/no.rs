@@ -1,5 +1,18 @@
 //! Functions that do nothing but say so: for every entry of a table that is not offered. libfabric's inline functions call entries without looking.
 
+use super::sys::fi_ops;
+
+/// An object's table with nothing in it: what is offered replaces an entry.
+pub const NOTHING: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: no(),
+    bind: no(),
+    control: no(),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
 /// What a function that is not offered returns.
 pub trait Answer {
     /// It.
