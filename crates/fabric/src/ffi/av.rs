@@ -8,6 +8,7 @@ use crate::engine::address::{ADDRESS_BYTES, Address, version_text};
 use super::domain::Domain;
 use super::failed;
 use super::no::{NOTHING, no};
+use super::object::{close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
@@ -17,7 +18,7 @@ pub struct Av {
     pub entries: RefCell<Vec<Option<Address>>>,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close::<Av>), bind: Some(bind), ..NOTHING };
 
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
@@ -42,22 +43,13 @@ pub unsafe extern "C" fn open(
             // Vectors shared between processes by name.
             return failed(FI_ENOSYS);
         }
-        let object = Box::new(Av {
-            fid: fid_av {
-                fid: fid { fclass: FI_CLASS_AV as usize, context, ops: (&raw const FID).cast_mut() },
-                ops: (&raw const OPS).cast_mut(),
-            },
+        let object = Av {
+            fid: fid_av { fid: header(FI_CLASS_AV, context, &FID), ops: (&raw const OPS).cast_mut() },
             domain: domain.cast(),
             entries: RefCell::default(),
-        });
-        *av = Box::into_raw(object).cast();
+        };
+        hand_out(object, av);
     }
-    0
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
-    drop(unsafe { Box::from_raw(fid.cast::<Av>()) });
     0
 }
 

@@ -10,6 +10,7 @@ use crate::engine::life::Idle;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
+use super::object::{close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
@@ -20,7 +21,7 @@ pub struct Cntr {
     idle: RefCell<Idle>,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close::<Cntr>), ..NOTHING };
 
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),
@@ -39,23 +40,14 @@ pub unsafe extern "C" fn open(
     cntr: *mut *mut fid_cntr,
     context: *mut c_void,
 ) -> c_int {
-    let object = Box::new(Cntr {
-        fid: fid_cntr {
-            fid: fid { fclass: FI_CLASS_CNTR as usize, context, ops: (&raw const FID).cast_mut() },
-            ops: (&raw const OPS).cast_mut(),
-        },
+    let object = Cntr {
+        fid: fid_cntr { fid: header(FI_CLASS_CNTR, context, &FID), ops: (&raw const OPS).cast_mut() },
         domain: domain.cast(),
         counter: Rc::default(),
         idle: RefCell::default(),
-    });
+    };
     // SAFETY: libfabric's contract: a place for the answer.
-    unsafe { *cntr = Box::into_raw(object).cast() };
-    0
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
-    drop(unsafe { Box::from_raw(fid.cast::<Cntr>()) });
+    unsafe { hand_out(object, cntr) };
     0
 }
 

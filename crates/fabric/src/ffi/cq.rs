@@ -10,6 +10,7 @@ use crate::engine::life::Idle;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
+use super::object::{close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
@@ -22,7 +23,7 @@ pub struct Cq {
     signalled: std::cell::Cell<bool>,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), control: Some(control), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close::<Cq>), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),
@@ -54,25 +55,16 @@ pub unsafe extern "C" fn open(
             }
             format = attr.format;
         }
-        let object = Box::new(Cq {
-            fid: fid_cq {
-                fid: fid { fclass: FI_CLASS_CQ as usize, context, ops: (&raw const FID).cast_mut() },
-                ops: (&raw const OPS).cast_mut(),
-            },
+        let object = Cq {
+            fid: fid_cq { fid: header(FI_CLASS_CQ, context, &FID), ops: (&raw const OPS).cast_mut() },
             domain: domain.cast(),
             queue: Rc::default(),
             idle: RefCell::default(),
             format,
             signalled: std::cell::Cell::new(false),
-        });
-        *cq = Box::into_raw(object).cast();
+        };
+        hand_out(object, cq);
     }
-    0
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
-    drop(unsafe { Box::from_raw(fid.cast::<Cq>()) });
     0
 }
 

@@ -12,6 +12,7 @@ use towpath_machine::{Native, Park, Processor};
 
 use super::ep::Ep;
 use super::no::{NOTHING, no};
+use super::object::{hand_out, header};
 use super::sys::*;
 use super::{atomic, av, cntr, cq, ep, failed, mr};
 
@@ -53,9 +54,9 @@ pub unsafe extern "C" fn open(
     unsafe {
         let threading = (*info).domain_attr.as_ref().map_or(FI_THREAD_SAFE, |attr| attr.threading);
         let alone = threading == FI_THREAD_DOMAIN;
-        let object = Box::new(Domain {
+        let object = Domain {
             fid: fid_domain {
-                fid: fid { fclass: FI_CLASS_DOMAIN as usize, context, ops: (&raw const FID).cast_mut() },
+                fid: header(FI_CLASS_DOMAIN, context, &FID),
                 ops: (&raw const OPS).cast_mut(),
                 mr: (&raw const mr::OPS).cast_mut(),
             },
@@ -64,8 +65,8 @@ pub unsafe extern "C" fn open(
             endpoints: RefCell::default(),
             regions: Regions::default(),
             crowd: Cell::new((0, 0)),
-        });
-        *domain = Box::into_raw(object).cast();
+        };
+        hand_out(object, domain);
     }
     0
 }

@@ -14,6 +14,7 @@ use super::cq::Cq;
 use super::domain::Domain;
 use super::failed;
 use super::no::{NOTHING, no};
+use super::object::header;
 use super::sys::*;
 use super::{atomic, message, rma};
 
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn open(
         let info = &*info;
         let mut object = Box::new(Ep {
             fid: fid_ep {
-                fid: fid { fclass: FI_CLASS_EP as usize, context, ops: (&raw const FID).cast_mut() },
+                fid: header(FI_CLASS_EP, context, &FID),
                 ops: (&raw const OPS).cast_mut(),
                 cm: (&raw const CM).cast_mut(),
                 msg: (&raw const message::MSG).cast_mut(),

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use super::failed;
 use super::no::{NOTHING, no};
+use super::object::{close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
@@ -11,7 +12,7 @@ struct Eq {
     fid: fid_eq,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close::<Eq>), ..NOTHING };
 
 static OPS: fi_ops_eq = fi_ops_eq {
     size: size_of::<fi_ops_eq>(),
@@ -28,20 +29,10 @@ pub unsafe extern "C" fn open(
     eq: *mut *mut fid_eq,
     context: *mut c_void,
 ) -> c_int {
-    let object = Box::new(Eq {
-        fid: fid_eq {
-            fid: fid { fclass: FI_CLASS_EQ as usize, context, ops: (&raw const FID).cast_mut() },
-            ops: (&raw const OPS).cast_mut(),
-        },
-    });
+    let object =
+        Eq { fid: fid_eq { fid: header(FI_CLASS_EQ, context, &FID), ops: (&raw const OPS).cast_mut() } };
     // SAFETY: libfabric's contract: a place for the answer.
-    unsafe { *eq = Box::into_raw(object).cast() };
-    0
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
-    drop(unsafe { Box::from_raw(fid.cast::<Eq>()) });
+    unsafe { hand_out(object, eq) };
     0
 }
 

@@ -3,6 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use super::no::{NOTHING, no};
+use super::object::{close, hand_out, header};
 use super::sys::*;
 use super::{domain, eq, failed, info};
 
@@ -37,7 +38,7 @@ struct Fabric {
     fid: fid_fabric,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close::<Fabric>), ..NOTHING };
 
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
@@ -60,21 +61,15 @@ unsafe extern "C" fn open(
         if !name.is_null() && core::ffi::CStr::from_ptr(name as *const c_char) != info::FABRIC {
             return failed(FI_ENODATA);
         }
-        let object = Box::new(Fabric {
+        let object = Fabric {
             fid: fid_fabric {
-                fid: fid { fclass: FI_CLASS_FABRIC as usize, context, ops: (&raw const FID).cast_mut() },
+                fid: header(FI_CLASS_FABRIC, context, &FID),
                 ops: (&raw const OPS).cast_mut(),
                 api_version: (*attr).api_version,
             },
-        });
-        *fabric = Box::into_raw(object).cast();
+        };
+        hand_out(object, fabric);
     }
-    0
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
-    drop(unsafe { Box::from_raw(fid.cast::<Fabric>()) });
     0
 }
 

@@ -16,6 +16,7 @@ mod info;
 mod message;
 mod mr;
 mod no;
+mod object;
 mod rma;
 mod sys;
 

@@ -7,6 +7,7 @@ use crate::engine::memory::Region;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
+use super::object::{hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
@@ -49,15 +50,11 @@ unsafe fn register(
         if !(*domain).regions.add(key, region) {
             return failed(FI_ENOKEY_);
         }
-        let object = Box::new(Mr {
-            fid: fid_mr {
-                fid: fid { fclass: FI_CLASS_MR as usize, context, ops: (&raw const FID).cast_mut() },
-                mem_desc: core::ptr::null_mut(),
-                key,
-            },
+        let object = Mr {
+            fid: fid_mr { fid: header(FI_CLASS_MR, context, &FID), mem_desc: core::ptr::null_mut(), key },
             domain,
-        });
-        *mr = Box::into_raw(object).cast();
+        };
+        hand_out(object, mr);
     }
     0
 }
