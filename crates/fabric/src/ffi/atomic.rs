@@ -4,12 +4,11 @@ use core::ffi::{c_int, c_void};
 
 use crate::engine::atomics::{Atomic, LONGEST, Op, Type, is_valid};
 use crate::engine::buffers::Buffer;
-use crate::engine::completion::{Class, Ticket};
-use crate::engine::onesided::Target;
+use crate::engine::completion::Class;
 
 use super::ep::Ep;
+use super::failed;
 use super::sys::*;
-use super::{code, failed};
 
 /// The table.
 pub static OPS: fi_ops_atomic = fi_ops_atomic {
@@ -85,12 +84,9 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
         let _guard = (*ep.domain).enter();
         let class = if fetches { Class::Read } else { Class::Write };
         let flags = FI_ATOMIC as u64 | if fetches { FI_READ } else { FI_WRITE } as u64;
-        let ticket = match what.flags {
-            Some(asked) => ep.ticket(what.context, flags, asked, class),
-            None => Ticket { context: 0, flags, notify: false, class },
-        };
+        let ticket = ep.ticket(what.context, flags, what.flags, class);
         let atomic = Atomic {
-            target: Target { peer: ep.to(what.of), address: what.addr, key: what.key },
+            target: ep.target(what.of, what.addr, what.key),
             op,
             of,
             count: n,
@@ -99,10 +95,7 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
             into: fetches.then_some(result),
         };
         let started = ep.endpoint.core.start_atomic(&atomic, ticket);
-        if started.is_err() {
-            ep.endpoint.progress();
-        }
-        code(started)
+        ep.started(started)
     }
 }
 

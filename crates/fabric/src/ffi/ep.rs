@@ -5,18 +5,19 @@ use std::rc::Rc;
 
 use crate::engine::address::{ADDRESS_BYTES, Address};
 use crate::engine::completion::{Class, Ticket};
-use crate::engine::endpoint::Endpoint;
+use crate::engine::endpoint::{Endpoint, Refusal};
+use crate::engine::onesided::Target;
 use crate::engine::peer::NOT_LISTED;
 
 use super::av::Av;
 use super::cntr::Cntr;
 use super::cq::Cq;
 use super::domain::Domain;
-use super::failed;
 use super::no::{NOTHING, no};
 use super::object::header;
 use super::sys::*;
 use super::{atomic, message, rma};
+use super::{code, failed};
 
 #[repr(C)]
 pub struct Ep {
@@ -315,10 +316,25 @@ impl Ep {
         if self.directed && number != u64::MAX { self.peers.get(number as usize).copied() } else { None }
     }
 
-    /// What to report of an operation.
+    /// What a one-sided operation is about.
+    pub fn target(&self, of: fi_addr_t, address: u64, key: u64) -> Target {
+        Target { peer: self.to(of), address, key }
+    }
+
+    /// What to report of an operation with these flags; without any it is injected, and only its errors are reported.
     #[inline(always)]
-    pub fn ticket(&self, context: *mut c_void, what: u64, flags: u64, class: Class) -> Ticket {
+    pub fn ticket(&self, context: *mut c_void, what: u64, flags: Option<u64>, class: Class) -> Ticket {
+        let Some(flags) = flags else { return Ticket { context: 0, flags: what, notify: false, class } };
         let notify = !self.tx_selective || flags & FI_COMPLETION as u64 != 0;
         Ticket { context: context as usize, flags: what, notify, class }
+    }
+
+    /// What the call that starts an operation returns. One that did not start makes progress, so that it may the next time.
+    #[inline(always)]
+    pub fn started(&mut self, result: Result<(), Refusal>) -> isize {
+        if result.is_err() {
+            self.endpoint.progress();
+        }
+        code(result)
     }
 }

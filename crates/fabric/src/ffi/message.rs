@@ -3,13 +3,13 @@
 use core::ffi::c_void;
 
 use crate::engine::buffers::Buffer;
-use crate::engine::completion::{Class, Ticket};
+use crate::engine::completion::Class;
 use crate::engine::endpoint::{Core, Message0};
 use crate::engine::receive::Receive;
 
 use super::ep::Ep;
+use super::failed;
 use super::sys::*;
-use super::{code, failed};
 
 const SENT: u64 = (FI_MSG | FI_SEND) as u64;
 const SENT_TAGGED: u64 = (FI_TAGGED | FI_SEND) as u64;
@@ -66,8 +66,8 @@ struct What {
     tag: Option<u64>,
     data: Option<u64>,
     context: *mut c_void,
-    flags: u64,
-    inject: bool,
+    /// `None`: injected; the buffer is the caller's again at once, and only errors are reported.
+    flags: Option<u64>,
 }
 
 #[inline(always)]
@@ -76,27 +76,19 @@ unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
     let ep = unsafe { Ep::of(ep) };
     // SAFETY: the domain outlives its endpoints.
     let _guard = unsafe { (*ep.domain).enter() };
-    let class = Class::Send;
     let kind = if what.tag.is_some() { SENT_TAGGED } else { SENT };
-    let ticket = if what.inject && what.flags == 0 {
-        Ticket { context: 0, flags: kind, notify: false, class }
-    } else {
-        ep.ticket(what.context, kind, what.flags, class)
-    };
+    let asked = |flag: u32| what.flags.is_some_and(|flags| flags & u64::from(flag) != 0);
     let message = Message0 {
         peer: ep.to(what.to),
         tag: what.tag,
         buffer,
         data: what.data,
-        ticket,
-        inject: what.inject || what.flags & FI_INJECT as u64 != 0,
-        delivered: what.flags & FI_DELIVERY_COMPLETE as u64 != 0,
+        ticket: ep.ticket(what.context, kind, what.flags, Class::Send),
+        inject: what.flags.is_none() || asked(FI_INJECT),
+        delivered: asked(FI_DELIVERY_COMPLETE),
     };
     let sent = ep.endpoint.core.send(&message);
-    if sent.is_err() {
-        ep.endpoint.progress();
-    }
-    code(sent)
+    ep.started(sent)
 }
 
 /// What a receive has beside its buffer.
@@ -235,8 +227,8 @@ unsafe extern "C" fn send(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Ep::of(ep).tx_flags;
-        send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags, inject: false })
+        let flags = Some(Ep::of(ep).tx_flags);
+        send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags })
     }
 }
 
@@ -251,8 +243,8 @@ unsafe extern "C" fn sendv(
     // SAFETY: as in `recv`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        let flags = Ep::of(ep).tx_flags;
-        send_any(ep, &buffer, What { to, tag: None, data: None, context, flags, inject: false })
+        let flags = Some(Ep::of(ep).tx_flags);
+        send_any(ep, &buffer, What { to, tag: None, data: None, context, flags })
     }
 }
 
@@ -262,7 +254,7 @@ unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
         let m = &*msg;
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
-        send_any(ep, &buffer, What { to: m.addr, tag: None, data, context: m.context, flags, inject: false })
+        send_any(ep, &buffer, What { to: m.addr, tag: None, data, context: m.context, flags: Some(flags) })
     }
 }
 
@@ -270,7 +262,7 @@ unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to:
     // SAFETY: as in `recv`.
     unsafe {
         let context = core::ptr::null_mut();
-        send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags: 0, inject: true })
+        send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags: None })
     }
 }
 
@@ -285,8 +277,8 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Ep::of(ep).tx_flags;
-        send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags, inject: false })
+        let flags = Some(Ep::of(ep).tx_flags);
+        send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags })
     }
 }
 
@@ -300,11 +292,7 @@ unsafe extern "C" fn injectdata(
     // SAFETY: as in `recv`.
     unsafe {
         let context = core::ptr::null_mut();
-        send_any(
-            ep,
-            &one(buf, len),
-            What { to, tag: None, data: Some(data), context, flags: 0, inject: true },
-        )
+        send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags: None })
     }
 }
 
@@ -319,8 +307,8 @@ unsafe extern "C" fn tsend(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Ep::of(ep).tx_flags;
-        send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags, inject: false })
+        let flags = Some(Ep::of(ep).tx_flags);
+        send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags })
     }
 }
 
@@ -336,8 +324,8 @@ unsafe extern "C" fn tsendv(
     // SAFETY: as in `recv`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        let flags = Ep::of(ep).tx_flags;
-        send_any(ep, &buffer, What { to, tag: Some(tag), data: None, context, flags, inject: false })
+        let flags = Some(Ep::of(ep).tx_flags);
+        send_any(ep, &buffer, What { to, tag: Some(tag), data: None, context, flags })
     }
 }
 
@@ -348,7 +336,7 @@ unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags:
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
         let (to, context) = (m.addr, m.context);
-        send_any(ep, &buffer, What { to, tag: Some(m.tag), data, context, flags, inject: false })
+        send_any(ep, &buffer, What { to, tag: Some(m.tag), data, context, flags: Some(flags) })
     }
 }
 
@@ -362,7 +350,7 @@ unsafe extern "C" fn tinject(
     // SAFETY: as in `recv`.
     unsafe {
         let context = core::ptr::null_mut();
-        send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags: 0, inject: true })
+        send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags: None })
     }
 }
 
@@ -378,8 +366,8 @@ unsafe extern "C" fn tsenddata(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Ep::of(ep).tx_flags;
-        let what = What { to, tag: Some(tag), data: Some(data), context, flags, inject: false };
+        let flags = Some(Ep::of(ep).tx_flags);
+        let what = What { to, tag: Some(tag), data: Some(data), context, flags };
         send_any(ep, &one(buf, len), what)
     }
 }
@@ -395,7 +383,7 @@ unsafe extern "C" fn tinjectdata(
     // SAFETY: as in `recv`.
     unsafe {
         let context = core::ptr::null_mut();
-        let what = What { to, tag: Some(tag), data: Some(data), context, flags: 0, inject: true };
+        let what = What { to, tag: Some(tag), data: Some(data), context, flags: None };
         send_any(ep, &one(buf, len), what)
     }
 }

@@ -3,13 +3,12 @@
 use core::ffi::c_void;
 
 use crate::engine::buffers::Buffer;
-use crate::engine::completion::{Class, Ticket};
-use crate::engine::onesided::Target;
+use crate::engine::completion::Class;
 
 use super::ep::Ep;
+use super::failed;
 use super::message::{many, one};
 use super::sys::*;
-use super::{code, failed};
 
 const READ: u64 = (FI_RMA | FI_READ) as u64;
 const WRITTEN: u64 = (FI_RMA | FI_WRITE) as u64;
@@ -40,13 +39,9 @@ unsafe fn read_any(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: *mut 
     // SAFETY: libfabric's contract; the domain outlives its endpoints.
     let (ep, domain) = unsafe { (Ep::of(ep), &*(*ep.cast::<Ep>()).domain) };
     let _guard = domain.enter();
-    let ticket = ep.ticket(context, READ, flags, Class::Read);
-    let from = Target { peer: ep.to(from.of), address: from.addr, key: from.key };
-    let started = ep.endpoint.core.read(from, buffer, ticket);
-    if started.is_err() {
-        ep.endpoint.progress();
-    }
-    code(started)
+    let ticket = ep.ticket(context, READ, Some(flags), Class::Read);
+    let started = ep.endpoint.core.read(ep.target(from.of, from.addr, from.key), buffer, ticket);
+    ep.started(started)
 }
 
 unsafe fn write_any(
@@ -60,18 +55,11 @@ unsafe fn write_any(
     // SAFETY: libfabric's contract; the domain outlives its endpoints.
     let (ep, domain) = unsafe { (Ep::of(ep), &*(*ep.cast::<Ep>()).domain) };
     let _guard = domain.enter();
-    let class = Class::Write;
-    let ticket = match flags {
-        Some(flags) => ep.ticket(context, WRITTEN, flags, class),
-        None => Ticket { context: 0, flags: WRITTEN, notify: false, class },
-    };
+    let ticket = ep.ticket(context, WRITTEN, flags, Class::Write);
     let inject = flags.is_none_or(|flags| flags & FI_INJECT as u64 != 0);
-    let to = Target { peer: ep.to(to.of), address: to.addr, key: to.key };
+    let to = ep.target(to.of, to.addr, to.key);
     let started = ep.endpoint.core.write(to, buffer, data, ticket, inject);
-    if started.is_err() {
-        ep.endpoint.progress();
-    }
-    code(started)
+    ep.started(started)
 }
 
 unsafe extern "C" fn read(
