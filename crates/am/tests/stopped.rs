@@ -301,23 +301,28 @@ impl Scene {
 #[derive(Default)]
 struct Vain {
     moved: Option<u64>,
-    began: Duration,
+    looked: Duration,
+    in_vain: Duration,
     asleep: u32,
 }
 
 impl Vain {
-    /// `progress`: anything that changes when it gets on; `None` if it isn't trying.
+    /// `progress`: anything that changes when it gets on; `None` if it isn't trying. Before each look we have polled.
     fn tries(&mut self, child: &Child, progress: Option<u64>) -> bool {
         let ran = child.time_on_processor();
+        // If we were off our processor since the last look, it may have run for long with a ring that only we can empty: that is not in vain.
+        let since = (ran - self.looked).min(IN_VAIN / 30);
+        self.looked = ran;
         if progress.is_none() || progress != self.moved {
-            *self = Vain { moved: progress, began: ran, asleep: 0 };
+            (self.moved, self.in_vain, self.asleep) = (progress, Duration::ZERO, 0);
             return false;
         }
+        self.in_vain += since;
         if child.is_asleep() {
             std::thread::sleep(IN_VAIN / 10);
             self.asleep += 1;
         }
-        self.asleep > 10 || ran - self.began > IN_VAIN
+        self.asleep > 10 || self.in_vain > IN_VAIN
     }
 }
 
