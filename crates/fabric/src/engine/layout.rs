@@ -1,7 +1,7 @@
 //! An endpoint's segment, and a pair's slots: what lies where.
 //!
 //! ```text
-//! segment   header: identity | closed | doorbell | asleep           the owner's
+//! segment   header: identity | closed | doorbell | asleep | bell    the owner's
 //!           members, one per sender: state | address | intents | taken, answer
 //!           queue: control | slots | extras | block heads | blocks     as in the room am
 //! slots     header: identity | answer | progress
@@ -30,7 +30,7 @@ pub const SLOT_BYTES: usize = 256 << 10;
 /// The longest piece that goes through a pair's bytes.
 pub const SLOT_PIECE: usize = 32 << 10;
 
-/// The beginning of an endpoint's segment. The owner writes `identity`, `closed` and `asleep`; whoever rings adds to the doorbell.
+/// The beginning of an endpoint's segment. The owner writes `identity`, `closed`, `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
 #[repr(C)]
 pub struct Header {
     /// The address, as words: who attaches compares.
@@ -39,9 +39,18 @@ pub struct Header {
     pub closed: OwnLine<AtomicU64>,
     /// What the owner sleeps on.
     pub doorbell: OwnLine<AtomicU64>,
-    /// Not 0: the owner sleeps, or is about to.
+    /// Not 0: the owner sleeps, or is about to: [`SLEEPS`], [`LISTENS`], and how often it has begun to listen in the bits above.
     pub asleep: OwnLine<AtomicU64>,
+    /// The owner: its [`Bell`](super::bell::Bell)'s descriptor and 1, or 0 if it has none.
+    pub bell: OwnLine<AtomicU64>,
 }
+
+/// In `asleep`: on the doorbell.
+pub const SLEEPS: u64 = 1;
+/// In `asleep`: on the bell's descriptor. The owner sets it, and whoever has rung takes it back.
+pub const LISTENS: u64 = 2;
+/// In `asleep`: begun to listen once more.
+pub const LISTENED: u64 = 4;
 
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]

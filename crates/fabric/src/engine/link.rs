@@ -17,8 +17,9 @@ use towpath_sync::Spinning;
 
 use super::address::Address;
 use super::attach::{AttachError, Segment};
+use super::bell::Rope;
 use super::frame::{Content, Frame, Kind, LINE};
-use super::layout::{BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE};
+use super::layout::{BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE};
 use super::pair::{Answer, PairOut, publish_then_look};
 use super::port::MemberId;
 
@@ -56,6 +57,7 @@ pub struct Link {
     slots: Slots,
     sent: u32,
     staging: Vec<u8>,
+    rope: Rope,
 }
 
 /// Nobody waits here: a full queue is the caller's business.
@@ -108,7 +110,8 @@ impl Link {
             let me = MemberId { place: place as u8, uses: uses as u8 };
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
             let cpu = Native::with_id(0);
-            return Ok(Link { segment, me, sender, cpu, slots: Slots::None, sent: 0, staging: Vec::new() });
+            let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));
+            return Ok(Link { segment, me, sender, cpu, slots, sent: 0, staging, rope });
         }
         Err(AttachError::TooMany { pid: to.pid, most: MEMBERS })
     }
@@ -141,7 +144,7 @@ impl Link {
             }
             publish_then_look();
             // Relaxed: ordered by the fence.
-            if self.segment.header().asleep.load(Ordering::Relaxed) != 0 {
+            if self.segment.header().asleep.load(Ordering::Relaxed) & (SLEEPS | LISTENS) != 0 {
                 self.ring();
             }
             return Sent::Yes;
@@ -241,7 +244,24 @@ impl Link {
     /// Wakes the receiver.
     #[cold]
     fn ring(&self) {
-        let bell = &self.segment.header().doorbell;
+        let header = self.segment.header();
+        // Acquire: pairs with the Release of `Port::listen`.
+        let asleep = header.asleep.load(Ordering::Acquire);
+        if asleep & LISTENS != 0 {
+            // Relaxed: ordered by the load above.
+            self.rope.pull(header.bell.load(Ordering::Relaxed));
+            // Only then, so that others ring too if we stop here; and only if it has not begun to listen anew. Relaxed: orders nothing.
+            let _ = header.asleep.compare_exchange(
+                asleep,
+                asleep & !LISTENS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if asleep & SLEEPS == 0 {
+                return;
+            }
+        }
+        let bell = &header.doorbell;
         // Release: what was sent comes before; pairs with the Acquire of `Port::lie_down`.
         bell.fetch_add(1, Ordering::Release);
         self.cpu.wake(bell, u32::MAX);

@@ -3,6 +3,7 @@ pub mod address;
 mod announce;
 pub mod atomics;
 pub mod attach;
+pub mod bell;
 pub mod buffers;
 pub mod completion;
 pub mod crowd;

@@ -2,7 +2,8 @@
 //!
 //! What has no slots of its own comes through the shared queue of the room am, claimed by Towpath's algorithm; its census are the members of the segment.
 
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
+use std::io;
 use std::sync::atomic::Ordering;
 
 use towpath_am::claim::{Claim, Towpath};
@@ -15,9 +16,10 @@ use towpath_sync::Spinning;
 
 use super::address::Address;
 use super::attach::{AttachError, PairMemory, Segment};
+use super::bell::Bell;
 use super::buffers::Payload;
 use super::frame::{Arrived, LINE};
-use super::layout::{FREE, JOINED, MEMBERS, STATE};
+use super::layout::{FREE, JOINED, LISTENED, LISTENS, MEMBERS, SLEEPS, STATE};
 use super::pair::{PairIn, publish_then_look};
 
 /// Frames taken from one pair's slots before the others have their turn.
@@ -62,7 +64,7 @@ pub struct Port {
     new_pairs: RefCell<Vec<Slots>>,
     leaving: RefCell<Vec<MemberId>>,
     watches: RefCell<Vec<Option<(u64, Watch)>>>,
-    sleeping: Cell<bool>,
+    bell: OnceCell<Bell>,
 }
 
 impl Port {
@@ -94,7 +96,7 @@ impl Port {
             new_pairs: RefCell::default(),
             leaving: RefCell::default(),
             watches: RefCell::new((0..MEMBERS).map(|_| None).collect()),
-            sleeping: Cell::new(false),
+            bell: OnceCell::new(),
         })
     }
 
@@ -239,12 +241,12 @@ impl Port {
         let header = self.segment.header();
         // Acquire: before the last look.
         let rung = header.doorbell.load(Ordering::Acquire);
-        header.asleep.store(1, Ordering::Relaxed);
+        // Relaxed: ordered by the fence.
+        header.asleep.fetch_or(SLEEPS, Ordering::Relaxed);
         publish_then_look();
         let q = self.segment.queue();
         let ok = Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu);
         if ok && !self.is_ready() {
-            self.sleeping.set(true);
             return Some(rung);
         }
         self.get_up();
@@ -258,10 +260,40 @@ impl Port {
 
     /// Takes it back.
     pub fn get_up(&self) {
-        self.sleeping.set(false);
         // Relaxed: at worst somebody rings in vain.
-        self.segment.header().asleep.store(0, Ordering::Relaxed);
-        Claim::<Native>::wake_up(&Towpath, self.segment.queue(), &self.cpu);
+        let before = self.segment.header().asleep.fetch_and(!SLEEPS, Ordering::Relaxed);
+        if before & LISTENS == 0 {
+            Claim::<Native>::wake_up(&Towpath, self.segment.queue(), &self.cpu);
+        }
+    }
+
+    /// The bell, for those who wait on a descriptor. Made when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn bell(&self) -> io::Result<&Bell> {
+        if let Some(bell) = self.bell.get() {
+            return Ok(bell);
+        }
+        let bell = Bell::new()?;
+        // Relaxed: published by `asleep` in `listen`.
+        self.segment.header().bell.store(u64::from(bell.outer()) + 1, Ordering::Relaxed);
+        Ok(self.bell.get_or_init(|| bell))
+    }
+
+    /// Silences the bell, and has it rung when something comes. `false`: something has come, or is about to, that nobody may ring for.
+    pub fn listen(&self) -> bool {
+        let Some(bell) = self.bell.get() else { return false };
+        bell.silence();
+        let asleep = &self.segment.header().asleep;
+        // Release: the bell's descriptor comes before; pairs with the Acquire of `Link::ring`. Relaxed on failure: it tries again.
+        let _ = asleep.fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+            Some(word.wrapping_add(LISTENED) | LISTENS)
+        });
+        publish_then_look();
+        Claim::<Native>::fall_asleep(&Towpath, self.segment.queue(), &self.receiver.borrow(), &self.cpu)
+            && !self.is_ready()
     }
 
     /// Wakes the owner, from another of its threads.

@@ -23,6 +23,8 @@ pub struct Settings {
     pub yields: u32,
     /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than cores, in nanoseconds.
     pub nap: u64,
+    /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone at most, in nanoseconds: deaths are noticed that late.
+    pub listen: u64,
 }
 
 /// Messages up to this length are never held back by their sender (`inject_size`).
@@ -40,6 +42,7 @@ impl Default for Settings {
             spin: 5_000,
             yields: 2,
             nap: 1_000_000,
+            listen: 20_000_000,
         }
     }
 }
@@ -69,6 +72,7 @@ impl Settings {
         set(&mut self.spin, "TOWPATH_SPIN", variable("TOWPATH_SPIN"));
         set(&mut self.yields, "TOWPATH_YIELDS", variable("TOWPATH_YIELDS"));
         set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
+        set(&mut self.listen, "TOWPATH_LISTEN", variable("TOWPATH_LISTEN"));
         self.nap = self.nap.min(100_000_000);
         self
     }

@@ -1,7 +1,7 @@
 //! Counters.
 
 use core::ffi::{c_int, c_void};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::engine::completion::Counter;
@@ -10,8 +10,9 @@ use crate::engine::life::Idle;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{close, hand_out, header};
+use super::object::{hand_out, header};
 use super::sys::*;
+use super::wait::{Listener, News, is_offered, wait_object};
 
 #[repr(C)]
 pub struct Cntr {
@@ -19,9 +20,12 @@ pub struct Cntr {
     domain: *const Domain,
     pub counter: Rc<Counter>,
     idle: RefCell<Idle>,
+    /// What was read last: successes, errors.
+    seen: Rc<Cell<(u64, u64)>>,
+    listener: Option<Rc<Listener>>,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close::<Cntr>), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),
@@ -36,73 +40,134 @@ static OPS: fi_ops_cntr = fi_ops_cntr {
 
 pub unsafe extern "C" fn open(
     domain: *mut fid_domain,
-    _attr: *mut fi_cntr_attr,
+    attr: *mut fi_cntr_attr,
     cntr: *mut *mut fid_cntr,
     context: *mut c_void,
 ) -> c_int {
+    // SAFETY: libfabric's contract: null, or valid.
+    let wait = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
+    let Some(listens) = is_offered(wait) else { return failed(FI_ENOSYS) };
+    let domain: *const Domain = domain.cast();
+    let (counter, seen) = (Rc::<Counter>::default(), Rc::default());
+    let news = || News::Count(Rc::clone(&counter), Rc::clone(&seen));
+    // SAFETY: libfabric's contract: an open domain.
+    let listener = match unsafe { (*domain).listener(listens, news) } {
+        Ok(listener) => listener,
+        Err(errno) => return -errno,
+    };
     let object = Cntr {
         fid: fid_cntr { fid: header(FI_CLASS_CNTR, context, &FID), ops: (&raw const OPS).cast_mut() },
-        domain: domain.cast(),
-        counter: Rc::default(),
+        domain,
+        counter,
         idle: RefCell::default(),
+        seen,
+        listener,
     };
     // SAFETY: libfabric's contract: a place for the answer.
     unsafe { hand_out(object, cntr) };
     0
 }
 
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards; the domain outlives its counters.
+    unsafe {
+        let cntr = Box::from_raw(fid.cast::<Cntr>());
+        let _guard = (*cntr.domain).enter();
+        if let Some(listener) = &cntr.listener {
+            (*cntr.domain).listeners.remove(listener);
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: libfabric's contract: the argument is what the command says.
+    unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref(), command, arg) }
+}
+
+/// Whether the counter is as it was when it was read last, so that one may sleep on the wait object.
+pub unsafe fn may_wait(fid: *mut fid) -> bool {
+    // SAFETY: libfabric's contract.
+    let (cntr, domain) = unsafe { (&*fid.cast::<Cntr>(), &*(*fid.cast::<Cntr>()).domain) };
+    let _guard = domain.enter();
+    match &cntr.listener {
+        Some(listener) => domain.may_wait(listener),
+        None => {
+            domain.progress();
+            cntr.now() == cntr.seen.get()
+        }
+    }
+}
+
+impl Cntr {
+    fn now(&self) -> (u64, u64) {
+        (self.counter.value.get(), self.counter.errors.get())
+    }
+
+    /// Changes it by hand. Whoever waits for it learns that.
+    unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&Counter)) -> c_int {
+        // SAFETY: libfabric's contract.
+        let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
+        let _guard = domain.enter();
+        how(&cntr.counter);
+        domain.ring();
+        0
+    }
+}
+
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's contract.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
-    let guard = domain.enter();
+    let mut guard = domain.enter();
     let before = cntr.counter.value.get();
     if domain.progress() > 0 || cntr.counter.value.get() != before {
         cntr.idle.borrow_mut().reset();
     } else {
-        drop(domain.pause(guard, &cntr.idle, None, || cntr.counter.value.get() != before));
+        guard = domain.pause(guard, &cntr.idle, None, || cntr.counter.value.get() != before);
     }
-    cntr.counter.value.get()
+    let (value, _) = cntr.now();
+    cntr.seen.set((value, cntr.seen.get().1));
+    drop(guard);
+    value
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's contract.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let _guard = domain.enter();
-    cntr.counter.errors.get()
+    let (_, errors) = cntr.now();
+    cntr.seen.set((cntr.seen.get().0, errors));
+    errors
 }
 
 unsafe extern "C" fn add(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: libfabric's contract.
-    let counter = unsafe { &(*cntr.cast::<Cntr>()).counter };
-    counter.value.set(counter.value.get().wrapping_add(value));
-    0
+    unsafe { Cntr::change(cntr, |counter| counter.value.set(counter.value.get().wrapping_add(value))) }
 }
 
 unsafe extern "C" fn set(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: libfabric's contract.
-    unsafe { &(*cntr.cast::<Cntr>()).counter }.value.set(value);
-    0
+    unsafe { Cntr::change(cntr, |counter| counter.value.set(value)) }
 }
 
 unsafe extern "C" fn adderr(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: libfabric's contract.
-    let counter = unsafe { &(*cntr.cast::<Cntr>()).counter };
-    counter.errors.set(counter.errors.get().wrapping_add(value));
-    0
+    unsafe { Cntr::change(cntr, |counter| counter.errors.set(counter.errors.get().wrapping_add(value))) }
 }
 
 unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: libfabric's contract.
-    unsafe { &(*cntr.cast::<Cntr>()).counter }.errors.set(value);
-    0
+    unsafe { Cntr::change(cntr, |counter| counter.errors.set(value)) }
 }
 
 unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: libfabric's contract.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
+    let guard = domain.enter();
     let errors = cntr.counter.errors.get();
     let over = || cntr.counter.value.get() >= threshold || cntr.counter.errors.get() != errors;
-    let (_guard, done) = domain.wait(domain.enter(), &cntr.idle, timeout, over);
+    let (_guard, done) = domain.wait(guard, &cntr.idle, timeout, over);
+    cntr.seen.set(cntr.now());
     match done {
         false => failed(FI_ETIMEDOUT),
         true if cntr.counter.errors.get() != errors => -(FI_EAVAIL as c_int),

@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::engine::completion::{Completion, CompletionQueue};
@@ -10,8 +10,9 @@ use crate::engine::life::Idle;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{close, hand_out, header};
+use super::object::{hand_out, header};
 use super::sys::*;
+use super::wait::{Listener, News, is_offered, wait_object};
 
 #[repr(C)]
 pub struct Cq {
@@ -20,10 +21,12 @@ pub struct Cq {
     pub queue: Rc<CompletionQueue>,
     idle: RefCell<Idle>,
     format: fi_cq_format,
-    signalled: std::cell::Cell<bool>,
+    signalled: Cell<bool>,
+    /// Its descriptor, if it was opened for `FI_WAIT_FD`.
+    listener: Option<Rc<Listener>>,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close::<Cq>), control: Some(control), ..NOTHING };
+static FID: fi_ops = fi_ops { close: Some(close), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),
@@ -44,32 +47,50 @@ pub unsafe extern "C" fn open(
 ) -> c_int {
     // SAFETY: libfabric's contract: `attr` is null or valid.
     unsafe {
-        let mut format = FI_CQ_FORMAT_TAGGED;
+        let (mut format, mut listens) = (FI_CQ_FORMAT_TAGGED, false);
         if let Some(attr) = attr.as_mut() {
-            match attr.wait_obj {
-                FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => {}
-                _ => return failed(FI_ENOSYS),
-            }
+            let Some(on_descriptor) = is_offered(attr.wait_obj) else { return failed(FI_ENOSYS) };
+            listens = on_descriptor;
             if attr.format == FI_CQ_FORMAT_UNSPEC {
                 attr.format = FI_CQ_FORMAT_TAGGED;
             }
             format = attr.format;
         }
+        let domain: *const Domain = domain.cast();
+        let queue: Rc<CompletionQueue> = Rc::default();
+        let listener = match (*domain).listener(listens, || News::Reports(Rc::clone(&queue))) {
+            Ok(listener) => listener,
+            Err(errno) => return -errno,
+        };
         let object = Cq {
             fid: fid_cq { fid: header(FI_CLASS_CQ, context, &FID), ops: (&raw const OPS).cast_mut() },
-            domain: domain.cast(),
-            queue: Rc::default(),
+            domain,
+            queue,
             idle: RefCell::default(),
             format,
-            signalled: std::cell::Cell::new(false),
+            signalled: Cell::new(false),
+            listener,
         };
         hand_out(object, cq);
     }
     0
 }
 
-unsafe extern "C" fn control(_fid: *mut fid, _command: c_int, _arg: *mut c_void) -> c_int {
-    failed(FI_ENOSYS)
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: libfabric's contract: made by `open`, not used afterwards; the domain outlives its queues.
+    unsafe {
+        let cq = Box::from_raw(fid.cast::<Cq>());
+        let _guard = (*cq.domain).enter();
+        if let Some(listener) = &cq.listener {
+            (*cq.domain).listeners.remove(listener);
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: libfabric's contract: the argument is what the command says.
+    unsafe { wait_object((*fid.cast::<Cq>()).listener.as_deref(), command, arg) }
 }
 
 /// Whether nothing is there, so that one may sleep on the wait object.
@@ -79,8 +100,16 @@ pub unsafe fn may_wait(fid: *mut fid) -> bool {
     // SAFETY: the domain outlives its queues.
     let domain = unsafe { &*cq.domain };
     let _guard = domain.enter();
-    domain.progress();
-    cq.queue.is_empty()
+    if cq.signalled.replace(false) {
+        return false;
+    }
+    match &cq.listener {
+        Some(listener) => domain.may_wait(listener),
+        None => {
+            domain.progress();
+            cq.queue.is_empty()
+        }
+    }
 }
 
 impl Cq {
@@ -217,6 +246,9 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     let _guard = domain.enter();
     cq.signalled.set(true);
     domain.ring();
+    if let Some(listener) = &cq.listener {
+        listener.wake();
+    }
     0
 }
 

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::engine::endpoint::Endpoint;
@@ -14,7 +15,15 @@ use super::ep::Ep;
 use super::no::{NOTHING, no};
 use super::object::{hand_out, header};
 use super::sys::*;
+use super::wait::{Listener, Listeners, News};
 use super::{atomic, av, cntr, cq, ep, failed, mr};
+
+/// How long one sleeps at most while something waits for space that others make, in nanoseconds: they don't ring.
+const SHORTLY: u64 = 50_000;
+/// The same while a sender has claimed a place and not yet filled it.
+const BEHIND: u64 = 1_000_000;
+/// How often who waits on descriptors looks after its peers' lives.
+const LOOK_EVERY: u64 = 10_000_000;
 
 #[repr(C)]
 pub struct Domain {
@@ -25,6 +34,9 @@ pub struct Domain {
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
     crowd: Cell<(usize, u64)>,
+    /// Those who wait on descriptors.
+    pub listeners: Listeners,
+    looked: Cell<u64>,
 }
 
 static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), ..NOTHING };
@@ -65,6 +77,8 @@ pub unsafe extern "C" fn open(
             endpoints: RefCell::default(),
             regions: Regions::default(),
             crowd: Cell::new((0, 0)),
+            listeners: Listeners::default(),
+            looked: Cell::new(0),
         };
         hand_out(object, domain);
     }
@@ -88,14 +102,28 @@ unsafe extern "C" fn bind(_fid: *mut fid, _other: *mut fid, _flags: u64) -> c_in
 }
 
 /// The domain is locked as long as this lives.
-pub type Guard<'a> = Option<MutexGuard<'a, ()>>;
+pub struct Guard<'a> {
+    domain: &'a Domain,
+    _lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for Guard<'_> {
+    /// Whoever waits on a descriptor for what was reported meanwhile is woken, before the lock is gone.
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.domain.listeners.are_armed() {
+            self.domain.listeners.tell();
+        }
+    }
+}
 
 impl Domain {
     /// Locks it.
     #[inline(always)]
     pub fn enter(&self) -> Guard<'_> {
         // A thread that panicked has ended the process.
-        self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(|e| e.into_inner()))
+        let lock = self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(|e| e.into_inner()));
+        Guard { domain: self, _lock: lock }
     }
 
     /// Runs something for each endpoint. The domain is locked.
@@ -174,7 +202,7 @@ impl Domain {
                 Native::with_id(0).yield_now();
                 self.enter()
             }
-            Pause::Sleep(ns) => self.sleep(guard, if self.is_stuck() { ns.min(50_000) } else { ns }),
+            Pause::Sleep(ns) => self.sleep(guard, if self.is_stuck() { ns.min(SHORTLY) } else { ns }),
         };
         self.progress();
         idle.borrow_mut().paused();
@@ -193,7 +221,7 @@ impl Domain {
         // SAFETY: as in `each`. What sleeps without the lock touches only the port's words, which nobody changes while an endpoint is in use.
         let port = unsafe { &(*only).endpoint.port };
         if let Some(rung) = port.lie_down() {
-            let ns = if port.is_behind() { ns.min(1_000_000) } else { ns };
+            let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
             drop(guard);
             port.park(rung, ns);
             let guard = self.enter();
@@ -230,6 +258,56 @@ impl Domain {
         let crowded = crate::engine::crowd::is_crowded(&mut pids);
         self.crowd.set((peers, crowded.into()));
         self.each(|endpoint| endpoint.core.crowded = crowded);
+    }
+
+    /// A listener for those who want one.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn listener(&self, wanted: bool, news: impl FnOnce() -> News) -> Result<Option<Rc<Listener>>, c_int> {
+        if !wanted {
+            return Ok(None);
+        }
+        let listener = Listener::new(news()).map_err(|why| why.raw_os_error().unwrap_or(libc::EIO))?;
+        let _guard = self.enter();
+        self.listeners.add(&listener);
+        Ok(Some(listener))
+    }
+
+    /// Whether somebody may sleep on the descriptor of this: not if there is news. From then on the descriptor becomes readable when there is some, or when there may be, or after a while.
+    pub fn may_wait(&self, listener: &Listener) -> bool {
+        let cpu = Native::with_id(0);
+        let now = cpu.now();
+        if now.wrapping_sub(self.looked.get()) >= LOOK_EVERY {
+            self.looked.set(now);
+            self.each(|endpoint| endpoint.look_after());
+            self.recount();
+        }
+        self.progress();
+        listener.silence();
+        self.each(|endpoint| listener.add(&endpoint.port));
+        // What comes meanwhile is taken, and then one has to look again. A sender that stops half-way through keeps us from it: then time must tell.
+        let mut longest = SHORTLY;
+        for _ in 0..3 {
+            let (mut came, mut behind) = (false, false);
+            self.each(|endpoint| {
+                came |= !endpoint.port.listen();
+                behind |= endpoint.port.is_behind();
+            });
+            if !came {
+                longest = if self.is_stuck() {
+                    SHORTLY
+                } else if behind {
+                    BEHIND
+                } else {
+                    self.settings.listen
+                };
+                break;
+            }
+            self.progress();
+        }
+        self.listeners.arm(listener, longest)
     }
 
     /// Waits until a queue has something, at most so many milliseconds (negative: for ever).

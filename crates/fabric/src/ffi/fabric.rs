@@ -80,8 +80,16 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
         let fid = unsafe { *fids.add(i) };
         // SAFETY: as above.
         let class = unsafe { (*fid).fclass };
-        // SAFETY: the class says what it is.
-        if class == FI_CLASS_CQ as usize && !unsafe { super::cq::may_wait(fid) } {
+        let may = match class as u32 {
+            // SAFETY: the class says what it is.
+            FI_CLASS_CQ => unsafe { super::cq::may_wait(fid) },
+            // SAFETY: as above.
+            FI_CLASS_CNTR => unsafe { super::cntr::may_wait(fid) },
+            // No event comes.
+            FI_CLASS_EQ => true,
+            _ => return failed(FI_EINVAL),
+        };
+        if !may {
             return failed(FI_EAGAIN);
         }
     }

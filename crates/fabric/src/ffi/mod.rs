@@ -19,6 +19,7 @@ mod no;
 mod object;
 mod rma;
 mod sys;
+mod wait;
 
 use crate::engine::endpoint::Refusal;
 

@@ -1,0 +1,152 @@
+//! A bell for those who wait on descriptors (`FI_WAIT_FD`): a pipe that becomes readable when something comes.
+//!
+//! Who sleeps on a futex can be woken through shared memory, but `poll` and `epoll` know descriptors only. The owner of an endpoint makes a pipe and writes its number into the segment's header; a sender opens it
+//! through /proc, as it has opened the segment, when it first has to ring. While nobody listens a send costs what it did before: the sender looks at the word that says whether the receiver sleeps.
+//!
+//! **No wake-up is lost.** The owner empties the pipe, then says that it listens, then looks once more; the sender publishes, then looks whether somebody listens, writes, and only then takes the request
+//! back, unless the owner has begun to listen anew (the word counts). So every message that is published while somebody listens finds the pipe full or fills it.
+//!
+//! **A sender that dies or stops** between publishing and writing rings for nobody: whoever waits has a timer beside the pipe.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+
+/// The owner's end.
+#[derive(Debug)]
+pub struct Bell {
+    inner: File,
+    outer: OwnedFd,
+}
+
+impl Bell {
+    /// A new one, silent.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn new() -> io::Result<Bell> {
+        let mut ends = [0; 2];
+        // SAFETY: a place for two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: both are new, and nobody else's.
+        let [inner, outer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        Ok(Bell { inner: inner.into(), outer })
+    }
+
+    /// What becomes readable when it is rung.
+    pub fn inner(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+
+    /// What others open to ring it.
+    pub fn outer(&self) -> u32 {
+        self.outer.as_raw_fd() as u32
+    }
+
+    /// Makes it silent again.
+    pub fn silence(&self) {
+        // Mostly there is one byte. A pipe that is still not empty after so many reads wakes its owner once more, no harm.
+        let mut rung = [0; 4096];
+        for _ in 0..16 {
+            if !matches!((&self.inner).read(&mut rung), Ok(n) if n == rung.len()) {
+                return;
+            }
+        }
+    }
+}
+
+/// The other end: at a process that may have a bell.
+#[derive(Debug)]
+pub struct Rope {
+    pid: u32,
+    pipe: RefCell<Option<File>>,
+}
+
+impl Rope {
+    /// To a process. Nothing is opened yet.
+    pub fn new(pid: u32) -> Rope {
+        Rope { pid, pipe: RefCell::new(None) }
+    }
+
+    /// Rings the bell of the descriptor that the process's header names (and 1). If that is no pipe, or can't be opened, nobody is woken: the sleeper's timer will do it.
+    #[cold]
+    pub fn pull(&self, named: u64) {
+        let mut pipe = self.pipe.borrow_mut();
+        if pipe.is_none() {
+            *pipe = self.open(named);
+        }
+        if let Some(pipe) = pipe.as_mut() {
+            // A full pipe is a bell that rings. There is always a reader, ourselves, so this raises no signal.
+            let _ = pipe.write(&[1]);
+        }
+    }
+
+    fn open(&self, named: u64) -> Option<File> {
+        let fd = named.checked_sub(1).filter(|&fd| fd <= i32::MAX as u64)?;
+        // For reading too: a pipe without readers would end the writer.
+        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(format!("/proc/{}/fd/{fd}", self.pid))
+            .ok()?;
+        // A header may say anything: nothing else is written to.
+        file.metadata().is_ok_and(|about| about.file_type().is_fifo()).then_some(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rings(bell: &Bell) -> bool {
+        let mut what = libc::pollfd { fd: bell.inner(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor to be asked.
+        unsafe { libc::poll(&mut what, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn a_bell_rings_until_it_is_silenced() {
+        let bell = Bell::new().unwrap();
+        let rope = Rope::new(std::process::id());
+        assert!(!rings(&bell));
+        // More than a pipe holds.
+        for _ in 0..100_000 {
+            rope.pull(u64::from(bell.outer()) + 1);
+        }
+        assert!(rings(&bell));
+        bell.silence();
+        assert!(!rings(&bell));
+        rope.pull(u64::from(bell.outer()) + 1);
+        assert!(rings(&bell));
+    }
+
+    #[test]
+    fn nothing_but_a_pipe_is_written_to() {
+        let path = std::env::temp_dir().join(format!("towpath-bell-{}", std::process::id()));
+        let file = File::create_new(&path).unwrap();
+        let rope = Rope::new(std::process::id());
+        for named in [0, 1 << 40, u64::MAX, file.as_raw_fd() as u64 + 1] {
+            rope.pull(named);
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn ringing_at_somebody_who_is_gone_does_nothing() {
+        let bell = Bell::new().unwrap();
+        let rope = Rope::new(std::process::id());
+        let named = u64::from(bell.outer()) + 1;
+        rope.pull(named);
+        drop(bell);
+        rope.pull(named);
+    }
+}
