@@ -6,7 +6,7 @@
 use crate::engine::{Doing, Engine, FOREVER, NONE, Permit};
 use crate::events::{Kind, Time};
 use crate::memory::copy;
-use crate::parameters::BUS;
+use crate::parameters::{BUS, NO_COHERENCE};
 
 impl Engine {
     /// A cache loses its copy.
@@ -76,6 +76,9 @@ impl Engine {
 
     fn evict(&mut self, line: usize, cpu: usize) {
         self.counters.evictions += 1;
+        if self.p.fabric == NO_COHERENCE {
+            return self.drop_line(line, cpu);
+        }
         let dirty = self.memory.copy(line, cpu) >= copy::OWNED;
         self.invalidate(line, cpu);
         if dirty {
@@ -96,14 +99,19 @@ impl Engine {
         if self.memory.copy(line, cpu) == copy::INVALID {
             return false;
         }
-        self.cpus[cpu].spinning = line as u32;
+        self.wait_for_line(t, line as u32, deadline);
+        true
+    }
+
+    /// The thread sleeps until somebody who sees the line change wakes it, or until the deadline.
+    pub fn wait_for_line(&mut self, t: usize, line: u32, deadline: Time) {
+        self.cpus[self.threads[t].cpu].spinning = line;
         let thread = &mut self.threads[t];
         thread.doing = Doing::Spinning;
         thread.clock += std::mem::take(&mut thread.stolen);
         thread.generation = thread.generation.wrapping_add(1);
         thread.deadline = deadline;
         self.set_timer(t);
-        true
     }
 
     /// One timer per thread is enough: it is set again when it comes too early, instead of one for each time that the thread waits.

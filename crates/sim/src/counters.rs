@@ -65,6 +65,10 @@ pub struct Counters {
     pub interrupts: u64,
     /// Prefetches that were sent.
     pub prefetches: u64,
+    /// Loads that a cache answered with what memory no longer held (no coherence).
+    pub stale: u64,
+    /// Whole caches that were written back and emptied.
+    pub flushes: u64,
 }
 
 impl Counters {
@@ -87,6 +91,6 @@ impl Counters {
         }
         difference!(accesses hits from_caches upgrades updates exchanges failed_exchanges conditionals failed_conditionals failed_at_home invalidations invalidations_received
             invalidations_hit interventions interventions_received overtaken refusals fetch_ops messages bus_transactions home_busy evictions switches
-            preemptions blocks interrupts prefetches)
+            preemptions blocks interrupts prefetches stale flushes)
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! * This file: the state, and the loop.
 //! * `access.rs`: what threads ask for.
-//! * `directory.rs`, `bus.rs`: what becomes of a miss.
+//! * `directory.rs`, `bus.rs`: what becomes of a miss; `incoherent.rs`: all accesses of a machine without coherence.
 //! * `os.rs`: who runs where.
 //! * `processor.rs`: the threads' side, the only one that algorithms see.
 
@@ -17,9 +17,10 @@ use crate::bus::Bus;
 use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::events::{Event, Events, Kind, Time};
+use crate::incoherent::Incoherent;
 use crate::memory::{AT_MEMORY, Memory, copy};
 use crate::network::Network;
-use crate::parameters::{BUS, NO_MISS, Parameters};
+use crate::parameters::{BUS, DIRECTORY, NO_COHERENCE, NO_MISS, Parameters};
 use crate::random::Random;
 
 /// No line.
@@ -276,6 +277,7 @@ pub(crate) struct Engine {
     pub network: Network,
     pub directory: Directory,
     pub bus: Bus,
+    pub incoherent: Incoherent,
     pub random: Random,
     /// Who sleeps on which word, in the order of their coming.
     pub parked: Vec<(u32, usize)>,
@@ -324,6 +326,7 @@ impl Engine {
             network: Network::new(p, processors),
             directory: Directory::new(nodes, p.fetch_entries as usize),
             bus: Bus::new(p.banks as usize),
+            incoherent: Incoherent::new(processors),
             random: Random::new(seed, u64::MAX),
             parked: Vec::new(),
             active_job: 0,
@@ -474,6 +477,7 @@ impl Engine {
             Kind::Quantum => self.slice_ends(a, event.b),
             Kind::Ready => self.ready(a, event.b),
             Kind::Interrupt => self.interrupt(a),
+            Kind::Visible => self.visible(a),
         }
         None
     }
@@ -498,11 +502,15 @@ impl Engine {
                 ));
             }
         }
-        if self.p.fabric != BUS && self.acknowledged != self.counters.invalidations {
+        if self.p.fabric == DIRECTORY && self.acknowledged != self.counters.invalidations {
             let (acks, sent) = (self.acknowledged, self.counters.invalidations);
             return Err(format!("{sent} invalidations, {acks} acknowledgements"));
         }
         self.directory.check_at_rest()?;
+        self.incoherent.check_at_rest()?;
+        if self.p.fabric == NO_COHERENCE {
+            return Ok(());
+        }
         (0..self.memory.lines.len()).try_for_each(|line| self.memory.check_at_rest(line))
     }
 

@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     Ready,
     /// The operating system takes a processor for an interrupt. (processor)
     Interrupt,
+    /// A store past the cache becomes visible (no coherence). (store)
+    Visible,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +63,7 @@ impl Event {
     }
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::Resume,
     Kind::HomeArrive,
     Kind::HomeFree,
@@ -77,6 +79,7 @@ const KINDS: [Kind; 15] = [
     Kind::Timer,
     Kind::Ready,
     Kind::Interrupt,
+    Kind::Visible,
 ];
 
 /// How far a thread may run ahead when nothing at all is due: a program that only reads for ever must come to the end of the engine's patience.

@@ -227,6 +227,7 @@ impl Parameters {
         let is = |word: &str| match word {
             "bus" => self.fabric == BUS,
             "directory" => self.fabric == DIRECTORY,
+            "none" => self.fabric == NO_COHERENCE,
             "hypercube" => self.fabric == DIRECTORY && self.topology == HYPERCUBE,
             "classes" => self.fabric == DIRECTORY && self.topology == CLASSES,
             _ => true,
@@ -334,6 +335,13 @@ impl Parameters {
                     return bad(format!("`{name}` can't be shorter than `{least}`, which is a part of it"));
                 }
             }
+        } else if self.fabric == NO_COHERENCE {
+            if self.memory_latency == 0 {
+                return bad("`memory.latency` takes time: it can't be 0".into());
+            }
+            if self.window > 100 * MICROSECOND {
+                return bad(format!("`memory.window` is at most 100us, not {}", write_time(self.window)));
+            }
         } else {
             if self.retry < 1000 && self.busy == NACK {
                 return bad("`directory.retry` is at least 1ns: a refused request would come back in the same instant for ever".into());
@@ -392,6 +400,8 @@ const LINES: u64 = 1 << 26;
 pub const BUS: u64 = 0;
 /// `fabric`.
 pub const DIRECTORY: u64 = 1;
+/// `fabric`: nothing keeps the caches coherent.
+pub const NO_COHERENCE: u64 = 2;
 /// `network.topology`.
 pub const HYPERCUBE: u64 = 0;
 /// `network.topology`.
@@ -417,16 +427,16 @@ parameters! {
     load "processor.load" Unit::Time, "", "", "a load that hits";
     store "processor.store" Unit::Time, "", "", "a store that hits";
     atomics "processor.atomics" Unit::Choice(&["native", "ll-sc"]), "", "native", "of what exchange, compare-and-swap and fetch-and-add on cached words are made";
-    rmw "processor.rmw" Unit::Time, "", "", "an exchange, compare-and-swap or fetch-and-add on a line that the cache owns";
+    rmw "processor.rmw" Unit::Time, "", "", "an exchange, compare-and-swap or fetch-and-add on a line that the cache owns (without coherence: test&set, at memory)";
     linked "processor.load_linked" Unit::Time, "", "5ns", "a load-linked that hits";
     conditional "processor.store_conditional" Unit::Time, "", "5ns", "a store-conditional on a line that the cache owns, or one that fails at once";
     reservation "processor.reservation" Unit::Choice(&["line", "no-miss"]), "", "line", "what a load-linked's reservation stands: everything but the loss of its line, or no other miss either";
     spin "processor.spin" Unit::Time, "", "", "one iteration of a spin loop that hits";
-    fence "processor.fence" Unit::Time, "", "0", "a memory fence";
+    fence "processor.fence" Unit::Time, "", "0", "a memory fence (without coherence: a synchronising instruction, when the own stores are visible)";
     line "cache.line" Unit::Bytes, "", "", "a cache line, the unit of coherence";
     cache_size "cache.size" Unit::Bytes, "", "infinite", "a processor's cache";
     ways "cache.ways" Unit::Count, "", "1", "lines in a set";
-    fabric "fabric" Unit::Choice(&["bus", "directory"]), "", "", "what keeps the caches coherent: a snooping bus or directories";
+    fabric "fabric" Unit::Choice(&["bus", "directory", "none"]), "", "", "what keeps the caches coherent: a snooping bus, directories, or nothing";
     bus_address "bus.address" Unit::Time, "bus", "", "time between two address slots";
     bus_snoop "bus.snoop" Unit::Time, "bus", "", "from the address to the snoop's result";
     bus_data "bus.data" Unit::Time, "bus", "", "occupancy of the data lines by one cache line";
@@ -435,6 +445,11 @@ parameters! {
     bus_upgrade "bus.upgrade" Unit::Time, "bus", "", "from the address to the end of an upgrade without data";
     banks "memory.banks" Unit::Count, "bus", "1", "banks of memory";
     bank_busy "memory.bank_busy" Unit::Time, "bus", "0", "a bank's occupancy by one cache line";
+    flush "cache.flush" Unit::Time, "none", "", "writing the whole cache back and emptying it";
+    memory_latency "memory.latency" Unit::Time, "none", "", "a load past the cache, or the beginning of a vector move";
+    copy_kib "memory.copy_kib" Unit::Time, "none", "", "a vector move of 1 KiB into or out of shared memory";
+    window "memory.window" Unit::Time, "none", "", "how late a store becomes visible, and how early a load is performed, between synchronising instructions";
+    update "memory.update" Unit::Time, "none", "", "an update other than test&set (compare-and-swap, fetch-and-add), under a test&set of its own";
     topology "network.topology" Unit::Choice(&["hypercube", "classes"]), "directory", "", "hypercube of routers, or a latency for each class of distance";
     to_hub "network.processor_to_hub" Unit::Time, "directory", "", "from a processor to its hub (classes: to the directory slice)";
     to_processor "network.hub_to_processor" Unit::Time, "directory", "0", "from a hub to one of its processors";
@@ -471,6 +486,7 @@ parameters! {
     wake "os.wake" Unit::Time, "", "5us", "the system call that wakes a thread, and until that one may run";
     mutex_path "os.mutex" Unit::Time, "", "0.3us", "the instructions of locking, or of unlocking, the operating system's mutex";
     system_call "os.system_call" Unit::Time, "", "1us", "a system call that has nothing to do";
+    semaphore "os.semaphore" Unit::Time, "", "1us", "an operation on a System V semaphore that need not wait";
     blocking "os.blocking" Unit::Choice(&["sleep", "yield"]), "", "sleep", "what a waiter does that blocks: it sleeps until it is woken, or lets others run and then looks again";
     grace "os.grace" Unit::Time, "", "0", "how long a thread that asks not to be preempted may run on when its time slice has ended";
     interrupt_every "os.interrupt_every" Unit::Time, "", "0", "time between two interrupts of a processor (0: none)";

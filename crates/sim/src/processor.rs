@@ -16,7 +16,8 @@ use crate::access::Task;
 use crate::engine::{Doing, Engine, FOREVER, Op, Request, Want};
 use crate::events::Time;
 use crate::memory::AT_MEMORY;
-use crate::parameters::LL_SC;
+use crate::parameters::{LL_SC, NO_COHERENCE};
+use crate::past_cache::Macros;
 use crate::random::Random;
 
 /// A shared word: its number.
@@ -25,13 +26,13 @@ pub struct SimWord(pub(crate) u32);
 
 /// A shared datum: its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SimCell(u32);
+pub struct SimCell(pub(crate) u32);
 
 /// A run of shared bytes, from the beginning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimBytes {
-    first: u32,
-    len: usize,
+    pub(crate) first: u32,
+    pub(crate) len: usize,
 }
 
 /// Makes words in the simulated memory. Lines without a home are dealt out to the nodes in turn.
@@ -52,12 +53,15 @@ impl Arena<Sim> for SimArena {
 
 /// A thread on a simulated processor.
 pub struct Sim {
-    engine: Rc<RefCell<Engine>>,
+    pub(crate) engine: Rc<RefCell<Engine>>,
     yielder: *const Yielder<(), ()>,
-    thread: usize,
+    pub(crate) thread: usize,
     id: usize,
     /// `processor.atomics` is `ll-sc`.
     loops: bool,
+    /// `fabric` is `none`.
+    pub(crate) incoherent: bool,
+    pub(crate) macros: Cell<Macros>,
     random: RefCell<Random>,
     notes: Rc<RefCell<Vec<Note>>>,
     noting: Cell<bool>,
@@ -90,12 +94,15 @@ impl Sim {
         notes: &Rc<RefCell<Vec<Note>>>,
     ) -> Self {
         let loops = engine.borrow().p.atomics == LL_SC;
+        let incoherent = engine.borrow().p.fabric == NO_COHERENCE;
         Sim {
             engine: Rc::clone(engine),
             yielder,
             thread,
             id,
             loops,
+            incoherent,
+            macros: Cell::default(),
             random: RefCell::new(Random::new(seed, thread as u64)),
             notes: Rc::clone(notes),
             noting: Cell::new(false),
@@ -135,7 +142,7 @@ impl Sim {
 
     /// Until the engine lets this thread go on.
     #[inline(never)]
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         // SAFETY: the yielder lives on the coroutine's stack below the frame that made this `Sim` and lent it out (`Simulation::spawn`), and this is called
         // on that coroutine's stack: a `Sim` is not `Send`, cannot be cloned, and is lent to the thread's body for no longer than the body runs.
         unsafe { &*self.yielder }.suspend(());
@@ -165,6 +172,9 @@ impl Sim {
     /// A cached read-modify-write, as the machine's processors do it.
     #[inline(always)]
     fn update(&self, word: u32, op: Op) -> u64 {
+        if self.incoherent {
+            return self.incoherent_update(word, op);
+        }
         if word & AT_MEMORY != 0 {
             return self.operate(word, op, |e| e.p.rmw);
         }
@@ -185,6 +195,9 @@ impl Sim {
     }
 
     fn link(&self, word: u32) -> u64 {
+        if self.incoherent {
+            return self.incoherent_link(word);
+        }
         assert!(
             word & AT_MEMORY == 0,
             "load-linked of a word at memory, which has no reservation: use a fetch-op"
@@ -194,6 +207,9 @@ impl Sim {
     }
 
     fn conditional(&self, word: u32, value: u64) -> bool {
+        if self.incoherent {
+            return self.incoherent_conditional(word, value);
+        }
         let failed = self.engine.borrow_mut().begin(self.thread, Task::conditional(word, value));
         failed.unwrap_or_else(|| self.result()) == 0
     }
@@ -239,11 +255,17 @@ impl Processor for Sim {
         self.id
     }
     #[inline(always)]
-    fn load(&self, word: &SimWord, _order: Ordering) -> u64 {
+    fn load(&self, word: &SimWord, order: Ordering) -> u64 {
+        if self.incoherent {
+            return self.incoherent_load(word.0, order);
+        }
         self.operate(word.0, Op::Load, |e| e.p.load)
     }
     #[inline(always)]
-    fn store(&self, word: &SimWord, value: u64, _order: Ordering) {
+    fn store(&self, word: &SimWord, value: u64, order: Ordering) {
+        if self.incoherent {
+            return self.incoherent_store(word.0, value, order);
+        }
         self.operate(word.0, Op::Store(value), |e| e.p.store);
     }
     fn swap(&self, word: &SimWord, value: u64, _order: Ordering) -> u64 {
@@ -271,19 +293,31 @@ impl Processor for Sim {
         self.update(word.0, Op::And(mask))
     }
     fn fence(&self, _order: Ordering) {
+        if self.incoherent {
+            return self.synchronising();
+        }
         let cost = self.engine.borrow().p.fence;
         self.charge(cost);
     }
     fn read(&self, cell: &SimCell) -> u64 {
+        if self.incoherent {
+            return self.incoherent_read(cell.0);
+        }
         self.operate(cell.0, Op::Load, |e| e.p.load)
     }
     fn write(&self, cell: &SimCell, value: u64) {
+        if self.incoherent {
+            return self.incoherent_write(cell.0, value);
+        }
         self.operate(cell.0, Op::Store(value), |e| e.p.store);
     }
 
     /// Word by word, so that each line is fetched and each word charged.
     fn copy_in(&self, to: &SimBytes, at: usize, from: &[u8]) {
         assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
+        if self.incoherent {
+            return self.incoherent_copy_in(to, at, from);
+        }
         let mut done = 0;
         while done < from.len() {
             let (word, start) = (to.first + ((at + done) / 8) as u32, (at + done) % 8);
@@ -303,6 +337,9 @@ impl Processor for Sim {
     }
     fn copy_out(&self, from: &SimBytes, at: usize, to: &mut [u8]) {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
+        if self.incoherent {
+            return self.incoherent_copy_out(from, at, to);
+        }
         let mut done = 0;
         while done < to.len() {
             let (word, start) = (from.first + ((at + done) / 8) as u32, (at + done) % 8);
@@ -321,6 +358,9 @@ impl Processor for Sim {
         budget: u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
+        if self.incoherent {
+            return self.incoherent_spin(word.0, order, budget, done);
+        }
         let mut deadline = None;
         loop {
             let value = self.load(word, order);
@@ -364,7 +404,7 @@ impl Processor for Sim {
 
 impl Park for Sim {
     fn park(&self, word: &SimWord, expected: u64, timeout_ns: u64) {
-        let value = self.operate(word.0, Op::Load, |e| e.p.load);
+        let value = self.load(word, Ordering::SeqCst);
         {
             let e = &mut *self.engine.borrow_mut();
             if value as u32 != expected as u32 {
@@ -376,6 +416,9 @@ impl Park for Sim {
         self.stop();
     }
     fn wake(&self, word: &SimWord, count: u32) -> u32 {
+        if self.incoherent {
+            self.synchronising();
+        }
         self.synchronize();
         let e = &mut *self.engine.borrow_mut();
         let woken = e.wake(self.thread, word.0, count);
@@ -393,10 +436,10 @@ impl Park for Sim {
 
 impl FetchOp for Sim {
     fn fetch_load(&self, word: &SimWord) -> u64 {
-        self.operate(word.0, Op::Load, |e| e.p.load)
+        self.load(word, Ordering::SeqCst)
     }
     fn fetch_store(&self, word: &SimWord, value: u64) {
-        self.operate(word.0, Op::Store(value), |e| e.p.store);
+        self.store(word, value, Ordering::SeqCst);
     }
     fn fetch_increment(&self, word: &SimWord) -> u64 {
         self.update(word.0, Op::Add(1))
@@ -462,6 +505,9 @@ impl Scheduling for Sim {
 
 impl Sim {
     fn prefetch(&self, word: u32, op: Op) {
+        if self.incoherent {
+            return;
+        }
         self.synchronize();
         let e = &mut *self.engine.borrow_mut();
         let cpu = e.threads[self.thread].cpu;

@@ -1,4 +1,4 @@
-//! Every lock, queue and barrier of `sync` is right on simulated machines: on a directory with LL/SC and fetch-ops, on a bus, and on a modern many-core, with few and with many
+//! Every lock, queue and barrier of `sync` is right on simulated machines: on a directory with LL/SC and fetch-ops, on a bus, and on a modern many-core, and on a machine without coherence, with few and with many
 //! processors, under waiters that spin, that park, and that do both.
 
 use std::cell::{Cell, RefCell};
@@ -122,6 +122,12 @@ fn locks_on_epyc_milan() {
     locks("epyc-milan");
 }
 
+/// Without coherence: their orderings are all that keeps them right.
+#[test]
+fn locks_on_sx4() {
+    locks("sx4");
+}
+
 /// What the threads took out, and how many of them are done.
 #[derive(Default)]
 struct Taken {
@@ -196,6 +202,11 @@ fn queues_on_epyc_milan() {
     queues("epyc-milan");
 }
 
+#[test]
+fn queues_on_sx4() {
+    queues("sx4");
+}
+
 fn gathers<B: Barrier<Sim> + 'static>(run: &Run) {
     let (procs, what) = (run.procs, run.describe(B::NAME));
     let arrived: Rc<Vec<Cell<u64>>> = Rc::new((0..procs).map(|_| Cell::new(0)).collect());
@@ -227,7 +238,7 @@ fn gathers<B: Barrier<Sim> + 'static>(run: &Run) {
 
 #[test]
 fn barriers_on_all() {
-    for machine in ["origin2000", "enterprise5000", "epyc-milan"] {
+    for machine in ["origin2000", "enterprise5000", "epyc-milan", "sx4"] {
         Run::each(machine, |run| {
             for_each_barrier!([atomics ll_sc fetch_op] Sim, 64 => gathers(run));
         });

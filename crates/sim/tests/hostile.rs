@@ -5,11 +5,12 @@ use towpath_machine::{Arena, FetchOp, Ordering::Relaxed, Park, Place, Processor}
 use towpath_sim::machines::from_text;
 use towpath_sim::{Parameters, Simulation, machines};
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("../src/machines/enterprise5000.toml"),
     include_str!("../src/machines/origin2000.toml"),
     include_str!("../src/machines/epyc-milan.toml"),
     include_str!("../src/machines/graviton3.toml"),
+    include_str!("../src/machines/sx4.toml"),
 ];
 
 const VALUES: [&str; 24] = [
@@ -126,7 +127,7 @@ proptest! {
 
     #[test]
     fn a_file_is_refused_with_a_reason_or_works(
-        file in 0..4usize,
+        file in 0..5usize,
         changes in prop::collection::vec(change(), 1..4),
     ) {
         let text = apply(FILES[file], &changes);

@@ -1,4 +1,4 @@
-//! Litmus tests: on every machine, exactly the outcomes that sequential consistency allows are seen.
+//! Litmus tests: on every machine with coherence (`incoherent.rs` has the other's), exactly the outcomes that sequential consistency allows are seen.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ fn all_but(reads: u32, forbidden: &[&[u64]]) -> BTreeSet<Vec<u64>> {
 
 #[track_caller]
 fn check(programs: &'static [Program], reads: u32, forbidden: &[&[u64]]) {
-    for machine in machines::names() {
+    for machine in machines::names().filter(|name| *name != "sx4") {
         assert_eq!(outcomes(machine, programs), all_but(reads, forbidden), "{machine}");
     }
 }
