@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use towpath_lab::mpi::{ANNOUNCE, Kind, Launcher, Provider, find_program, launcher_for};
+use towpath_lab::mpi::{ANNOUNCE, Announced, Kind, Launcher, Provider, find_program, launcher_for};
 
 use crate::{Failure, Outcome};
 
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(launcher) = launcher else { return Err(failed("no launcher".into())) };
-    let announced = Announced::new()
+    let announced = Announced::new("mpirun")
         .map_err(|e| failed(format!("making a file in {}: {e}", std::env::temp_dir().display())))?;
     let mut command = Command::new(&launcher.command);
     command.args(&arguments.arguments).envs(settings).env(ANNOUNCE, announced.file());
@@ -144,34 +144,6 @@ fn quoted(value: &str) -> String {
     if value.chars().all(plain) { value.into() } else { format!("'{}'", value.replace('\'', r"'\''")) }
 }
 
-/// A file in which processes say that they have loaded the provider.
-struct Announced(PathBuf);
-
-impl Announced {
-    fn new() -> std::io::Result<Announced> {
-        let file = std::env::temp_dir().join(format!("towpath-mpirun-{}", std::process::id()));
-        // Left over from a process of the same number, or somebody else's: never followed.
-        let _ = std::fs::remove_file(&file);
-        std::fs::File::create_new(&file)?;
-        Ok(Announced(file))
-    }
-
-    fn file(&self) -> &Path {
-        &self.0
-    }
-
-    fn anybody(&self) -> bool {
-        self.0.metadata().is_ok_and(|m| m.len() > 0)
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        // Small, and in the folder for such things, should it stay.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,16 +153,5 @@ mod tests {
         assert_eq!(quoted("/a/b-c.d"), "/a/b-c.d");
         assert_eq!(quoted("two words"), "'two words'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
-    }
-
-    #[test]
-    fn an_announcement_is_seen_and_its_file_removed() {
-        let announced = Announced::new().unwrap();
-        let file = announced.file().to_owned();
-        assert!(!announced.anybody());
-        std::fs::write(&file, "123\n").unwrap();
-        assert!(announced.anybody());
-        drop(announced);
-        assert!(!file.exists());
     }
 }

@@ -80,14 +80,8 @@ impl Area {
     }
 
     fn check(&self, offset: u64, len: u64, align: usize) -> Result<NonNull<u8>, Error> {
-        let available = self.len();
-        if offset.checked_add(len).is_none_or(|end| end > available) {
-            return Err(Error::OutOfBounds { offset, len, available });
-        }
-        if align as u64 > crate::layout::PAGE || !offset.is_multiple_of(align as u64) {
-            return Err(Error::Misaligned { offset, align });
-        }
-        // SAFETY: at most `available` bytes into the area, hence within the mapping.
+        crate::memory::within(self.len(), offset, len, align)?;
+        // SAFETY: at most `len()` bytes into the area (just checked), hence within the mapping.
         Ok(unsafe { self.base().add(offset as usize) })
     }
 }

@@ -80,14 +80,19 @@ impl Memory {
     }
 
     fn check(&self, offset: u64, len: u64, align: usize) -> Result<NonNull<u8>, Error> {
-        let available = self.len();
-        if offset.checked_add(len).is_none_or(|end| end > available) {
-            return Err(Error::OutOfBounds { offset, len, available });
-        }
-        if align as u64 > PAGE || !offset.is_multiple_of(align as u64) {
-            return Err(Error::Misaligned { offset, align });
-        }
-        // SAFETY: at most `available` bytes into the mapping.
+        within(self.len(), offset, len, align)?;
+        // SAFETY: at most `len()` bytes into the mapping (just checked).
         Ok(unsafe { self.segment.base().add(offset as usize) })
     }
+}
+
+/// Whether a range lies within so many bytes that begin at a page, and begins at a multiple of `align`.
+pub(crate) fn within(available: u64, offset: u64, len: u64, align: usize) -> Result<(), Error> {
+    if offset.checked_add(len).is_none_or(|end| end > available) {
+        return Err(Error::OutOfBounds { offset, len, available });
+    }
+    if align as u64 > PAGE || !offset.is_multiple_of(align as u64) {
+        return Err(Error::Misaligned { offset, align });
+    }
+    Ok(())
 }

@@ -48,7 +48,7 @@ impl Experiment for Ladder {
         bench.compare(&variants, |_, &(version, procs, bytes), run| {
             // There are many sizes: each takes a part of what one measurement may.
             let run = Run { limit: run.limit / 8, ..*run };
-            let ns = measure(version, procs, bytes, &run)?.round_trip;
+            let ns = measure(version, procs, bytes, &run)?;
             let mut samples = Samples::one(ROUND_TRIP_US, ns / 1e3);
             if bytes > 0 {
                 samples.push(BYTES_PER_S, bytes as f64 * 2e9 / ns);

@@ -1,12 +1,11 @@
 //! Real MPIs over Towpath and over their own shared memory, in the same rounds (issue and paper: what Gropp & Lusk 1997 measure with `mpptest`, Figures 1 and 4 to 7).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::mpi::{Kind, Launcher, Measuring, Provider};
+use crate::mpi::{Announced, Kind, Launcher, Measuring, Provider};
 use crate::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
 };
@@ -16,16 +15,16 @@ use crate::transport::Run;
 /// The experiment.
 pub struct MpiExperiment;
 
-/// What is measured: an MPI, over whose transport, with how many processes.
-#[derive(Clone, Copy)]
+/// What is measured: how many processes, which MPI, over its own transport or ours.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    mpi: usize,
-    over_towpath: bool,
     procs: u32,
+    mpi: usize,
+    own: bool,
 }
 
-/// By variant, metric and size: each round's figure.
-type Figures = BTreeMap<(usize, Metric, Option<u64>), Vec<f64>>;
+/// By what is measured, metric and size: each round's figure.
+type Figures = BTreeMap<(Key, Metric, Option<u64>), Vec<f64>>;
 
 /// The shortest time in which a start of an MPI can measure all of it.
 const LEAST: Duration = Duration::from_millis(800);
@@ -61,42 +60,43 @@ impl Experiment for MpiExperiment {
         let mut variants = Vec::new();
         for &procs in &bench.settings.procs {
             for (mpi, (name, _)) in mpis.iter().enumerate() {
-                for (over, over_towpath) in [("towpath", true), ("own", false)] {
+                for (over, own) in [("towpath", false), ("own", true)] {
                     let subject = Subject::new(self.name(), name, "own", procs).with("over", over);
-                    variants.push(Variant { subject, key: Key { mpi, over_towpath, procs } });
+                    variants.push(Variant { subject, key: Key { procs, mpi, own } });
                 }
             }
         }
         if let Err(why) = &provider {
-            for variant in variants.iter().filter(|v| v.key.over_towpath) {
+            for variant in variants.iter().filter(|v| !v.key.own) {
                 bench.sink.missing(&variant.subject, why);
             }
-            variants.retain(|v| !v.key.over_towpath);
+            variants.retain(|v| v.key.own);
         }
-        let announced = Announced::new();
+        let failed = |e| Error::system("making a file for the provider's announcements".to_owned(), e);
+        let announced = Announced::new("bench-mpi").map_err(failed)?;
         let mut figures = Figures::new();
         bench.compare(&variants, |_, key, run| {
             let run = Run { limit: run.limit.max(LEAST), ..*run };
             let seconds = run.limit.as_secs_f64().to_string();
-            let over = match (&provider, key.over_towpath) {
-                (Ok(provider), true) => Some((provider, announced.0.as_path())),
+            let over = match (&provider, key.own) {
+                (Ok(provider), false) => Some((provider, announced.file())),
                 _ => None,
             };
-            announced.clear();
+            announced.clear().map_err(failed)?;
             let text = mpis[key.mpi].1.run(&run, key.procs, &["all".into(), seconds], over)?;
-            if key.over_towpath && !announced.anybody() {
+            if !key.own && !announced.anybody() {
                 return Err(Error::NotAvailable(
                     "this MPI did not load the provider (towpath mpirun says more)".into(),
                 ));
             }
-            let n = variants.iter().position(|v| same(&v.key, key)).unwrap_or_default();
             for (metric, bytes, value) in parse(&text) {
-                figures.entry((n, metric, bytes)).or_default().push(value);
+                figures.entry((*key, metric, bytes)).or_default().push(value);
             }
             Ok(Samples::default())
         });
-        for ((n, metric, bytes), values) in figures {
-            let mut subject = variants[n].subject.clone();
+        for ((key, metric, bytes), values) in figures {
+            let Some(variant) = variants.iter().find(|v| v.key == key) else { continue };
+            let mut subject = variant.subject.clone();
             if let Some(bytes) = bytes {
                 subject = subject.with("bytes", bytes);
             }
@@ -105,10 +105,6 @@ impl Experiment for MpiExperiment {
         }
         Ok(())
     }
-}
-
-fn same(a: &Key, b: &Key) -> bool {
-    (a.mpi, a.over_towpath, a.procs) == (b.mpi, b.over_towpath, b.procs)
 }
 
 /// The figures in what the measuring program prints: lines of a name, a size (or -) and a number.
@@ -134,32 +130,6 @@ fn parse(text: &str) -> Vec<(Metric, Option<u64>, f64)> {
         }
     }
     figures
-}
-
-/// A file in which processes say that they have loaded the provider.
-struct Announced(PathBuf);
-
-impl Announced {
-    fn new() -> Announced {
-        Announced(std::env::temp_dir().join(format!("towpath-bench-mpi-{}", std::process::id())))
-    }
-    /// Empty, and nothing but a file of ours.
-    fn clear(&self) {
-        // What can't be written shows as an announcement that never comes.
-        let _ = std::fs::remove_file(&self.0);
-        let _ = std::fs::File::create_new(&self.0);
-    }
-    fn anybody(&self) -> bool {
-        let path: &Path = &self.0;
-        path.metadata().is_ok_and(|m| m.len() > 0)
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        // Small, and in the folder for such things, should it stay.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod slots;
 
 pub use device::{Device, EAGER_BELOW, SHORT_BELOW};
 pub use locked::LockedQueues;
-pub use native::{Figures, measure};
+pub use native::measure;
 pub use pool::Pool;
 pub use semaphore::Semaphores;
 pub use slots::Slots;

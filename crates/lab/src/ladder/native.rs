@@ -46,20 +46,13 @@ const GRACE: Duration = Duration::from_secs(60);
 const GO_ON: u64 = 0;
 const LAST: u64 = 1;
 
-/// What one measurement showed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
-    /// There and back, in nanoseconds: the median of batches, of the first pair.
-    pub round_trip: f64,
-}
-
-/// Plays ping-pong with messages of so many bytes between process `r` and process `r + procs / 2`, for all pairs at one time.
+/// Plays ping-pong with messages of so many bytes between process `r` and process `r + procs / 2`, for all pairs at one time. Returns the first pair's time there and
+/// back in nanoseconds: the median of batches.
 ///
 /// # Errors
 ///
 /// If there are not the resources, or a process fails.
-pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Result<Figures, Error> {
-    // Word 0: rank 0's figure; word 1: not 0 when it has finished.
+pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Result<f64, Error> {
     let pages = SharedPages::new(2)?;
     let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
     let limit = run.limit * 4 + GRACE;
@@ -79,10 +72,8 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
                 (|| {
                     world.enter(Some(rank as u32))?;
                     let link = Ours::new(&world, bytes)?;
-                    world.barrier(Policy::Adaptive)?;
-                    play(&link, rank, procs, bytes, &pages, run.limit)?;
-                    world.barrier(Policy::Adaptive)?;
-                    Ok(())
+                    let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
+                    part.play_between_barriers(&link)
                 })(),
             )
         })?;
@@ -106,38 +97,21 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
                     world.enter(Some(rank as u32))?;
                     let area = world.area();
                     let memory = Memory::new(&area, procs)?;
+                    let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
                     match (&semaphores, version) {
-                        (Some(set), Version::SystemV) => memory.locked(
-                            procs,
-                            rank,
-                            &world,
-                            (0..=procs).map(|n| set.lock(n)).collect(),
-                            bytes,
-                            &pages,
-                            run,
-                        ),
-                        (Some(set), _) => {
-                            memory.slotted(procs, rank, &world, set.lock(procs), bytes, &pages, run)
+                        (Some(set), Version::SystemV) => {
+                            memory.locked((0..=procs).map(|n| set.lock(n)).collect(), &part)
                         }
-                        (None, Version::TestAndSet) => memory.locked(
-                            procs,
-                            rank,
-                            &world,
-                            memory.locks.iter().collect(),
-                            bytes,
-                            &pages,
-                            run,
-                        ),
-                        (None, _) => {
-                            memory.slotted(procs, rank, &world, &memory.locks[procs], bytes, &pages, run)
-                        }
+                        (Some(set), _) => memory.slotted(set.lock(procs), &part),
+                        (None, Version::TestAndSet) => memory.locked(memory.locks.iter().collect(), &part),
+                        (None, _) => memory.slotted(&memory.locks[procs], &part),
                     }
                 })(),
             )
         })?;
     }
     // Relaxed: written by a process that has ended.
-    Ok(Figures { round_trip: f64::from_bits(pages.word(0).load(Ordering::Relaxed)) })
+    Ok(f64::from_bits(pages.word(0).load(Ordering::Relaxed)))
 }
 
 /// The paper's shared memory, attached.
@@ -184,17 +158,8 @@ impl<'a> Memory<'a> {
         use_pool(&pool)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
-    fn locked<X: Exclusive<Native>>(
-        &self,
-        procs: usize,
-        rank: usize,
-        world: &World,
-        mut locks: Vec<X>,
-        bytes: usize,
-        pages: &SharedPages,
-        run: &Run<'_>,
-    ) -> Result<(), Anything> {
+    fn locked<X: Exclusive<Native>>(&self, mut locks: Vec<X>, part: &Part<'_>) -> Result<(), Anything> {
+        let procs = part.procs;
         let ends = self.area.slice::<Ends<Native>>(self.start, procs as u64)?;
         let packets_at = self.start + size_of_val(ends) as u64;
         let packets = self.area.slice::<Packet<Native>>(packets_at, (procs * PACKETS) as u64)?;
@@ -207,22 +172,13 @@ impl<'a> Memory<'a> {
         self.pool(
             pool_at,
             pool_lock,
-            |pool| take_part(&Device { packets: &queues, pool, me: rank }, procs, world, bytes, pages, run),
-            rank == 0,
+            |pool| part.take(&Device { packets: &queues, pool, me: part.rank }),
+            part.rank == 0,
         )
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
-    fn slotted<X: Exclusive<Native>>(
-        &self,
-        procs: usize,
-        rank: usize,
-        world: &World,
-        pool_lock: X,
-        bytes: usize,
-        pages: &SharedPages,
-        run: &Run<'_>,
-    ) -> Result<(), Anything> {
+    fn slotted<X: Exclusive<Native>>(&self, pool_lock: X, part: &Part<'_>) -> Result<(), Anything> {
+        let procs = part.procs;
         let slots = self.area.slice::<Slot<Native>>(self.start, (procs * procs) as u64)?;
         let payload_at = self.start + size_of_val(slots) as u64;
         let payload_len = procs * procs * SHORT_BELOW;
@@ -232,8 +188,8 @@ impl<'a> Memory<'a> {
         self.pool(
             pool_at,
             pool_lock,
-            |pool| take_part(&Device { packets: &slots, pool, me: rank }, procs, world, bytes, pages, run),
-            rank == 0,
+            |pool| part.take(&Device { packets: &slots, pool, me: part.rank }),
+            part.rank == 0,
         )
     }
 }
@@ -245,20 +201,83 @@ struct Theirs<'a, C, X> {
     wait: Wait<'a>,
 }
 
-fn take_part<C: ControlPackets<Native>, X: Exclusive<Native>>(
-    device: &Device<'_, Native, C, X>,
+/// A process's part in a measurement.
+struct Part<'a> {
     procs: usize,
-    world: &World,
+    rank: usize,
+    world: &'a World,
+    /// The length of a message.
     bytes: usize,
-    pages: &SharedPages,
-    run: &Run<'_>,
-) -> Result<(), Anything> {
-    let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
-    let link = Theirs { device, cpu: Native::with_id(device.me as u32), wait };
-    world.barrier(Policy::Adaptive)?;
-    play(&link, device.me, procs, bytes, pages, run.limit)?;
-    world.barrier(Policy::Adaptive)?;
-    Ok(())
+    /// Word 0: rank 0's figure; word 1: not 0 when it has finished.
+    pages: &'a SharedPages,
+    limit: Duration,
+}
+
+impl Part<'_> {
+    /// Plays through one of the paper's versions.
+    fn take<C: ControlPackets<Native>, X: Exclusive<Native>>(
+        &self,
+        device: &Device<'_, Native, C, X>,
+    ) -> Result<(), Anything> {
+        let world = self.world;
+        let wait =
+            Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
+        self.play_between_barriers(&Theirs { device, cpu: Native::with_id(device.me as u32), wait })
+    }
+
+    fn play_between_barriers(&self, link: &impl Link) -> Result<(), Anything> {
+        self.world.barrier(Policy::Adaptive)?;
+        self.play(link)?;
+        self.world.barrier(Policy::Adaptive)?;
+        Ok(())
+    }
+
+    /// The first half of the processes each send to one of the other half and wait for the answer.
+    fn play(&self, link: &impl Link) -> Result<(), Anything> {
+        let Part { procs, rank, bytes, pages, limit, .. } = *self;
+        let half = procs / 2;
+        let (message, mut buffer) = (vec![rank as u8 + 1; bytes], vec![0u8; bytes]);
+        let check = |buffer: &[u8], from: usize, len: usize| {
+            // The first and the last byte: enough to see that the message is the partner's, and all of it there.
+            let right = len == bytes
+                && [buffer.first(), buffer.last()].into_iter().flatten().all(|b| *b == from as u8 + 1);
+            right.then_some(()).ok_or_else(|| format!("a message of process {from} arrived damaged"))
+        };
+        if rank >= half {
+            loop {
+                let (tag, len) = link.receive(rank - half, &mut buffer)?;
+                check(&buffer, rank - half, len)?;
+                link.send(rank - half, tag, &message)?;
+                if tag == LAST {
+                    return Ok(());
+                }
+            }
+        }
+        let partner = rank + half;
+        let mut round = |tag| {
+            link.send(partner, tag, &message)?;
+            let (_, len) = link.receive(partner, &mut buffer)?;
+            check(&buffer, partner, len)?;
+            Ok::<(), Anything>(())
+        };
+        let over = pages.word(1);
+        if rank == 0 {
+            let start = Instant::now();
+            (0..16).try_for_each(|_| round(GO_ON))?;
+            let size = (500_000 * 16 / start.elapsed().as_nanos().max(1) as u64).clamp(1, 500);
+            let figure = median_of_batches(limit, size, |n| (0..n).try_for_each(|_| round(GO_ON)))?;
+            // Relaxed: read after we have ended.
+            pages.word(0).store(figure.to_bits(), Ordering::Relaxed);
+            // Relaxed: nothing is read because of it.
+            over.store(1, Ordering::Relaxed);
+        } else {
+            // Relaxed: as above.
+            while over.load(Ordering::Relaxed) == 0 {
+                round(GO_ON)?;
+            }
+        }
+        round(LAST)
+    }
 }
 
 /// What ping-pong is played through.
@@ -276,59 +295,6 @@ impl<C: ControlPackets<Native>, X: Exclusive<Native>> Link for Theirs<'_, C, X> 
     fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything> {
         Ok(self.device.receive(&self.cpu, &self.wait, from, buffer))
     }
-}
-
-/// The first half of the processes each send to one of the other half and wait for the answer.
-fn play(
-    link: &impl Link,
-    rank: usize,
-    procs: usize,
-    bytes: usize,
-    pages: &SharedPages,
-    limit: Duration,
-) -> Result<(), Anything> {
-    let half = procs / 2;
-    let (message, mut buffer) = (vec![rank as u8 + 1; bytes], vec![0u8; bytes]);
-    let check = |buffer: &[u8], from: usize, len: usize| {
-        // The first and the last byte: enough to see that the message is the partner's, and all of it there.
-        let right = len == bytes
-            && [buffer.first(), buffer.last()].into_iter().flatten().all(|b| *b == from as u8 + 1);
-        right.then_some(()).ok_or_else(|| format!("a message of process {from} arrived damaged"))
-    };
-    if rank >= half {
-        loop {
-            let (tag, len) = link.receive(rank - half, &mut buffer)?;
-            check(&buffer, rank - half, len)?;
-            link.send(rank - half, tag, &message)?;
-            if tag == LAST {
-                return Ok(());
-            }
-        }
-    }
-    let partner = rank + half;
-    let mut round = |tag| {
-        link.send(partner, tag, &message)?;
-        let (_, len) = link.receive(partner, &mut buffer)?;
-        check(&buffer, partner, len)?;
-        Ok::<(), Anything>(())
-    };
-    let over = pages.word(1);
-    if rank == 0 {
-        let start = Instant::now();
-        (0..16).try_for_each(|_| round(GO_ON))?;
-        let size = (500_000 * 16 / start.elapsed().as_nanos().max(1) as u64).clamp(1, 500);
-        let figure = median_of_batches(limit, size, |n| (0..n).try_for_each(|_| round(GO_ON)))?;
-        // Relaxed: read after we have ended.
-        pages.word(0).store(figure.to_bits(), Ordering::Relaxed);
-        // Relaxed: nothing is read because of it.
-        over.store(1, Ordering::Relaxed);
-    } else {
-        // Relaxed: as above.
-        while over.load(Ordering::Relaxed) == 0 {
-            round(GO_ON)?;
-        }
-    }
-    round(LAST)
 }
 
 /// Handlers: a message in the arguments, and one in the segment.
@@ -434,7 +400,7 @@ mod tests {
         let placement = Placement::detect(Pin::Auto);
         let limit = Duration::from_millis(5);
         let run = Run { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
-        measure(version, procs, bytes, &run).unwrap().round_trip
+        measure(version, procs, bytes, &run).unwrap()
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //!
 //! `towpath mpirun` and `towpath bench mpi` both start programs this way.
 
+mod announced;
 mod launcher;
 mod measuring;
 mod program;
 mod provider;
 
+pub use announced::Announced;
 pub use launcher::{Kind, Launcher};
 pub use measuring::Measuring;
 pub use program::{Flavour, find_program, launcher_for};
