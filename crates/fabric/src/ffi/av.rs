@@ -8,7 +8,7 @@ use crate::engine::address::{ADDRESS_BYTES, Address, version_text};
 use super::domain::Domain;
 use super::failed;
 use super::no::{NOTHING, no};
-use super::object::{close, hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
@@ -16,6 +16,15 @@ pub struct Av {
     fid: fid_av,
     domain: *const Domain,
     pub entries: RefCell<Vec<Option<Address>>>,
+    /// The endpoints that it is bound to.
+    pub users: Users,
+    _domain: Hold,
+}
+
+impl Object for Av {
+    fn users(&self) -> &Users {
+        &self.users
+    }
 }
 
 static FID: fi_ops = fi_ops { close: Some(close::<Av>), bind: Some(bind), ..NOTHING };
@@ -43,10 +52,13 @@ pub unsafe extern "C" fn open(
             // Vectors shared between processes by name.
             return failed(FI_ENOSYS);
         }
+        let domain: *const Domain = domain.cast();
         let object = Av {
             fid: fid_av { fid: header(FI_CLASS_AV, context, &FID), ops: (&raw const OPS).cast_mut() },
-            domain: domain.cast(),
+            domain,
             entries: RefCell::default(),
+            users: Users::default(),
+            _domain: (*domain).users.hold(),
         };
         hand_out(object, av);
     }

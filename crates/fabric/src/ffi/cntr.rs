@@ -10,7 +10,7 @@ use crate::engine::life::Idle;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Listener, News, is_offered, wait_object};
 
@@ -23,9 +23,18 @@ pub struct Cntr {
     /// What was read last: successes, errors.
     seen: Rc<Cell<(u64, u64)>>,
     listener: Option<Rc<Listener>>,
+    /// The endpoints that it is bound to.
+    pub users: Users,
+    _domain: Hold,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), control: Some(control), ..NOTHING };
+impl Object for Cntr {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+static FID: fi_ops = fi_ops { close: Some(close::<Cntr>), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),
@@ -55,6 +64,8 @@ pub unsafe extern "C" fn open(
         Ok(listener) => listener,
         Err(errno) => return -errno,
     };
+    // SAFETY: as above; it is closed by `close` alone.
+    let hold = unsafe { (*domain).users.hold() };
     let object = Cntr {
         fid: fid_cntr { fid: header(FI_CLASS_CNTR, context, &FID), ops: (&raw const OPS).cast_mut() },
         domain,
@@ -62,22 +73,23 @@ pub unsafe extern "C" fn open(
         idle: RefCell::default(),
         seen,
         listener,
+        users: Users::default(),
+        _domain: hold,
     };
     // SAFETY: libfabric's contract: a place for the answer.
     unsafe { hand_out(object, cntr) };
     0
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards; the domain outlives its counters.
-    unsafe {
-        let cntr = Box::from_raw(fid.cast::<Cntr>());
-        let _guard = (*cntr.domain).enter();
-        if let Some(listener) = &cntr.listener {
-            (*cntr.domain).listeners.remove(listener);
+impl Drop for Cntr {
+    fn drop(&mut self) {
+        // SAFETY: the domain outlives its queues and counters.
+        let domain = unsafe { &*self.domain };
+        let _guard = domain.enter();
+        if let Some(listener) = &self.listener {
+            domain.listeners.remove(listener);
         }
     }
-    0
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {

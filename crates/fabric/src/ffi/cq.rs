@@ -10,7 +10,7 @@ use crate::engine::life::Idle;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Listener, News, is_offered, wait_object};
 
@@ -24,9 +24,18 @@ pub struct Cq {
     signalled: Cell<bool>,
     /// Its descriptor, if it was opened for `FI_WAIT_FD`.
     listener: Option<Rc<Listener>>,
+    /// The endpoints that it is bound to.
+    pub users: Users,
+    _domain: Hold,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), control: Some(control), ..NOTHING };
+impl Object for Cq {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+static FID: fi_ops = fi_ops { close: Some(close::<Cq>), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),
@@ -70,22 +79,23 @@ pub unsafe extern "C" fn open(
             format,
             signalled: Cell::new(false),
             listener,
+            users: Users::default(),
+            _domain: (*domain).users.hold(),
         };
         hand_out(object, cq);
     }
     0
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards; the domain outlives its queues.
-    unsafe {
-        let cq = Box::from_raw(fid.cast::<Cq>());
-        let _guard = (*cq.domain).enter();
-        if let Some(listener) = &cq.listener {
-            (*cq.domain).listeners.remove(listener);
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // SAFETY: the domain outlives its queues and counters.
+        let domain = unsafe { &*self.domain };
+        let _guard = domain.enter();
+        if let Some(listener) = &self.listener {
+            domain.listeners.remove(listener);
         }
     }
-    0
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {

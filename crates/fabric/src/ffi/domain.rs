@@ -12,11 +12,12 @@ use crate::engine::settings::Settings;
 use towpath_machine::{Native, Park, Processor};
 
 use super::ep::Ep;
+use super::fabric::Fabric;
 use super::no::{NOTHING, no};
-use super::object::{hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Listener, Listeners, News};
-use super::{atomic, av, cntr, cq, ep, failed, mr};
+use super::{atomic, av, cntr, cq, ep, mr};
 
 /// How long one sleeps at most while something waits for space that others make, in nanoseconds: they don't ring.
 const SHORTLY: u64 = 50_000;
@@ -37,9 +38,18 @@ pub struct Domain {
     /// Those who wait on descriptors.
     pub listeners: Listeners,
     looked: Cell<u64>,
+    /// What was opened on it.
+    pub users: Users,
+    _fabric: Hold,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), ..NOTHING };
+impl Object for Domain {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+static FID: fi_ops = fi_ops { close: Some(close::<Domain>), bind: Some(bind), ..NOTHING };
 
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
@@ -57,7 +67,7 @@ static OPS: fi_ops_domain = fi_ops_domain {
 };
 
 pub unsafe extern "C" fn open(
-    _fabric: *mut fid_fabric,
+    fabric: *mut fid_fabric,
     info: *mut fi_info,
     domain: *mut *mut fid_domain,
     context: *mut c_void,
@@ -79,19 +89,10 @@ pub unsafe extern "C" fn open(
             crowd: Cell::new((0, 0)),
             listeners: Listeners::default(),
             looked: Cell::new(0),
+            users: Users::default(),
+            _fabric: Fabric::hold(fabric),
         };
         hand_out(object, domain);
-    }
-    0
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
-    unsafe {
-        if !(*fid.cast::<Domain>()).endpoints.borrow().is_empty() {
-            return failed(FI_EBUSY);
-        }
-        drop(Box::from_raw(fid.cast::<Domain>()));
     }
     0
 }

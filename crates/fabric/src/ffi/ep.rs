@@ -13,8 +13,9 @@ use super::av::Av;
 use super::cntr::Cntr;
 use super::cq::Cq;
 use super::domain::Domain;
+use super::eq::Eq;
 use super::no::{NOTHING, no};
-use super::object::header;
+use super::object::{Hold, header};
 use super::sys::*;
 use super::{atomic, message, rma};
 use super::{code, failed};
@@ -33,6 +34,8 @@ pub struct Ep {
     pub tx_selective: bool,
     pub rx_selective: bool,
     directed: bool,
+    /// The domain, and what is bound to this.
+    holds: Vec<Hold>,
 }
 
 /// No peer.
@@ -101,6 +104,7 @@ pub unsafe extern "C" fn open(
             tx_selective: false,
             rx_selective: false,
             directed: info.caps & FI_DIRECTED_RECV != 0,
+            holds: vec![(*domain).users.hold()],
         });
         object.endpoint.core.regions = (*domain).regions.clone();
         let object = Box::into_raw(object);
@@ -133,6 +137,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
             FI_CLASS_AV => {
                 let av = other.cast::<Av>();
                 ep.av = av;
+                ep.holds.push((*av).users.hold());
                 for (number, address) in (*av).entries.borrow().iter().enumerate() {
                     if let Some(address) = address {
                         ep.learn(&*av, number as u64, *address);
@@ -140,7 +145,9 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                 }
             }
             FI_CLASS_CQ => {
-                let queue = &(*other.cast::<Cq>()).queue;
+                let cq = other.cast::<Cq>();
+                ep.holds.push((*cq).users.hold());
+                let queue = &(*cq).queue;
                 if flags & FI_TRANSMIT_ != 0 {
                     ep.endpoint.core.reports.transmit = Some(queue.clone());
                     ep.tx_selective = flags & FI_SELECTIVE_COMPLETION != 0;
@@ -151,7 +158,9 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                 }
             }
             FI_CLASS_CNTR => {
-                let counter = &(*other.cast::<Cntr>()).counter;
+                let cntr = other.cast::<Cntr>();
+                ep.holds.push((*cntr).users.hold());
+                let counter = &(*cntr).counter;
                 let counters = &mut ep.endpoint.core.reports.counters;
                 for (flag, class) in [
                     (FI_SEND, Class::Send),
@@ -166,7 +175,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                     }
                 }
             }
-            FI_CLASS_EQ => {}
+            FI_CLASS_EQ => ep.holds.push((*other.cast::<Eq>()).users.hold()),
             _ => return failed(FI_EINVAL),
         }
     }
@@ -310,10 +319,13 @@ impl Ep {
         self.peers.get(number as usize).copied().unwrap_or(NOBODY)
     }
 
-    /// The source of a receive: `None` is any.
+    /// The source of a receive: `Some(None)` is any; `None`: there is nobody of this number.
     #[inline(always)]
-    pub fn from(&self, number: fi_addr_t) -> Option<u32> {
-        if self.directed && number != u64::MAX { self.peers.get(number as usize).copied() } else { None }
+    pub fn from(&self, number: fi_addr_t) -> Option<Option<u32>> {
+        if !self.directed || number == u64::MAX {
+            return Some(None);
+        }
+        self.peers.get(number as usize).copied().filter(|&peer| peer != NOBODY).map(Some)
     }
 
     /// What a one-sided operation is about.

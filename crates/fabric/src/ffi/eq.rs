@@ -2,14 +2,23 @@
 
 use core::ffi::{c_int, c_void};
 
+use super::fabric::Fabric;
 use super::failed;
 use super::no::{NOTHING, no};
-use super::object::{close, hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
-struct Eq {
+pub struct Eq {
     fid: fid_eq,
+    pub users: Users,
+    _fabric: Hold,
+}
+
+impl Object for Eq {
+    fn users(&self) -> &Users {
+        &self.users
+    }
 }
 
 static FID: fi_ops = fi_ops { close: Some(close::<Eq>), ..NOTHING };
@@ -24,15 +33,20 @@ static OPS: fi_ops_eq = fi_ops_eq {
 };
 
 pub unsafe extern "C" fn open(
-    _fabric: *mut fid_fabric,
+    fabric: *mut fid_fabric,
     _attr: *mut fi_eq_attr,
     eq: *mut *mut fid_eq,
     context: *mut c_void,
 ) -> c_int {
-    let object =
-        Eq { fid: fid_eq { fid: header(FI_CLASS_EQ, context, &FID), ops: (&raw const OPS).cast_mut() } };
-    // SAFETY: libfabric's contract: a place for the answer.
-    unsafe { hand_out(object, eq) };
+    // SAFETY: libfabric's contract: an open fabric, and a place for the answer.
+    unsafe {
+        let object = Eq {
+            fid: fid_eq { fid: header(FI_CLASS_EQ, context, &FID), ops: (&raw const OPS).cast_mut() },
+            users: Users::default(),
+            _fabric: Fabric::hold(fabric),
+        };
+        hand_out(object, eq);
+    }
     0
 }
 

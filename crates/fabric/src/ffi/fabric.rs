@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use super::no::{NOTHING, no};
-use super::object::{close, hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::{domain, eq, failed, info};
 
@@ -34,8 +34,27 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
 unsafe extern "C" fn cleanup() {}
 
 #[repr(C)]
-struct Fabric {
+pub struct Fabric {
     fid: fid_fabric,
+    users: Users,
+}
+
+impl Object for Fabric {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl Fabric {
+    /// A use of the fabric behind a pointer.
+    ///
+    /// # Safety
+    ///
+    /// It is one.
+    pub unsafe fn hold(fabric: *mut fid_fabric) -> Hold {
+        // SAFETY: the caller's promise; it is closed by `close` alone.
+        unsafe { (*fabric.cast::<Fabric>()).users.hold() }
+    }
 }
 
 static FID: fi_ops = fi_ops { close: Some(close::<Fabric>), ..NOTHING };
@@ -67,6 +86,7 @@ unsafe extern "C" fn open(
                 ops: (&raw const OPS).cast_mut(),
                 api_version: (*attr).api_version,
             },
+            users: Users::default(),
         };
         hand_out(object, fabric);
     }

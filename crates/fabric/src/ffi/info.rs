@@ -20,6 +20,10 @@ const DOMAIN: &CStr = c"towpath-shm";
 pub const VERSION: u32 = 1 << 16;
 /// The format of addresses: our own.
 const FORMAT: u32 = 1 << 31 | 0x7477;
+/// And what is spoken.
+const PROTOCOL: u32 = 1 << 31 | 0x7477;
+/// The longest message.
+const LONGEST: usize = 1 << 46;
 
 const MESSAGES: u64 = (FI_MSG | FI_TAGGED) as u64;
 const ONE_SIDED: u64 = (FI_RMA | FI_ATOMIC) as u64;
@@ -55,7 +59,11 @@ unsafe fn fits(hints: &fi_info) -> bool {
     // SAFETY: libfabric's contract: each part is null or valid.
     unsafe {
         if let Some(ep) = hints.ep_attr.as_ref()
-            && (ep.type_ != FI_EP_UNSPEC && ep.type_ != FI_EP_RDM || ep.tx_ctx_cnt > 1 || ep.rx_ctx_cnt > 1)
+            && (ep.type_ != FI_EP_UNSPEC && ep.type_ != FI_EP_RDM
+                || ep.tx_ctx_cnt > 1
+                || ep.rx_ctx_cnt > 1
+                || ep.protocol != FI_PROTO_UNSPEC && ep.protocol != PROTOCOL
+                || ep.max_msg_size > LONGEST)
         {
             return false;
         }
@@ -165,7 +173,8 @@ pub unsafe extern "C" fn getinfo(
         (*tx).op_flags = hint_tx.map_or(0, |h| h.op_flags);
         (*tx).msg_order = hint_tx.map_or(0, |h| h.msg_order) | FI_ORDER_SAS as u64;
         (*tx).inject_size = INJECT;
-        (*tx).size = 4096;
+        // As many as somebody wants: what has no space is refused, and comes again.
+        (*tx).size = hint_tx.map_or(0, |h| h.size).max(4096);
         (*tx).iov_limit = MAX_PIECES;
         (*tx).rma_iov_limit = 1;
         (*tx).tclass = hint_tx.map_or(0, |h| h.tclass);
@@ -173,13 +182,13 @@ pub unsafe extern "C" fn getinfo(
         (*rx).caps = caps & RECEIVE;
         (*rx).op_flags = hint_rx.map_or(0, |h| h.op_flags);
         (*rx).msg_order = hint_rx.map_or(0, |h| h.msg_order) | FI_ORDER_SAS as u64;
-        (*rx).size = 65536;
+        (*rx).size = hint_rx.map_or(0, |h| h.size).max(65536);
         (*rx).iov_limit = MAX_PIECES;
 
         (*ep).type_ = FI_EP_RDM;
-        (*ep).protocol = 1 << 31 | 0x7477;
+        (*ep).protocol = PROTOCOL;
         (*ep).protocol_version = 1;
-        (*ep).max_msg_size = 1 << 46;
+        (*ep).max_msg_size = LONGEST;
         (*ep).max_order_raw_size = usize::MAX >> 1;
         (*ep).max_order_war_size = BLOCK;
         (*ep).max_order_waw_size = usize::MAX >> 1;

@@ -115,7 +115,8 @@ unsafe fn receive_any(ep: *mut fid_ep, buffer: Buffer, wanted: Wanted) -> isize 
         notify: !ep.rx_selective || flags & FI_COMPLETION as u64 != 0,
         multi: (flags & FI_MULTI_RECV as u64 != 0).then(Default::default),
     };
-    let pattern = Core::pattern(ep.from(wanted.from), wanted.tag, wanted.ignore);
+    let Some(from) = ep.from(wanted.from) else { return failed(FI_EINVAL) as isize };
+    let pattern = Core::pattern(from, wanted.tag, wanted.ignore);
     let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD_ != 0);
     if flags & FI_PEEK as u64 != 0 {
         ep.endpoint.peek(wanted.tagged, pattern, &receive, claim, discard);

@@ -7,16 +7,33 @@ use crate::engine::memory::Region;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
-use super::object::{hand_out, header};
+use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 
 #[repr(C)]
 struct Mr {
     fid: fid_mr,
     domain: *const Domain,
+    users: Users,
+    _domain: Hold,
 }
 
-static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), control: Some(control), ..NOTHING };
+impl Object for Mr {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        // SAFETY: the domain outlives its regions.
+        let domain = unsafe { &*self.domain };
+        let _guard = domain.enter();
+        domain.regions.remove(self.fid.key);
+    }
+}
+
+static FID: fi_ops = fi_ops { close: Some(close::<Mr>), bind: Some(bind), control: Some(control), ..NOTHING };
 
 /// A domain's.
 pub static OPS: fi_ops_mr =
@@ -53,6 +70,8 @@ unsafe fn register(
         let object = Mr {
             fid: fid_mr { fid: header(FI_CLASS_MR, context, &FID), mem_desc: core::ptr::null_mut(), key },
             domain,
+            users: Users::default(),
+            _domain: (*domain).users.hold(),
         };
         hand_out(object, mr);
     }
@@ -113,16 +132,6 @@ unsafe extern "C" fn regattr(
         let piece = ((*attr.mr_iov).iov_base as usize, (*attr.mr_iov).iov_len);
         register(fid, piece, attr.access, attr.offset, attr.requested_key, mr, attr.context)
     }
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `register`, not used afterwards.
-    unsafe {
-        let mr = Box::from_raw(fid.cast::<Mr>());
-        let _guard = (*mr.domain).enter();
-        (*mr.domain).regions.remove(mr.fid.key);
-    }
-    0
 }
 
 /// To an endpoint or a counter: nothing depends on it.

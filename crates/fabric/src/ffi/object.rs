@@ -1,7 +1,9 @@
 //! What all objects have in common: the header that libfabric sees, the way to the user, and the end.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::failed;
 use super::sys::*;
 
 /// The header of an object.
@@ -19,13 +21,52 @@ pub unsafe fn hand_out<T, F>(object: T, place: *mut *mut F) {
     unsafe { *place = Box::into_raw(Box::new(object)).cast() };
 }
 
-/// Ends an object that nothing else knows of.
+/// How many others need an object: it can't be closed before they are.
+#[derive(Default)]
+pub struct Users(AtomicUsize);
+
+impl Users {
+    /// One more, as long as the result lives.
+    ///
+    /// # Safety
+    ///
+    /// The object outlives the result: it can be closed only by [`close`].
+    pub unsafe fn hold(&self) -> Hold {
+        // Relaxed: whoever closes an object while another thread opens something on it breaks libfabric's contract.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Hold(self)
+    }
+}
+
+/// A use of another object.
+pub struct Hold(*const Users);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // SAFETY: the object is still there: the promise of `hold`. Relaxed: as there.
+        unsafe { (*self.0).0.fetch_sub(1, Ordering::Relaxed) };
+    }
+}
+
+/// What is closed by [`close`].
+pub trait Object {
+    /// Who needs it.
+    fn users(&self) -> &Users;
+}
+
+/// Ends an object, unless others need it.
 ///
 /// # Safety
 ///
-/// It was handed out as a `T`, and is not used afterwards.
-pub unsafe extern "C" fn close<T>(fid: *mut fid) -> c_int {
-    // SAFETY: the caller's promise.
-    drop(unsafe { Box::from_raw(fid.cast::<T>()) });
+/// It was handed out as a `T`, and is not used afterwards if this succeeds.
+pub unsafe extern "C" fn close<T: Object>(fid: *mut fid) -> c_int {
+    let object: *mut T = fid.cast();
+    // SAFETY: the caller's promise. Relaxed: as in `hold`.
+    unsafe {
+        if (*object).users().0.load(Ordering::Relaxed) > 0 {
+            return failed(FI_EBUSY);
+        }
+        drop(Box::from_raw(object));
+    }
     0
 }

@@ -36,12 +36,18 @@ fn is_readable(fd: c_int, ms: c_int) -> bool {
 
 /// Sleeps on the descriptor of a queue until there is a report. Returns how often it slept.
 fn sleep_until_report(node: &Node, cq: *mut fid_cq, fd: c_int) -> (Report, u32) {
+    sleeping(node, cq, fd, || {})
+}
+
+/// The same, and does something each time before it falls asleep.
+fn sleeping(node: &Node, cq: *mut fid_cq, fd: c_int, before: impl Fn()) -> (Report, u32) {
     let mut slept = 0;
     loop {
         if let Some(report) = node.take(cq) {
             return (report, slept);
         }
         if may_wait(node, cq) {
+            before();
             assert!(is_readable(fd, PATIENCE.as_millis() as c_int), "a wake-up was lost");
             slept += 1;
         }
@@ -185,19 +191,20 @@ fn many_senders_wake_one_who_listens() {
     const EACH: u64 = 4000;
     let n = nodes(SENDERS + 1, &listening()).into_iter().map(Shared).collect::<Vec<_>>();
     let n = &n;
-    let (sent, done) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    // How often the receiver has gone to sleep: then everybody sends some.
+    let (hungry, done) = (&AtomicU64::new(0), &AtomicBool::new(false));
     std::thread::scope(|scope| {
         for (me, sender) in n.iter().enumerate().skip(1) {
             scope.spawn(move || {
                 let Shared(node) = sender;
+                let mut fed = 0;
                 for i in 0..EACH {
-                    while node.send(node.peers[0], Some(me as u64), &i.to_ne_bytes(), 1) != 0 {}
-                    while node.take(node.tx).is_none() {}
-                    sent.fetch_add(1, Ordering::Relaxed);
-                    // Now and then everybody is quiet, so that the receiver sleeps.
-                    if i % 16 == 0 {
+                    while i % 16 == 0 && hungry.load(Ordering::Relaxed) == fed {
                         std::thread::yield_now();
                     }
+                    fed = hungry.load(Ordering::Relaxed);
+                    while node.send(node.peers[0], Some(me as u64), &i.to_ne_bytes(), 1) != 0 {}
+                    while node.take(node.tx).is_none() {}
                 }
                 while !done.load(Ordering::Relaxed) {
                     node.take(node.tx);
@@ -210,14 +217,16 @@ fn many_senders_wake_one_who_listens() {
         for _ in 0..SENDERS as u64 * EACH {
             let mut into = [0; 8];
             assert_eq!(node.receive(ANY, Some((0, u64::MAX)), &mut into, 3), 0);
-            let (report, n) = sleep_until_report(node, node.rx, fd);
+            let (report, n) = sleeping(node, node.rx, fd, || {
+                hungry.fetch_add(1, Ordering::Relaxed);
+            });
             slept += n;
             let expected = &mut next[report.tag as usize];
             assert_eq!(u64::from_ne_bytes(into), *expected, "of {}", report.tag);
             *expected += 1;
         }
         done.store(true, Ordering::Relaxed);
-        assert!(slept > 0 && sent.load(Ordering::Relaxed) == SENDERS as u64 * EACH);
+        assert!(u64::from(slept) >= EACH / 16);
     });
 }
 
