@@ -216,8 +216,13 @@ fn memory_of_others_is_read_written_and_changed() {
     for settings in ways() {
         let mut n = nodes(2, settings);
         let window = vec![0u8; 1 << 20];
-        let region =
-            Region { base: window.as_ptr() as usize, len: window.len(), readable: true, writable: true };
+        let region = Region {
+            base: window.as_ptr() as usize,
+            len: window.len(),
+            first: 0,
+            readable: true,
+            writable: true,
+        };
         // SAFETY: the window stays to the end of the test, which looks at it only while nothing is under way.
         assert!(unsafe { n[1].endpoint.core.regions.add(9, region) });
         for len in [0, 1, 40, 5000, 300_000] {

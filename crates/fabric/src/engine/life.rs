@@ -108,16 +108,22 @@ impl Endpoint {
     /// Looks after what progress does not see: deaths, and places in the queue whose senders stopped.
     #[cold]
     pub fn look_after(&mut self) {
-        let mut dead = Vec::new();
+        let (mut dead, mut closed) = (Vec::new(), Vec::new());
         for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.dead) {
             let process = peer.address.process();
             if peer.watch.get_or_insert_with(|| process.watch()).is_dead() {
                 dead.push(number as u32);
+            } else if !peer.gone && matches!(&peer.way, Way::Open(link) if link.is_closed()) {
+                // One that never sent to us says no good-bye.
+                closed.push(number as u32);
             }
         }
-        if !dead.is_empty() {
+        if !dead.is_empty() || !closed.is_empty() {
             // What they had sent comes first.
             while self.progress() > 0 {}
+        }
+        for number in closed {
+            self.core.lose(number);
         }
         self.port.look_after(!dead.is_empty());
         for number in dead {

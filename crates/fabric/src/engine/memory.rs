@@ -14,6 +14,8 @@ pub struct Region {
     pub base: usize,
     /// Its length.
     pub len: usize,
+    /// What others call its first byte.
+    pub first: u64,
     /// Whether others may read it.
     pub readable: bool,
     /// Whether others may write it.
@@ -50,17 +52,18 @@ impl Regions {
         self.0.borrow_mut().remove(&key);
     }
 
-    /// A part of a region, by its offset there, if it may be used so.
-    pub fn part(&self, key: u64, offset: u64, len: u64, write: bool) -> Option<Buffer> {
+    /// A part of a region, by what others call its first byte, if it may be used so.
+    pub fn part(&self, key: u64, address: u64, len: u64, write: bool) -> Option<Buffer> {
         let regions = self.0.borrow();
         let region = regions.get(&key)?;
         let permitted = if write { region.writable } else { region.readable };
+        let offset = address.checked_sub(region.first)?;
         let end = offset.checked_add(len)?;
         if !permitted || end > region.len as u64 {
             return None;
         }
         // SAFETY: within memory for which the promise of `add` was made.
-        Some(unsafe { Buffer::one(region.base.wrapping_add(offset as usize), len as usize) })
+        Some(unsafe { Buffer::one(region.base + offset as usize, len as usize) })
     }
 }
 
@@ -72,18 +75,23 @@ mod tests {
     fn only_what_was_registered_can_be_used() {
         let bytes = [1u8, 2, 3, 4];
         let regions = Regions::default();
-        let region = Region { base: bytes.as_ptr() as usize, len: 4, readable: true, writable: false };
+        let base = bytes.as_ptr() as usize;
+        let region = Region { base, len: 4, first: 10, readable: true, writable: false };
         // SAFETY: the bytes outlive the registration, and are only read.
         assert!(unsafe { regions.add(7, region) });
         // SAFETY: refused.
         assert!(!unsafe { regions.add(7, region) });
-        assert_eq!(regions.part(7, 1, 2, false).unwrap().to_vec(), [2, 3]);
-        for (key, offset, len, write) in
-            [(8, 0, 1, false), (7, 0, 1, true), (7, 3, 2, false), (7, u64::MAX, 2, false)]
-        {
+        assert_eq!(regions.part(7, 11, 2, false).unwrap().to_vec(), [2, 3]);
+        for (key, offset, len, write) in [
+            (8, 10, 1, false),
+            (7, 10, 1, true),
+            (7, 13, 2, false),
+            (7, 9, 2, false),
+            (7, u64::MAX, 2, false),
+        ] {
             assert!(regions.part(key, offset, len, write).is_none());
         }
         regions.remove(7);
-        assert!(regions.part(7, 0, 1, false).is_none());
+        assert!(regions.part(7, 10, 1, false).is_none());
     }
 }

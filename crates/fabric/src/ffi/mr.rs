@@ -58,9 +58,9 @@ unsafe fn register(
         let all =
             access & (FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV | FI_READ | FI_WRITE) as u64 == 0;
         let region = Region {
-            // A remote offset of `offset` means the first byte.
-            base: piece.0.wrapping_sub(offset as usize),
-            len: piece.1.saturating_add(offset as usize),
+            base: piece.0,
+            len: piece.1,
+            first: offset,
             readable: all || access & FI_REMOTE_READ as u64 != 0,
             writable: all || access & FI_REMOTE_WRITE as u64 != 0,
         };

@@ -1,7 +1,10 @@
 //! The provider through libfabric's public calls: every operation that it offers, and what it says where it can't.
 #![allow(unsafe_code)]
 
+mod atomics;
+mod errors;
 mod matching;
 mod messages;
+mod onesided;
 mod support;
 mod wait;
