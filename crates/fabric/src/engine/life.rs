@@ -7,6 +7,7 @@ use towpath_machine::{Native, Processor};
 use super::completion::error;
 use super::endpoint::{Core, Endpoint, Refusal};
 use super::frame::Kind;
+use super::layout::MEMBERS;
 use super::peer::{Queued, Way};
 use super::receive::Body;
 use super::settings::Settings;
@@ -134,6 +135,14 @@ impl Endpoint {
                 self.port.leave(member);
             }
         }
+        // Those who died before they had said anything.
+        for place in 0..MEMBERS {
+            if self.core.by_member[place].is_none()
+                && let Some(member) = self.port.dead_member(place)
+            {
+                self.port.leave(member);
+            }
+        }
     }
 
     /// Says good-bye, and takes nothing more.
@@ -220,6 +229,7 @@ impl Core {
         let peer = &mut self.peers[number as usize];
         peer.way = Way::Closed;
         peer.dead = true;
+        peer.watch = None;
         for tagged in [true, false] {
             loop {
                 let space = if tagged { &mut self.tagged } else { &mut self.untagged };

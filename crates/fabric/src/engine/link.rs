@@ -3,7 +3,7 @@
 //! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the sender says so there ([`Kind::Follow`]) and from then on uses the slots alone. The
 //! receiver looks at them only after it has taken that, so everything sent before has been taken too.
 //!
-//! **A sender that dies** while it joins leaves an entry that the receiver never frees (one of 128); while it sends: see `claim/towpath.rs` of the room am.
+//! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks after its peers; while it sends: see `claim/towpath.rs` of the room am.
 
 use core::cell::RefCell;
 use std::sync::atomic::Ordering;

@@ -19,7 +19,7 @@ use super::attach::{AttachError, PairMemory, Segment};
 use super::bell::Bell;
 use super::buffers::Payload;
 use super::frame::{Arrived, LINE};
-use super::layout::{FREE, JOINED, LISTENED, LISTENS, MEMBERS, SLEEPS, STATE};
+use super::layout::{FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, SLEEPS, STATE};
 use super::pair::{PairIn, publish_then_look};
 
 /// Frames taken from one pair's slots before the others have their turn.
@@ -225,7 +225,7 @@ impl Port {
     fn free(&self, member: MemberId) {
         let Some(entry) = self.segment.members().get(usize::from(member.place)) else { return };
         let state = entry.state.load(Ordering::Acquire);
-        if state & STATE == JOINED && (state >> 8) as u8 == member.uses {
+        if state & STATE != FREE && (state >> 8) as u8 == member.uses {
             entry.taken.store(0, Ordering::Relaxed);
             entry.intents[0].store(0, Ordering::Relaxed);
             entry.intents[1].store(0, Ordering::Relaxed);
@@ -311,6 +311,19 @@ impl Port {
         self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
+    /// The member of this place, if it has joined, or begun to, and is dead.
+    pub fn dead_member(&self, place: usize) -> Option<MemberId> {
+        // Acquire: pairs with the Release of `Link::join`.
+        let state = self.segment.members().get(place)?.state.load(Ordering::Acquire);
+        let dead = match state & STATE {
+            JOINED => self.member_is_dead(place, state),
+            // It has sent nothing, and perhaps not said who it is.
+            JOINING => !exists((state >> 32) as i32),
+            _ => false,
+        };
+        dead.then_some(MemberId { place: place as u8, uses: (state >> 8) as u8 })
+    }
+
     fn member_is_dead(&self, place: usize, state: u64) -> bool {
         let mut watches = self.watches.borrow_mut();
         let Some(watch) = watches.get_mut(place) else { return false };
@@ -338,6 +351,15 @@ fn payload(q: &towpath_am::queue::Queue<'_, Native>, block: usize, len: usize) -
 fn rustix_random(to: &mut [u8; 8]) -> bool {
     // SAFETY: writes at most 8 bytes to an array of 8.
     unsafe { libc::getrandom(to.as_mut_ptr().cast(), 8, libc::GRND_NONBLOCK) == 8 }
+}
+
+/// Whether there is a process of this number. (Somebody else's may have it by now; then its predecessor's place is not noticed.)
+#[allow(unsafe_code)]
+fn exists(pid: i32) -> bool {
+    // SAFETY: no signal is sent.
+    pid > 0
+        && (unsafe { libc::kill(pid, 0) } == 0
+            || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
 }
 
 #[allow(unsafe_code)]
