@@ -80,6 +80,11 @@ impl CompletionQueue {
     pub fn is_empty(&self) -> bool {
         self.reports.borrow().is_empty()
     }
+    /// Whether there is nothing to work on: no report, or that a peek found no message.
+    #[inline(always)]
+    pub fn is_vain(&self) -> bool {
+        self.reports.borrow().front().is_none_or(|c| c.error == error::NO_MESSAGE)
+    }
     /// How many there are.
     pub fn len(&self) -> usize {
         self.reports.borrow().len()

@@ -13,6 +13,7 @@ use super::attach::AttachError;
 use super::buffers::Buffer;
 use super::completion::{Reports, Ticket};
 use super::frame::{Content, Frame, Kind, WORDS, flag};
+use super::idle::Happened;
 use super::link::{Link, Sent};
 use super::matching::Matcher;
 use super::memory::Regions;
@@ -101,6 +102,8 @@ pub struct Core {
     pub min_multi: usize,
     /// More processes than cores.
     pub crowded: bool,
+    /// What has happened so far: whoever waits begins anew then.
+    pub happened: Happened,
 }
 
 /// An endpoint.
@@ -138,6 +141,7 @@ impl Endpoint {
             claimed: HashMap::new(),
             min_multi: 64,
             crowded: false,
+            happened: Happened::default(),
         };
         Ok(Endpoint { port, core })
     }
@@ -147,6 +151,7 @@ impl Endpoint {
     pub fn progress(&mut self) -> usize {
         let Endpoint { port, core } = self;
         let taken = port.poll(|from, frame| core.deliver(port, from, frame));
+        core.happened.frames += taken as u64;
         if !core.busy.is_empty() || !core.streams.is_empty() {
             core.push();
         }
@@ -233,6 +238,7 @@ impl Core {
                     if counted {
                         peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
                     }
+                    self.happened.calls += 1;
                     self.reports.end(&message.ticket, 0);
                     Ok(())
                 }
@@ -247,6 +253,7 @@ impl Core {
     fn send_behind(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
         let Message0 { tag, buffer, data, ticket, .. } = *message;
         let len = buffer.len();
+        self.happened.calls += 1;
         let peer = &mut self.peers[message.peer as usize];
         let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
         let counted = len > INJECT;

@@ -1,4 +1,4 @@
-//! Deaths, departures, and waiting.
+//! Deaths and departures.
 //!
 //! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends with an error. What it had sent before still arrives.
 
@@ -10,100 +10,6 @@ use super::frame::Kind;
 use super::layout::MEMBERS;
 use super::peer::{Queued, Way};
 use super::receive::Body;
-use super::settings::Settings;
-
-/// How often the peers' lives are looked at while nothing happens, in nanoseconds.
-const LOOK_EVERY: u64 = 10_000_000;
-/// Polls closer together than this belong to one loop that waits, in nanoseconds.
-const TIGHT: u64 = 10_000;
-/// So many empty polls in a loop before one takes its time.
-const PATIENT_AFTER: u32 = 3;
-/// So many in a loop, some ten milliseconds, and it sleeps even where there are cores enough.
-const TIRED: u32 = 5_000;
-/// What the first ones may take: less than a program that has other things to do would notice, and more than an answer takes, in nanoseconds.
-const GLANCE: u64 = 1_000;
-
-/// Who was asked to wait sleeps after so many pauses.
-const LONG: u32 = 20;
-
-/// What a program that polls in vain is doing.
-#[derive(Debug, Default)]
-pub struct Idle {
-    empty: u32,
-    /// The clock at the end of the last step: the thread's own where cores are shared.
-    last: u64,
-    looked: u64,
-    crowded: bool,
-}
-
-/// How to wait now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
-    /// Not at all.
-    None,
-    /// Look on for so many nanoseconds.
-    Spin(u64),
-    /// Let others run.
-    Yield,
-    /// Sleep for so many nanoseconds.
-    Sleep(u64),
-}
-
-/// The calling thread's processor time, in nanoseconds.
-#[allow(unsafe_code)]
-fn cpu_time() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is a place for the result.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-impl Idle {
-    /// Something happened.
-    #[inline(always)]
-    pub fn reset(&mut self) {
-        self.empty = 0;
-    }
-
-    /// A poll found nothing: what to do, and whether it is time to look after things.
-    pub fn step(&mut self, crowded: bool, settings: &Settings) -> (Pause, bool) {
-        let now = Native::with_id(0).now();
-        // Where cores are shared, time passes while others run: only what the thread itself has used tells what it was doing.
-        let used = if crowded { cpu_time() } else { now };
-        let tight = used.wrapping_sub(self.last) < TIGHT;
-        self.last = used;
-        self.crowded = crowded;
-        let look = now.wrapping_sub(self.looked) >= LOOK_EVERY;
-        if look {
-            self.looked = now;
-        }
-        if !tight {
-            self.empty = 0;
-        }
-        self.empty = self.empty.saturating_add(1);
-        let pause = match self.empty {
-            n if !crowded && n <= PATIENT_AFTER => Pause::Spin(GLANCE.min(settings.spin)),
-            n if !crowded && n >= TIRED => Pause::Sleep(settings.nap),
-            // Other programs may want the core even where the ranks have one each.
-            n if !crowded && n.is_multiple_of(2) => Pause::Yield,
-            _ if !crowded => Pause::Spin(settings.spin),
-            1 => Pause::None,
-            n if n <= 1 + settings.yields => Pause::Yield,
-            _ => Pause::Sleep(settings.nap),
-        };
-        (pause, look)
-    }
-
-    /// Whether it has been waiting for long enough to sleep.
-    pub fn is_long(&self) -> bool {
-        self.empty > LONG
-    }
-
-    /// A pause has ended.
-    pub fn paused(&mut self) {
-        self.last = if self.crowded { cpu_time() } else { Native::with_id(0).now() };
-    }
-}
 
 impl Endpoint {
     /// Looks after what progress does not see: deaths, and places in the queue whose senders stopped.

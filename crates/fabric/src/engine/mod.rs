@@ -11,6 +11,7 @@ mod deliver;
 pub mod direct;
 pub mod endpoint;
 pub mod frame;
+pub mod idle;
 pub mod layout;
 pub mod life;
 pub mod link;

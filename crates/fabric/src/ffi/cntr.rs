@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::engine::completion::Counter;
-use crate::engine::life::Idle;
+use crate::engine::idle::Idle;
 
 use super::domain::Domain;
 use super::failed;
@@ -132,6 +132,10 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let mut guard = domain.enter();
     let before = cntr.counter.value.get();
+    if domain.is_before() {
+        cntr.seen.set((before, cntr.seen.get().1));
+        return before;
+    }
     if domain.progress() > 0 || cntr.counter.value.get() != before {
         cntr.idle.borrow_mut().reset();
     } else {

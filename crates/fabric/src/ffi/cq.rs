@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::engine::completion::{Completion, CompletionQueue};
-use crate::engine::life::Idle;
+use crate::engine::idle::Idle;
 
 use super::domain::Domain;
 use super::failed;
@@ -186,9 +186,13 @@ unsafe extern "C" fn readfrom(
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let mut guard = domain.enter();
     if cq.queue.is_empty() || cq.queue.len() < count {
+        if domain.is_first() {
+            // SAFETY: libfabric's contract.
+            return unsafe { cq.give(buf, count, from) };
+        }
         domain.progress();
     }
-    if cq.queue.is_empty() {
+    if cq.queue.is_vain() {
         guard = domain.pause(guard, &cq.idle, None, || !cq.queue.is_empty());
     } else {
         cq.idle.borrow_mut().reset();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::engine::endpoint::Endpoint;
-use crate::engine::life::{Idle, Pause};
+use crate::engine::idle::{Happened, Idle, LOOK_EVERY, Pause, Turn};
 use crate::engine::memory::Regions;
 use crate::engine::settings::Settings;
 use towpath_machine::{Native, Park, Processor};
@@ -23,8 +23,6 @@ use super::{atomic, av, cntr, cq, ep, mr};
 const SHORTLY: u64 = 50_000;
 /// The same while a sender has claimed a place and not yet filled it.
 const BEHIND: u64 = 1_000_000;
-/// How often who waits on descriptors looks after its peers' lives.
-const LOOK_EVERY: u64 = 10_000_000;
 
 #[repr(C)]
 pub struct Domain {
@@ -35,6 +33,7 @@ pub struct Domain {
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
     crowd: Cell<(usize, u64)>,
+    turn: RefCell<Turn>,
     /// Those who wait on descriptors.
     pub listeners: Listeners,
     looked: Cell<u64>,
@@ -87,6 +86,7 @@ pub unsafe extern "C" fn open(
             endpoints: RefCell::default(),
             regions: Regions::default(),
             crowd: Cell::new((0, 0)),
+            turn: RefCell::default(),
             listeners: Listeners::default(),
             looked: Cell::new(0),
             users: Users::default(),
@@ -156,6 +156,23 @@ impl Domain {
         stuck
     }
 
+    /// Whether a read of a completion queue should find nothing new ([`Turn`]).
+    #[inline(always)]
+    pub fn is_first(&self) -> bool {
+        self.crowd.get().1 != 0 && self.turn.borrow_mut().is_first(self.happened().calls)
+    }
+
+    /// The same for a counter.
+    pub fn is_before(&self) -> bool {
+        self.crowd.get().1 != 0 && self.turn.borrow_mut().is_before(self.happened().calls)
+    }
+
+    fn happened(&self) -> Happened {
+        let mut happened = Happened::default();
+        self.each(|endpoint| happened.add(&endpoint.core.happened));
+        happened
+    }
+
     /// A read found nothing: takes a little time, as the surroundings permit, and makes progress. `until`: what is waited for. `force`: sleeps however few poll.
     pub fn pause<'a>(
         &'a self,
@@ -165,7 +182,8 @@ impl Domain {
         until: impl Fn() -> bool,
     ) -> Guard<'a> {
         let crowded = self.is_crowded();
-        let (mut pause, look) = idle.borrow_mut().step(crowded, &self.settings);
+        let happened = self.happened();
+        let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings);
         if look {
             self.each(|endpoint| endpoint.look_after());
             self.recount();

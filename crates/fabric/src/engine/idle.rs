@@ -1,0 +1,326 @@
+//! What a read of an empty completion queue does with its time.
+//!
+//! An MPI that waits polls in a loop, and what it waits for need not come through here: messages to oneself, files and threads are its own business. So a read must not keep it for long before it has had a few turns
+//! of its loop; and while a rank waits, whoever has something to do wants the core. A waiter goes through four stages:
+//!
+//! 1. *Look on*, where there are cores to spare: an answer takes less time than another turn of the MPI's loop.
+//! 2. *Return at once*, a few times: whatever the MPI sent to itself is found now.
+//! 3. *Yield*, a few times, where cores are shared.
+//! 4. *Sleep* on the doorbell: shortly, then twice as long, up to [`Settings::nap`]. Whoever sends rings. Between two sleeps there are always a few polls.
+//!
+//! It begins anew when the program starts an operation, when something comes, and when the program was doing something else between two polls: it has used clearly more processor time than it usually does between
+//! two. Where cores are shared time passes while others run, so the thread's own processor time is looked at.
+
+use towpath_machine::{Native, Processor};
+
+use super::settings::Settings;
+
+/// How often the peers' lives are looked at while nothing happens, in nanoseconds.
+pub const LOOK_EVERY: u64 = 10_000_000;
+/// Polls closer together than this belong to one loop that waits, in nanoseconds.
+const TIGHT: u64 = 10_000;
+/// So many polls in a loop, some ten milliseconds, and it sleeps even where there are cores enough.
+const TIRED: u32 = 5_000;
+/// What the first ones may take where there are cores to spare: less than a program that has other things to do would notice, and more than an answer takes, in nanoseconds.
+const GLANCE: u64 = 1_000;
+/// So many of them.
+const GLANCES: u32 = 3;
+/// So many polls return at once where cores are shared: enough for the answer to a message that the program sent to itself.
+const FREE: u32 = 6;
+/// The first sleep, in nanoseconds.
+const FIRST_NAP: u64 = 50_000;
+/// Who was asked to wait sleeps after so many polls in vain.
+const LONG: u32 = 20;
+/// A thread that has lost more than this between two polls was not running all the time, in nanoseconds.
+const SWITCHED: u64 = 1_000;
+
+/// What has happened at the endpoints so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Happened {
+    /// Operations that the program started.
+    pub calls: u64,
+    /// Frames that came.
+    pub frames: u64,
+}
+
+impl Happened {
+    /// Together with another endpoint's.
+    pub fn add(&mut self, other: &Happened) {
+        self.calls += other.calls;
+        self.frames += other.frames;
+    }
+}
+
+/// What a program that polls in vain is doing.
+#[derive(Debug, Default)]
+pub struct Idle {
+    /// Polls in vain since it last began anew, or slept.
+    polls: u32,
+    /// The same, without regard to sleeps.
+    vain: u32,
+    /// Its last sleep, or 0.
+    nap: u64,
+    /// The clocks at the end of the last step: the thread's own (where cores are shared), everybody's.
+    last: (u64, u64),
+    /// What it usually uses between two polls.
+    usual: u64,
+    happened: Happened,
+    /// The program has started something since the last time that something came.
+    fresh: bool,
+    crowded: bool,
+    looked: u64,
+}
+
+/// Has a program that started something look at its own affairs before it finds what has come.
+///
+/// MPICH sends messages to itself through memory of its own, and looks there after it has looked at its completion queue and counters here. A rank that was put off its core right after it sent something (by the
+/// receiver that it has woken, say) would find the answer, and what others did then, before its own earlier message to itself: `mpi4py.util.sync` has its ranks wait for ever if that happens. So the first
+/// read of a completion queue after an operation finds nothing new, and the reads of counters before that neither.
+#[derive(Debug, Default)]
+pub struct Turn {
+    calls: u64,
+    was_first: bool,
+    counters: u32,
+}
+
+/// So many reads of counters may be in vain before a program is taken for one that reads nothing else.
+const COUNTERS: u32 = 3;
+
+impl Turn {
+    /// Whether a read of a completion queue should find nothing new. `calls`: the operations so far.
+    pub fn is_first(&mut self, calls: u64) -> bool {
+        self.counters = 0;
+        let before = core::mem::replace(&mut self.calls, calls);
+        // Not twice running: who starts something between any two reads makes progress too.
+        self.was_first = calls != before && !self.was_first;
+        self.was_first
+    }
+
+    /// The same for a counter.
+    pub fn is_before(&mut self, calls: u64) -> bool {
+        if calls == self.calls || self.counters >= COUNTERS {
+            return false;
+        }
+        self.counters += 1;
+        true
+    }
+}
+
+/// How to wait now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Not at all.
+    None,
+    /// Look on for so many nanoseconds.
+    Spin(u64),
+    /// Let others run.
+    Yield,
+    /// Sleep for so many nanoseconds.
+    Sleep(u64),
+}
+
+/// The calling thread's processor time, in nanoseconds.
+#[allow(unsafe_code)]
+fn cpu_time() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+impl Idle {
+    /// What was waited for has come.
+    #[inline(always)]
+    pub fn reset(&mut self) {
+        self.polls = 0;
+        self.vain = 0;
+        self.nap = 0;
+    }
+
+    /// A poll found nothing: what to do, and whether it is time to look after things.
+    pub fn step(&mut self, crowded: bool, happened: Happened, settings: &Settings) -> (Pause, bool) {
+        let now = Native::with_id(0).now();
+        let used = if crowded { cpu_time() } else { now };
+        if crowded != self.crowded {
+            *self = Idle { crowded, looked: self.looked, last: (used, now), ..Idle::default() };
+        }
+        let look = now.wrapping_sub(self.looked) >= LOOK_EVERY;
+        if look {
+            self.looked = now;
+        }
+        (self.decide(used, now, happened, settings), look)
+    }
+
+    fn decide(&mut self, used: u64, now: u64, happened: Happened, settings: &Settings) -> Pause {
+        let gap = used.wrapping_sub(self.last.0);
+        let whole = now.wrapping_sub(self.last.1);
+        self.last = (used, now);
+        let before = core::mem::replace(&mut self.happened, happened);
+        if happened.calls != before.calls || gap >= TIGHT {
+            self.reset();
+            self.fresh = happened.calls != before.calls;
+        } else if happened.frames != before.frames {
+            // Others were served; the program has got nothing.
+            self.polls = self.polls.min(FREE);
+            self.nap = 0;
+        } else if whole <= gap + SWITCHED {
+            // It ran all the time, so that is what it did.
+            if self.usual > 0 && gap > self.usual + self.usual / 2 {
+                self.reset();
+                self.fresh = false;
+            }
+            self.usual =
+                if gap < self.usual || self.usual == 0 { gap } else { self.usual + (gap - self.usual) / 8 };
+        }
+        self.polls = self.polls.saturating_add(1);
+        self.vain = self.vain.saturating_add(1);
+        if self.crowded { self.shared(settings) } else { self.alone(settings) }
+    }
+
+    /// With a core for everybody.
+    fn alone(&mut self, settings: &Settings) -> Pause {
+        match self.polls {
+            n if n <= 2 && !self.fresh => Pause::None,
+            n if n <= GLANCES => Pause::Spin(GLANCE.min(settings.spin)),
+            n if n >= TIRED => Pause::Sleep(settings.nap),
+            // Other programs may want the core even where the ranks have one each.
+            n if n.is_multiple_of(2) => Pause::Yield,
+            _ => Pause::Spin(settings.spin),
+        }
+    }
+
+    /// With fewer cores than ranks.
+    fn shared(&mut self, settings: &Settings) -> Pause {
+        match self.polls {
+            n if n <= FREE => Pause::None,
+            n if n <= FREE + settings.yields => Pause::Yield,
+            _ => {
+                self.polls = FREE;
+                self.nap = if self.nap == 0 { FIRST_NAP } else { self.nap * 2 }.min(settings.nap);
+                Pause::Sleep(self.nap)
+            }
+        }
+    }
+
+    /// Whether it has been waiting for long enough to sleep.
+    pub fn is_long(&self) -> bool {
+        self.vain > LONG
+    }
+
+    /// A pause has ended.
+    pub fn paused(&mut self) {
+        let now = Native::with_id(0).now();
+        self.last = (if self.crowded { cpu_time() } else { now }, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank that shares its core, and the clocks that it sees.
+    struct Rank {
+        idle: Idle,
+        used: u64,
+        now: u64,
+        happened: Happened,
+        settings: Settings,
+    }
+
+    impl Rank {
+        fn new(crowded: bool) -> Rank {
+            let idle = Idle { crowded, ..Idle::default() };
+            Rank {
+                idle,
+                used: 1 << 40,
+                now: 1 << 50,
+                happened: Happened::default(),
+                settings: Settings::default(),
+            }
+        }
+
+        /// Another poll in vain, after it ran and after it was off its core for so long.
+        fn poll(&mut self, ran: u64, off: u64) -> Pause {
+            self.used += ran;
+            self.now += ran + off;
+            self.idle.decide(self.used, self.now, self.happened, &self.settings)
+        }
+
+        fn polls(&mut self, ran: u64, count: usize) -> Vec<Pause> {
+            (0..count).map(|_| self.poll(ran, 0)).collect()
+        }
+    }
+
+    fn slept(pauses: &[Pause]) -> Vec<u64> {
+        pauses.iter().filter_map(|p| if let Pause::Sleep(ns) = p { Some(*ns) } else { None }).collect()
+    }
+
+    #[test]
+    fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
+        let mut rank = Rank::new(true);
+        let pauses = rank.polls(1000, 100);
+        assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
+        let sleeps = slept(&pauses);
+        assert!(sleeps.is_sorted() && sleeps[0] == FIRST_NAP && sleeps.last() == Some(&rank.settings.nap));
+        assert!(!pauses.windows(2).any(|p| matches!(p, [Pause::Sleep(_), Pause::Sleep(_)])));
+        assert!(rank.idle.is_long());
+    }
+
+    #[test]
+    fn a_loop_around_operations_that_do_not_come_through_here_never_sleeps() {
+        // Messages to itself: five polls in each, and what the program does between them.
+        let mut rank = Rank::new(true);
+        for _ in 0..100 {
+            assert_eq!(slept(&rank.polls(1100, 5)), []);
+            assert!(!matches!(rank.poll(2400, 0), Pause::Sleep(_)));
+        }
+    }
+
+    #[test]
+    fn being_off_the_core_is_not_taken_for_work() {
+        let mut rank = Rank::new(true);
+        let pauses: Vec<_> =
+            (0..100).map(|i| rank.poll(if i % 3 == 0 { 3000 } else { 1000 }, 1_000_000)).collect();
+        assert!(slept(&pauses).len() > 10);
+    }
+
+    #[test]
+    fn what_happens_begins_it_anew() {
+        let mut rank = Rank::new(true);
+        rank.polls(1000, 100);
+        rank.happened.calls += 1;
+        assert_eq!(slept(&rank.polls(1000, FREE as usize)), []);
+        rank.polls(1000, 100);
+        // Served others: sleeps soon again, but shortly.
+        rank.happened.frames += 1;
+        assert_eq!(slept(&rank.polls(1000, 1 + rank.settings.yields as usize))[..], [FIRST_NAP]);
+        // And computed.
+        rank.polls(1000, 100);
+        assert_eq!(rank.poll(1_000_000, 0), Pause::None);
+    }
+
+    #[test]
+    fn with_cores_to_spare_it_looks_on_for_an_answer() {
+        let mut rank = Rank::new(false);
+        rank.happened.calls += 1;
+        assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
+        // But not if it has asked nothing.
+        let mut rank = Rank::new(false);
+        assert_eq!(rank.poll(500, 0), Pause::None);
+        let sleeps = slept(&rank.polls(500, 2 * TIRED as usize));
+        assert!(sleeps.len() > TIRED as usize / 2);
+    }
+
+    #[test]
+    fn the_first_look_finds_nothing_new_but_the_second_does() {
+        let mut turn = Turn::default();
+        assert!(!turn.is_first(0));
+        assert!(turn.is_before(1) && turn.is_first(1) && !turn.is_before(1) && !turn.is_first(1));
+        // Something started between any two reads.
+        let found = (2..100).filter(|&calls| !turn.is_first(calls)).count();
+        assert!(found > 40);
+        // Nothing but counters read.
+        let found = (100..200).filter(|&calls| !turn.is_before(calls)).count();
+        assert!(found > 90);
+    }
+}
