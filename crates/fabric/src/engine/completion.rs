@@ -175,6 +175,12 @@ impl Reports {
         if let Some(counter) = &self.counters[Class::Receive as usize] {
             counter.count(completion.error);
         }
+        self.tell(notify, completion);
+    }
+
+    /// Something that is reported where receives are, but is none, and is not counted as one.
+    #[inline]
+    pub fn tell(&self, notify: bool, completion: Completion) {
         if (notify || completion.error != 0)
             && let Some(queue) = &self.receive
         {

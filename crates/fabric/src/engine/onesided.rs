@@ -99,7 +99,7 @@ impl Core {
             if frame.tag & DATA != 0 {
                 let source = self.peers[peer as usize].listed;
                 let flags = REMOTE_WRITE | WITH_DATA;
-                self.reports.received(true, Completion { flags, data, source, ..Completion::default() });
+                self.reports.tell(true, Completion { flags, data, source, ..Completion::default() });
             }
             self.post(peer, Kind::Done, 0, [number, 0, 0, 0], &[]);
         }

@@ -143,7 +143,7 @@ impl Endpoint {
                 error: error::NO_MESSAGE,
                 ..Completion::default()
             };
-            core.reports.received(true, none);
+            core.reports.tell(true, none);
             return;
         };
         let Some(envelope) = space.waiting_mut(place).map(|m| m.envelope) else { return };
@@ -163,7 +163,7 @@ impl Endpoint {
                 core.discard(port, message);
             }
         }
-        core.reports.received(true, report(&envelope, listed));
+        core.reports.tell(true, report(&envelope, listed));
     }
 
     /// Receives the message that a peek with this context has claimed, or throws it away. `false`: there is none.
@@ -177,9 +177,10 @@ impl Endpoint {
                 context: receive.context,
                 flags: receive.flags,
                 tag: envelope.tag,
+                source: core.peers[envelope.peer as usize].listed,
                 ..Completion::default()
             };
-            core.reports.received(receive.notify, report);
+            core.reports.tell(receive.notify, report);
         } else {
             core.join(port, message, receive);
         }

@@ -5,6 +5,7 @@ mod atomics;
 mod errors;
 mod matching;
 mod messages;
+mod model;
 mod onesided;
 mod support;
 mod wait;
