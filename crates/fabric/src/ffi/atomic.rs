@@ -80,8 +80,7 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
         else {
             return failed(FI_EINVAL) as isize;
         };
-        let ep = Ep::of(ep);
-        let _guard = (*ep.domain).enter();
+        let (_guard, ep) = Ep::enter(ep);
         let class = if fetches { Class::Read } else { Class::Write };
         let flags = FI_ATOMIC as u64 | if fetches { FI_READ } else { FI_WRITE } as u64;
         let ticket = ep.ticket(what.context, flags, what.flags, class);
@@ -113,7 +112,7 @@ unsafe extern "C" fn write(
 ) -> isize {
     // SAFETY: libfabric's contract, here and in the rest of this file.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let operand = &[single(buf, count)];
         start(ep, What { operand, compare: &[], result: &[], of, addr, key, datatype, op, context, flags })
     }
@@ -133,7 +132,7 @@ unsafe extern "C" fn writev(
 ) -> isize {
     // SAFETY: as in `write`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let operand = pieces(iov, count);
         start(ep, What { operand, compare: &[], result: &[], of, addr, key, datatype, op, context, flags })
     }
@@ -207,7 +206,7 @@ unsafe extern "C" fn readwrite(
 ) -> isize {
     // SAFETY: as in `write`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let (operand, result) = (&[single(buf, count)], &[single(result, count)]);
         start(ep, What { operand, compare: &[], result, of, addr, key, datatype, op, context, flags })
     }
@@ -230,7 +229,7 @@ unsafe extern "C" fn readwritev(
 ) -> isize {
     // SAFETY: as in `write`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let (operand, result) = (pieces(iov, count), pieces(resultv, result_count));
         start(ep, What { operand, compare: &[], result, of, addr, key, datatype, op, context, flags })
     }
@@ -271,7 +270,7 @@ unsafe extern "C" fn compwrite(
 ) -> isize {
     // SAFETY: as in `write`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let (operand, compare) = (&[single(buf, count)], &[single(compare, count)]);
         let result = &[single(result, count)];
         start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags })
@@ -298,7 +297,7 @@ unsafe extern "C" fn compwritev(
 ) -> isize {
     // SAFETY: as in `write`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let (operand, compare) = (pieces(iov, count), pieces(comparev, compare_count));
         let result = pieces(resultv, result_count);
         start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags })

@@ -1,6 +1,7 @@
 //! Endpoints: opening, binding, options, names.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::rc::Rc;
 
 use crate::engine::address::{ADDRESS_BYTES, Address};
@@ -12,7 +13,7 @@ use crate::engine::peer::NOT_LISTED;
 use super::av::Av;
 use super::cntr::Cntr;
 use super::cq::Cq;
-use super::domain::Domain;
+use super::domain::{Domain, Guard};
 use super::eq::Eq;
 use super::no::{NOTHING, no};
 use super::object::{Hold, header};
@@ -28,8 +29,8 @@ pub struct Ep {
     av: *const Av,
     /// By number in the vector: the peer.
     peers: Vec<u32>,
-    pub tx_flags: u64,
-    pub rx_flags: u64,
+    tx_flags: AtomicU64,
+    rx_flags: AtomicU64,
     /// Only operations with FI_COMPLETION are reported.
     pub tx_selective: bool,
     pub rx_selective: bool,
@@ -99,8 +100,8 @@ pub unsafe extern "C" fn open(
             endpoint,
             av: core::ptr::null(),
             peers: Vec::new(),
-            tx_flags: info.tx_attr.as_ref().map_or(0, |a| a.op_flags),
-            rx_flags: info.rx_attr.as_ref().map_or(0, |a| a.op_flags),
+            tx_flags: info.tx_attr.as_ref().map_or(0, |a| a.op_flags).into(),
+            rx_flags: info.rx_attr.as_ref().map_or(0, |a| a.op_flags).into(),
             tx_selective: false,
             rx_selective: false,
             directed: info.caps & FI_DIRECTED_RECV != 0,
@@ -131,8 +132,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     // SAFETY: libfabric's contract: `other` is an open object of the class that it names.
     unsafe {
-        let ep = &mut *fid.cast::<Ep>();
-        let _guard = (*ep.domain).enter();
+        let (_guard, ep) = Ep::enter(fid.cast());
         match (*other).fclass as u32 {
             FI_CLASS_AV => {
                 let av = other.cast::<Av>();
@@ -187,20 +187,22 @@ const FI_TRANSMIT_: u64 = FI_SEND as u64;
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: libfabric's contract; the argument is what the command says.
     unsafe {
-        let ep = &mut *fid.cast::<Ep>();
+        let (_guard, ep) = Ep::enter(fid.cast());
+        // Relaxed: numbers by themselves, here and where they are read.
         match command as u32 {
             FI_ENABLE => 0,
             FI_GETOPSFLAG => {
                 let flags: *mut u64 = arg.cast();
-                *flags = if *flags & FI_TRANSMIT_ != 0 { ep.tx_flags } else { ep.rx_flags };
+                let of = if *flags & FI_TRANSMIT_ != 0 { &ep.tx_flags } else { &ep.rx_flags };
+                *flags = of.load(Ordering::Relaxed);
                 0
             }
             FI_SETOPSFLAG => {
                 let flags = *arg.cast::<u64>();
                 if flags & FI_TRANSMIT_ != 0 {
-                    ep.tx_flags = flags & !FI_TRANSMIT_;
+                    ep.tx_flags.store(flags & !FI_TRANSMIT_, Ordering::Relaxed);
                 } else {
-                    ep.rx_flags = flags & !(FI_RECV as u64);
+                    ep.rx_flags.store(flags & !(FI_RECV as u64), Ordering::Relaxed);
                 }
                 0
             }
@@ -211,9 +213,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 
 unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
     // SAFETY: libfabric's contract.
-    let ep = unsafe { &mut *fid.cast::<Ep>() };
-    // SAFETY: the domain outlives its endpoints.
-    let _guard = unsafe { (*ep.domain).enter() };
+    let (_guard, ep) = unsafe { Ep::enter(fid.cast()) };
     if ep.endpoint.cancel(context as usize) { 0 } else { -(FI_ENOENT as isize) }
 }
 
@@ -232,7 +232,8 @@ unsafe extern "C" fn getopt(
         if *len < size_of::<usize>() {
             return -(FI_ETOOSMALL as c_int);
         }
-        *value.cast::<usize>() = (*fid.cast::<Ep>()).endpoint.core.min_multi;
+        let (_guard, ep) = Ep::enter(fid.cast());
+        value.cast::<usize>().write_unaligned(ep.endpoint.core.min_multi);
         *len = size_of::<usize>();
     }
     0
@@ -254,7 +255,10 @@ unsafe extern "C" fn setopt(
         return failed(FI_EINVAL);
     }
     // SAFETY: libfabric's contract: a value of that length.
-    unsafe { (*fid.cast::<Ep>()).endpoint.core.min_multi = value.cast::<usize>().read_unaligned() };
+    unsafe {
+        let (_guard, ep) = Ep::enter(fid.cast());
+        ep.endpoint.core.min_multi = value.cast::<usize>().read_unaligned();
+    }
     0
 }
 
@@ -271,15 +275,41 @@ unsafe extern "C" fn getname(fid: *mut fid, address: *mut c_void, len: *mut usiz
 }
 
 impl Ep {
-    /// The endpoint behind a pointer.
+    /// The endpoint behind a pointer, and its domain locked.
     ///
     /// # Safety
     ///
-    /// It is one, and the caller enters the domain before it uses it.
+    /// It is one, and stays open meanwhile.
     #[inline(always)]
-    pub unsafe fn of<'a>(ep: *mut fid_ep) -> &'a mut Ep {
+    pub unsafe fn enter<'a>(ep: *mut fid_ep) -> (Guard<'a>, &'a mut Ep) {
+        let ep: *mut Ep = ep.cast();
+        // SAFETY: the caller's promise; the domain outlives its endpoints. Nobody else has a reference while the domain is locked.
+        unsafe {
+            let domain: &'a Domain = &*(*ep).domain;
+            (domain.enter(), &mut *ep)
+        }
+    }
+
+    /// The flags of calls that send and have none of their own.
+    ///
+    /// # Safety
+    ///
+    /// It is an endpoint, and stays open meanwhile.
+    #[inline(always)]
+    pub unsafe fn tx_flags(ep: *mut fid_ep) -> u64 {
         // SAFETY: the caller's promise.
-        unsafe { &mut *ep.cast::<Ep>() }
+        unsafe { (*ep.cast::<Ep>()).tx_flags.load(Ordering::Relaxed) }
+    }
+
+    /// The same of calls that receive.
+    ///
+    /// # Safety
+    ///
+    /// As above.
+    #[inline(always)]
+    pub unsafe fn rx_flags(ep: *mut fid_ep) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { (*ep.cast::<Ep>()).rx_flags.load(Ordering::Relaxed) }
     }
 
     /// A vector got a new address.

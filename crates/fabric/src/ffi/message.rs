@@ -73,9 +73,7 @@ struct What {
 #[inline(always)]
 unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
     // SAFETY: libfabric's contract.
-    let ep = unsafe { Ep::of(ep) };
-    // SAFETY: the domain outlives its endpoints.
-    let _guard = unsafe { (*ep.domain).enter() };
+    let (_guard, ep) = unsafe { Ep::enter(ep) };
     let kind = if what.tag.is_some() { SENT_TAGGED } else { SENT };
     let asked = |flag: u32| what.flags.is_some_and(|flags| flags & u64::from(flag) != 0);
     let message = Message0 {
@@ -104,9 +102,7 @@ struct Wanted {
 #[inline(always)]
 unsafe fn receive_any(ep: *mut fid_ep, buffer: Buffer, wanted: Wanted) -> isize {
     // SAFETY: libfabric's contract.
-    let ep = unsafe { Ep::of(ep) };
-    // SAFETY: the domain outlives its endpoints.
-    let _guard = unsafe { (*ep.domain).enter() };
+    let (_guard, ep) = unsafe { Ep::enter(ep) };
     let flags = wanted.flags;
     let receive = Receive {
         buffer,
@@ -142,7 +138,7 @@ unsafe extern "C" fn recv(
 ) -> isize {
     // SAFETY: libfabric's contract, here and in the rest of this file.
     unsafe {
-        let flags = Ep::of(ep).rx_flags;
+        let flags = Ep::rx_flags(ep);
         receive_any(ep, one(buf, len), Wanted { from, tagged: false, tag: 0, ignore: 0, context, flags })
     }
 }
@@ -158,7 +154,7 @@ unsafe extern "C" fn recvv(
     // SAFETY: as in `recv`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        let flags = Ep::of(ep).rx_flags;
+        let flags = Ep::rx_flags(ep);
         receive_any(ep, buffer, Wanted { from, tagged: false, tag: 0, ignore: 0, context, flags })
     }
 }
@@ -185,7 +181,7 @@ unsafe extern "C" fn trecv(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Ep::of(ep).rx_flags;
+        let flags = Ep::rx_flags(ep);
         receive_any(ep, one(buf, len), Wanted { from, tagged: true, tag, ignore, context, flags })
     }
 }
@@ -203,7 +199,7 @@ unsafe extern "C" fn trecvv(
     // SAFETY: as in `recv`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        let flags = Ep::of(ep).rx_flags;
+        let flags = Ep::rx_flags(ep);
         receive_any(ep, buffer, Wanted { from, tagged: true, tag, ignore, context, flags })
     }
 }
@@ -228,7 +224,7 @@ unsafe extern "C" fn send(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         send_any(ep, &one(buf, len), What { to, tag: None, data: None, context, flags })
     }
 }
@@ -244,7 +240,7 @@ unsafe extern "C" fn sendv(
     // SAFETY: as in `recv`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         send_any(ep, &buffer, What { to, tag: None, data: None, context, flags })
     }
 }
@@ -278,7 +274,7 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         send_any(ep, &one(buf, len), What { to, tag: None, data: Some(data), context, flags })
     }
 }
@@ -308,7 +304,7 @@ unsafe extern "C" fn tsend(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         send_any(ep, &one(buf, len), What { to, tag: Some(tag), data: None, context, flags })
     }
 }
@@ -325,7 +321,7 @@ unsafe extern "C" fn tsendv(
     // SAFETY: as in `recv`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         send_any(ep, &buffer, What { to, tag: Some(tag), data: None, context, flags })
     }
 }
@@ -367,7 +363,7 @@ unsafe extern "C" fn tsenddata(
 ) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         let what = What { to, tag: Some(tag), data: Some(data), context, flags };
         send_any(ep, &one(buf, len), what)
     }

@@ -36,9 +36,8 @@ struct Place {
 }
 
 unsafe fn read_any(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: *mut c_void, flags: u64) -> isize {
-    // SAFETY: libfabric's contract; the domain outlives its endpoints.
-    let (ep, domain) = unsafe { (Ep::of(ep), &*(*ep.cast::<Ep>()).domain) };
-    let _guard = domain.enter();
+    // SAFETY: libfabric's contract.
+    let (_guard, ep) = unsafe { Ep::enter(ep) };
     let ticket = ep.ticket(context, READ, Some(flags), Class::Read);
     let started = ep.endpoint.core.read(ep.target(from.of, from.addr, from.key), buffer, ticket);
     ep.started(started)
@@ -52,9 +51,8 @@ unsafe fn write_any(
     context: *mut c_void,
     flags: Option<u64>,
 ) -> isize {
-    // SAFETY: libfabric's contract; the domain outlives its endpoints.
-    let (ep, domain) = unsafe { (Ep::of(ep), &*(*ep.cast::<Ep>()).domain) };
-    let _guard = domain.enter();
+    // SAFETY: libfabric's contract.
+    let (_guard, ep) = unsafe { Ep::enter(ep) };
     let ticket = ep.ticket(context, WRITTEN, flags, Class::Write);
     let inject = flags.is_none_or(|flags| flags & FI_INJECT as u64 != 0);
     let to = ep.target(to.of, to.addr, to.key);
@@ -73,7 +71,7 @@ unsafe extern "C" fn read(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: libfabric's contract, here and in the rest of this file.
-    unsafe { read_any(ep, &one(buf, len), Place { of, addr, key }, context, Ep::of(ep).tx_flags) }
+    unsafe { read_any(ep, &one(buf, len), Place { of, addr, key }, context, Ep::tx_flags(ep)) }
 }
 
 unsafe extern "C" fn readv(
@@ -89,7 +87,7 @@ unsafe extern "C" fn readv(
     // SAFETY: as in `read`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        read_any(ep, &buffer, Place { of, addr, key }, context, Ep::of(ep).tx_flags)
+        read_any(ep, &buffer, Place { of, addr, key }, context, Ep::tx_flags(ep))
     }
 }
 
@@ -124,9 +122,7 @@ unsafe extern "C" fn write(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: as in `read`.
-    unsafe {
-        write_any(ep, &one(buf, len), Place { of, addr, key }, None, context, Some(Ep::of(ep).tx_flags))
-    }
+    unsafe { write_any(ep, &one(buf, len), Place { of, addr, key }, None, context, Some(Ep::tx_flags(ep))) }
 }
 
 unsafe extern "C" fn writev(
@@ -142,7 +138,7 @@ unsafe extern "C" fn writev(
     // SAFETY: as in `read`.
     unsafe {
         let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        write_any(ep, &buffer, Place { of, addr, key }, None, context, Some(Ep::of(ep).tx_flags))
+        write_any(ep, &buffer, Place { of, addr, key }, None, context, Some(Ep::tx_flags(ep)))
     }
 }
 
@@ -182,7 +178,7 @@ unsafe extern "C" fn writedata(
 ) -> isize {
     // SAFETY: as in `read`.
     unsafe {
-        let flags = Some(Ep::of(ep).tx_flags);
+        let flags = Some(Ep::tx_flags(ep));
         write_any(ep, &one(buf, len), Place { of, addr, key }, Some(data), context, flags)
     }
 }

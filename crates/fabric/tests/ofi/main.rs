@@ -8,4 +8,5 @@ mod messages;
 mod model;
 mod onesided;
 mod support;
+mod threads;
 mod wait;
