@@ -138,8 +138,8 @@ impl Address {
     /// Why not, with the remedy.
     pub fn can_reach(&self, other: &Address) -> Result<(), Unfit> {
         if (other.layout, other.version) != (self.layout, self.version) {
-            let (other, own) = (version_text(other.version), version_text(self.version));
-            return Err(Unfit::Version { other, own });
+            let text = |a: &Address| format!("{} (layout {})", version_text(a.version), a.layout);
+            return Err(Unfit::Version { other: text(other), own: text(self) });
         }
         if other.uid != self.uid {
             return Err(Unfit::User { other: other.uid, own: self.uid });
@@ -175,7 +175,8 @@ mod tests {
         let a = address();
         assert_eq!(a.can_reach(&a), Ok(()));
         assert!(matches!(a.can_reach(&Address { version: 1, ..a }), Err(Unfit::Version { .. })));
-        assert!(matches!(a.can_reach(&Address { layout: 99, ..a }), Err(Unfit::Version { .. })));
+        let why = a.can_reach(&Address { layout: 99, ..a }).unwrap_err().to_string();
+        assert!(why.contains("(layout 99)") && why.contains("FI_PROVIDER_PATH"), "{why}");
         assert!(matches!(a.can_reach(&Address { uid: 1, ..a }), Err(Unfit::User { other: 1, own: 1000 })));
         assert_eq!(a.can_reach(&Address { namespace: 1, ..a }), Err(Unfit::Namespace));
     }

@@ -1,9 +1,11 @@
 //! Address vectors: an address's number is its place, whichever type was asked for.
 
 use core::ffi::{c_char, c_int, c_void};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use crate::engine::address::{ADDRESS_BYTES, Address, version_text};
+use towpath_shm::Process;
+
+use crate::engine::address::{ADDRESS_BYTES, Address, Unfit, version_text};
 
 use super::domain::Domain;
 use super::failed;
@@ -16,6 +18,10 @@ pub struct Av {
     fid: fid_av,
     domain: *const Domain,
     pub entries: RefCell<Vec<Option<Address>>>,
+    /// This process, as an address; unknown without /proc.
+    here: Option<Address>,
+    /// An address was refused, and why was said.
+    complained: Cell<bool>,
     /// The endpoints that it is bound to.
     pub users: Users,
     _domain: Hold,
@@ -57,12 +63,23 @@ pub unsafe extern "C" fn open(
             fid: fid_av { fid: header(FI_CLASS_AV, context, &FID), ops: (&raw const OPS).cast_mut() },
             domain,
             entries: RefCell::default(),
+            here: Process::own().ok().map(|own| Address::own(own, libc::geteuid(), 0, 0)),
+            complained: Cell::new(false),
             users: Users::default(),
             _domain: (*domain).users.hold(),
         };
         hand_out(object, av);
     }
     0
+}
+
+impl Av {
+    /// Whether there can be a way from here to an address.
+    fn judge(&self, bytes: &[u8; ADDRESS_BYTES]) -> Result<Address, Unfit> {
+        let address = Address::from_bytes(bytes).ok_or(Unfit::Foreign)?;
+        self.here.map_or(Ok(()), |here| here.can_reach(&address))?;
+        Ok(address)
+    }
 }
 
 /// To an event queue: insertions are over when they return.
@@ -89,30 +106,30 @@ unsafe extern "C" fn insert(
                 addresses.cast::<u8>().add(i * ADDRESS_BYTES),
                 ADDRESS_BYTES,
             ));
-            let address = Address::from_bytes(&bytes);
-            let number = match address {
-                Some(address) => {
+            let number = match av.judge(&bytes) {
+                Ok(address) => {
                     av.entries.borrow_mut().push(Some(address));
                     inserted += 1;
-                    av.entries.borrow().len() as u64 - 1
+                    let number = av.entries.borrow().len() as u64 - 1;
+                    for &ep in (*av.domain).endpoints.borrow().iter() {
+                        (*ep).learn(av, number, address);
+                    }
+                    number
                 }
-                None => {
-                    eprintln!(
-                        "towpath: an address is not a Towpath address: every rank must use FI_PROVIDER=towpath"
-                    );
+                Err(why) => {
+                    // Once is enough: the others mostly have the same.
+                    if !av.complained.replace(true) {
+                        eprintln!("towpath: an address can't be used: {why}");
+                    }
                     FI_ADDR_NOTAVAIL_
                 }
             };
-            if let Some(address) = address {
-                for &ep in (*av.domain).endpoints.borrow().iter() {
-                    (*ep).learn(av, number, address);
-                }
-            }
             if !numbers.is_null() {
                 *numbers.add(i) = number;
             }
             if flags & FI_SYNC_ERR != 0 && !context.is_null() {
-                *context.cast::<c_int>().add(i) = if address.is_some() { 0 } else { FI_EINVAL as c_int };
+                *context.cast::<c_int>().add(i) =
+                    if number == FI_ADDR_NOTAVAIL_ { FI_EINVAL as c_int } else { 0 };
             }
         }
         inserted
