@@ -69,7 +69,7 @@ impl Core {
             }
             Kind::Write => self.written(peer, &frame),
             Kind::Read => self.asked(peer, &frame),
-            Kind::Done => self.done(peer, w[0], w[1] as i32),
+            Kind::Done => self.done(peer, w[0], w[1]),
             Kind::Atomic => self.atomic(peer, &frame),
             Kind::Found => self.atomic_found(peer, &frame),
             Kind::Slots => {

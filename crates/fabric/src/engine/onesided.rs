@@ -139,8 +139,13 @@ impl Core {
         }
     }
 
-    /// An operation of ours has ended.
-    pub(super) fn done(&mut self, peer: u32, number: u64, error: i32) {
+    /// An operation of ours has ended. Only the errors that there are, are reported.
+    pub(super) fn done(&mut self, peer: u32, number: u64, error: u64) {
+        let error = match error {
+            0 => 0,
+            e if e == error::NO_KEY as u64 => error::NO_KEY,
+            _ => error::INVALID,
+        };
         if self.onesided.get_mut(number).is_some_and(|o| o.peer == peer)
             && let Some(operation) = self.onesided.remove(number)
         {
@@ -154,7 +159,7 @@ impl Core {
         if let Some(operation) = self.onesided.get_mut(number).filter(|o| o.peer == peer) {
             let found: Payload = frame.payload;
             found.copy_to(&operation.into, 0);
-            self.done(peer, number, error as i32);
+            self.done(peer, number, error);
         }
     }
 }
