@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the libfabric provider from nothing, and runs MPICH and Open MPI over it: scripts/check-mpi.sh
+# Builds the libfabric provider from nothing, tests it through libfabric's calls, and runs MPICH and Open MPI over it: scripts/check-mpi.sh
 # Not part of .ci/run as long as that has no time for it. Installs what it needs, without root (install-peers.sh, install-fabric.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,6 +8,7 @@ bash scripts/install-fabric.sh
 cargo build --release --quiet
 bash scripts/build-fabric.sh
 cargo clippy --package towpath-fabric --all-targets --features fabric --quiet -- -D warnings
+cargo test --package towpath-fabric --features fabric --quiet
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT
 timeout 300 target/release/towpath bench mpi --json --runs 1 --procs 2,4 --report "$report" >"$report/mpi.jsonl"

@@ -315,6 +315,36 @@ fn the_rest_go_on(name: &str, options: &Options) {
     }
 }
 
+/// Two processes play ping-pong, and sleep on descriptors for every message. Nothing else wakes them.
+fn processes_wake_each_other(name: &str, mut options: Options) {
+    watchdog::begin(format!("two processes wake each other: {name}"), 60);
+    options.wait = FI_WAIT_FD;
+    options.environment.push(("TOWPATH_LISTEN", "600000000000".to_owned()));
+    let mut node = Node::new(&Home::new(&options), &options);
+    let rounds = 2000u64;
+    let say =
+        |node: &Node, to: fi_addr_t, i: u64| while node.send(to, Some(i), &i.to_ne_bytes(), 1) == AGAIN {};
+    let hear = |node: &Node, from: fi_addr_t, i: u64| {
+        let mut into = [0; 8];
+        assert_eq!(node.receive(from, Some((i, 0)), &mut into, 2), 0);
+        assert_eq!(sleep_on_descriptor(node).context, 2);
+        assert_eq!(u64::from_ne_bytes(into), i);
+    };
+    let (child, peer) = child(&mut node, &options, move |node| {
+        for i in 0..rounds {
+            hear(&node, node.peers[0], i);
+            say(&node, node.peers[0], i);
+        }
+        std::thread::sleep(PATIENCE);
+    });
+    for i in 0..rounds {
+        say(&node, node.peers[peer], i);
+        hear(&node, node.peers[peer], i);
+        while node.take(node.tx).is_some() {}
+    }
+    child.kill();
+}
+
 /// Whoever sleeps on a descriptor or in `sread` for one who is killed wakes up.
 fn sleepers_wake(options: &Options) {
     for on_descriptor in [true, false] {
@@ -411,6 +441,9 @@ fn main() {
         receivers_die(name, options);
         owners_of_memory_die(name, options);
         the_rest_go_on(name, options);
+    }
+    for (name, options, _) in ways {
+        processes_wake_each_other(name, options);
     }
     sleepers_wake(&Options::default());
     nothing_is_left(&folder);

@@ -38,6 +38,14 @@ pub enum AttachError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Somebody else's, or for others to use too.
+    #[error("process {pid}'s memory is not used: {why}; an endpoint's memory must be its own user's alone")]
+    Untrusted {
+        /// The owner.
+        pid: u32,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Another segment has its place.
     #[error("process {pid} has ended, and another process has its number")]
     Another {
@@ -71,7 +79,11 @@ pub fn open(pid: u32, fd: u32) -> Result<Memory, AttachError> {
     let path = format!("/proc/{pid}/fd/{fd}");
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|source| AttachError::Open { pid, source })?;
-    Ok(Memory::from_descriptor(OwnedFd::from(file))?)
+    Memory::from_descriptor(OwnedFd::from(file)).map_err(|error| match error {
+        towpath_shm::Error::NotTrusted { why, .. } => AttachError::Untrusted { pid, why },
+        towpath_shm::Error::NotAWorld { why, .. } => AttachError::Untrusted { pid, why: why.to_string() },
+        other => other.into(),
+    })
 }
 
 /// An endpoint's segment, mapped.
