@@ -3,9 +3,10 @@
 #   IMPL  mpich or open-mpi, as installed by scripts/install-peers.sh
 #   towpath (the default) sends everything through the provider in FI_PROVIDER_PATH, or in target/release/fabric; own: through the MPI's own transport.
 # Prints the tests that failed, one a line, and "OK" or "FAILED"; the whole output goes to the file named in SUITE_LOG, if it is set. TIMEOUT: seconds (900).
+# FETCH_ONLY=yes: runs nothing.
 # Fetches mpi4py's source distribution once, and puts mpi4py and numpy into the MPI's virtual environment.
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,6p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,8p' "$0"; exit 2; }
 impl=$1 ranks=$2 over=${3:-towpath}
 shift 2; [ $# -gt 0 ] && shift
 data="${XDG_DATA_HOME:-$HOME/.local/share}/towpath"
@@ -18,6 +19,7 @@ if [ ! -d "$suite/mpi4py-$version/test" ]; then
     "$peer/bin/pip" download --quiet --disable-pip-version-check --no-binary :all: --no-deps --dest "$suite" "mpi4py==$version" >&2
     tar -xzf "$suite/mpi4py-$version.tar.gz" -C "$suite"
 fi
+[ -z "${FETCH_ONLY:-}" ] || exit 0
 cd "$(dirname "$0")/.."
 options=()
 if [ "$impl" = open-mpi ]; then

@@ -3,6 +3,7 @@
  *   mpi_bench stress MESSAGES SECONDS       all others to rank 0, 8 bytes each -> messages, seconds, processor seconds, then each sender's share
  *   mpi_bench bulk BYTES SECONDS            rank 1 to rank 0                   -> bytes per second
  *   mpi_bench all SECONDS                   a line for each figure: its name, a size in bytes or -, and the figure
+ *   mpi_bench waiting SECONDS               the same for 8 bytes there and back and the barrier alone
  * Prints one line of numbers (or lines), from rank 0. */
 #include <mpi.h>
 #include <stdio.h>
@@ -254,6 +255,14 @@ static void all(int rank, int size, double seconds) {
     }
 }
 
+static void waiting(int rank, int size, double seconds) {
+    double us = size == 2 ? ping(rank, 8, seconds / 2) : 0, barrier = collective(BARRIER, rank, size, seconds / 2);
+    if (rank == 0) {
+        if (size == 2) printf("round_trip_us 8 %.6f\n", us);
+        printf("barrier_us - %.6f\n", barrier);
+    }
+}
+
 int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
@@ -263,6 +272,7 @@ int main(int argc, char **argv) {
     else if (argc > 3 && !strcmp(argv[1], "stress")) stress(rank, size, atol(argv[2]), atof(argv[3]));
     else if (argc > 3 && !strcmp(argv[1], "bulk")) bulk(rank, atol(argv[2]), atof(argv[3]));
     else if (argc > 2 && !strcmp(argv[1], "all")) all(rank, size, atof(argv[2]));
+    else if (argc > 2 && !strcmp(argv[1], "waiting")) waiting(rank, size, atof(argv[2]));
     MPI_Finalize();
     return 0;
 }

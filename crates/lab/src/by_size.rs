@@ -16,6 +16,8 @@ struct Rival {
     algorithm: &'static str,
     /// What its records' field `over` must say; nothing if they have none.
     over: Option<&'static str>,
+    /// The same for their field `waiting`.
+    waiting: Option<&'static str>,
     /// As tables and plots call it.
     label: String,
     look: Look,
@@ -28,6 +30,8 @@ struct Shown {
     note: &'static str,
     /// Which figures of the paper the plots are the counterparts of.
     figures: [&'static str; 2],
+    /// Only what was measured with another `waiting` than our own too.
+    by_waiting: bool,
     rivals: Vec<Rival>,
 }
 
@@ -35,6 +39,7 @@ fn ladder() -> Shown {
     let rival = |(n, version): (usize, &Version)| Rival {
         algorithm: version.name(),
         over: None,
+        waiting: None,
         label: version.name().into(),
         look: Look { colour: n, dashed: *version != Version::Towpath, bold: *version == Version::Towpath },
     };
@@ -44,6 +49,7 @@ fn ladder() -> Shown {
         note: "Ping-pong between pairs of processes, all pairs at one time; medians. The paper's four versions (M, Sections 4 to 7): System V semaphores; packet slots and semaphores; test&set \
                locks; packet slots and test&set locks. Then Towpath's endpoints.",
         figures: ["M figure 7, left", "M figure 7, right"],
+        by_waiting: false,
         rivals: Version::ALL.iter().enumerate().map(rival).collect(),
     }
 }
@@ -55,6 +61,7 @@ fn mpi() -> Shown {
             rivals.push(Rival {
                 algorithm,
                 over: Some(over),
+                waiting: None,
                 label: format!("{algorithm} over {}", if ours { "Towpath" } else { "its own" }),
                 look: Look { colour: n, dashed: !ours, bold: ours },
             });
@@ -65,18 +72,49 @@ fn mpi() -> Shown {
         title: "MPI",
         note: "Each MPI over Towpath's libfabric provider and over its own shared memory, in interleaved rounds; medians.",
         figures: ["as M figures 1 and 4 to 6, left", "as M figures 1 and 4 to 6, right"],
+        by_waiting: false,
         rivals,
     }
 }
 
-/// Both.
-fn all_shown() -> [Shown; 2] {
-    [ladder(), mpi()]
+fn waiting() -> Shown {
+    let mut rivals = Vec::new();
+    for (n, algorithm) in ["mpich", "open-mpi", "intel"].into_iter().enumerate() {
+        for (waiting, how) in [
+            (None, "adaptive"),
+            (Some("alone"), "as with a core each"),
+            (Some("shared"), "as with shared cores"),
+        ] {
+            rivals.push(Rival {
+                algorithm,
+                over: Some("towpath"),
+                waiting,
+                label: format!("{algorithm} over Towpath, {how}"),
+                look: Look { colour: n, dashed: waiting.is_some(), bold: waiting.is_none() },
+            });
+        }
+    }
+    Shown {
+        experiment: "mpi",
+        title: "MPI: how ranks wait",
+        note: "The provider waits by itself as the number of processes and cores asks for; beside it what the same costs if it always looked on as with a core each, or always gave way as where cores \
+               are shared (`TOWPATH_CROWDED`).",
+        figures: ["", ""],
+        by_waiting: true,
+        rivals,
+    }
+}
+
+/// All of them.
+fn all_shown() -> [Shown; 3] {
+    [ladder(), mpi(), waiting()]
 }
 
 impl Rival {
     fn is(&self, record: &Record) -> bool {
-        record.algorithm == self.algorithm && record.text("over") == self.over
+        record.algorithm == self.algorithm
+            && record.text("over") == self.over
+            && record.text("waiting") == self.waiting
     }
 }
 
@@ -106,12 +144,18 @@ impl Shown {
         })
     }
 
+    /// The records of a metric that have a place here.
+    fn of<'a>(&self, results: &'a Results, metric: Metric) -> impl Iterator<Item = &'a Record> {
+        let by_waiting = self.by_waiting;
+        results.of(self.experiment, metric.name).filter(move |r| !by_waiting || r.text("waiting").is_some())
+    }
+
     fn procs(&self, results: &Results, metric: Metric) -> Vec<u32> {
-        in_order(results.of(self.experiment, metric.name).map(|r| r.procs))
+        in_order(self.of(results, metric).map(|r| r.procs))
     }
 
     fn sizes(&self, results: &Results, metric: Metric, procs: u32) -> Vec<u64> {
-        let all = results.of(self.experiment, metric.name).filter(|r| r.procs == procs);
+        let all = self.of(results, metric).filter(|r| r.procs == procs);
         in_order(all.filter_map(|r| r.number("bytes")))
     }
 
@@ -256,15 +300,19 @@ mod tests {
                 (subject("towpath").with("bytes", 1024), ROUND_TRIP_US, vec![0.7]),
                 (subject("own").with("bytes", 1024), ROUND_TRIP_US, vec![1.7]),
                 (subject("own"), BARRIER_US, vec![9.0]),
+                (subject("towpath").with("bytes", 8).with("waiting", "shared"), ROUND_TRIP_US, vec![2.5]),
             ],
             2,
         );
         let tables = tables(&results);
-        assert_eq!(tables.len(), 2, "{tables:?}");
+        assert_eq!(tables.len(), 3, "{tables:?}");
         assert_eq!(tables[0].header, ["µs", "8 B", "1 KB"]);
         assert_eq!(tables[0].rows.len(), 2);
         assert_eq!((tables[0].rows[0][1].kind, tables[0].rows[1][1].kind), (Kind::Best, Kind::Figure));
         assert_eq!(tables[1].rows[0][1].kind, Kind::Missing);
+        // How one waits is shown for what was measured so, with our own way beside it.
+        assert_eq!((tables[2].header.len(), tables[2].rows.len()), (2, 2));
+        assert_eq!(tables[2].rows[0][1].kind, Kind::Best);
         let plots = plots(&results, "mpi");
         assert!(plots.len() == 1 && plots[0].contains("mpich over Towpath"));
         assert!(super::plots(&results, "ladder").is_empty());

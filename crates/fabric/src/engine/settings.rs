@@ -23,6 +23,8 @@ pub struct Settings {
     pub yields: u32,
     /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than cores, in nanoseconds.
     pub nap: u64,
+    /// `TOWPATH_CROWDED`: waits as where there are more processes than cores (1) or as with a core each (0), whatever there is.
+    pub crowded: Option<u8>,
     /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone at most, in nanoseconds: deaths are noticed that late.
     pub listen: u64,
 }
@@ -42,6 +44,7 @@ impl Default for Settings {
             spin: 5_000,
             yields: 2,
             nap: 1_000_000,
+            crowded: None,
             listen: 20_000_000,
         }
     }
@@ -73,6 +76,11 @@ impl Settings {
         set(&mut self.yields, "TOWPATH_YIELDS", variable("TOWPATH_YIELDS"));
         set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
         set(&mut self.listen, "TOWPATH_LISTEN", variable("TOWPATH_LISTEN"));
+        let mut crowded = u8::MAX;
+        set(&mut crowded, "TOWPATH_CROWDED", variable("TOWPATH_CROWDED"));
+        if crowded <= 1 {
+            self.crowded = Some(crowded);
+        }
         self.nap = self.nap.min(100_000_000);
         self
     }

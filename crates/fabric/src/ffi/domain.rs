@@ -274,7 +274,8 @@ impl Domain {
             peers += endpoint.core.peers.len();
             pids.extend(endpoint.core.peers.iter().filter(|p| !p.gone).map(|p| p.address.pid));
         });
-        let crowded = crate::engine::crowd::is_crowded(&mut pids);
+        let counted = || crate::engine::crowd::is_crowded(&mut pids);
+        let crowded = self.settings.crowded.map_or_else(counted, |set| set == 1);
         self.crowd.set((peers, crowded.into()));
         self.each(|endpoint| endpoint.core.crowded = crowded);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::mpi::{Announced, Kind, Launcher, Measuring, Provider};
+use crate::mpi::{Announced, Kind, Launcher, Measuring, Over, Provider};
 use crate::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
 };
@@ -21,6 +21,37 @@ struct Key {
     procs: u32,
     mpi: usize,
     own: bool,
+    waiting: Waiting,
+}
+
+/// How ranks wait over Towpath.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Waiting {
+    /// As it finds best: all figures.
+    Adaptive,
+    /// As if each rank had a core to itself, or as if they shared cores, whatever there is: what `Adaptive` is worth, by two figures.
+    Alone,
+    Shared,
+}
+
+impl Waiting {
+    /// As the records call it.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Waiting::Adaptive => None,
+            Waiting::Alone => Some("alone"),
+            Waiting::Shared => Some("shared"),
+        }
+    }
+
+    /// The provider's settings.
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Waiting::Adaptive => &[],
+            Waiting::Alone => &[("TOWPATH_CROWDED", "0")],
+            Waiting::Shared => &[("TOWPATH_CROWDED", "1")],
+        }
+    }
 }
 
 /// By what is measured, metric and size: each round's figure.
@@ -60,9 +91,17 @@ impl Experiment for MpiExperiment {
         let mut variants = Vec::new();
         for &procs in &bench.settings.procs {
             for (mpi, (name, _)) in mpis.iter().enumerate() {
-                for (over, own) in [("towpath", false), ("own", true)] {
-                    let subject = Subject::new(self.name(), name, "own", procs).with("over", over);
-                    variants.push(Variant { subject, key: Key { procs, mpi, own } });
+                for (over, own, waiting) in [
+                    ("towpath", false, Waiting::Adaptive),
+                    ("own", true, Waiting::Adaptive),
+                    ("towpath", false, Waiting::Alone),
+                    ("towpath", false, Waiting::Shared),
+                ] {
+                    let mut subject = Subject::new(self.name(), name, "own", procs).with("over", over);
+                    if let Some(waiting) = waiting.name() {
+                        subject = subject.with("waiting", waiting);
+                    }
+                    variants.push(Variant { subject, key: Key { procs, mpi, own, waiting } });
                 }
             }
         }
@@ -77,13 +116,16 @@ impl Experiment for MpiExperiment {
         let mut figures = Figures::new();
         bench.compare(&variants, |_, key, run| {
             let run = Run { limit: run.limit.max(LEAST), ..*run };
+            let what = if key.waiting == Waiting::Adaptive { "all" } else { "waiting" };
             let seconds = run.limit.as_secs_f64().to_string();
             let over = match (&provider, key.own) {
-                (Ok(provider), false) => Some((provider, announced.file())),
+                (Ok(provider), false) => {
+                    Some(Over { provider, announced: announced.file(), settings: key.waiting.settings() })
+                }
                 _ => None,
             };
             announced.clear().map_err(failed)?;
-            let text = mpis[key.mpi].1.run(&run, key.procs, &["all".into(), seconds], over)?;
+            let text = mpis[key.mpi].1.run(&run, key.procs, &[what.into(), seconds], over)?;
             if !key.own && !announced.anybody() {
                 return Err(Error::NotAvailable(
                     "this MPI did not load the provider (towpath mpirun says more)".into(),

@@ -13,6 +13,16 @@ const SOURCE: &str = include_str!("../../peers/mpi_bench.c");
 /// Beyond the measurement's own limit, for starting and ending.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// What messages are sent through, and how.
+pub struct Over<'a> {
+    /// Which provider.
+    pub provider: &'a Provider,
+    /// Where processes say that they have loaded it.
+    pub announced: &'a Path,
+    /// Settings of the provider, for the environment.
+    pub settings: &'a [(&'a str, &'a str)],
+}
+
 /// The program, compiled for one MPI. Its folder is removed with it.
 pub struct Measuring {
     launcher: Launcher,
@@ -63,7 +73,7 @@ impl Measuring {
         run: &Run<'_>,
         procs: u32,
         arguments: &[String],
-        over: Option<(&Provider, &Path)>,
+        over: Option<Over<'_>>,
     ) -> Result<String, Error> {
         let crowded = procs as usize > run.placement.cores();
         let pinned = run.placement.core_for(0, procs as usize).is_some();
@@ -79,8 +89,9 @@ impl Measuring {
         } else if pinned {
             command.args(["-bind-to", "core"]);
         }
-        if let Some((provider, announced)) = over {
-            command.envs(self.launcher.kind.settings(provider)).env(super::ANNOUNCE, announced);
+        if let Some(over) = over {
+            command.envs(self.launcher.kind.settings(over.provider)).env(super::ANNOUNCE, over.announced);
+            command.envs(over.settings.iter().copied());
         }
         command
             .arg(self.program())

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Runs mpi4py's own test suite over Towpath, and compares what fails with what fails over the MPI's own transport:
+#   scripts/mpi4py-compare.sh [--record] IMPLS RANKS [TIMES]
+#     IMPLS, RANKS   lists with commas: mpich,open-mpi 1,2,4,8
+#     TIMES          so many runs of each, one after the other (1); a run without end fails
+#     --record       first runs the suite over the MPI's own transport as well, and writes both lists into ci/mpi4py/
+# Without --record the recorded list of the own transport (ci/mpi4py/IMPL-own-RANKS.txt) is what counts.
+# Ends with 1 if over Towpath a test fails that does not fail over the MPI's own transport. Options for runtests.py: SUITE_OPTIONS.
+set -euo pipefail
+record=
+[ "${1:-}" = --record ] && { record=yes; shift; }
+[ $# -ge 2 ] || { sed -n '2,8p' "$0"; exit 2; }
+cd "$(dirname "$0")/.."
+lists=ci/mpi4py
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+read -ra options <<<"${SUITE_OPTIONS:-}"
+
+# The list of what fails in a run, in its own file; its time and its end, on the terminal.
+suite() {
+    local impl=$1 ranks=$2 over=$3 list=$4 start=$SECONDS end
+    # Its exit code only says that something fails; what fails is in the list.
+    SUITE_LOG="$list.log" bash scripts/mpi4py-suite.sh "$impl" "$ranks" "$over" "${options[@]}" >"$list.out" 2>&1 || true
+    end=$(tail -n 1 "$list.out")
+    grep -E '^(FAIL|ERROR): ' "$list.out" | sed -E 's/^(FAIL|ERROR): //' | LC_ALL=C sort -u >"$list" || true
+    printf '%-9s %2d ranks over %-8s %5d s, %3d fail\n' "$impl" "$ranks" "$over" $((SECONDS - start)) "$(wc -l <"$list")"
+    # A run that ends without a verdict of each rank counts as one failure of its own.
+    if ! grep -qE '^ +[0-9]+ (OK|FAILED)' "$list.out"; then
+        echo "the run did not come to its end" >>"$list"
+        tail -n 6 "$list.log" | sed 's/^/    /'
+    fi
+}
+
+for impl in ${1//,/ }; do
+    for ranks in ${2//,/ }; do
+        known="$lists/$impl-own-$ranks.txt"
+        if [ -n "$record" ]; then
+            suite "$impl" "$ranks" own "$work/own"
+            cp "$work/own" "$known"
+        fi
+        [ -e "$known" ] || { echo "no list $known: make it with --record" >&2; exit 2; }
+        for time in $(seq "${3:-1}"); do
+            suite "$impl" "$ranks" towpath "$work/ours"
+            [ -n "$record" ] && [ "$time" = 1 ] && cp "$work/ours" "$lists/$impl-towpath-$ranks.txt"
+            if ! new=$(LC_ALL=C comm -13 "$known" "$work/ours") || [ -n "$new" ]; then
+                echo "over Towpath only:"; echo "$new" | sed 's/^/    /'
+                [ -n "${KEEP_LOGS:-}" ] && cp "$work/ours.log" "$KEEP_LOGS/$impl-$ranks-$time.log"
+                bad=1
+            fi
+        done
+    done
+done
+exit $bad
