@@ -4,9 +4,9 @@
 //! of its loop; and while a rank waits, whoever has something to do wants the core. A waiter goes through four stages:
 //!
 //! 1. *Look on*, where there are cores to spare: an answer takes less time than another turn of the MPI's loop.
-//! 2. *Return at once*, a few times: whatever the MPI sent to itself is found now.
-//! 3. *Yield*, a few times, where cores are shared.
-//! 4. *Sleep* on the doorbell: shortly, then twice as long, up to [`Settings::nap`]. Whoever sends rings. Between two sleeps there are always a few polls.
+//! 2. *Return at once*: whatever the MPI sent to itself is found now. Once if the program has started something here, since then it most likely waits for others; a few times if it has not.
+//! 3. *Yield*, if [`Settings::yields`] says so.
+//! 4. *Sleep* on the doorbell: shortly, then longer, up to [`Settings::nap`]. Whoever sends rings. Between two sleeps there are always a few polls.
 //!
 //! It begins anew when the program starts an operation, when something comes, and when the program was doing something else between two polls: it has used clearly more processor time than it usually does between
 //! two. Where cores are shared time passes while others run, so the thread's own processor time is looked at.
@@ -25,10 +25,12 @@ const TIRED: u32 = 5_000;
 const GLANCE: u64 = 1_000;
 /// So many of them.
 const GLANCES: u32 = 3;
-/// So many polls return at once where cores are shared: enough for the answer to a message that the program sent to itself.
+/// So many polls return at once where cores are shared, if the program has started nothing here: enough for the answer to a message that it sent to itself.
 const FREE: u32 = 6;
-/// The first sleep, in nanoseconds.
+/// The first sleep then, in nanoseconds.
 const FIRST_NAP: u64 = 50_000;
+/// And if it has, so that somebody will most likely ring.
+const FIRST_NAP_OF_ASKER: u64 = 200_000;
 /// Who was asked to wait sleeps after so many polls in vain.
 const LONG: u32 = 20;
 /// A thread that has lost more than this between two polls was not running all the time, in nanoseconds.
@@ -68,6 +70,8 @@ pub struct Idle {
     /// The program has started something since the last time that something came.
     fresh: bool,
     crowded: bool,
+    /// A pause has just ended.
+    has_paused: bool,
     looked: u64,
 }
 
@@ -155,16 +159,20 @@ impl Idle {
         let gap = used.wrapping_sub(self.last.0);
         let whole = now.wrapping_sub(self.last.1);
         self.last = (used, now);
+        let paused = core::mem::take(&mut self.has_paused);
         let before = core::mem::replace(&mut self.happened, happened);
-        if happened.calls != before.calls || gap >= TIGHT {
+        if happened.calls != before.calls {
             self.reset();
-            self.fresh = happened.calls != before.calls;
+            self.fresh = true;
+        } else if gap >= TIGHT {
+            self.reset();
+            self.fresh = false;
         } else if happened.frames != before.frames {
             // Others were served; the program has got nothing.
-            self.polls = self.polls.min(FREE);
+            self.polls = self.polls.min(self.free());
             self.nap = 0;
-        } else if whole <= gap + SWITCHED {
-            // It ran all the time, so that is what it did.
+        } else if whole <= gap + SWITCHED && !paused {
+            // It ran all the time, and with warm caches, so that is what it did.
             if self.usual > 0 && gap > self.usual + self.usual / 2 {
                 self.reset();
                 self.fresh = false;
@@ -191,15 +199,27 @@ impl Idle {
 
     /// With fewer cores than ranks.
     fn shared(&mut self, settings: &Settings) -> Pause {
+        let free = self.free();
         match self.polls {
-            n if n <= FREE => Pause::None,
-            n if n <= FREE + settings.yields => Pause::Yield,
+            n if n <= free => Pause::None,
+            n if n <= free + settings.yields => Pause::Yield,
             _ => {
-                self.polls = FREE;
-                self.nap = if self.nap == 0 { FIRST_NAP } else { self.nap * 2 }.min(settings.nap);
+                self.polls = free / 2;
+                let next = match (self.nap, self.fresh) {
+                    (0, true) => FIRST_NAP_OF_ASKER,
+                    (0, false) => FIRST_NAP,
+                    (_, true) => settings.nap,
+                    (nap, false) => nap * 2,
+                };
+                self.nap = next.min(settings.nap);
                 Pause::Sleep(self.nap)
             }
         }
+    }
+
+    /// So many polls return at once where cores are shared.
+    fn free(&self) -> u32 {
+        if self.fresh { 1 } else { FREE }
     }
 
     /// Whether it has been waiting for long enough to sleep.
@@ -209,6 +229,7 @@ impl Idle {
 
     /// A pause has ended.
     pub fn paused(&mut self) {
+        self.has_paused = true;
         let now = Native::with_id(0).now();
         self.last = (if self.crowded { cpu_time() } else { now }, now);
     }
@@ -243,7 +264,9 @@ mod tests {
         fn poll(&mut self, ran: u64, off: u64) -> Pause {
             self.used += ran;
             self.now += ran + off;
-            self.idle.decide(self.used, self.now, self.happened, &self.settings)
+            let pause = self.idle.decide(self.used, self.now, self.happened, &self.settings);
+            self.idle.has_paused = pause != Pause::None;
+            pause
         }
 
         fn polls(&mut self, ran: u64, count: usize) -> Vec<Pause> {
@@ -260,6 +283,10 @@ mod tests {
         let mut rank = Rank::new(true);
         let pauses = rank.polls(1000, 100);
         assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
+        // Who has asked for something sleeps at once.
+        let mut asker = Rank::new(true);
+        asker.happened.calls += 1;
+        assert_eq!(asker.polls(1000, 2), [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
         let sleeps = slept(&pauses);
         assert!(sleeps.is_sorted() && sleeps[0] == FIRST_NAP && sleeps.last() == Some(&rank.settings.nap));
         assert!(!pauses.windows(2).any(|p| matches!(p, [Pause::Sleep(_), Pause::Sleep(_)])));
@@ -288,15 +315,17 @@ mod tests {
     fn what_happens_begins_it_anew() {
         let mut rank = Rank::new(true);
         rank.polls(1000, 100);
-        rank.happened.calls += 1;
-        assert_eq!(slept(&rank.polls(1000, FREE as usize)), []);
-        rank.polls(1000, 100);
         // Served others: sleeps soon again, but shortly.
         rank.happened.frames += 1;
-        assert_eq!(slept(&rank.polls(1000, 1 + rank.settings.yields as usize))[..], [FIRST_NAP]);
-        // And computed.
+        let soon = rank.polls(1000, (FREE / 2 + 1 + rank.settings.yields) as usize);
+        assert_eq!(slept(&soon)[..], [FIRST_NAP]);
+        // Computed.
         rank.polls(1000, 100);
         assert_eq!(rank.poll(1_000_000, 0), Pause::None);
+        // Started something.
+        rank.polls(1000, 100);
+        rank.happened.calls += 1;
+        assert_eq!(rank.poll(1000, 0), Pause::None);
     }
 
     #[test]

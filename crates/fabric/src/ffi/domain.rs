@@ -23,6 +23,8 @@ use super::{atomic, av, cntr, cq, ep, mr};
 const SHORTLY: u64 = 50_000;
 /// The same while a sender has claimed a place and not yet filled it.
 const BEHIND: u64 = 1_000_000;
+/// How often processes and cores are counted while the peers stay the same.
+const COUNT_EVERY: u64 = 1_000_000_000;
 
 #[repr(C)]
 pub struct Domain {
@@ -33,6 +35,7 @@ pub struct Domain {
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
     crowd: Cell<(usize, u64)>,
+    counted: Cell<u64>,
     turn: RefCell<Turn>,
     /// Those who wait on descriptors.
     pub listeners: Listeners,
@@ -86,6 +89,7 @@ pub unsafe extern "C" fn open(
             endpoints: RefCell::default(),
             regions: Regions::default(),
             crowd: Cell::new((0, 0)),
+            counted: Cell::new(0),
             turn: RefCell::default(),
             listeners: Listeners::default(),
             looked: Cell::new(0),
@@ -186,7 +190,7 @@ impl Domain {
         let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings);
         if look {
             self.each(|endpoint| endpoint.look_after());
-            self.recount();
+            self.recount_sometimes();
         }
         if let Some(ns) = force {
             pause = match pause {
@@ -265,9 +269,17 @@ impl Domain {
         self.crowd.get().1 != 0
     }
 
+    /// Counts them, if that was not done lately: cores and quotas seldom change, and asking for them takes long.
+    fn recount_sometimes(&self) {
+        if Native::with_id(0).now().wrapping_sub(self.counted.get()) >= COUNT_EVERY {
+            self.recount();
+        }
+    }
+
     /// Counts them.
     #[cold]
     fn recount(&self) {
+        self.counted.set(Native::with_id(0).now());
         let mut peers = 0;
         let mut pids = vec![std::process::id()];
         self.each(|endpoint| {
@@ -302,7 +314,7 @@ impl Domain {
         if now.wrapping_sub(self.looked.get()) >= LOOK_EVERY {
             self.looked.set(now);
             self.each(|endpoint| endpoint.look_after());
-            self.recount();
+            self.recount_sometimes();
         }
         self.progress();
         listener.silence();
