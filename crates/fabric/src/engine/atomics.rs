@@ -274,7 +274,7 @@ impl Core {
             return Err(Refusal::Invalid);
         }
         self.check(target.peer)?;
-        self.happened.calls += 1;
+        self.happened.called(false);
         let tag = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
         let peer = target.peer;
         let number = self.onesided.insert(OneSided { peer, ticket, into: into.unwrap_or_default(), came: 0 });

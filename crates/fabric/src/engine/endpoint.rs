@@ -238,7 +238,7 @@ impl Core {
                     if counted {
                         peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
                     }
-                    self.happened.calls += 1;
+                    self.happened.called(message.tag.is_some());
                     self.reports.end(&message.ticket, 0);
                     Ok(())
                 }
@@ -253,7 +253,7 @@ impl Core {
     fn send_behind(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
         let Message0 { tag, buffer, data, ticket, .. } = *message;
         let len = buffer.len();
-        self.happened.calls += 1;
+        self.happened.called(message.tag.is_some());
         let peer = &mut self.peers[message.peer as usize];
         let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
         let counted = len > INJECT;

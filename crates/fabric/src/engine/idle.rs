@@ -41,14 +41,23 @@ const SWITCHED: u64 = 1_000;
 pub struct Happened {
     /// Operations that the program started.
     pub calls: u64,
+    /// Those of them that were neither receives nor tagged.
+    pub untagged: u64,
     /// Frames that came.
     pub frames: u64,
 }
 
 impl Happened {
+    /// The program has started an operation. `tagged`: a tagged one, or a receive.
+    #[inline(always)]
+    pub fn called(&mut self, tagged: bool) {
+        self.calls += 1;
+        self.untagged += u64::from(!tagged);
+    }
     /// Together with another endpoint's.
     pub fn add(&mut self, other: &Happened) {
         self.calls += other.calls;
+        self.untagged += other.untagged;
         self.frames += other.frames;
     }
 }
@@ -79,7 +88,7 @@ pub struct Idle {
 ///
 /// MPICH sends messages to itself through memory of its own, and looks there after it has looked at its completion queue and counters here. A rank that was put off its core right after it sent something (by the
 /// receiver that it has woken, say) would find the answer, and what others did then, before its own earlier message to itself: `mpi4py.util.sync` has its ranks wait for ever if that happens. So the first
-/// read of a completion queue after an operation finds nothing new, and the reads of counters before that neither.
+/// read of a completion queue after an untagged send or a one-sided operation, which is what one-sided MPI is made of, finds nothing new, and the reads of counters before that neither.
 #[derive(Debug, Default)]
 pub struct Turn {
     calls: u64,
@@ -91,7 +100,7 @@ pub struct Turn {
 const COUNTERS: u32 = 3;
 
 impl Turn {
-    /// Whether a read of a completion queue should find nothing new. `calls`: the operations so far.
+    /// Whether a read of a completion queue should find nothing new. `calls`: such operations so far.
     pub fn is_first(&mut self, calls: u64) -> bool {
         self.counters = 0;
         let before = core::mem::replace(&mut self.calls, calls);

@@ -54,7 +54,7 @@ impl Core {
         inject: bool,
     ) -> Result<(), Refusal> {
         self.check(to.peer)?;
-        self.happened.calls += 1;
+        self.happened.called(false);
         let number =
             self.onesided.insert(OneSided { peer: to.peer, ticket, into: Buffer::default(), came: 0 });
         let source = if inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(*buffer) };
@@ -72,7 +72,7 @@ impl Core {
     /// It did not start.
     pub fn read(&mut self, from: Target, buffer: &Buffer, ticket: Ticket) -> Result<(), Refusal> {
         self.check(from.peer)?;
-        self.happened.calls += 1;
+        self.happened.called(false);
         let number = self.onesided.insert(OneSided { peer: from.peer, ticket, into: *buffer, came: 0 });
         let words = [from.address, from.key, number, buffer.len() as u64];
         self.post(from.peer, Kind::Read, 0, words, &[]);

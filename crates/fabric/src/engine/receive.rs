@@ -90,7 +90,7 @@ impl Endpoint {
     /// Posts a receive. It may be fulfilled at once.
     pub fn receive(&mut self, tagged: bool, pattern: Pattern, receive: Receive) {
         let Endpoint { port, core } = self;
-        core.happened.calls += 1;
+        core.happened.called(true);
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         if receive.multi.is_none() {
             match space.find_waiting(&pattern) {

@@ -163,12 +163,12 @@ impl Domain {
     /// Whether a read of a completion queue should find nothing new ([`Turn`]).
     #[inline(always)]
     pub fn is_first(&self) -> bool {
-        self.crowd.get().1 != 0 && self.turn.borrow_mut().is_first(self.happened().calls)
+        self.turn.borrow_mut().is_first(self.happened().untagged)
     }
 
     /// The same for a counter.
     pub fn is_before(&self) -> bool {
-        self.crowd.get().1 != 0 && self.turn.borrow_mut().is_before(self.happened().calls)
+        self.turn.borrow_mut().is_before(self.happened().untagged)
     }
 
     fn happened(&self) -> Happened {
