@@ -63,14 +63,20 @@ impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
         process * PACKETS + ticket as usize % PACKETS
     }
 
-    fn put<W: Waiting<P>>(
+    /// How many packets have left a process's queue.
+    pub(super) fn head(&self, process: usize) -> &P::Word {
+        &self.ends[process].head.0
+    }
+
+    /// Returns its number in the queue, if there was room.
+    pub(super) fn put<W: Waiting<P>>(
         &self,
         cpu: &P,
         wait: &W,
         route: Route,
         envelope: Envelope,
         payload: &[u8],
-    ) -> bool {
+    ) -> Option<u64> {
         let ends = &self.ends[route.to];
         let lock = &self.locks[route.to];
         lock.enter(cpu, wait);
@@ -90,7 +96,7 @@ impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
             cpu.store(&ends.tail.0, tail + 1, Ordering::Release);
         }
         lock.leave(cpu, wait);
-        room
+        room.then_some(tail)
     }
 }
 
@@ -98,7 +104,7 @@ impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for LockedQueues<'_, P, X>
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
         let ends = &self.ends[route.to];
         let mut round = 0;
-        while !self.put(cpu, wait, route, envelope, payload) {
+        while self.put(cpu, wait, route, envelope, payload).is_none() {
             // Relaxed: a hint; the lock decides.
             wait_a_little(cpu, wait, &ends.head.0, cpu.load(&ends.head.0, Ordering::Relaxed), round);
             round += 1;

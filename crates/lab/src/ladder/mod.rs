@@ -5,19 +5,27 @@
 //!
 //! These are baselines, in the form in which the paper describes them: a process that dies in the middle stops its partners.
 
+mod chosen;
+mod cyclic;
 mod device;
+mod distributed;
 mod locked;
 mod native;
 mod pool;
+mod printed;
 mod semaphore;
 mod slots;
 
+pub use chosen::{Chosen, Given};
+pub use cyclic::Cyclic;
 pub use device::{Device, EAGER_BELOW, SHORT_BELOW};
-pub use locked::LockedQueues;
+pub use distributed::{Mailboxes, Pair};
+pub use locked::{Ends, LockedQueues, PACKETS, Packet};
 pub use native::measure;
-pub use pool::Pool;
+pub use pool::{Pool, Table};
+pub use printed::{Indices, Printed};
 pub use semaphore::Semaphores;
-pub use slots::Slots;
+pub use slots::{Slot, Slots};
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::{Lock, Waiting};

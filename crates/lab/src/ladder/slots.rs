@@ -35,6 +35,40 @@ impl<P: Processor> Slot<P> {
         let envelope = core::array::from_fn(|_| arena.cell(Place::SameLine, 0));
         Slot { ready: OwnLine(SlotWords { ready, envelope }) }
     }
+
+    /// The bit that says that there is a packet.
+    pub(super) fn ready(&self) -> &P::Word {
+        &self.ready.0.ready
+    }
+
+    /// Whether there is a packet (`PKT_READY_IS_SET`).
+    pub(super) fn is_full(&self, cpu: &P) -> bool {
+        is_raised(cpu, self.ready())
+    }
+
+    /// Copies a packet into the slot (`PKT_COPYIN`), its payload to that place, while the slot is empty.
+    pub(super) fn copy_in(&self, cpu: &P, bytes: &P::Bytes, at: usize, envelope: Envelope, payload: &[u8]) {
+        let values = [envelope.kind, envelope.len, envelope.at];
+        for (cell, value) in self.ready.0.envelope.iter().zip(values) {
+            cpu.write(cell, value);
+        }
+        cpu.copy_in(bytes, at, payload);
+    }
+
+    /// Sets the bit (`PKT_READY_SET`).
+    pub(super) fn set_ready(&self, cpu: &P) {
+        raise(cpu, self.ready());
+    }
+
+    /// Copies the packet out of a full slot and clears the bit.
+    pub(super) fn take(&self, cpu: &P, bytes: &P::Bytes, at: usize, buffer: &mut [u8]) -> Envelope {
+        let [kind, len, place] = [0, 1, 2].map(|n| cpu.read(&self.ready.0.envelope[n]));
+        let inline = buffer.len().min(len as usize).min(SHORT_BELOW);
+        cpu.copy_out(bytes, at, &mut buffer[..inline]);
+        // Release: the packet has been read; pairs with the Acquire of the sender's look.
+        cpu.store(self.ready(), 0, Ordering::Release);
+        Envelope { kind, len, at: place }
+    }
 }
 
 /// The slots of all pairs.
@@ -51,26 +85,19 @@ impl<P: Processor> Slots<'_, P> {
     fn index(&self, route: Route) -> usize {
         route.to * self.processes + route.from
     }
-
-    fn words(&self, index: usize) -> &SlotWords<P> {
-        &self.slots[index].ready.0
-    }
 }
 
 impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
         let index = self.index(route);
-        let slot = self.words(index);
+        let slot = &self.slots[index];
         let mut round = 0;
-        while is_raised(cpu, &slot.ready) {
-            wait_a_little(cpu, wait, &slot.ready, 1, round);
+        while slot.is_full(cpu) {
+            wait_a_little(cpu, wait, slot.ready(), 1, round);
             round += 1;
         }
-        for (cell, value) in slot.envelope.iter().zip([envelope.kind, envelope.len, envelope.at]) {
-            cpu.write(cell, value);
-        }
-        cpu.copy_in(self.payload, index * SHORT_BELOW, payload);
-        raise(cpu, &slot.ready);
+        slot.copy_in(cpu, self.payload, index * SHORT_BELOW, envelope, payload);
+        slot.set_ready(cpu);
     }
 
     fn receive(
@@ -82,21 +109,15 @@ impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
     ) -> Option<(usize, Envelope)> {
         for from in 0..self.processes {
             let index = self.index(Route { from, to: me });
-            let slot = self.words(index);
-            if !is_raised(cpu, &slot.ready) {
-                continue;
+            let slot = &self.slots[index];
+            if slot.is_full(cpu) {
+                return Some((from, slot.take(cpu, self.payload, index * SHORT_BELOW, buffer)));
             }
-            let [kind, len, at] = [0, 1, 2].map(|n| cpu.read(&slot.envelope[n]));
-            let inline = buffer.len().min(len as usize).min(SHORT_BELOW);
-            cpu.copy_out(self.payload, index * SHORT_BELOW, &mut buffer[..inline]);
-            // Release: the packet has been read; pairs with the Acquire of the sender's look.
-            cpu.store(&slot.ready, 0, Ordering::Release);
-            return Some((from, Envelope { kind, len, at }));
         }
         None
     }
 
     fn wait_for<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, round: u32) {
-        wait_a_little(cpu, wait, &self.words(self.index(route)).ready, 0, round);
+        wait_a_little(cpu, wait, self.slots[self.index(route)].ready(), 0, round);
     }
 }

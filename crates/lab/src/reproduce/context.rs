@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::format::digits;
 use crate::record::Metric;
 use crate::report::Value;
-use crate::sim::show::{by_processors, distinct};
+use crate::sim::show::{by_processors, distinct, plot_by_bytes};
 use crate::sim::{Figures, SimSettings, Watcher, Work, find, run_points};
 use crate::stats::{percentile, summarise};
 
@@ -47,6 +47,8 @@ pub struct Question {
     pub copies: Vec<u32>,
     /// See above.
     pub schedulers: Vec<&'static str>,
+    /// Lengths of messages (`ladder`).
+    pub bytes: Vec<usize>,
 }
 
 impl Question {
@@ -67,6 +69,7 @@ impl Question {
             waiting: vec![Policy::Spin],
             copies: vec![2],
             schedulers: vec!["time-sharing", "gang"],
+            bytes: Vec::new(),
         }
     }
 
@@ -109,6 +112,7 @@ impl<'a> Context<'a> {
             waiting: q.waiting.clone(),
             copies: q.copies.clone(),
             schedulers: q.schedulers.iter().map(|s| s.to_string()).collect(),
+            bytes: q.bytes.clone(),
             threads: self.threads,
             ..SimSettings::new(q.machine.clone())
         };
@@ -173,6 +177,8 @@ pub struct At<'a> {
     pub copies: u64,
     /// Any, if empty.
     pub scheduler: &'a str,
+    /// The length of messages; any, if not given.
+    pub bytes: Option<u64>,
 }
 
 impl<'a> At<'a> {
@@ -193,6 +199,7 @@ impl Series {
                 && (at.waiting.is_empty() || s.waiting == at.waiting)
                 && (at.copies == 0 || number("copies") == at.copies)
                 && (at.scheduler.is_empty() || text("scheduler") == at.scheduler)
+                && (at.bytes.is_none() || s.extra.get("bytes").and_then(|v| v.as_u64()) == at.bytes)
         };
         let found = self.points.iter().find(|(s, _)| fits(s));
         found.and_then(|(_, figures)| figures.get(&metric)).map_or(&[], Vec::as_slice)
@@ -228,6 +235,25 @@ impl Series {
             }
         }
         failing
+    }
+
+    /// A plot of a metric over the length of messages, a line for each algorithm.
+    pub fn plot_by_bytes(&self, title: &str, metric: Metric) -> String {
+        let subjects = || self.points.iter().map(|(s, _)| s);
+        let algorithms = distinct(subjects().map(|s| s.algorithm.as_str()));
+        let mut sizes = distinct(subjects().filter_map(|s| s.extra.get("bytes")?.as_u64()));
+        sizes.sort_unstable();
+        let scale = if metric.unit == "us" { 1e3 } else { 1.0 };
+        let curve = |algorithm: &&'_ str| {
+            let point = |&bytes: &u64| {
+                let at = At { bytes: Some(bytes), ..At::new(algorithm, 2) };
+                let all = summarise(self.each(at, metric))?;
+                let [value, min, max] = [all.median, all.min, all.max].map(|v| v * scale);
+                Some((bytes, Value { value, min, max }))
+            };
+            sizes.iter().filter_map(point).collect()
+        };
+        plot_by_bytes(title, metric, algorithms.iter().map(|a| (*a, curve(a))).collect())
     }
 
     /// A plot of a metric over the processors, a line for each algorithm.

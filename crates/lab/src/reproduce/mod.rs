@@ -8,6 +8,8 @@ mod context;
 mod l_causes;
 mod l_machine;
 mod l_messages;
+mod m_ladder;
+mod m_slots;
 mod n_barriers;
 mod n_counter;
 mod n_model;
@@ -130,6 +132,8 @@ pub fn claims() -> Vec<Claim> {
     let mut all: Vec<Claim> = [
         l_machine::CLAIMS,
         l_messages::CLAIMS,
+        m_ladder::CLAIMS,
+        m_slots::CLAIMS,
         n_counter::CLAIMS,
         n_queues::CLAIMS,
         n_barriers::CLAIMS,

@@ -4,6 +4,7 @@
 //! cores; a record holds the median over the seeds, the smallest and the largest.
 
 mod experiments;
+pub mod ladder;
 pub mod messages;
 mod patience;
 mod setup;
@@ -46,6 +47,8 @@ pub struct SimSettings {
     pub copies: Vec<u32>,
     /// `time-sharing`, `gang` (`multiprogramming`).
     pub schedulers: Vec<String>,
+    /// Lengths of messages (`ladder`); empty: its own.
+    pub bytes: Vec<usize>,
     /// How many host threads run simulations at one time; 0: one for each core.
     pub threads: usize,
 }
@@ -64,6 +67,7 @@ impl SimSettings {
             waiting: vec![Policy::Spin],
             copies: vec![2],
             schedulers: vec!["time-sharing".into(), "gang".into()],
+            bytes: Vec::new(),
             threads: 0,
         }
     }

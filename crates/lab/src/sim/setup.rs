@@ -34,6 +34,8 @@ pub struct Setup {
     pub waiting: Policy,
     /// Copies of the program at one time.
     pub copies: usize,
+    /// The length of messages (`ladder`).
+    pub bytes: usize,
     /// What everything random follows from.
     pub seed: u64,
 }

@@ -7,8 +7,8 @@ use super::Failures;
 use crate::console::render_table;
 use crate::error::Error;
 use crate::experiment::describe;
-use crate::format::{digits, in_unit, nanoseconds};
-use crate::record::{Record, metrics, plainly};
+use crate::format::{bandwidth, digits, in_unit, nanoseconds, size};
+use crate::record::{Metric, Record, metrics, plainly};
 use crate::report::{Line, Look, Section, Value, lines, plain_page, write_files};
 use crate::tables::{Cell, Kind, Table, mark_best};
 
@@ -87,6 +87,10 @@ pub fn sections(records: &[Record]) -> Vec<Section> {
     for (experiment, machine) in distinct(records.iter().map(|r| (&r.experiment, &r.machine))) {
         let all: Vec<&Record> =
             records.iter().filter(|r| r.experiment == *experiment && r.machine == *machine).collect();
+        if all.iter().any(|r| r.number("bytes").is_some()) {
+            sections.extend(by_bytes(&format!("{experiment} on {machine}"), &all));
+            continue;
+        }
         for group_name in distinct(all.iter().map(|r| group(r))) {
             let some: Vec<&Record> = all.iter().copied().filter(|r| group(r) == group_name).collect();
             let head = format!("{experiment} on {machine}, {group_name}");
@@ -96,6 +100,65 @@ pub fn sections(records: &[Record]) -> Vec<Section> {
         }
     }
     sections
+}
+
+/// A table and a plot of each figure by the length of messages.
+fn by_bytes(head: &str, records: &[&Record]) -> Vec<Section> {
+    let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
+    let sizes = distinct(records.iter().filter_map(|r| r.number("bytes")));
+    let section = |(metric, what): (Metric, &str)| {
+        let of = |a: &str, bytes: u64| {
+            records
+                .iter()
+                .find(|r| r.algorithm == a && r.metric == metric.name && r.number("bytes") == Some(bytes))
+        };
+        let sizes: Vec<u64> =
+            sizes.iter().copied().filter(|&b| algorithms.iter().any(|a| of(a, b).is_some())).collect();
+        let mut rows: Vec<Vec<Cell>> = algorithms
+            .iter()
+            .map(|a| {
+                let cells = sizes.iter().map(|&bytes| cell(of(a, bytes)));
+                std::iter::once(Cell::new(*a, Kind::Text)).chain(cells).collect()
+            })
+            .collect();
+        for (column, &bytes) in sizes.iter().enumerate() {
+            let values: Vec<Option<f64>> = algorithms.iter().map(|a| of(a, bytes).map(|r| r.value)).collect();
+            mark_best(&mut rows, column + 1, &values, metric.unit == "us");
+        }
+        let scale = if metric.unit == "us" { 1e3 } else { 1.0 };
+        let curves = algorithms.iter().map(|&a| {
+            let point = |&bytes: &u64| {
+                let [value, min, max] = of(a, bytes).map(|r| [r.value, r.min, r.max].map(|v| v * scale))?;
+                Some((bytes, Value { value, min, max }))
+            };
+            (a, sizes.iter().filter_map(point).collect())
+        });
+        let title = format!("{head}: {what} by size");
+        let header = std::iter::once("message".to_string()).chain(sizes.iter().map(|&b| size(b))).collect();
+        Section {
+            plots: vec![plot_by_bytes(&title, metric, curves.collect())],
+            table: Table {
+                experiment: "sim",
+                title,
+                note: "Medians over the seeds, the range in each figure's tooltip.".into(),
+                header,
+                rows,
+            },
+        }
+    };
+    [(metrics::ROUND_TRIP_US, "round trip"), (metrics::BYTES_PER_S, "bandwidth")].map(section).into()
+}
+
+/// A plot over the length of messages, a line for each algorithm, Towpath's bold. Times are in nanoseconds here; messages without data have no place on its logarithmic axis.
+pub(crate) fn plot_by_bytes(title: &str, metric: Metric, curves: Vec<(&str, Vec<(u64, Value)>)>) -> String {
+    let curve = |(n, (name, points)): (usize, (&str, Vec<(u64, Value)>))| Line {
+        label: name.to_string(),
+        points: points.into_iter().filter(|p| p.0 > 0).map(|(bytes, v)| (bytes as f64, v)).collect(),
+        look: Look { colour: n % 15, dashed: name != "towpath", bold: name == "towpath" },
+    };
+    let curves: Vec<Line> = curves.into_iter().enumerate().map(curve).collect();
+    let format = |v| if metric.unit == "us" { nanoseconds(v) } else { bandwidth(v) };
+    lines(title, &curves, |x| size(x as u64), format)
 }
 
 fn find<'a>(records: &'a [&'a Record], algorithm: &str, procs: u32, metric: &str) -> Option<&'a &'a Record> {

@@ -2,6 +2,7 @@
 
 mod barriers;
 mod counter;
+mod ladder;
 mod locks;
 mod messages;
 mod multiprogramming;
@@ -28,6 +29,7 @@ pub const SIM_EXPERIMENTS: &[&dyn SimExperiment] = &[
     &queues::EXPERIMENT,
     &barriers::EXPERIMENT,
     &messages::Experiment,
+    &ladder::Experiment,
     &multiprogramming::Experiment,
 ];
 
@@ -148,6 +150,7 @@ fn point(
             operations: settings.operations,
             waiting,
             copies: 1,
+            bytes: 0,
             seed: settings.seed,
         },
         run: algorithm.on(procs),

@@ -1,0 +1,169 @@
+//! The slot protocol with its macros in place, and with one of them replaced by ordinary C or by an access that does not synchronise (Gropp & Lusk 1997, Section 5): what then happens on the machine that the macros are for.
+//!
+//! One process sends packets to the other through the very slots of `ladder/slots.rs`; what is replaced is how the machine performs the accesses of one of the two ([`Macros`]).
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use towpath_machine::{Arena, Processor};
+use towpath_sim::{Macro, Macros, Parameters, Sim, SimArena, Simulation, Stuck};
+use towpath_sync::Spinning;
+
+use crate::ladder::{ControlPackets, Envelope, Indices, Printed, Route, SHORT_BELOW, Slot, Slots};
+
+/// Packets that are sent.
+const PACKETS: usize = 8;
+const BYTES: usize = 600;
+/// When the run counts as hanging, in picoseconds: a thousand times as long as all packets take.
+const LIMIT: u64 = 200_000_000_000;
+
+/// What is done to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which macro is missing.
+    pub what: &'static str,
+    /// The sender's, and the receiver's.
+    pub macros: [Macros; 2],
+}
+
+const RIGHT: Macros =
+    Macros { look: Macro::Right, set: Macro::Right, copy_in: Macro::Right, copy_out: Macro::Right };
+
+/// As it should be.
+pub const NONE: Fault = Fault { what: "all macros in place", macros: [RIGHT; 2] };
+
+/// Each macro made ordinary C, that is, accesses through the cache.
+pub const ORDINARY: [Fault; 6] = {
+    const O: Macro = Macro::Ordinary;
+    [
+        Fault { what: "the receiver's PKT_READY_IS_SET", macros: [RIGHT, Macros { look: O, ..RIGHT }] },
+        Fault { what: "the sender's PKT_READY_IS_SET", macros: [Macros { look: O, ..RIGHT }, RIGHT] },
+        Fault { what: "PKT_COPYIN", macros: [Macros { copy_in: O, ..RIGHT }, RIGHT] },
+        Fault { what: "PKT_READY_SET", macros: [Macros { set: O, ..RIGHT }, RIGHT] },
+        Fault { what: "copying out", macros: [RIGHT, Macros { copy_out: O, ..RIGHT }] },
+        Fault { what: "clearing the bit", macros: [RIGHT, Macros { set: O, ..RIGHT }] },
+    ]
+};
+
+/// Macros past the cache, but without their synchronising instruction.
+pub const UNORDERED: [Fault; 2] = [
+    Fault {
+        what: "PKT_READY_SET without synchronisation",
+        macros: [Macros { set: Macro::Unordered, ..RIGHT }, RIGHT],
+    },
+    Fault {
+        what: "PKT_READY_IS_SET without synchronisation",
+        macros: [RIGHT, Macros { look: Macro::Unordered, ..RIGHT }],
+    },
+];
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// All packets arrived whole and in order.
+    Right,
+    /// A packet was read that had not been sent like that: stale or mixed data.
+    Stale,
+    /// Somebody waits for ever.
+    Hangs,
+}
+
+/// Which form of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Ours: `ladder/slots.rs`.
+    Slots,
+    /// The paper's figures with these indices of the receiver, and what the packet's own bit says when it is copied.
+    Figures(Indices, u64),
+}
+
+/// What both use.
+struct Shared {
+    slots: Vec<Slot<Sim>>,
+    payload: towpath_sim::SimBytes,
+}
+
+const PROCESSES: usize = 2;
+
+impl Shared {
+    fn new(arena: &SimArena) -> Shared {
+        let pairs = PROCESSES * PROCESSES;
+        Shared {
+            slots: (0..pairs).map(|_| Slot::new(arena)).collect(),
+            payload: arena.bytes(pairs * SHORT_BELOW),
+        }
+    }
+
+    fn run(&self, form: Form, act: impl FnOnce(&dyn Fn(&Sim, u64), &dyn Fn(&Sim, &mut [u8]) -> u64)) {
+        let (out, back) = (Route { from: 0, to: 1 }, 1);
+        fn send<C: ControlPackets<Sim>>(packets: &C, cpu: &Sim, route: Route, n: u64) {
+            let envelope = Envelope { kind: n, len: BYTES as u64, at: !n };
+            packets.send(cpu, &Spinning, route, envelope, &payload(n));
+        }
+        // The number of the packet, or 0 if its parts don't belong together.
+        fn receive<C: ControlPackets<Sim>>(packets: &C, cpu: &Sim, me: usize, buffer: &mut [u8]) -> u64 {
+            loop {
+                if let Some((_, e)) = packets.receive(cpu, &Spinning, me, buffer) {
+                    let whole = e.len == BYTES as u64 && e.at == !e.kind && buffer[..] == payload(e.kind);
+                    return if whole { e.kind } else { 0 };
+                }
+                cpu.delay(500);
+            }
+        }
+        match form {
+            Form::Slots => {
+                let p = Slots { slots: &self.slots, payload: &self.payload, processes: PROCESSES };
+                act(&|cpu, n| send(&p, cpu, out, n), &|cpu, b| receive(&p, cpu, back, b));
+            }
+            Form::Figures(indices, ready) => {
+                let (slots, payload) = (&self.slots[..], &self.payload);
+                let ready = Cell::new(ready);
+                let p = Printed { slots, payload, processes: PROCESSES, indices, ready };
+                act(&|cpu, n| send(&p, cpu, out, n), &|cpu, b| receive(&p, cpu, back, b));
+            }
+        }
+    }
+}
+
+/// A packet's payload.
+fn payload(n: u64) -> Vec<u8> {
+    (0..BYTES).map(|i| (i as u64 + 37 * n) as u8).collect()
+}
+
+/// Sends packets through the slots with a fault.
+pub fn exchange(machine: &Parameters, form: Form, fault: Fault, seed: u64) -> Outcome {
+    let mut simulation = Simulation::new(machine, PROCESSES, seed);
+    let shared = Rc::new(Shared::new(&simulation.arena()));
+    let stale = Rc::new(Cell::new(false));
+    for me in 0..PROCESSES {
+        let (shared, stale) = (Rc::clone(&shared), Rc::clone(&stale));
+        simulation.spawn(me, me, move |cpu| {
+            cpu.define_macros(fault.macros[me]);
+            shared.run(form, |send, receive| {
+                let mut buffer = vec![0; BYTES];
+                for n in 1..=PACKETS as u64 {
+                    // First the receiver waits for the sender, then the sender for the receiver.
+                    let slow = usize::from(n > PACKETS as u64 / 2);
+                    if me == slow {
+                        let pause = cpu.random().below(20_000);
+                        cpu.work(20_000 + pause);
+                    }
+                    if me == 0 {
+                        send(cpu, n);
+                    } else {
+                        let got = receive(cpu, &mut buffer);
+                        if got != n {
+                            return stale.set(true);
+                        }
+                    }
+                }
+            });
+        });
+    }
+    let ended = simulation.run_until(LIMIT);
+    match (stale.get(), ended) {
+        (true, _) => Outcome::Stale,
+        (false, Ok(_)) => Outcome::Right,
+        (false, Err(Stuck::Deadlock(_) | Stuck::Limit(_))) => Outcome::Hangs,
+    }
+}

@@ -1,0 +1,256 @@
+//! The refinements of the packet slots (Gropp & Lusk 1997, Section 9): how latency grows with the number of slots that a receiver polls, several slots for each pair, slots for a chosen few, and slots in distributed memory.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use towpath_machine::{Arena, Processor};
+use towpath_sim::{Parameters, Sim, SimArena, SimBytes, Simulation, Stuck};
+use towpath_sync::Spinning;
+
+use super::{Guard, Trips};
+use crate::ladder::{
+    Chosen, ControlPackets, Cyclic, Ends, Envelope, Given, LockedQueues, Mailboxes, PACKETS, Packet, Pair,
+    Route, SHORT_BELOW, Slot, Slots, Version,
+};
+
+/// Which slots a receiver has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// One for each process (M §5).
+    All,
+    /// So many for those who talk most, and a queue under a test&set lock for the others (M §9.1).
+    Chosen(usize),
+}
+
+/// Round trips between the two that talk.
+const TRIPS: usize = 200;
+/// Before them, so that the slots are given.
+const WARM: usize = 6;
+
+struct Shared {
+    slots: Vec<Slot<Sim>>,
+    payload: SimBytes,
+    ends: Vec<Ends<Sim>>,
+    packets: Vec<Packet<Sim>>,
+    queued: SimBytes,
+    locks: Vec<Guard>,
+    given: Given<Sim>,
+}
+
+impl Shared {
+    fn new(arena: &SimArena, machine: &Parameters, processes: usize, slots: usize) -> Shared {
+        Shared {
+            slots: (0..slots).map(|_| Slot::new(arena)).collect(),
+            payload: arena.bytes(slots * SHORT_BELOW),
+            ends: (0..processes).map(|_| Ends::new(arena)).collect(),
+            packets: (0..processes * PACKETS).map(|_| Packet::new(arena)).collect(),
+            queued: arena.bytes(processes * PACKETS * SHORT_BELOW),
+            locks: (0..processes).map(|_| Guard::new(arena, machine, Version::TestAndSet)).collect(),
+            given: Given::new(arena, processes),
+        }
+    }
+
+    fn queues(&self) -> LockedQueues<'_, Sim, Guard> {
+        LockedQueues {
+            ends: &self.ends,
+            packets: &self.packets,
+            payload: &self.queued,
+            locks: self.locks.clone(),
+        }
+    }
+}
+
+/// The latency of short packets between the first and the last of so many processes, in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Everybody else sends one packet to the first one before that.
+///
+/// # Errors
+///
+/// [`Stuck`] if it doesn't end.
+pub fn latency(machine: &Parameters, processes: usize, polled: Polled, seed: u64) -> Result<f64, Stuck> {
+    let mut simulation = Simulation::new(machine, processes, seed);
+    let slots = match polled {
+        Polled::All => processes * processes,
+        Polled::Chosen(each) => processes * each,
+    };
+    let shared = Rc::new(Shared::new(&simulation.arena(), machine, processes, slots));
+    let trips = Trips::default();
+    for me in 0..processes {
+        let (shared, trips) = (Rc::clone(&shared), trips.clone());
+        simulation.spawn(me, me, move |cpu| {
+            let Shared { slots, payload, given, .. } = &*shared;
+            match polled {
+                Polled::All => talk(cpu, &Slots { slots, payload, processes }, me, processes, &trips),
+                Polled::Chosen(_) => {
+                    let packets = Chosen::new(shared.queues(), (slots, payload), given, processes);
+                    talk(cpu, &packets, me, processes, &trips);
+                }
+            }
+        });
+    }
+    simulation.run()?;
+    Ok(trips.median() / 2.0)
+}
+
+fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: usize, trips: &Trips) {
+    let last = processes - 1;
+    let send = |to: usize, n: usize| {
+        let envelope = Envelope { kind: n as u64, len: 8, at: me as u64 };
+        packets.send(cpu, &Spinning, Route { from: me, to }, envelope, &[n as u8; 8]);
+    };
+    let receive = || {
+        loop {
+            let mut buffer = [0; 8];
+            if let Some((from, envelope)) = packets.receive(cpu, &Spinning, me, &mut buffer) {
+                assert!(
+                    envelope.at == from as u64 && buffer == [envelope.kind as u8; 8],
+                    "a packet arrived damaged"
+                );
+                return (from, envelope.kind as usize);
+            }
+        }
+    };
+    match me {
+        0 => {
+            let mut heard: Vec<usize> = (1..last).map(|_| receive().0).collect();
+            heard.sort_unstable();
+            assert!(heard == (1..last).collect::<Vec<_>>(), "one packet from each");
+            for n in 0..WARM + TRIPS {
+                let trip = || {
+                    send(last, n);
+                    assert_eq!(receive(), (last, n), "in order");
+                };
+                if n < WARM { trip() } else { trips.time(cpu, trip) }
+            }
+        }
+        _ if me == last => {
+            for n in 0..WARM + TRIPS {
+                assert_eq!(receive(), (0, n), "in order");
+                send(0, n);
+            }
+        }
+        _ => send(0, 1),
+    }
+}
+
+/// What a burst of packets to a receiver that is slow at first shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Burst {
+    /// Of the sender's packets, the part that found no empty slot.
+    pub waited: f64,
+    /// How long the sender was at it, in nanoseconds for each packet.
+    pub sending: f64,
+}
+
+/// Packets in a burst.
+pub const BURST: usize = 8;
+const BURSTS: usize = 20;
+
+/// One process sends bursts to another that computes for 200 µs before it looks at each, with so many slots for the pair.
+///
+/// # Errors
+///
+/// [`Stuck`] if it doesn't end.
+pub fn bursts(machine: &Parameters, depth: usize, seed: u64) -> Result<Burst, Stuck> {
+    let mut simulation = Simulation::new(machine, 2, seed);
+    let shared = Rc::new(Shared::new(&simulation.arena(), machine, 2, 4 * depth));
+    let result = Rc::new(Cell::new(Burst { waited: 0.0, sending: 0.0 }));
+    for me in 0..2 {
+        let (shared, result) = (Rc::clone(&shared), Rc::clone(&result));
+        simulation.spawn(me, me, move |cpu| {
+            let packets = Cyclic::new(&shared.slots, &shared.payload, 2, depth);
+            let mut sending = 0;
+            for burst in 0..BURSTS {
+                if me == 0 {
+                    let start = cpu.clock();
+                    for n in 0..BURST {
+                        let envelope = Envelope { kind: n as u64, len: 0, at: burst as u64 };
+                        packets.send(cpu, &Spinning, Route { from: 0, to: 1 }, envelope, &[]);
+                    }
+                    sending += cpu.clock() - start;
+                    // Long enough for the receiver to take everything.
+                    cpu.work(1_000_000);
+                } else {
+                    for n in 0..BURST {
+                        let envelope = loop {
+                            if let Some((_, envelope)) = packets.receive(cpu, &Spinning, 1, &mut []) {
+                                break envelope;
+                            }
+                        };
+                        assert_eq!((envelope.kind, envelope.at), (n as u64, burst as u64), "in order");
+                        if n == 0 {
+                            cpu.work(200_000);
+                        }
+                    }
+                }
+            }
+            if me == 0 {
+                let sent = (BURST * BURSTS) as f64;
+                let waited = packets.found_full() as f64 / sent;
+                result.set(Burst { waited, sending: sending as f64 / 1e3 / sent });
+            }
+        });
+    }
+    simulation.run()?;
+    Ok(result.get())
+}
+
+/// What was counted of packets between two nodes with distributed memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Packets, both ways.
+    pub packets: u64,
+    /// Puts to the other one's memory.
+    pub puts: u64,
+    /// Reads of the other node's memory: what crossed the network beside the puts and their replies.
+    pub reads: u64,
+}
+
+/// Where the sender's "empty" lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empty {
+    /// In its own memory, as M §9.3 has it.
+    AtTheSender,
+    /// With the slot.
+    AtTheReceiver,
+}
+
+/// Two processors of different nodes send packets to each other at random.
+///
+/// # Errors
+///
+/// [`Stuck`] if it doesn't end.
+pub fn distributed(machine: &Parameters, empty: Empty, seed: u64) -> Result<Remote, Stuck> {
+    const EACH: u64 = 50;
+    let per_node = machine.per_node as usize;
+    let mut simulation = Simulation::new(machine, per_node + 1, seed);
+    let arena = simulation.arena();
+    let pairs: Rc<Vec<Pair<Sim>>> = Rc::new(
+        (0..4u32)
+            .map(|n| {
+                let (to, from) = (n / 2, n % 2);
+                Pair::new(&arena, to, if empty == Empty::AtTheSender { from } else { to })
+            })
+            .collect(),
+    );
+    let puts = Rc::new(Cell::new(0));
+    for me in 0..2 {
+        let (pairs, puts) = (Rc::clone(&pairs), Rc::clone(&puts));
+        simulation.spawn(me * per_node, me, move |cpu| {
+            let mailboxes = Mailboxes::new(&pairs, 2);
+            let (out, back) = (Route { from: me, to: 1 - me }, Route { from: 1 - me, to: me });
+            for n in 0..EACH {
+                let pause = cpu.random().below(3_000);
+                cpu.work(pause);
+                mailboxes.send(cpu, out, [n, n + 1, n + 2, me as u64]);
+                let packet = mailboxes.receive(cpu, back);
+                assert_eq!(packet, [n, n + 1, n + 2, 1 - me as u64], "a packet arrived damaged");
+            }
+            puts.set(puts.get() + mailboxes.puts());
+        });
+    }
+    let outcome = simulation.run()?;
+    // An "empty" that lies with the slot is no put to another node.
+    let packets = 2 * EACH;
+    let puts = puts.get() - if empty == Empty::AtTheReceiver { packets } else { 0 };
+    // A put is answered, and so is a read.
+    Ok(Remote { packets, puts, reads: outcome.counters.messages / 2 - puts })
+}

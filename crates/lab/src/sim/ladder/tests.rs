@@ -1,0 +1,104 @@
+//! The ladder on simulated machines: messages are whole, and the slot protocol needs every one of its macros.
+
+use towpath_sim::machines;
+
+use super::faults::{self, Form, Outcome, exchange};
+use super::refined::{Empty, Polled, bursts, distributed, latency};
+use super::*;
+use crate::ladder::Indices;
+
+fn sx4() -> Parameters {
+    machines::by_name("sx4").unwrap()
+}
+
+#[test]
+fn all_versions_carry_messages_of_all_protocols_whole() {
+    // `ping_pong` compares every byte.
+    for machine in ["sx4", "origin2000"] {
+        let machine = machines::by_name(machine).unwrap();
+        for version in Version::ALL {
+            for bytes in [0, 8, 57, 1023, 1024, 20_001, 200_000] {
+                let figures = ping_pong(&Setup::new(&machine, version), version, bytes, 1).unwrap();
+                assert!(figures.latency > 1_000.0, "{version:?} {bytes}: {figures:?}");
+            }
+        }
+    }
+    for version in [Version::SlotsTestAndSet, Version::Towpath] {
+        let figures = ping_pong(&Setup::new(&sx4(), version), version, 4 << 20, 1).unwrap();
+        assert!(figures.latency > 3e6, "two copies at 2.5 GB/s: {figures:?}");
+    }
+}
+
+#[test]
+fn locks_are_counted() {
+    let of = |version, bytes| ping_pong(&Setup::new(&sx4(), version), version, bytes, 1).unwrap();
+    for (version, short, eager) in [
+        (Version::SystemV, 4.0, 8.0),
+        (Version::SlotsSystemV, 0.0, 4.0),
+        (Version::TestAndSet, 4.0, 8.0),
+        (Version::SlotsTestAndSet, 0.0, 4.0),
+    ] {
+        assert_eq!((of(version, 8).lock_operations, of(version, 2000).lock_operations), (short, eager));
+        let flushes = of(version, 2000).flushes;
+        assert_eq!(flushes > 0.0, matches!(version, Version::TestAndSet | Version::SlotsTestAndSet));
+    }
+}
+
+#[test]
+fn the_slot_protocol_works_with_its_macros_and_only_with_all_of_them() {
+    for seed in 1..=20 {
+        assert_eq!(exchange(&sx4(), Form::Slots, faults::NONE, seed), Outcome::Right, "seed {seed}");
+        for fault in faults::ORDINARY {
+            let outcome = exchange(&sx4(), Form::Slots, fault, seed);
+            assert_ne!(outcome, Outcome::Right, "without {}, seed {seed}", fault.what);
+        }
+    }
+    for fault in faults::UNORDERED {
+        let stale = (1..=200).filter(|&seed| exchange(&sx4(), Form::Slots, fault, seed) == Outcome::Stale);
+        assert!(stale.count() > 0, "{}", fault.what);
+    }
+}
+
+#[test]
+fn coherent_machines_need_no_macros() {
+    let origin = machines::by_name("origin2000").unwrap();
+    for fault in faults::ORDINARY.into_iter().chain(faults::UNORDERED) {
+        assert_eq!(exchange(&origin, Form::Slots, fault, 1), Outcome::Right, "{}", fault.what);
+    }
+}
+
+#[test]
+fn the_figures_as_printed_hang_on_any_machine() {
+    for machine in machines::names() {
+        let machine = machines::by_name(machine).unwrap();
+        for seed in 1..=3 {
+            let with = |indices, ready| exchange(&machine, Form::Figures(indices, ready), faults::NONE, seed);
+            assert_eq!(with(Indices::Printed, 0), Outcome::Hangs, "{}", machine.name);
+            assert_eq!(with(Indices::Corrected, 0), Outcome::Right, "{}", machine.name);
+        }
+    }
+    // The line `pkt->ready = 0` is no slip: a packet that is passed on sets the bit with its own copy.
+    let left = |seed| exchange(&sx4(), Form::Figures(Indices::Corrected, 1), faults::NONE, seed);
+    assert!((1..=20).any(|seed| left(seed) != Outcome::Right));
+}
+
+#[test]
+fn slots_for_a_few_keep_polling_bounded() {
+    let of = |processes, polled| latency(&sx4(), processes, polled, 1).unwrap();
+    assert!(of(32, Polled::All) > 2.0 * of(2, Polled::All));
+    assert!(of(32, Polled::Chosen(2)) < 1.2 * of(4, Polled::Chosen(2)));
+}
+
+#[test]
+fn a_slot_for_each_packet_of_a_burst_is_enough() {
+    assert!(bursts(&sx4(), 1, 1).unwrap().waited > 0.5);
+    assert_eq!(bursts(&sx4(), refined::BURST, 1).unwrap().waited, 0.0);
+}
+
+#[test]
+fn nobody_reads_remote_memory_if_each_flag_lies_where_it_is_polled() {
+    let origin = machines::by_name("origin2000").unwrap();
+    let ours = distributed(&origin, Empty::AtTheSender, 1).unwrap();
+    assert_eq!((ours.packets, ours.puts, ours.reads), (100, 600, 0));
+    assert!(distributed(&origin, Empty::AtTheReceiver, 1).unwrap().reads >= 100);
+}
