@@ -104,6 +104,7 @@ Examples:
   towpath sim origin2000 counter --work 0 --set directory.service=fifo
   towpath sim origin2000 multiprogramming --copies 2,3 --scheduler time-sharing,gang
   towpath sim epyc-milan locks --procs 1-128 --json
+  towpath sim sx4 ladder                                               figures 1 and 4 to 7 of Gropp & Lusk
   towpath sim --machine mine.toml barriers                             your own machine
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.

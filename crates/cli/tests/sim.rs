@@ -43,9 +43,15 @@ fn refused(folder: &Folder, arguments: &str) -> String {
 fn machines_are_listed_and_described() {
     let folder = Folder::new("list");
     let list = text(&folder, "sim list");
-    for word in
-        ["origin2000", "epyc-milan", "multiprogramming", "michael-scott/ll-sc", "centralized/fetch-op"]
-    {
+    for word in [
+        "origin2000",
+        "epyc-milan",
+        "sx4",
+        "slots-tas",
+        "multiprogramming",
+        "michael-scott/ll-sc",
+        "centralized/fetch-op",
+    ] {
         assert!(list.contains(word), "{word}: {list}");
     }
     let origin = text(&folder, "sim describe origin2000 --set network.hop=100ns");
@@ -69,6 +75,19 @@ fn an_experiment_prints_tables_and_writes_a_report() {
     );
     let records = std::fs::read_to_string(folder.0.join("towpath-report/sim/results.jsonl")).unwrap();
     assert!(records.lines().all(|l| l.contains("\"machine\":\"origin2000\"")));
+}
+
+#[test]
+fn curves_by_size_have_a_column_for_each_size_and_plots() {
+    let folder = Folder::new("ladder");
+    let found = text(&folder, "sim sx4 ladder --algorithms slots-tas,towpath --seeds 1");
+    assert!(found.contains("round trip by size") && found.contains("bandwidth by size"), "{found}");
+    let page = std::fs::read_to_string(folder.0.join("towpath-report/sim/index.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    let records = std::fs::read_to_string(folder.0.join("towpath-report/sim/results.jsonl")).unwrap();
+    let of =
+        |metric: &str| records.lines().filter(|l| l.contains(&format!("\"metric\":\"{metric}\""))).count();
+    assert_eq!((of("round_trip_us"), of("bytes_per_s")), (28, 26));
 }
 
 #[test]
@@ -115,6 +134,7 @@ fn what_is_wrong_is_answered_with_what_is_right() {
         ("sim origin2000 counter --procs 65", "1 to 64 processors"),
         ("sim origin2000 counter --procs 0", "1 to 1024"),
         ("sim origin2000 counter --work 5", "5us"),
+        ("sim sx4 ladder --procs 4", "ping-pong is for two"),
         ("sim origin2000 counter --set network.hops=1ns", "network.hop"),
         ("sim --machine nowhere.toml counter", "nowhere.toml can't be read"),
         ("reproduce N999", "N1, "),
@@ -127,12 +147,14 @@ fn what_is_wrong_is_answered_with_what_is_right() {
 #[test]
 fn claims_are_judged() {
     let folder = Folder::new("claims");
-    let found = text(&folder, "reproduce N34 N4 --seeds 1 --json");
+    let found = text(&folder, "reproduce N34 N4 M18 --seeds 1 --json");
     let verdicts: Vec<serde_json::Value> = found.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let of = |id: &str| {
         verdicts.iter().find(|v| v["claim"] == id).unwrap()["verdict"].as_str().unwrap().to_string()
     };
-    assert_eq!((of("N34"), of("N4")), ("reproduced".to_string(), "reproduced".to_string()));
+    for id in ["N34", "N4", "M18"] {
+        assert_eq!(of(id), "reproduced", "{id}");
+    }
     assert!(
         std::fs::read_to_string(folder.0.join("towpath-report/reproduce/index.html"))
             .unwrap()

@@ -114,7 +114,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         id: "M17",
         what: "A single copy, between threads, would double the bandwidth",
-        paper: "1.8 to 2.0",
+        paper: "2 (1.8 to 2.0)",
         tolerance: "2 ± 25 %",
         input: false,
         judge: m17,

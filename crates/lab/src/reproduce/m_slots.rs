@@ -131,7 +131,7 @@ fn m12(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 /// Runs of each fault for each seed of the claim's.
-const RUNS: u64 = 40;
+const RUNS: u64 = 20;
 
 /// What came of a fault in all runs.
 fn outcomes(context: &Context<'_>, form: Form, fault: Fault) -> BTreeMap<Outcome, u64> {

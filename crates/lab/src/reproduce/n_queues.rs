@@ -290,6 +290,7 @@ fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
         operations: question.operations,
         waiting: Policy::Spin,
         copies: 1,
+        bytes: 0,
         seed: 1,
     };
     let measured = setup.measure(

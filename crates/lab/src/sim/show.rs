@@ -149,9 +149,12 @@ fn by_bytes(head: &str, records: &[&Record]) -> Vec<Section> {
     [(metrics::ROUND_TRIP_US, "round trip"), (metrics::BYTES_PER_S, "bandwidth")].map(section).into()
 }
 
+/// An algorithm's name, and a metric by the length of messages.
+pub(crate) type BySize<'a> = (&'a str, Vec<(u64, Value)>);
+
 /// A plot over the length of messages, a line for each algorithm, Towpath's bold. Times are in nanoseconds here; messages without data have no place on its logarithmic axis.
-pub(crate) fn plot_by_bytes(title: &str, metric: Metric, curves: Vec<(&str, Vec<(u64, Value)>)>) -> String {
-    let curve = |(n, (name, points)): (usize, (&str, Vec<(u64, Value)>))| Line {
+pub(crate) fn plot_by_bytes(title: &str, metric: Metric, curves: Vec<BySize<'_>>) -> String {
+    let curve = |(n, (name, points)): (usize, BySize<'_>)| Line {
         label: name.to_string(),
         points: points.into_iter().filter(|p| p.0 > 0).map(|(bytes, v)| (bytes as f64, v)).collect(),
         look: Look { colour: n % 15, dashed: name != "towpath", bold: name == "towpath" },

@@ -26,9 +26,12 @@ fn records(experiment: &str, settings: &SimSettings) -> Vec<Record> {
 
 #[test]
 fn every_algorithm_runs_on_one_two_three_eight_and_all_processors() {
-    for (machine, procs) in
-        [("origin2000", &[1, 2, 3, 8, 64][..]), ("enterprise5000", &[1, 2, 3, 8]), ("epyc-milan", &[3, 128])]
-    {
+    for (machine, procs) in [
+        ("origin2000", &[1, 2, 3, 8, 64][..]),
+        ("enterprise5000", &[1, 2, 3, 8]),
+        ("epyc-milan", &[3, 128]),
+        ("sx4", &[3, 32]),
+    ] {
         for experiment in ["counter", "locks", "queues", "barriers"] {
             let mut settings = settings(machine, procs);
             // All of them, also those that would not be chosen here.

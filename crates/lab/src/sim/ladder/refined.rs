@@ -1,13 +1,13 @@
 //! The refinements of the packet slots (Gropp & Lusk 1997, Section 9): how latency grows with the number of slots that a receiver polls, several slots for each pair, slots for a chosen few, and slots in distributed memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use towpath_machine::{Arena, Processor};
-use towpath_sim::{Parameters, Sim, SimArena, SimBytes, Simulation, Stuck};
+use towpath_sim::{Parameters, Sim, SimArena, SimBytes, Simulation, Stuck, Time};
 use towpath_sync::Spinning;
 
-use super::{Guard, Trips};
+use super::Guard;
 use crate::ladder::{
     Chosen, ControlPackets, Cyclic, Ends, Envelope, Given, LockedQueues, Mailboxes, PACKETS, Packet, Pair,
     Route, SHORT_BELOW, Slot, Slots, Version,
@@ -60,7 +60,7 @@ impl Shared {
     }
 }
 
-/// The latency of short packets between the first and the last of so many processes, in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Everybody else sends one packet to the first one before that.
+/// The mean latency of short packets between the first and the last of so many processes, in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Everybody else sends one packet to the first one before that.
 ///
 /// # Errors
 ///
@@ -72,25 +72,50 @@ pub fn latency(machine: &Parameters, processes: usize, polled: Polled, seed: u64
         Polled::Chosen(each) => processes * each,
     };
     let shared = Rc::new(Shared::new(&simulation.arena(), machine, processes, slots));
-    let trips = Trips::default();
+    let ways = Ways::default();
     for me in 0..processes {
-        let (shared, trips) = (Rc::clone(&shared), trips.clone());
+        let (shared, ways) = (Rc::clone(&shared), ways.clone());
         simulation.spawn(me, me, move |cpu| {
             let Shared { slots, payload, given, .. } = &*shared;
             match polled {
-                Polled::All => talk(cpu, &Slots { slots, payload, processes }, me, processes, &trips),
+                Polled::All => talk(cpu, &Slots { slots, payload, processes }, me, processes, &ways),
                 Polled::Chosen(_) => {
                     let packets = Chosen::new(shared.queues(), (slots, payload), given, processes);
-                    talk(cpu, &packets, me, processes, &trips);
+                    talk(cpu, &packets, me, processes, &ways);
                 }
             }
         });
     }
     simulation.run()?;
-    Ok(trips.median() / 2.0)
+    Ok(ways.mean())
 }
 
-fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: usize, trips: &Trips) {
+/// How long packets took from one process to the other.
+#[derive(Clone, Default)]
+struct Ways(Rc<RefCell<(Time, Vec<f64>)>>);
+
+impl Ways {
+    /// A packet is sent now, after a pause that has nothing to do with how far the receiver is in its round.
+    fn begin(&self, cpu: &Sim) {
+        let pause = cpu.random().below(30_000);
+        cpu.work(pause);
+        self.0.borrow_mut().0 = cpu.clock();
+    }
+
+    /// It is there.
+    fn end(&self, cpu: &Sim) {
+        let (sent, ways) = &mut *self.0.borrow_mut();
+        ways.push((cpu.clock() - *sent) as f64 / 1e3);
+    }
+
+    /// In nanoseconds, without those before the slots were given.
+    fn mean(&self) -> f64 {
+        let ways = &self.0.borrow().1[2 * WARM..];
+        ways.iter().sum::<f64>() / ways.len() as f64
+    }
+}
+
+fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: usize, ways: &Ways) {
     let last = processes - 1;
     let send = |to: usize, n: usize| {
         let envelope = Envelope { kind: n as u64, len: 8, at: me as u64 };
@@ -100,13 +125,19 @@ fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: us
         loop {
             let mut buffer = [0; 8];
             if let Some((from, envelope)) = packets.receive(cpu, &Spinning, me, &mut buffer) {
-                assert!(
-                    envelope.at == from as u64 && buffer == [envelope.kind as u8; 8],
-                    "a packet arrived damaged"
-                );
+                let whole = envelope.at == from as u64 && buffer == [envelope.kind as u8; 8];
+                assert!(whole, "a packet arrived damaged");
                 return (from, envelope.kind as usize);
             }
         }
+    };
+    let say = |to: usize, n: usize| {
+        ways.begin(cpu);
+        send(to, n);
+    };
+    let hear = |from: usize, n: usize| {
+        assert_eq!(receive(), (from, n), "in order");
+        ways.end(cpu);
     };
     match me {
         0 => {
@@ -114,17 +145,14 @@ fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: us
             heard.sort_unstable();
             assert!(heard == (1..last).collect::<Vec<_>>(), "one packet from each");
             for n in 0..WARM + TRIPS {
-                let trip = || {
-                    send(last, n);
-                    assert_eq!(receive(), (last, n), "in order");
-                };
-                if n < WARM { trip() } else { trips.time(cpu, trip) }
+                say(last, n);
+                hear(last, n);
             }
         }
         _ if me == last => {
             for n in 0..WARM + TRIPS {
-                assert_eq!(receive(), (0, n), "in order");
-                send(0, n);
+                hear(0, n);
+                say(0, n);
             }
         }
         _ => send(0, 1),
