@@ -3,6 +3,8 @@
 //! Written once for any machine: natively it is what `towpath bench ladder` measures. Messages go by the paper's three protocols (Section 3): **short** in the control packet,
 //! **eager** through memory from a shared pool, **rendezvous** in pieces through that memory once the receiver is ready.
 //!
+//! `cyclic.rs`, `chosen.rs` and `distributed.rs` are the refinements of the slots that Section 9 proposes, `printed.rs` the figures with their slips; `sim/ladder/` runs all of it on simulated machines.
+//!
 //! These are baselines, in the form in which the paper describes them: a process that dies in the middle stops its partners.
 
 mod chosen;
