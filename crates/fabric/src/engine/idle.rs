@@ -307,7 +307,7 @@ mod tests {
         // Messages to itself: five polls in each, and what the program does between them.
         let mut rank = Rank::new(true);
         for _ in 0..100 {
-            assert_eq!(slept(&rank.polls(1100, 5)), []);
+            assert!(slept(&rank.polls(1100, 5)).is_empty());
             assert!(!matches!(rank.poll(2400, 0), Pause::Sleep(_)));
         }
     }
