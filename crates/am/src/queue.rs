@@ -230,8 +230,18 @@ pub struct Late {
     pub ticket: u64,
     /// How many messages may still come there out of turn.
     pub owed: u32,
-    /// Which members are known not to own it, a bit each.
-    pub cleared: u128,
+    /// So many members, from the first on, are known not to own it.
+    pub cleared: usize,
+}
+
+impl Late {
+    /// Whether no member owns it. `owns`: whether a member may. Who once did not never will: its next ticket is another one.
+    pub fn is_nobodys(&mut self, members: usize, mut owns: impl FnMut(usize) -> bool) -> bool {
+        while self.cleared < members && !owns(self.cleared) {
+            self.cleared += 1;
+        }
+        self.cleared >= members
+    }
 }
 
 /// The receiver's private state for one queue.
@@ -251,7 +261,7 @@ pub struct Receiver {
 
 /// Who may still publish what, and who is alive: asked by a receiver that waits too long.
 pub trait Census {
-    /// How many intent words there are (at most 128).
+    /// How many intent words there are.
     fn members(&self) -> usize;
     /// The intent word of a member; 0 if the member is dead.
     fn intent(&self, member: usize) -> u64;
@@ -446,7 +456,21 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
+    use super::Late;
     use super::intent::*;
+
+    #[test]
+    fn a_place_is_nobodys_when_all_have_let_go_of_it_however_many_they_are() {
+        for members in [1, 127, 128, 129, 1024] {
+            for owner in [0, members / 2, members - 1] {
+                let mut late = Late { ticket: 5, owed: 1, cleared: 0 };
+                for _ in 0..3 {
+                    assert!(!late.is_nobodys(members, |m| m == owner), "{owner} of {members}");
+                }
+                assert!(late.is_nobodys(members, |_| false));
+            }
+        }
+    }
 
     #[test]
     fn intents_name_queue_phase_and_ticket() {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{nodes, over, pattern, receive, settle, ticket};
 use towpath_fi::engine::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
-use towpath_fi::engine::endpoint::Core;
+use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
 use towpath_fi::engine::receive::Receive;
 use towpath_fi::engine::settings::{INJECT, Settings};
 
@@ -264,5 +264,50 @@ fn memory_of_others_is_read_written_and_changed() {
         settle(&mut n);
         assert_eq!(over(&found).to_vec(), five);
         assert_eq!(over(&window).without_first(64).to_vec()[..8], 12u64.to_ne_bytes());
+    }
+}
+
+#[test]
+fn more_senders_than_a_byte_counts_reach_one_receiver() {
+    const SENDERS: usize = 300;
+    let settings = Settings { ring_after: u32::MAX, ..Settings::default() };
+    let mut n = nodes(2, settings);
+    let to = n[0].endpoint.port.address;
+    for round in 0..2 {
+        // All are there at once, and the next round's come to the places of those who have gone.
+        let mut senders: Vec<Endpoint> = Vec::new();
+        for i in 0..SENDERS {
+            let mut sender = Endpoint::open(settings).expect("an endpoint");
+            let peer = sender.core.peer(to);
+            let bytes = (i as u64 + round).to_le_bytes();
+            let message = Message0 {
+                peer,
+                tag: Some(i as u64),
+                buffer: &over(&bytes),
+                data: None,
+                ticket: ticket(0, Class::Send),
+                inject: true,
+                delivered: false,
+            };
+            while sender.core.send(&message) == Err(Refusal::Again) {
+                n[0].endpoint.progress();
+            }
+            senders.push(sender);
+            if i % 100 == 0 {
+                n[0].endpoint.progress();
+            }
+        }
+        for i in 0..SENDERS {
+            let mut into = [0; 8];
+            n[0].receive(None, i as u64, 0, &mut into, 7);
+            n[0].endpoint.progress();
+            let report = n[0].next_received().expect("a message of each");
+            assert_eq!((report.tag, report.error), (i as u64, 0));
+            assert_eq!(u64::from_le_bytes(into), i as u64 + round);
+        }
+        for mut sender in senders {
+            sender.close();
+        }
+        n[0].endpoint.progress();
     }
 }

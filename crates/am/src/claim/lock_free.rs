@@ -288,19 +288,14 @@ impl<P: Processor> Claim<P> for LockFree {
     fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         let before = receiver.late.len();
         let head = receiver.head;
-        let all = (1u128 << (census.members() as u32 & 127)).wrapping_sub(1);
         receiver.late.retain_mut(|late| {
             let place = q.index(late.ticket);
-            for member in 0..census.members() {
-                if late.cleared & 1 << member == 0 && !may_owe(q, census.intent(member), place, head) {
-                    late.cleared |= 1 << member;
-                }
-            }
+            let nobodys = late.is_nobodys(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
             // The intents first, then the packet (both Acquire): whoever has let go of its ticket has claimed the packet, or gave up.
             let header = Header(cpu.load(word, Ordering::Acquire));
-            late.cleared & all != all || header.state() != FREE
+            !nobodys || header.state() != FREE
         });
         before != receiver.late.len()
     }

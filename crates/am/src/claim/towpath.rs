@@ -239,18 +239,13 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
 
     fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool {
         let mut dead = Vec::new();
-        let all = (1u128 << (census.members() as u32 & 127)).wrapping_sub(1);
         for late in &mut receiver.late {
-            for member in 0..census.members() {
-                if late.cleared & 1 << member == 0
-                    && !intent::may_own(census.intent(member), q.id, late.ticket)
-                {
-                    late.cleared |= 1 << member;
-                }
-            }
+            let ticket = late.ticket;
+            let nobodys =
+                late.is_nobodys(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
             // The intents first, then the packet (both Acquire): whoever owned it and has let go has published it.
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
-            if late.cleared & all == all && !self.is_ready(q, header, late.ticket) {
+            if nobodys && !self.is_ready(q, header, late.ticket) {
                 dead.push(late.ticket);
             }
         }

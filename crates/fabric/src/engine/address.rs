@@ -7,7 +7,7 @@ pub const ADDRESS_BYTES: usize = 64;
 /// `towpathF`.
 const MAGIC: u64 = u64::from_le_bytes(*b"towpathF");
 /// Changes whenever the layout of a segment or the meaning of a packet does.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 
 /// Where an endpoint's segment is, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

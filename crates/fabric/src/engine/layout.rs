@@ -15,8 +15,12 @@ use towpath_am::packet::{BlockHead, Extra, Slot};
 use towpath_am::queue::Control;
 use towpath_machine::{Native, OwnLine};
 
-/// How many senders an endpoint can have: the census of a queue knows no more.
-pub const MEMBERS: usize = 128;
+/// How many senders an endpoint can have.
+pub const MEMBERS: usize = 1 << PLACE_BITS;
+/// Of the 16 bits by which a packet names its sender: those for the place. The rest count the place's uses.
+pub const PLACE_BITS: u32 = 10;
+/// The bits of that count.
+pub const USES: u64 = (1 << (16 - PLACE_BITS)) - 1;
 /// Packets of the shared queue.
 pub const PACKETS: usize = 1024;
 /// Blocks of the shared queue.
@@ -55,7 +59,7 @@ pub const LISTENED: u64 = 4;
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]
 pub struct Member {
-    /// [`FREE`], or the pid of who takes it in the upper half with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses.
+    /// [`FREE`], or the pid of who takes it in the upper half with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
     pub state: AtomicU64,
     spare: [AtomicU64; 7],
     /// The sender's own address: written before JOINED.

@@ -19,7 +19,7 @@ use super::address::Address;
 use super::attach::{AttachError, Segment};
 use super::bell::Rope;
 use super::frame::{Content, Frame, Kind, LINE};
-use super::layout::{BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE};
+use super::layout::{BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE, USES};
 use super::pair::{Answer, PairOut, publish_then_look};
 use super::port::MemberId;
 
@@ -91,7 +91,7 @@ impl Link {
             if state & STATE != FREE {
                 continue;
             }
-            let uses = state >> 8 & 0xff;
+            let uses = state >> 8 & USES;
             let taken = u64::from(own.pid) << 32 | uses << 8;
             // AcqRel: as above; only one gets it.
             if entry
@@ -107,7 +107,7 @@ impl Link {
             }
             // Release: pairs with the Acquire of `Port::address_of`.
             entry.state.store(taken | JOINED, Ordering::Release);
-            let me = MemberId { place: place as u8, uses: uses as u8 };
+            let me = MemberId { place: place as u16, uses: uses as u8 };
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
             let cpu = Native::with_id(0);
             let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));

@@ -19,7 +19,7 @@ use super::attach::{AttachError, PairMemory, Segment};
 use super::bell::Bell;
 use super::buffers::Payload;
 use super::frame::{Arrived, LINE};
-use super::layout::{FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, SLEEPS, STATE};
+use super::layout::{FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES};
 use super::pair::{PairIn, publish_then_look};
 
 /// Frames taken from one pair's slots before the others have their turn.
@@ -29,7 +29,7 @@ const TURN: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemberId {
     /// The place.
-    pub place: u8,
+    pub place: u16,
     /// The count.
     pub uses: u8,
 }
@@ -37,11 +37,11 @@ pub struct MemberId {
 impl MemberId {
     /// As packets carry it.
     pub fn code(self) -> u16 {
-        u16::from(self.place) | u16::from(self.uses) << 8
+        self.place | u16::from(self.uses) << PLACE_BITS
     }
     /// From a packet.
     pub fn from_code(code: u16) -> MemberId {
-        MemberId { place: code as u8, uses: (code >> 8) as u8 }
+        MemberId { place: code % MEMBERS as u16, uses: (code >> PLACE_BITS) as u8 }
     }
 }
 
@@ -230,7 +230,7 @@ impl Port {
             entry.intents[0].store(0, Ordering::Relaxed);
             entry.intents[1].store(0, Ordering::Relaxed);
             self.watches.borrow_mut()[usize::from(member.place)] = None;
-            let next = FREE | u64::from(member.uses.wrapping_add(1)) << 8;
+            let next = FREE | ((u64::from(member.uses) + 1) & USES) << 8;
             // Release: the words are clean for the next one; pairs with the Acquire of `Link::join`.
             entry.state.store(next, Ordering::Release);
         }
@@ -321,7 +321,7 @@ impl Port {
             JOINING => !exists((state >> 32) as i32),
             _ => false,
         };
-        dead.then_some(MemberId { place: place as u8, uses: (state >> 8) as u8 })
+        dead.then_some(MemberId { place: place as u16, uses: (state >> 8) as u8 })
     }
 
     fn member_is_dead(&self, place: usize, state: u64) -> bool {
@@ -383,7 +383,7 @@ impl Census for Port {
     }
 
     fn alive(&self, endpoint: u16, generation: u16) -> bool {
-        let place = usize::from(endpoint & 0xff);
+        let place = usize::from(endpoint);
         let Some(entry) = self.segment.members().get(place) else { return false };
         let state = entry.state.load(Ordering::Acquire);
         state & STATE != FREE
@@ -392,7 +392,7 @@ impl Census for Port {
     }
 
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
-        let entry = self.segment.members().get(usize::from(endpoint & 0xff));
+        let entry = self.segment.members().get(usize::from(endpoint));
         // Acquire: pairs with the Release after the publication.
         entry.is_some_and(|e| e.intents[1].load(Ordering::Acquire) == u64::from(queue) + 1)
     }
