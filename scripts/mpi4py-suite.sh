@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs mpi4py's own test suite:   scripts/mpi4py-suite.sh IMPL RANKS [towpath|own] [options of its runtests.py…]
-#   IMPL  mpich or open-mpi, as installed by scripts/install-peers.sh
+#   IMPL  mpich, open-mpi or intel, as installed by scripts/install-peers.sh
 #   towpath (the default) sends everything through the provider in FI_PROVIDER_PATH, or in target/release/fabric; own: through the MPI's own transport.
 # Prints the tests that failed, one a line, and "OK" or "FAILED"; the whole output goes to the file named in SUITE_LOG, if it is set. TIMEOUT: seconds (900).
 # FETCH_ONLY=yes: runs nothing.
@@ -32,6 +32,7 @@ if [ "$over" = towpath ]; then
     case $impl in
         mpich) export MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 ;;
         open-mpi) export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi ;;
+        intel) export I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=towpath ;;
     esac
 fi
 log=${SUITE_LOG:-$(mktemp)}
