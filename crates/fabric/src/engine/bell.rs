@@ -15,6 +15,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
+/// What goes through the pipe.
+static RING: u8 = 1;
+
 /// The owner's end.
 #[derive(Debug)]
 pub struct Bell {
@@ -49,6 +52,12 @@ impl Bell {
         self.outer.as_raw_fd() as u32
     }
 
+    /// Rings it.
+    pub fn ring(&self) {
+        // SAFETY: one byte; a full pipe is a bell that rings.
+        unsafe { libc::write(self.outer.as_raw_fd(), (&raw const RING).cast(), 1) };
+    }
+
     /// Makes it silent again.
     pub fn silence(&self) {
         // Mostly there is one byte. A pipe that is still not empty after so many reads wakes its owner once more, no harm.
@@ -59,6 +68,18 @@ impl Bell {
             }
         }
     }
+}
+
+/// Sleeps until one of these descriptors is readable, at most so many nanoseconds.
+pub fn wait(inner: &[RawFd], ns: u64) {
+    let mut all: Vec<libc::pollfd> =
+        inner.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let most = libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: as many descriptors as are said; the rest is only read. Every outcome means the same to the caller: look again.
+    unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &most, core::ptr::null()) };
 }
 
 /// The other end: at a process that may have a bell.
@@ -83,7 +104,7 @@ impl Rope {
         }
         if let Some(pipe) = pipe.as_mut() {
             // A full pipe is a bell that rings. There is always a reader, ourselves, so this raises no signal.
-            let _ = pipe.write(&[1]);
+            let _ = pipe.write(&[RING]);
         }
     }
 

@@ -302,6 +302,12 @@ impl Port {
         // Release: pairs with the Acquire of `lie_down`.
         bell.fetch_add(1, Ordering::Release);
         self.cpu.wake(bell, u32::MAX);
+        // Relaxed: our own threads', who hold a lock around this and around `listen`.
+        if self.segment.header().asleep.load(Ordering::Relaxed) & LISTENS != 0
+            && let Some(bell) = self.bell.get()
+        {
+            bell.ring();
+        }
     }
 
     /// Takes nothing more.

@@ -5,9 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard};
 
+use crate::engine::bell;
 use crate::engine::endpoint::Endpoint;
 use crate::engine::idle::{Happened, Idle, LOOK_EVERY, Pause, Turn};
 use crate::engine::memory::Regions;
+use crate::engine::port::Port;
 use crate::engine::settings::Settings;
 use towpath_machine::{Native, Park, Processor};
 
@@ -40,6 +42,9 @@ pub struct Domain {
     /// Those who wait on descriptors.
     pub listeners: Listeners,
     looked: Cell<u64>,
+    /// How many threads sleep, and what had happened when the last one fell asleep or was woken.
+    sleepers: Cell<usize>,
+    slept_at: Cell<Happened>,
     /// What was opened on it.
     pub users: Users,
     _fabric: Hold,
@@ -93,6 +98,8 @@ pub unsafe extern "C" fn open(
             turn: RefCell::default(),
             listeners: Listeners::default(),
             looked: Cell::new(0),
+            sleepers: Cell::new(0),
+            slept_at: Cell::default(),
             users: Users::default(),
             _fabric: Fabric::hold(fabric),
         };
@@ -118,6 +125,9 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if self.domain.listeners.are_armed() {
             self.domain.listeners.tell();
+        }
+        if self.domain.sleepers.get() != 0 {
+            self.domain.wake_sleepers();
         }
     }
 }
@@ -233,25 +243,58 @@ impl Domain {
     }
 
     fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64) -> Guard<'a> {
-        let only = match self.endpoints.borrow()[..] {
-            [only] => only,
-            _ => {
-                drop(guard);
-                Native::with_id(0).yield_now();
-                return self.enter();
+        self.sleepers.set(self.sleepers.get() + 1);
+        self.slept_at.set(self.happened());
+        let guard = match self.endpoints.borrow()[..] {
+            [only] => {
+                // SAFETY: as in `each`. What sleeps without the lock touches only the port's words, which nobody changes while an endpoint is in use.
+                let port = unsafe { &(*only).endpoint.port };
+                self.sleep_on(port, guard, ns)
             }
+            _ => self.sleep_on_all(guard, ns),
         };
-        // SAFETY: as in `each`. What sleeps without the lock touches only the port's words, which nobody changes while an endpoint is in use.
-        let port = unsafe { &(*only).endpoint.port };
-        if let Some(rung) = port.lie_down() {
-            let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
-            drop(guard);
-            port.park(rung, ns);
-            let guard = self.enter();
-            port.get_up();
+        self.sleepers.set(self.sleepers.get() - 1);
+        guard
+    }
+
+    fn sleep_on<'a>(&'a self, port: &Port, guard: Guard<'a>, ns: u64) -> Guard<'a> {
+        let Some(rung) = port.lie_down() else { return guard };
+        let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
+        drop(guard);
+        port.park(rung, ns);
+        let guard = self.enter();
+        port.get_up();
+        guard
+    }
+
+    /// On the bells of several endpoints (or of none).
+    fn sleep_on_all<'a>(&'a self, guard: Guard<'a>, mut ns: u64) -> Guard<'a> {
+        let (mut bells, mut came) = (Vec::new(), false);
+        self.each(|endpoint| {
+            match endpoint.port.bell() {
+                Ok(bell) => bells.push(bell.inner()),
+                Err(_) => ns = ns.min(SHORTLY),
+            }
+            came |= !endpoint.port.listen();
+            if endpoint.port.is_behind() {
+                ns = ns.min(BEHIND);
+            }
+        });
+        if came {
             return guard;
         }
-        guard
+        drop(guard);
+        bell::wait(&bells, ns);
+        self.enter()
+    }
+
+    /// Another thread has taken or done something meanwhile that may be what a sleeper waits for. The domain is locked.
+    #[cold]
+    fn wake_sleepers(&self) {
+        let happened = self.happened();
+        if self.slept_at.replace(happened) != happened {
+            self.ring();
+        }
     }
 
     /// Wakes whoever sleeps here. The domain is locked.

@@ -175,8 +175,14 @@ fn threads_count_in_one_memory() {
 
 #[test]
 fn threads_sleep_while_another_works() {
-    // One thread sleeps in `sread` of an endpoint for which another posts and sends: each message wakes it.
-    let pair = nodes(2, &Options { wait: FI_WAIT_UNSPEC, together: true, ..Options::default() });
+    for together in [true, false] {
+        one_sleeps_while_another_works(together);
+    }
+}
+
+/// One thread sleeps in `sread` of an endpoint for which another posts and sends, and which that other polls too: each message wakes it.
+fn one_sleeps_while_another_works(together: bool) {
+    let pair = nodes(2, &Options { wait: FI_WAIT_UNSPEC, together, ..Options::default() });
     let (a, b) = (Shared(&pair[0]), Shared(&pair[1]));
     let rounds = 500;
     std::thread::scope(|scope| {
@@ -187,7 +193,11 @@ fn threads_sleep_while_another_works() {
                 let into = &mut into[i % 4];
                 assert_eq!(b.receive(ANY, Some((i as u64, 0)), into, i), 0);
                 while a.send(a.peers[1], Some(i as u64), &i.to_ne_bytes(), 1) != 0 {}
-                while a.take(a.tx).is_none() {}
+                while a.take(a.tx).is_none() {
+                    assert_eq!(b.take(b.tx), None);
+                }
+                // What comes may be taken here, and not by who waits for it.
+                b.has_report(b.tx);
             }
         });
         let Shared(b) = &b;
