@@ -263,7 +263,7 @@ impl Core {
     /// It did not start.
     pub fn start_atomic(&mut self, atomic: &Atomic<'_>, ticket: Ticket) -> Result<(), Refusal> {
         let Atomic { target, op, of, count, operand, compare, into } = *atomic;
-        let bytes = count * of.size();
+        let bytes = count.saturating_mul(of.size());
         let fits = |b: &[u8], needed: bool| if needed { b.len() == bytes } else { b.is_empty() };
         if !is_valid(op, of)
             || bytes > LONGEST

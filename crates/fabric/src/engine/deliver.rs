@@ -80,8 +80,9 @@ impl Core {
                 }
             }
             Kind::Follow => {
-                if let Some(pair) = self.peers[peer as usize].offered.take() {
-                    port.follow(from, pair);
+                let Peer { address, offered, .. } = &mut self.peers[peer as usize];
+                if let Some(pair) = offered.take() {
+                    port.follow(from, *address == self.own, pair);
                 }
             }
             Kind::Bye => {

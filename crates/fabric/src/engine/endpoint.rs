@@ -102,6 +102,8 @@ pub struct Core {
     pub min_multi: usize,
     /// More processes than cores.
     pub crowded: bool,
+    /// It sends to itself.
+    to_itself: bool,
     /// What has happened so far: whoever waits begins anew then.
     pub happened: Happened,
 }
@@ -141,6 +143,7 @@ impl Endpoint {
             claimed: HashMap::new(),
             min_multi: 64,
             crowded: false,
+            to_itself: false,
             happened: Happened::default(),
         };
         Ok(Endpoint { port, core })
@@ -150,7 +153,7 @@ impl Endpoint {
     #[inline]
     pub fn progress(&mut self) -> usize {
         let Endpoint { port, core } = self;
-        let taken = port.poll(|from, frame| core.deliver(port, from, frame));
+        let taken = port.poll(core.to_itself, |from, frame| core.deliver(port, from, frame));
         core.happened.frames += taken as u64;
         if !core.busy.is_empty() || !core.streams.is_empty() {
             core.push();
@@ -185,6 +188,7 @@ impl Core {
             Way::Open(_) if !peer.gone => Ok(peer),
             Way::Untried if !peer.gone => {
                 Core::open_way(&own, peer);
+                self.to_itself |= peer.address == own;
                 if matches!(peer.way, Way::Open(_)) { Ok(peer) } else { Err(Refusal::Unreachable) }
             }
             _ => Err(Refusal::Unreachable),

@@ -48,6 +48,8 @@ impl MemberId {
 /// Who comes through a pair's slots.
 struct Slots {
     from: MemberId,
+    /// Ourselves. These come first.
+    own: bool,
     pair: PairIn,
 }
 
@@ -62,6 +64,8 @@ pub struct Port {
     quota: Cell<usize>,
     pairs: RefCell<Vec<Slots>>,
     new_pairs: RefCell<Vec<Slots>>,
+    /// The owner's own slots are new.
+    own_follows: Cell<bool>,
     leaving: RefCell<Vec<MemberId>>,
     watches: RefCell<Vec<Option<(u64, Watch)>>>,
     bell: OnceCell<Bell>,
@@ -94,16 +98,17 @@ impl Port {
             quota: Cell::new(FIRST_QUOTA),
             pairs: RefCell::default(),
             new_pairs: RefCell::default(),
+            own_follows: Cell::new(false),
             leaving: RefCell::default(),
             watches: RefCell::new((0..MEMBERS).map(|_| None).collect()),
             bell: OnceCell::new(),
         })
     }
 
-    /// Takes what has arrived. Returns how much that was.
+    /// Takes what has arrived. Returns how much that was. `to_itself`: the owner is one of its senders.
     #[inline]
-    pub fn poll(&self, mut deliver: impl FnMut(MemberId, Option<Arrived>)) -> usize {
-        let mut taken = 0;
+    pub fn poll(&self, to_itself: bool, mut deliver: impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let mut taken = if to_itself { self.poll_own(&mut deliver) } else { 0 };
         for slots in self.pairs.borrow_mut().iter_mut() {
             let from = slots.from;
             for _ in 0..TURN {
@@ -121,9 +126,46 @@ impl Port {
                 self.free(member);
             }
         }
+        self.adopt();
+        taken
+    }
+
+    /// Slots that are to be followed from now on.
+    #[inline]
+    fn adopt(&self) {
         let mut new = self.new_pairs.borrow_mut();
         if !new.is_empty() {
-            self.pairs.borrow_mut().append(&mut new);
+            let mut pairs = self.pairs.borrow_mut();
+            for slots in new.drain(..) {
+                let place = if slots.own { 0 } else { pairs.len() };
+                pairs.insert(place, slots);
+            }
+        }
+    }
+
+    /// Takes all that the owner has sent to itself: before what others send because of it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's `Mutex` hangs if that is
+    /// turned round.)
+    fn poll_own(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        if self.pairs.borrow().first().is_some_and(|slots| slots.own) {
+            return self.poll_own_slots(deliver);
+        }
+        // It is in the shared queue, or behind something there.
+        let mut taken = 0;
+        for _ in 0..TURN {
+            match self.poll_queue(deliver) {
+                0 => break,
+                n => taken += n,
+            }
+        }
+        taken
+    }
+
+    fn poll_own_slots(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let mut taken = 0;
+        if let Some(Slots { from, own: true, pair }) = self.pairs.borrow_mut().first_mut() {
+            while pair.take(|frame| deliver(*from, frame)).is_some() {
+                taken += 1;
+            }
         }
         taken
     }
@@ -147,6 +189,11 @@ impl Port {
                     payload(q, header.block(), len)
                 });
                 deliver(MemberId::from_code(header.source()), frame);
+                if self.own_follows.take() {
+                    // What the owner has sent to itself since lies in its slots, and comes before the rest of the queue.
+                    self.adopt();
+                    self.poll_own_slots(deliver);
+                }
             },
         )
     }
@@ -178,12 +225,14 @@ impl Port {
 
     /// How many senders have slots here.
     pub fn pairs(&self) -> usize {
-        self.pairs.borrow().len() + self.new_pairs.borrow().len()
+        // Borrowed: the question itself came through slots, which it never does among honest senders.
+        self.pairs.try_borrow().map_or(MEMBERS, |pairs| pairs.len()) + self.new_pairs.borrow().len()
     }
 
     /// From now on a member's slots are looked at.
-    pub fn follow(&self, from: MemberId, pair: PairIn) {
-        self.new_pairs.borrow_mut().push(Slots { from, pair });
+    pub fn follow(&self, from: MemberId, own: bool, pair: PairIn) {
+        self.own_follows.set(own);
+        self.new_pairs.borrow_mut().push(Slots { from, own, pair });
     }
 
     /// A member has said its last word, or is dead and everything of it was taken: after this poll its place is free.

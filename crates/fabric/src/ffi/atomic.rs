@@ -56,12 +56,12 @@ fn single(addr: *const c_void, count: usize) -> fi_ioc {
 }
 
 fn count(pieces: Pieces<'_>) -> usize {
-    pieces.iter().map(|p| p.count).sum()
+    pieces.iter().fold(0, |sum, p| sum.saturating_add(p.count))
 }
 
 unsafe fn buffer(pieces: Pieces<'_>, size: usize) -> Option<Buffer> {
     // SAFETY: libfabric's contract: elements that stay until the completion.
-    unsafe { Buffer::many(pieces.iter().map(|p| (p.addr as usize, p.count * size))) }
+    unsafe { Buffer::many(pieces.iter().map(|p| (p.addr as usize, p.count.saturating_mul(size)))) }
 }
 
 unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
@@ -80,6 +80,9 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
         else {
             return failed(FI_EINVAL) as isize;
         };
+        if [&operand, &compare, &result].iter().any(|buffer| buffer.len() > LONGEST) {
+            return failed(FI_EINVAL) as isize;
+        }
         let (_guard, ep) = Ep::enter(ep);
         let class = if fetches { Class::Read } else { Class::Write };
         let flags = FI_ATOMIC as u64 | if fetches { FI_READ } else { FI_WRITE } as u64;

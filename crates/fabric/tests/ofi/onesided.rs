@@ -274,3 +274,40 @@ fn only_what_is_asked_for_is_reported_of_reads_and_writes() {
     assert_eq!(unsafe { call!(n[0].ep, rma, writemsg, &raw const wrong, 0) }, INVALID);
     assert_eq!(close(mr), 0);
 }
+
+#[test]
+fn what_one_does_to_oneself_comes_before_what_others_do_because_of_it() {
+    // A writes to its own memory, then tells B (here: we do), then B writes there: B's is the last, by whatever ways the two travel, and though A makes no progress in between. MPI programs rely on that.
+    let n = nodes(2, &Options::default());
+    let window = [0u64; 8];
+    // SAFETY: the same bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(window.as_ptr().cast::<u8>(), 64) };
+    let mr = n[0].register(bytes, BOTH, KEY).expect("registered");
+    let write = |node: &Node, value: u64, atomic: bool| {
+        let (to, operand) = (node.peers[0], value.to_ne_bytes());
+        let at = operand.as_ptr().cast();
+        // SAFETY: the operand is taken at once.
+        unsafe {
+            if atomic {
+                call!(node.ep, atomic, inject, at, 1, to, 8, KEY, FI_UINT64, FI_ATOMIC_WRITE)
+            } else {
+                call!(node.ep, rma, inject, at, 8, to, 8, KEY)
+            }
+        }
+    };
+    // B has slots soon, and A for itself only later.
+    for i in 0..100u64 {
+        let (own, other) = (i % 3 == 0, i % 2 == 0);
+        if i % 5 == 0 || i > 50 {
+            // With messages to itself on their way.
+            assert_eq!(n[0].send(n[0].peers[0], Some(i), &[0; 8], 1), 0);
+        }
+        assert_eq!(write(&n[0], 2 * i + 1, own), 0);
+        start(&n[1..], || write(&n[1], 2 * i + 2, other));
+        settle(&n);
+        // SAFETY: nothing is under way.
+        assert_eq!(unsafe { window.as_ptr().add(1).read_volatile() }, 2 * i + 2, "round {i}");
+    }
+    assert_eq!((n[0].count(FI_WRITE), n[0].count(FI_REMOTE_WRITE)), (100, 200));
+    assert_eq!(close(mr), 0);
+}
