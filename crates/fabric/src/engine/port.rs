@@ -143,8 +143,8 @@ impl Port {
         }
     }
 
-    /// Takes all that the owner has sent to itself: before what others send because of it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's `Mutex` hangs if that is
-    /// turned round.)
+    /// Takes all that the owner has sent to itself: before what others send because of it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's `Mutex` relies on
+    /// the order.)
     fn poll_own(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
         if self.pairs.borrow().first().is_some_and(|slots| slots.own) {
             return self.poll_own_slots(deliver);
