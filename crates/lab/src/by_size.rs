@@ -16,7 +16,7 @@ struct Rival {
     algorithm: &'static str,
     /// What its records' field `over` must say; nothing if they have none.
     over: Option<&'static str>,
-    /// The same for their field `waiting`.
+    /// What their field `waiting` must say; nothing if it may be anything.
     waiting: Option<&'static str>,
     /// As tables and plots call it.
     label: String,
@@ -61,7 +61,7 @@ fn mpi() -> Shown {
             rivals.push(Rival {
                 algorithm,
                 over: Some(over),
-                waiting: None,
+                waiting: Some(if ours { "adaptive" } else { "own" }),
                 label: format!("{algorithm} over {}", if ours { "Towpath" } else { "its own" }),
                 look: Look { colour: n, dashed: !ours, bold: ours },
             });
@@ -80,17 +80,15 @@ fn mpi() -> Shown {
 fn waiting() -> Shown {
     let mut rivals = Vec::new();
     for (n, algorithm) in ["mpich", "open-mpi", "intel"].into_iter().enumerate() {
-        for (waiting, how) in [
-            (None, "adaptive"),
-            (Some("alone"), "as with a core each"),
-            (Some("shared"), "as with shared cores"),
-        ] {
+        for (waiting, how) in
+            [("adaptive", "adaptive"), ("alone", "as with a core each"), ("shared", "as with shared cores")]
+        {
             rivals.push(Rival {
                 algorithm,
                 over: Some("towpath"),
-                waiting,
+                waiting: Some(waiting),
                 label: format!("{algorithm} over Towpath, {how}"),
-                look: Look { colour: n, dashed: waiting.is_some(), bold: waiting.is_none() },
+                look: Look { colour: n, dashed: waiting != "adaptive", bold: waiting == "adaptive" },
             });
         }
     }
@@ -114,7 +112,7 @@ impl Rival {
     fn is(&self, record: &Record) -> bool {
         record.algorithm == self.algorithm
             && record.text("over") == self.over
-            && record.text("waiting") == self.waiting
+            && self.waiting.is_none_or(|w| record.waiting == w)
     }
 }
 
@@ -147,7 +145,9 @@ impl Shown {
     /// The records of a metric that have a place here.
     fn of<'a>(&self, results: &'a Results, metric: Metric) -> impl Iterator<Item = &'a Record> {
         let by_waiting = self.by_waiting;
-        results.of(self.experiment, metric.name).filter(move |r| !by_waiting || r.text("waiting").is_some())
+        results
+            .of(self.experiment, metric.name)
+            .filter(move |r| !by_waiting || ["alone", "shared"].contains(&r.waiting.as_str()))
     }
 
     fn procs(&self, results: &Results, metric: Metric) -> Vec<u32> {
@@ -292,15 +292,15 @@ mod tests {
 
     #[test]
     fn rivals_have_a_row_each_and_the_best_is_marked() {
-        let subject = |over: &str| Subject::new("mpi", "mpich", "own", 2).with("over", over);
+        let subject = |over: &str, waiting: &str| Subject::new("mpi", "mpich", waiting, 2).with("over", over);
         let results = made_up(
             vec![
-                (subject("towpath").with("bytes", 8), ROUND_TRIP_US, vec![0.5, 0.6]),
-                (subject("own").with("bytes", 8), ROUND_TRIP_US, vec![1.5, 1.4]),
-                (subject("towpath").with("bytes", 1024), ROUND_TRIP_US, vec![0.7]),
-                (subject("own").with("bytes", 1024), ROUND_TRIP_US, vec![1.7]),
-                (subject("own"), BARRIER_US, vec![9.0]),
-                (subject("towpath").with("bytes", 8).with("waiting", "shared"), ROUND_TRIP_US, vec![2.5]),
+                (subject("towpath", "adaptive").with("bytes", 8), ROUND_TRIP_US, vec![0.5, 0.6]),
+                (subject("own", "own").with("bytes", 8), ROUND_TRIP_US, vec![1.5, 1.4]),
+                (subject("towpath", "adaptive").with("bytes", 1024), ROUND_TRIP_US, vec![0.7]),
+                (subject("own", "own").with("bytes", 1024), ROUND_TRIP_US, vec![1.7]),
+                (subject("own", "own"), BARRIER_US, vec![9.0]),
+                (subject("towpath", "shared").with("bytes", 8), ROUND_TRIP_US, vec![2.5]),
             ],
             2,
         );

@@ -36,11 +36,11 @@ enum Waiting {
 
 impl Waiting {
     /// As the records call it.
-    fn name(self) -> Option<&'static str> {
+    fn name(self) -> &'static str {
         match self {
-            Waiting::Adaptive => None,
-            Waiting::Alone => Some("alone"),
-            Waiting::Shared => Some("shared"),
+            Waiting::Adaptive => "adaptive",
+            Waiting::Alone => "alone",
+            Waiting::Shared => "shared",
         }
     }
 
@@ -97,10 +97,8 @@ impl Experiment for MpiExperiment {
                     ("towpath", false, Waiting::Alone),
                     ("towpath", false, Waiting::Shared),
                 ] {
-                    let mut subject = Subject::new(self.name(), name, "own", procs).with("over", over);
-                    if let Some(waiting) = waiting.name() {
-                        subject = subject.with("waiting", waiting);
-                    }
+                    let how = if own { "own" } else { waiting.name() };
+                    let subject = Subject::new(self.name(), name, how, procs).with("over", over);
                     variants.push(Variant { subject, key: Key { procs, mpi, own, waiting } });
                 }
             }
