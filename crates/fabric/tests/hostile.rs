@@ -11,6 +11,7 @@ use towpath_fi::engine::link::{Link, Sent};
 use towpath_fi::engine::memory::Region;
 use towpath_fi::engine::onesided::Target;
 use towpath_fi::engine::settings::Settings;
+use towpath_testkit::Random;
 
 const KINDS: [Kind; 20] = [
     Kind::Eager,
@@ -41,28 +42,15 @@ const STRANGER: usize = 2;
 /// A key that the stranger does not know.
 const SECRET: u64 = 0xfeed_beef_dead_cafe;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-    /// Numbers that might mean something, and others.
-    fn word(&mut self) -> u64 {
-        match self.below(8) {
-            0 => self.next(),
-            1 => u64::MAX - self.below(16),
-            2 => 1 << self.below(64),
-            3 => self.below(1 << 20),
-            4 => self.below(4) << 32 | self.below(16),
-            _ => self.below(16),
-        }
+/// Numbers that might mean something, and others.
+fn word(random: &mut Random) -> u64 {
+    match random.below(8) {
+        0 => random.next(),
+        1 => u64::MAX - random.below(16),
+        2 => 1 << random.below(64),
+        3 => random.below(1 << 20),
+        4 => random.below(4) << 32 | random.below(16),
+        _ => random.below(16),
     }
 }
 
@@ -120,9 +108,9 @@ fn attack(seed: u64, settings: Settings) {
         if kind == Kind::Bye && random.below(40) > 0 {
             continue;
         }
-        let words: [u64; WORDS] = core::array::from_fn(|_| random.word());
+        let words: [u64; WORDS] = core::array::from_fn(|_| word(&mut random));
         let len = [0, 8, 16, 40, 5000, 8192][random.below(6) as usize];
-        let frame = Frame { kind, tag: random.word(), words, content: Content::Bytes(&payload[..len]) };
+        let frame = Frame { kind, tag: word(&mut random), words, content: Content::Bytes(&payload[..len]) };
         if link.send(&frame) != Sent::Yes {
             progress(&mut n);
         }

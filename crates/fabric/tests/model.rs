@@ -7,17 +7,7 @@ use std::collections::HashMap;
 use common::{Node, nodes, pattern, settle};
 use towpath_fi::engine::completion::error;
 use towpath_fi::engine::settings::Settings;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
+use towpath_testkit::Random;
 
 struct Posted {
     from: Option<u32>,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use support::*;
 use sys::*;
-use towpath_testkit::{Child, watchdog};
+use towpath_testkit::{Child, Random, watchdog};
 
 const UNREACHABLE: i32 = libc::EHOSTUNREACH;
 const LENGTHS: [usize; 4] = [8, 200, 3000, 200_000];
@@ -49,17 +49,6 @@ fn child(node: &mut Node, options: &Options, act: impl FnOnce(Node)) -> (Child, 
 }
 
 /// Small numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 /// Sends numbered messages to peer 0 without end: number `i` has tag `i`, and a length by its number.
 fn send_without_end(node: Node) {
     let bytes: Vec<_> = LENGTHS.iter().map(|len| pattern(*len, *len)).collect();

@@ -13,21 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::*;
 use sys::*;
-use towpath_testkit::{Child, shared_words, watchdog};
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-}
+use towpath_testkit::{Child, Random, shared_words, watchdog};
 
 /// All shared memory of this process (of endpoints, and of pairs), mapped once more.
 fn segments() -> Vec<&'static [AtomicU64]> {

@@ -6,11 +6,13 @@
 
 mod child;
 mod choice;
+mod random;
 mod victim;
 pub mod watchdog;
 
 pub use child::Child;
 pub use choice::Choice;
+pub use random::Random;
 pub use victim::{Victim, mark};
 
 use std::sync::atomic::AtomicU64;

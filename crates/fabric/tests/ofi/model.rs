@@ -26,14 +26,11 @@ const WRITE: usize = 3;
 const REMOTE_READ: usize = 4;
 const REMOTE_WRITE: usize = 5;
 
-struct Random(u64);
+struct Random(towpath_testkit::Random);
 
 impl Random {
     fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n
+        self.0.below(n as u64) as usize
     }
     fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
@@ -496,7 +493,7 @@ fn run(seed: u64, options: &Options) {
         spent: Vec::new(),
         over: Vec::new(),
         next: 1,
-        random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        random: Random(towpath_testkit::Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)),
     };
     for step in 0..400 {
         let kind = world.random.below(20);
