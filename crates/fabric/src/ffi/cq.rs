@@ -90,11 +90,7 @@ pub unsafe extern "C" fn open(
 impl Drop for Cq {
     fn drop(&mut self) {
         // SAFETY: the domain outlives its queues and counters.
-        let domain = unsafe { &*self.domain };
-        let _guard = domain.enter();
-        if let Some(listener) = &self.listener {
-            domain.listeners.remove(listener);
-        }
+        unsafe { &*self.domain }.forget(self.listener.as_ref());
     }
 }
 

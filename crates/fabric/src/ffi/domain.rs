@@ -350,6 +350,14 @@ impl Domain {
         Ok(Some(listener))
     }
 
+    /// A queue or counter closes: its listener, if it has one, is no longer told.
+    pub fn forget(&self, listener: Option<&Rc<Listener>>) {
+        let _guard = self.enter();
+        if let Some(listener) = listener {
+            self.listeners.remove(listener);
+        }
+    }
+
     /// Whether somebody may sleep on the descriptor of this: not if there is news. From then on the descriptor becomes readable when there is some, or when there may be, or after a while.
     pub fn may_wait(&self, listener: &Listener) -> bool {
         let cpu = Native::with_id(0);
