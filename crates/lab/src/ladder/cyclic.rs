@@ -50,12 +50,8 @@ impl<P: Processor> ControlPackets<P> for Cyclic<'_, P> {
         let sent = &self.sent[route.to];
         let index = self.index(route, sent.get());
         let slot = &self.slots[index];
-        let mut round = 0;
-        while slot.is_full(cpu) {
-            self.full.set(self.full.get() + u64::from(round == 0));
-            wait_a_little(cpu, wait, slot.ready(), 1, round);
-            round += 1;
-        }
+        let was_full = slot.wait_until_empty(cpu, wait);
+        self.full.set(self.full.get() + u64::from(was_full));
         slot.copy_in(cpu, self.payload, index * SHORT_BELOW, envelope, payload);
         slot.set_ready(cpu);
         sent.set(sent.get() + 1);

@@ -53,11 +53,7 @@ impl<P: Processor> ControlPackets<P> for Printed<'_, P> {
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
         let index = self.at(route.to, route.from);
         let slot = &self.slots[index];
-        let mut round = 0;
-        while slot.is_full(cpu) {
-            wait_a_little(cpu, wait, slot.ready(), 1, round);
-            round += 1;
-        }
+        slot.wait_until_empty(cpu, wait);
         // Relaxed: a part of the packet like the others, copied with them.
         cpu.store(slot.ready(), self.ready.get(), Ordering::Relaxed);
         slot.copy_in(cpu, self.payload, index * SHORT_BELOW, envelope, payload);

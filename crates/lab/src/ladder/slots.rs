@@ -46,6 +46,16 @@ impl<P: Processor> Slot<P> {
         is_raised(cpu, self.ready())
     }
 
+    /// Waits until there is none. Returns whether there was one.
+    pub(super) fn wait_until_empty<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> bool {
+        let mut round = 0;
+        while self.is_full(cpu) {
+            wait_a_little(cpu, wait, self.ready(), 1, round);
+            round += 1;
+        }
+        round > 0
+    }
+
     /// Copies a packet into the slot (`PKT_COPYIN`), its payload to that place, while the slot is empty.
     pub(super) fn copy_in(&self, cpu: &P, bytes: &P::Bytes, at: usize, envelope: Envelope, payload: &[u8]) {
         let values = [envelope.kind, envelope.len, envelope.at];
@@ -91,11 +101,7 @@ impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
         let index = self.index(route);
         let slot = &self.slots[index];
-        let mut round = 0;
-        while slot.is_full(cpu) {
-            wait_a_little(cpu, wait, slot.ready(), 1, round);
-            round += 1;
-        }
+        slot.wait_until_empty(cpu, wait);
         slot.copy_in(cpu, self.payload, index * SHORT_BELOW, envelope, payload);
         slot.set_ready(cpu);
     }
