@@ -1,15 +1,16 @@
 //! What a read of an empty completion queue does with its time.
 //!
 //! An MPI that waits polls in a loop, and what it waits for need not come through here: messages to oneself, files and threads are its own business. So a read must not keep it for long before it has had a few turns
-//! of its loop; and while a rank waits, whoever has something to do wants the core. A waiter goes through four stages:
+//! of its loop; and while a rank waits, whoever has something to do wants the core. A waiter goes through five stages:
 //!
 //! 1. *Look on*, where there are cores to spare: an answer takes less time than another turn of the MPI's loop.
 //! 2. *Return at once*: whatever the MPI sent to itself is found now. Once if the program has started something here, since then it most likely waits for others; a few times if it has not.
-//! 3. *Yield*, if [`Settings::yields`] says so.
-//! 4. *Sleep* on the doorbell: shortly, then longer, up to [`Settings::nap`]. Whoever sends rings. Between two sleeps there are always a few polls.
+//! 3. *Yield*, [`Settings::yields`] times, unless the MPI does: then others have run between two polls, and one yield after the other would only make it wait twice.
+//! 4. *Be judged*: a few polls return at once while the processor time between them is looked at.
+//! 5. *Sleep* on the doorbell: shortly, then longer, up to [`Settings::nap`]. Whoever sends rings. Between two sleeps there are always a few polls, judged too.
 //!
 //! It begins anew when the program starts an operation, when something comes, and when the program was doing something else between two polls: it has used clearly more processor time than it usually does between
-//! two. Where cores are shared time passes while others run, so the thread's own processor time is looked at.
+//! two. Where cores are shared time passes while others run, so the thread's own processor time is looked at; asking for it takes a call of the system, so not before it matters.
 
 use towpath_machine::{Native, Processor};
 
@@ -21,6 +22,8 @@ pub const LOOK_EVERY: u64 = 10_000_000;
 const TIGHT: u64 = 10_000;
 /// So many polls in a loop, some ten milliseconds, and it sleeps even where there are cores enough.
 const TIRED: u32 = 5_000;
+/// Programs that do something else between polls do it more often than once in so many.
+const OFTEN: u32 = 16;
 /// What the first ones may take where there are cores to spare: less than a program that has other things to do would notice, and more than an answer takes, in nanoseconds.
 const GLANCE: u64 = 1_000;
 /// So many of them.
@@ -71,10 +74,13 @@ pub struct Idle {
     vain: u32,
     /// Its last sleep, or 0.
     nap: u64,
-    /// The clocks at the end of the last step: the thread's own (where cores are shared), everybody's.
+    /// The clocks at the end of the last step: the thread's own (where cores are shared, and if `timed`), everybody's.
     last: (u64, u64),
+    timed: bool,
     /// What it usually uses between two polls.
     usual: u64,
+    /// Polls since it was last taken for doing something else.
+    since: u32,
     happened: Happened,
     /// The program has started something since the last time that something came.
     fresh: bool,
@@ -153,45 +159,60 @@ impl Idle {
     /// A poll found nothing: what to do, and whether it is time to look after things.
     pub fn step(&mut self, crowded: bool, happened: Happened, settings: &Settings) -> (Pause, bool) {
         let now = Native::with_id(0).now();
-        let used = if crowded { cpu_time() } else { now };
         if crowded != self.crowded {
-            *self = Idle { crowded, looked: self.looked, last: (used, now), ..Idle::default() };
+            *self = Idle { crowded, looked: self.looked, ..Idle::default() };
         }
         let look = now.wrapping_sub(self.looked) >= LOOK_EVERY;
         if look {
             self.looked = now;
         }
-        (self.decide(used, now, happened, settings), look)
+        (self.decide(if crowded { cpu_time } else { || 0 }, now, happened, settings), look)
     }
 
-    fn decide(&mut self, used: u64, now: u64, happened: Happened, settings: &Settings) -> Pause {
-        let gap = used.wrapping_sub(self.last.0);
+    /// `used`: the thread's own processor time.
+    fn decide(&mut self, used: impl Fn() -> u64, now: u64, happened: Happened, settings: &Settings) -> Pause {
         let whole = now.wrapping_sub(self.last.1);
-        self.last = (used, now);
-        let paused = core::mem::take(&mut self.has_paused);
         let before = core::mem::replace(&mut self.happened, happened);
         if happened.calls != before.calls {
             self.reset();
             self.fresh = true;
-        } else if gap >= TIGHT {
-            self.reset();
-            self.fresh = false;
         } else if happened.frames != before.frames {
             // Others were served; the program has got nothing.
             self.polls = self.polls.min(self.free());
             self.nap = 0;
+        }
+        let is_judged = !self.crowded || self.polls >= self.free() + settings.yields;
+        let used = if !is_judged || !self.crowded { now } else { used() };
+        let was_timed = core::mem::replace(&mut self.timed, is_judged);
+        let gap = used.wrapping_sub(self.last.0);
+        self.last = (used, now);
+        let paused = core::mem::take(&mut self.has_paused);
+        if !is_judged || !was_timed || happened != before {
+            // Nothing to compare.
+        } else if gap >= TIGHT {
+            self.did_something_else();
         } else if whole <= gap + SWITCHED && !paused {
             // It ran all the time, and with warm caches, so that is what it did.
             if self.usual > 0 && gap > self.usual + self.usual / 2 {
-                self.reset();
-                self.fresh = false;
+                self.did_something_else();
             }
             self.usual =
                 if gap < self.usual || self.usual == 0 { gap } else { self.usual + (gap - self.usual) / 8 };
         }
+        self.since = self.since.saturating_add(1);
         self.polls = self.polls.saturating_add(1);
         self.vain = self.vain.saturating_add(1);
-        if self.crowded { self.shared(settings) } else { self.alone(settings) }
+        if self.crowded { self.shared(whole, settings) } else { self.alone(settings) }
+    }
+
+    /// It was not only polling.
+    fn did_something_else(&mut self) {
+        // With a core to itself that is read from a clock that interrupts and other programs hold up too, but not so often.
+        if self.crowded || self.since < OFTEN {
+            self.reset();
+            self.fresh = false;
+        }
+        self.since = 0;
     }
 
     /// With a core for everybody.
@@ -207,13 +228,20 @@ impl Idle {
     }
 
     /// With fewer cores than ranks.
-    fn shared(&mut self, settings: &Settings) -> Pause {
+    fn shared(&mut self, whole: u64, settings: &Settings) -> Pause {
         let free = self.free();
         match self.polls {
             n if n <= free => Pause::None,
-            n if n <= free + settings.yields => Pause::Yield,
+            n if n <= free + settings.yields => {
+                if whole < SWITCHED {
+                    Pause::Yield
+                } else {
+                    Pause::None
+                }
+            }
+            n if n <= free + settings.yields + free => Pause::None,
             _ => {
-                self.polls = free / 2;
+                self.polls = free + settings.yields + free / 2;
                 let next = match (self.nap, self.fresh) {
                     (0, true) => FIRST_NAP_OF_ASKER,
                     (0, false) => FIRST_NAP,
@@ -240,7 +268,7 @@ impl Idle {
     pub fn paused(&mut self) {
         self.has_paused = true;
         let now = Native::with_id(0).now();
-        self.last = (if self.crowded { cpu_time() } else { now }, now);
+        self.last = (if self.crowded && self.timed { cpu_time() } else { now }, now);
     }
 }
 
@@ -273,7 +301,8 @@ mod tests {
         fn poll(&mut self, ran: u64, off: u64) -> Pause {
             self.used += ran;
             self.now += ran + off;
-            let pause = self.idle.decide(self.used, self.now, self.happened, &self.settings);
+            let used = self.used;
+            let pause = self.idle.decide(|| used, self.now, self.happened, &self.settings);
             self.idle.has_paused = pause != Pause::None;
             pause
         }
@@ -292,10 +321,18 @@ mod tests {
         let mut rank = Rank::new(true);
         let pauses = rank.polls(1000, 100);
         assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
-        // Who has asked for something sleeps at once.
+        // Who has asked for something sleeps soon.
         let mut asker = Rank::new(true);
         asker.happened.calls += 1;
-        assert_eq!(asker.polls(1000, 2), [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
+        let yields = asker.settings.yields as usize;
+        let first = asker.polls(500, yields + 3);
+        assert_eq!(first[0], Pause::None);
+        assert!(first[1..=yields].iter().all(|p| *p == Pause::Yield));
+        assert_eq!(first[yields + 1..], [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
+        // An MPI that yields by itself need not be made to.
+        let mut asker = Rank::new(true);
+        asker.happened.calls += 1;
+        assert!((0..=yields).all(|_| asker.poll(500, SWITCHED) == Pause::None));
         let sleeps = slept(&pauses);
         assert!(sleeps.is_sorted() && sleeps[0] == FIRST_NAP && sleeps.last() == Some(&rank.settings.nap));
         assert!(!pauses.windows(2).any(|p| matches!(p, [Pause::Sleep(_), Pause::Sleep(_)])));
@@ -326,7 +363,7 @@ mod tests {
         rank.polls(1000, 100);
         // Served others: sleeps soon again, but shortly.
         rank.happened.frames += 1;
-        let soon = rank.polls(1000, (FREE / 2 + 1 + rank.settings.yields) as usize);
+        let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
         assert_eq!(slept(&soon)[..], [FIRST_NAP]);
         // Computed.
         rank.polls(1000, 100);
@@ -347,6 +384,19 @@ mod tests {
         assert_eq!(rank.poll(500, 0), Pause::None);
         let sleeps = slept(&rank.polls(500, 2 * TIRED as usize));
         assert!(sleeps.len() > TIRED as usize / 2);
+    }
+
+    #[test]
+    fn an_interrupt_now_and_then_is_not_taken_for_work_but_work_is() {
+        let mut rank = Rank::new(false);
+        let wait = |rank: &mut Rank| -> Vec<Pause> {
+            (0..3 * TIRED).map(|i| rank.poll(if i % 100 == 0 { 3 * TIGHT } else { 500 }, 0)).collect()
+        };
+        assert!(slept(&wait(&mut rank)).len() > TIRED as usize);
+        // Three polls, and what it does then.
+        let pauses: Vec<_> =
+            (0..3 * TIRED).map(|i| rank.poll(if i % 3 == 0 { 3 * TIGHT } else { 500 }, 0)).collect();
+        assert!(slept(&pauses).len() < OFTEN as usize);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Default for Settings {
             direct: 0,
             direct_crowded: 128 << 10,
             spin: 5_000,
-            yields: 0,
+            yields: 8,
             nap: 1_000_000,
             crowded: None,
             listen: 20_000_000,

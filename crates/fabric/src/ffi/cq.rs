@@ -195,6 +195,9 @@ unsafe extern "C" fn readfrom(
     }
     // SAFETY: libfabric's contract.
     let given = unsafe { cq.give(buf, count, from) };
+    if given > 0 {
+        domain.gave();
+    }
     drop(guard);
     given
 }

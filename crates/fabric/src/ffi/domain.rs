@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::engine::bell;
@@ -39,6 +40,8 @@ pub struct Domain {
     crowd: Cell<(usize, u64)>,
     counted: Cell<u64>,
     turn: RefCell<Turn>,
+    /// Where to say that the program was given something ([`found`]).
+    found: Option<&'static AtomicU32>,
     /// Those who wait on descriptors.
     pub listeners: Listeners,
     looked: Cell<u64>,
@@ -96,6 +99,7 @@ pub unsafe extern "C" fn open(
             crowd: Cell::new((0, 0)),
             counted: Cell::new(0),
             turn: RefCell::default(),
+            found: found(),
             listeners: Listeners::default(),
             looked: Cell::new(0),
             sleepers: Cell::new(0),
@@ -106,6 +110,12 @@ pub unsafe extern "C" fn open(
         hand_out(object, domain);
     }
     0
+}
+
+/// The word of `libtowpath-preload.so` (`crates/preload`) that makes the program's next yield return at once, if that library was loaded first.
+fn found() -> Option<&'static AtomicU32> {
+    // SAFETY: a name that ends with 0. If there is such a symbol it is that library's, which stays loaded as long as the process lives.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"towpath_found".as_ptr()).cast::<AtomicU32>().as_ref() }
 }
 
 /// An event queue for asynchronous registration: nothing here is asynchronous.
@@ -179,6 +189,15 @@ impl Domain {
     /// The same for a counter.
     pub fn is_before(&self) -> bool {
         self.turn.borrow_mut().is_before(self.happened().untagged)
+    }
+
+    /// The program was given something: it need not yield before it looks at it.
+    #[inline(always)]
+    pub fn gave(&self) {
+        if let Some(found) = self.found {
+            // Relaxed: a hint.
+            found.store(1, Ordering::Relaxed);
+        }
     }
 
     fn happened(&self) -> Happened {

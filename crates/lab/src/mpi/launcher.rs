@@ -102,6 +102,12 @@ impl Kind {
             ],
         };
         all.extend(more.iter().map(|(name, value)| (*name, value.to_string())));
+        if let (Kind::Mpich, Some(first)) = (self, provider.preload()) {
+            // Before whatever else is to be loaded first.
+            let others = std::env::var("LD_PRELOAD").ok().filter(|others| !others.is_empty());
+            let first = first.display().to_string();
+            all.push(("LD_PRELOAD", others.map_or(first.clone(), |others| format!("{first}:{others}"))));
+        }
         all
     }
 }

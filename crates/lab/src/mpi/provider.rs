@@ -12,6 +12,9 @@ const FILE: &str = "libtowpath-fi.so";
 /// As Cargo calls it.
 const BUILT: &str = "libtowpath_fi.so";
 
+/// What MPICH loads first (`crates/preload`): as the script calls it, and as Cargo does.
+const PRELOAD: [&str; 2] = ["libtowpath-preload.so", "libtowpath_preload.so"];
+
 /// Whether a file is our provider, built with it: without the feature `fabric` the same crate makes a library that has no such entry.
 fn is_provider(file: &Path) -> bool {
     let entry = b"fi_prov_ini\0";
@@ -71,6 +74,11 @@ impl Provider {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+
+    /// The library beside it that keeps MPICH from yielding when it has found something, if it is there.
+    pub fn preload(&self) -> Option<PathBuf> {
+        PRELOAD.iter().map(|name| self.folder.join(name)).find(|file| file.is_file())
+    }
 }
 
 #[cfg(test)]
@@ -92,6 +100,9 @@ mod tests {
         let found = Provider::find(Some(&folder)).unwrap();
         assert!(found.folder().join(FILE).is_file());
         assert_eq!(Provider::find(Some(&folder)).unwrap(), found);
+        assert_eq!(found.preload(), None);
+        std::fs::write(folder.join(PRELOAD[1]), "").unwrap();
+        assert_eq!(found.preload(), Some(found.folder().join(PRELOAD[1])));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }
