@@ -30,7 +30,11 @@ if [ "$over" = towpath ]; then
     export FI_PROVIDER=towpath FI_PROVIDER_PATH="${FI_PROVIDER_PATH:-$PWD/target/release/fabric}"
     [ -e "$FI_PROVIDER_PATH/libtowpath-fi.so" ] || { echo "no provider in $FI_PROVIDER_PATH: run scripts/build-fabric.sh" >&2; exit 2; }
     case $impl in
-        mpich) export MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 ;;
+        mpich)
+            export MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1
+            preload="$FI_PROVIDER_PATH/libtowpath-preload.so"
+            [ ! -e "$preload" ] || export LD_PRELOAD="$preload"
+            ;;
         open-mpi) export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi ;;
         intel) export I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=towpath ;;
     esac
