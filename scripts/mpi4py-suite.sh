@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs mpi4py's own test suite:   scripts/mpi4py-suite.sh IMPL RANKS [towpath|own] [options of its runtests.py…]
 #   IMPL  mpich, open-mpi or intel, as installed by scripts/install-peers.sh
-#   towpath (the default) sends everything through the provider in FI_PROVIDER_PATH, or in target/release/fabric; own: through the MPI's own transport.
+#   towpath (the default) sends everything through the provider in FI_PROVIDER_PATH, or in target/release/fabric, or in target/release; own: through the MPI's own transport.
 # Prints the tests that failed, one a line, and "OK" or "FAILED"; the whole output goes to the file named in SUITE_LOG, if it is set. TIMEOUT: seconds (900).
 # FETCH_ONLY=yes: runs nothing.
 # Fetches mpi4py's source distribution once, and puts mpi4py and numpy into the MPI's virtual environment.
@@ -27,13 +27,16 @@ if [ "$impl" = open-mpi ]; then
     [ "$(id -u)" = 0 ] && options+=(--allow-run-as-root)
 fi
 if [ "$over" = towpath ]; then
-    export FI_PROVIDER=towpath FI_PROVIDER_PATH="${FI_PROVIDER_PATH:-$PWD/target/release/fabric}"
+    built="${CARGO_TARGET_DIR:-$PWD/target}/release"
+    [ -e "$built/fabric/libtowpath-fi.so" ] && built="$built/fabric"
+    export FI_PROVIDER=towpath FI_PROVIDER_PATH="${FI_PROVIDER_PATH:-$built}"
     [ -e "$FI_PROVIDER_PATH/libtowpath-fi.so" ] || { echo "no provider in $FI_PROVIDER_PATH: run scripts/build-fabric.sh" >&2; exit 2; }
     case $impl in
         mpich)
             export MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1
-            preload="$FI_PROVIDER_PATH/libtowpath-preload.so"
-            [ ! -e "$preload" ] || export LD_PRELOAD="$preload"
+            for preload in "$FI_PROVIDER_PATH"/libtowpath[-_]preload.so; do
+                [ ! -e "$preload" ] || export LD_PRELOAD="$preload"
+            done
             ;;
         open-mpi) export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi ;;
         intel) export I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=towpath ;;
