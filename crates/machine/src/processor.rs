@@ -232,6 +232,15 @@ pub trait AdvisoryLoad: Processor {
     fn advisory_load(&self, word: &Self::Word) -> Option<u64>;
 }
 
+/// Capability: an operating system that keeps counts of active threads (Allemany & Felten 1992; Greenwald & Cheriton §8.4): it takes a thread that it switches out off the count that
+/// the thread is in, and adds it again before the thread goes on. So whoever waits for others to be done does not wait for one that does not run.
+pub trait ActiveThreads: Processor {
+    /// Adds the acting thread to a count, if that is below `most`, in one step with telling the system. May fail for no reason. A thread is in one count at a time.
+    fn enter(&self, count: &Self::Word, most: u64) -> bool;
+    /// Takes it off again.
+    fn leave(&self, count: &Self::Word);
+}
+
 /// Capability: hints that a line will be needed.
 pub trait Prefetch: Processor {
     /// For writing.

@@ -20,6 +20,8 @@ enum Step {
     Update,
     /// A store-conditional.
     Conditional,
+    /// A double compare-and-swap (`double.rs`).
+    Double,
 }
 
 /// What a thread has begun.
@@ -46,6 +48,11 @@ impl Task {
     /// A read-modify-write by LL/SC.
     pub fn update(word: u32, op: Op) -> Self {
         Task { step: Step::Link, word, op, ..Task::NONE }
+    }
+
+    /// The thread's double compare-and-swap.
+    pub fn double() -> Self {
+        Task { step: Step::Double, ..Task::NONE }
     }
 
     pub fn link(word: u32) -> Self {
@@ -114,6 +121,7 @@ impl Engine {
                     }
                     self.threads[t].task.step = Step::Link;
                 }
+                Step::Double => break u64::from(self.double(t)?),
                 Step::Conditional => {
                     let mut new = 0;
                     task.op.apply(&mut new);
@@ -194,8 +202,25 @@ impl Engine {
         }
         if op != Op::Load {
             self.progress = clock;
+            if self.marks {
+                self.mark(word, op);
+            }
         }
         op.apply(&mut self.memory.values[word as usize])
+    }
+
+    /// The marks of the line that such an operation is about to be performed on.
+    #[inline(never)]
+    pub fn mark(&mut self, word: u32, op: Op) {
+        let value = self.memory.values[word as usize];
+        let stores = !matches!(op, Op::Exchange(expected, _) if expected != value);
+        let line = self.memory.line_of(word);
+        let mark = &mut self.memory.marks[line];
+        let through = std::mem::take(&mut mark.through);
+        if stores {
+            mark.dirty |= !through;
+            mark.locked = 0;
+        }
     }
 
     /// A load-linked: what the word holds, or `None` if the thread must stop first.
@@ -222,6 +247,9 @@ impl Engine {
             e.cpus[cpu].reservation = NONE;
             if stored {
                 e.counters.conditionals += 1;
+                if e.marks {
+                    e.mark(word, Op::Store(value));
+                }
                 e.memory.values[word as usize] = value;
                 e.progress = e.now;
             } else {

@@ -20,8 +20,12 @@ impl Engine {
         let now = self.now;
         let spin = self.p.spin;
         let it = &mut self.cpus[cpu];
-        if it.reservation as usize == line {
+        if it.reservation as usize == line || it.second as usize == line {
             it.reservation = NONE;
+        }
+        // An advisory lock is a bit of the copy that took it.
+        if self.marks && usize::from(self.memory.marks[line].locked) == cpu + 1 {
+            self.memory.marks[line].locked = 0;
         }
         if it.spinning as usize != line {
             return;
@@ -78,6 +82,9 @@ impl Engine {
         self.counters.evictions += 1;
         if self.p.fabric == NO_COHERENCE {
             return self.drop_line(line, cpu);
+        }
+        if self.once {
+            return self.held_evict(line, cpu);
         }
         let dirty = self.memory.copy(line, cpu) >= copy::OWNED;
         self.invalidate(line, cpu);

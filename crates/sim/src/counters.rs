@@ -25,6 +25,16 @@ pub struct Counters {
     pub exchanges: u64,
     /// Of these, those that found another value.
     pub failed_exchanges: u64,
+    /// Double compare-and-swaps.
+    pub double_exchanges: u64,
+    /// Of these, those that found other values.
+    pub failed_double_exchanges: u64,
+    /// Double compare-and-swaps begun anew, since a line was lost between its load and its store.
+    pub double_retries: u64,
+    /// Advisory loads.
+    pub advisory_loads: u64,
+    /// Of these, those that found the line locked.
+    pub advisory_refusals: u64,
     /// Store-conditionals that succeeded.
     pub conditionals: u64,
     /// Store-conditionals that failed.
@@ -51,6 +61,12 @@ pub struct Counters {
     pub messages: u64,
     /// Transactions on the bus.
     pub bus_transactions: u64,
+    /// How long the bus was held (write-once), in picoseconds.
+    pub bus_held: Time,
+    /// Words that were written through to memory (write-once).
+    pub write_throughs: u64,
+    /// Changed lines that went back to memory (write-once).
+    pub write_backs: u64,
     /// How long the busiest home was busy, in picoseconds.
     pub home_busy: Time,
     /// Lines that were thrown out for lack of space.
@@ -59,6 +75,8 @@ pub struct Counters {
     pub switches: u64,
     /// Of these, those at the end of a time slice.
     pub preemptions: u64,
+    /// Changes of counts of active threads by the operating system.
+    pub active_changes: u64,
     /// Threads that blocked.
     pub blocks: u64,
     /// Interrupts.
@@ -89,7 +107,8 @@ impl Counters {
         macro_rules! difference {
             ($($field:ident)*) => { Counters { misses, $($field: self.$field - start.$field),* } };
         }
-        difference!(accesses hits from_caches upgrades updates exchanges failed_exchanges conditionals failed_conditionals failed_at_home invalidations invalidations_received
+        difference!(accesses hits from_caches upgrades updates exchanges failed_exchanges double_exchanges failed_double_exchanges double_retries advisory_loads
+            advisory_refusals bus_held write_throughs write_backs active_changes conditionals failed_conditionals failed_at_home invalidations invalidations_received
             invalidations_hit interventions interventions_received overtaken refusals fetch_ops messages bus_transactions home_busy evictions switches
             preemptions blocks interrupts prefetches stale flushes)
     }

@@ -6,7 +6,7 @@
 //!
 //! * This file: the state, and the loop.
 //! * `access.rs`: what threads ask for.
-//! * `directory.rs`, `bus.rs`: what becomes of a miss; `incoherent.rs`: all accesses of a machine without coherence.
+//! * `directory.rs`, `bus.rs`, `write_once.rs`: what becomes of a miss; `double.rs`: double compare-and-swap and advisory locks; `incoherent.rs`: all accesses of a machine without coherence.
 //! * `os.rs`: who runs where.
 //! * `processor.rs`: the threads' side, the only one that algorithms see.
 
@@ -16,12 +16,14 @@ use crate::access::Task;
 use crate::bus::Bus;
 use crate::counters::Counters;
 use crate::directory::Directory;
+use crate::double::Double;
 use crate::events::{Event, Events, Kind, Time};
 use crate::incoherent::Incoherent;
 use crate::memory::{AT_MEMORY, Memory, copy};
 use crate::network::Network;
-use crate::parameters::{BUS, DIRECTORY, NO_COHERENCE, NO_MISS, Parameters};
+use crate::parameters::{BUS, DIRECTORY, NO_ADVISORY, NO_COHERENCE, NO_MISS, Parameters, WRITE_ONCE};
 use crate::random::Random;
+use crate::write_once::HeldBus;
 
 /// No line.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -79,6 +81,10 @@ pub(crate) enum Want {
     Upgrade,
     /// The same, if its reservation still stands.
     Conditional,
+    /// The same for two lines at once (write-once).
+    Both,
+    /// A double compare-and-swap past the cache (write-once).
+    Locked,
     /// An operation at memory.
     Fetch,
 }
@@ -104,6 +110,8 @@ pub(crate) struct Request {
     /// What it is for.
     pub op: Op,
     pub line: u32,
+    /// Of two lines the other one.
+    pub second: u32,
     pub word: u32,
     /// The home (or the bus) has put it into its order.
     pub served: bool,
@@ -133,6 +141,7 @@ impl Request {
             want,
             op,
             line: line as u32,
+            second: NONE,
             word,
             served: false,
             order: 0,
@@ -159,6 +168,8 @@ pub(crate) struct Cpu {
     pub deferred: Option<u16>,
     /// The line of the last load-linked.
     pub reservation: u32,
+    /// That of a second one, which stands no longer than the first.
+    pub second: u32,
     /// The line that its thread spins on.
     pub spinning: u32,
     pub current: Option<usize>,
@@ -167,6 +178,10 @@ pub(crate) struct Cpu {
     pub slice: u32,
     /// The time slice ended in the middle of an access.
     pub preempt: bool,
+    /// The count of active threads that its last thread was in, which the system has yet to take it off.
+    pub uncount: Option<u32>,
+    /// The system is at work, and will look itself who goes on.
+    pub in_system: bool,
     /// The time slice has ended, but the thread had asked to stay.
     pub overdue: bool,
     /// Until when it is busy with letting go of its last thread.
@@ -193,6 +208,8 @@ pub(crate) enum Doing {
     Parked(u32),
     /// It could run, but another one does.
     Queued,
+    /// It goes on when the system has added it to its count of active threads.
+    Counted,
     /// It has ended.
     Done,
 }
@@ -226,6 +243,10 @@ pub(crate) struct Thread {
     pub stolen: Time,
     /// What it has begun.
     pub task: Task,
+    /// What its double compare-and-swap is.
+    pub double: Double,
+    /// The count of active threads that it is in.
+    pub counted: Option<u32>,
     /// What its operation at memory returned.
     pub result: u64,
     /// Its store-conditional failed at home.
@@ -253,6 +274,8 @@ impl Thread {
             left: 0,
             stolen: 0,
             task: Task::NONE,
+            double: Double::default(),
+            counted: None,
             result: 0,
             failed: false,
             deadline: Time::MAX,
@@ -277,6 +300,11 @@ pub(crate) struct Engine {
     pub network: Network,
     pub directory: Directory,
     pub bus: Bus,
+    pub held: HeldBus,
+    /// The bus is held for each transaction, and caches write once.
+    pub once: bool,
+    /// Lines have marks ([`crate::memory::Mark`]).
+    pub marks: bool,
     pub incoherent: Incoherent,
     pub random: Random,
     /// Who sleeps on which word, in the order of their coming.
@@ -298,17 +326,28 @@ pub(crate) struct Engine {
 impl Engine {
     pub fn new(p: &Parameters, processors: usize, seed: u64) -> Self {
         let nodes = processors.div_ceil(p.per_node as usize);
+        let once = p.fabric == BUS && p.protocol == WRITE_ONCE;
+        let marks = once || p.advisory != NO_ADVISORY;
+        // What goes with each access is a part of it.
+        let mut p = p.clone();
+        for cost in [&mut p.load, &mut p.store, &mut p.rmw] {
+            *cost += p.instructions;
+        }
+        let p = &p;
         let lines = p.cache_size / p.line;
         let sets = if lines == 0 { 0 } else { (lines / p.ways) as usize };
         let cpu = || Cpu {
             request: Request { active: false, ..Request::new(Want::Read, Op::Load, 0, 0) },
             deferred: None,
             reservation: NONE,
+            second: NONE,
             spinning: NONE,
             current: None,
             queue: VecDeque::new(),
             slice: 0,
             preempt: false,
+            uncount: None,
+            in_system: false,
             overdue: false,
             free: 0,
             threads: 0,
@@ -318,7 +357,7 @@ impl Engine {
         Engine {
             now: 0,
             events: Events::new(),
-            memory: Memory::new(processors, nodes, p.line),
+            memory: Memory::new(processors, nodes, p.line, marks),
             cpus: (0..processors).map(|_| cpu()).collect(),
             threads: Vec::new(),
             numbers: BTreeMap::new(),
@@ -326,6 +365,9 @@ impl Engine {
             network: Network::new(p, processors),
             directory: Directory::new(nodes, p.fetch_entries as usize),
             bus: Bus::new(p.banks as usize),
+            held: HeldBus::default(),
+            once,
+            marks,
             incoherent: Incoherent::new(processors),
             random: Random::new(seed, u64::MAX),
             parked: Vec::new(),
@@ -348,13 +390,19 @@ impl Engine {
         match request.want {
             Want::Upgrade | Want::Conditional => self.counters.upgrades += 1,
             Want::Fetch => self.counters.fetch_ops += 1,
-            Want::Read | Want::Exclusive => {}
+            Want::Read | Want::Exclusive | Want::Both | Want::Locked => {}
         }
         if self.p.reservation == NO_MISS && request.want != Want::Conditional {
             self.cpus[cpu].reservation = NONE;
         }
         self.cpus[cpu].request = request;
-        if self.p.fabric == BUS { self.bus_issue(cpu) } else { self.directory_issue(cpu) }
+        if self.once {
+            self.held_issue(cpu)
+        } else if self.p.fabric == BUS {
+            self.bus_issue(cpu)
+        } else {
+            self.directory_issue(cpu)
+        }
     }
 
     /// The thread goes on when its clock's time has come.
@@ -373,8 +421,8 @@ impl Engine {
         let line = request.line as usize;
         let (prefetch, failed, result) = (request.prefetch, request.failed, request.result);
         let state = match request.want {
-            Want::Fetch => None,
-            Want::Conditional if failed => None,
+            Want::Fetch | Want::Locked => None,
+            Want::Conditional | Want::Both if failed => None,
             Want::Read if request.once => {
                 self.counters.overtaken += 1;
                 None
@@ -382,8 +430,12 @@ impl Engine {
             Want::Read if !request.exclusive => Some(copy::SHARED),
             _ => Some(copy::MODIFIED),
         };
+        let second = request.second;
         if let Some(state) = state {
             self.install(line, cpu, state);
+            if second != NONE {
+                self.install(second as usize, cpu, state);
+            }
             if cfg!(debug_assertions)
                 && let Err(error) = self.memory.check(line)
             {
@@ -471,7 +523,9 @@ impl Engine {
             }
             Kind::Intervene => self.intervene(a, b),
             Kind::HomeUpdate => self.home_update(a),
+            Kind::BusGrant if self.once => self.held_arrive(a),
             Kind::BusGrant => self.bus_grant(a),
+            Kind::BusFree => self.held_free(),
             Kind::BusSnoop => self.bus_snoop(a, b),
             Kind::Timer => return self.timer(a),
             Kind::Quantum => self.slice_ends(a, event.b),
@@ -507,6 +561,7 @@ impl Engine {
             return Err(format!("{sent} invalidations, {acks} acknowledgements"));
         }
         self.directory.check_at_rest()?;
+        self.held.check_at_rest()?;
         self.incoherent.check_at_rest()?;
         if self.p.fabric == NO_COHERENCE {
             return Ok(());

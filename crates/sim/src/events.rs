@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Interrupt,
     /// A store past the cache becomes visible (no coherence). (store)
     Visible,
+    /// A transaction that held the bus is over (write-once).
+    BusFree,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +65,7 @@ impl Event {
     }
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     Kind::Resume,
     Kind::HomeArrive,
     Kind::HomeFree,
@@ -80,6 +82,7 @@ const KINDS: [Kind; 16] = [
     Kind::Ready,
     Kind::Interrupt,
     Kind::Visible,
+    Kind::BusFree,
 ];
 
 /// How far a thread may run ahead when nothing at all is due: a program that only reads for ever must come to the end of the engine's patience.

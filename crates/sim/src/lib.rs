@@ -22,8 +22,10 @@
 mod access;
 mod bus;
 mod cache;
+mod capabilities;
 mod counters;
 mod directory;
+mod double;
 mod engine;
 mod events;
 pub mod explore;
@@ -37,6 +39,7 @@ mod past_cache;
 mod processor;
 mod random;
 mod simulation;
+mod write_once;
 
 pub use counters::{Counters, DISTANCES};
 pub use events::Time;

@@ -9,10 +9,11 @@ use toml::de::{DeTable, DeValue};
 use crate::parameters::{ParameterError, Parameters, Source, Value};
 
 /// The machines that come with Towpath, and their files.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("enterprise5000", include_str!("machines/enterprise5000.toml")),
     ("origin2000", include_str!("machines/origin2000.toml")),
     ("sx4", include_str!("machines/sx4.toml")),
+    ("paradigm", include_str!("machines/paradigm.toml")),
     ("epyc-milan", include_str!("machines/epyc-milan.toml")),
     ("graviton3", include_str!("machines/graviton3.toml")),
 ];

@@ -43,10 +43,24 @@ pub(crate) struct Line {
     pub settled: u64,
 }
 
+/// What machines with write-once caches or advisory locks know of a line beside that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark {
+    /// Its holder has changed it, and memory does not know.
+    pub dirty: bool,
+    /// The bus has carried its holder's write to memory, and the holder has yet to perform it.
+    pub through: bool,
+    /// One more than the processor that has its advisory lock; 0: nobody.
+    pub locked: u16,
+}
+
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub values: Vec<u64>,
     pub lines: Vec<Line>,
+    /// By line, if the machine has such.
+    pub marks: Vec<Mark>,
+    has_marks: bool,
     /// By line, then processor.
     pub copies: Vec<u8>,
     /// By line: a bit for each processor that has or will have a copy.
@@ -62,11 +76,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub fn new(processors: usize, nodes: usize, line_bytes: u64) -> Self {
+    pub fn new(processors: usize, nodes: usize, line_bytes: u64, has_marks: bool) -> Self {
         let shift = (line_bytes / 8).trailing_zeros();
         Memory {
             values: Vec::new(),
             lines: Vec::new(),
+            marks: Vec::new(),
+            has_marks,
             copies: Vec::new(),
             sharers: Vec::new(),
             processors,
@@ -81,6 +97,9 @@ impl Memory {
     fn new_line(&mut self, home: usize, at_memory: bool) {
         let home = (home % self.nodes) as u16;
         self.lines.push(Line { state: State::Unowned, busy: false, at_memory, owner: 0, home, settled: 0 });
+        if self.has_marks {
+            self.marks.push(Mark::default());
+        }
         self.values.resize(self.lines.len() << self.shift, 0);
         self.copies.resize(self.lines.len() * self.processors, copy::INVALID);
         self.sharers.resize(self.lines.len() * self.set_words, 0);
@@ -205,7 +224,7 @@ mod tests {
 
     #[test]
     fn places_decide_lines_and_homes() {
-        let mut m = Memory::new(4, 2, 128);
+        let mut m = Memory::new(4, 2, 128, false);
         let a = m.word(Place::NewLine, 7);
         let b = m.word(Place::SameLine, 8);
         let c = m.word(Place::NewLine, 0);
@@ -225,7 +244,7 @@ mod tests {
 
     #[test]
     fn sharers_are_a_set() {
-        let mut m = Memory::new(130, 65, 64);
+        let mut m = Memory::new(130, 65, 64, false);
         let line = m.word(Place::NewLine, 0) as usize >> 3;
         for p in [0, 63, 64, 129] {
             m.add_sharer(line, p);

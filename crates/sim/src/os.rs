@@ -4,6 +4,8 @@
 //! time sharing each processor begins with any of its threads and its slices have a phase of their own; who is woken queues up behind the others; under flat gang scheduling the whole machine changes from program to program at once, and a
 //! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked. Under time sharing
 //! a thread that asks not to be preempted runs on when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
+//!
+//! A thread that is in a count of active threads (Allemany & Felten 1992) is taken off it when it is switched out, and added again before it goes on, by updates that hold the bus.
 
 use crate::engine::{Doing, Engine, NONE};
 use crate::events::{Kind, Time};
@@ -61,7 +63,25 @@ impl Engine {
         }
         let thread = &mut self.threads[t];
         thread.clock = at + std::mem::take(&mut thread.left);
-        self.until(t);
+        match thread.counted {
+            Some(word) => {
+                thread.doing = Doing::Counted;
+                self.held_count(cpu, word, true);
+            }
+            None => self.until(t),
+        }
+    }
+
+    /// The system has changed a count of active threads: by the thread that goes on now, or by the one that was switched out.
+    pub fn counted(&mut self, cpu: usize, up: bool) {
+        if !up {
+            self.cpus[cpu].in_system = false;
+            self.switch(cpu, self.now);
+        } else if let Some(t) = self.cpus[cpu].current {
+            let thread = &mut self.threads[t];
+            thread.clock = thread.clock.max(self.now);
+            self.until(t);
+        }
     }
 
     /// Whether a thread waits for the processor and may have it.
@@ -70,6 +90,13 @@ impl Engine {
     }
 
     fn switch(&mut self, cpu: usize, at: Time) {
+        if let Some(word) = self.cpus[cpu].uncount.take() {
+            self.cpus[cpu].in_system = true;
+            return self.held_count(cpu, word, false);
+        }
+        if self.cpus[cpu].in_system {
+            return;
+        }
         if self.has_another(cpu) {
             self.counters.switches += 1;
             self.dispatch(cpu, at + self.p.switch, None);
@@ -182,7 +209,9 @@ impl Engine {
         let thread = &mut self.threads[t];
         thread.doing = doing;
         thread.generation = thread.generation.wrapping_add(1);
+        let counted = thread.counted.filter(|_| doing != Doing::Done);
         let it = &mut self.cpus[cpu];
+        it.uncount = counted;
         it.current = None;
         it.reservation = NONE;
         it.free = free;

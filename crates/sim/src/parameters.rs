@@ -2,6 +2,8 @@
 //!
 //! One table (the macro at the end) makes the structure, the reading of files, `--set`, and the description, so that they cannot disagree.
 
+mod fit;
+
 use crate::events::Time;
 
 /// Where a value comes from: a mark (S: the paper itself; P: another public source, read; R: one from memory; D: derived; E: estimated; user) and a word about it.
@@ -226,6 +228,8 @@ impl Parameters {
     fn has(&self, only: &str) -> bool {
         let is = |word: &str| match word {
             "bus" => self.fabric == BUS,
+            "moesi" => self.fabric == BUS && self.protocol == MOESI,
+            "write-once" => self.fabric == BUS && self.protocol == WRITE_ONCE,
             "directory" => self.fabric == DIRECTORY,
             "none" => self.fabric == NO_COHERENCE,
             "hypercube" => self.fabric == DIRECTORY && self.topology == HYPERCUBE,
@@ -282,119 +286,7 @@ impl Parameters {
             .map(|(row, _)| row.0)
             .collect()
     }
-
-    /// Whether the values fit together.
-    ///
-    /// # Errors
-    ///
-    /// [`ParameterError::Inconsistent`], naming what doesn't.
-    pub fn check(&self) -> Result<(), ParameterError> {
-        let bad = |text: String| Err(ParameterError::Inconsistent(text));
-        if !(1..=1024).contains(&self.processors) {
-            return bad(format!("`processor.count` is 1 to 1024, not {}", self.processors));
-        }
-        if !(1..=64).contains(&self.per_node) {
-            return bad(format!("`processor.per_node` is 1 to 64, not {}", self.per_node));
-        }
-        if !self.line.is_power_of_two() || !(16..=1024).contains(&self.line) {
-            return bad(format!("`cache.line` is a power of two from 16 to 1024, not {}", self.line));
-        }
-        // Every access takes time, so that a program that only waits cannot stop the clock.
-        for (name, value) in [
-            ("processor.load", self.load),
-            ("processor.store", self.store),
-            ("processor.rmw", self.rmw),
-            ("processor.load_linked", self.linked),
-            ("processor.store_conditional", self.conditional),
-            ("processor.spin", self.spin),
-        ] {
-            if value == 0 {
-                return bad(format!("`{name}` takes time: it can't be 0"));
-            }
-        }
-        for parameter in self.describe().iter().filter(|p| p.unit == Unit::Time) {
-            let most = if parameter.name.starts_with("os.") { DAY } else { SECOND };
-            if parameter.number > most {
-                let (name, most) = (parameter.name, write_time(most));
-                return bad(format!("`{name}` is at most {most}, not {}", parameter.value));
-            }
-        }
-        self.check_cache()?;
-        if self.fabric == BUS {
-            if !(1..=1024).contains(&self.banks) {
-                return bad(format!("`memory.banks` is 1 to 1024, not {}", self.banks));
-            }
-            for (name, value, least, needed) in [
-                ("bus.upgrade", self.bus_upgrade, "bus.snoop", self.bus_snoop),
-                ("bus.memory", self.bus_memory, "bus.snoop", self.bus_snoop),
-                ("bus.cache_to_cache", self.bus_transfer, "bus.snoop", self.bus_snoop),
-                ("bus.memory", self.bus_memory, "bus.data", self.bus_data),
-                ("bus.cache_to_cache", self.bus_transfer, "bus.data", self.bus_data),
-            ] {
-                if value < needed {
-                    return bad(format!("`{name}` can't be shorter than `{least}`, which is a part of it"));
-                }
-            }
-        } else if self.fabric == NO_COHERENCE {
-            if self.memory_latency == 0 {
-                return bad("`memory.latency` takes time: it can't be 0".into());
-            }
-            if self.window > 100 * MICROSECOND {
-                return bad(format!("`memory.window` is at most 100us, not {}", write_time(self.window)));
-            }
-        } else {
-            if self.retry < 1000 && self.busy == NACK {
-                return bad("`directory.retry` is at least 1ns: a refused request would come back in the same instant for ever".into());
-            }
-            if self.fetch_entries > 1024 {
-                return bad(format!("`fetch_op.entries` is at most 1024, not {}", self.fetch_entries));
-            }
-        }
-        self.check_system()
-    }
-
-    fn check_cache(&self) -> Result<(), ParameterError> {
-        if self.cache_size == 0 {
-            return Ok(());
-        }
-        let bad = |text: String| Err(ParameterError::Inconsistent(text));
-        if !(1..=64).contains(&self.ways) {
-            return bad(format!("`cache.ways` is 1 to 64, not {}", self.ways));
-        }
-        let lines = self.cache_size / self.line;
-        if lines * self.processors > LINES {
-            let text = "`cache.size` is too much to keep account of, for so many processors: use a smaller one or \"infinite\"";
-            return bad(text.into());
-        }
-        let sets = lines / self.ways;
-        if !sets.is_power_of_two() || sets * self.ways * self.line != self.cache_size {
-            return bad(
-                "`cache.size` must be `cache.ways` times a power of two of lines (`cache.line`)".into()
-            );
-        }
-        Ok(())
-    }
-
-    fn check_system(&self) -> Result<(), ParameterError> {
-        let bad = |text: &str| Err(ParameterError::Inconsistent(text.into()));
-        if self.quantum < MICROSECOND || self.quantum <= self.switch {
-            return bad("`os.quantum` is at least 1us, and longer than `os.switch`");
-        }
-        if self.interrupt_every != 0 && self.interrupt_every < MICROSECOND {
-            return bad("`os.interrupt_every` is 0 (none) or at least 1us");
-        }
-        if self.interrupt_cost > self.interrupt_every / 10 * 9 {
-            return bad("`os.interrupt_cost` can't be more than nine tenths of `os.interrupt_every`");
-        }
-        Ok(())
-    }
 }
-
-const MICROSECOND: Time = 1_000_000;
-const SECOND: Time = 1_000_000_000_000;
-const DAY: Time = 86_400 * SECOND;
-/// The most cache lines that sets are kept of, for all processors together: 256 MiB.
-const LINES: u64 = 1 << 26;
 
 /// `fabric`.
 pub const BUS: u64 = 0;
@@ -402,6 +294,20 @@ pub const BUS: u64 = 0;
 pub const DIRECTORY: u64 = 1;
 /// `fabric`: nothing keeps the caches coherent.
 pub const NO_COHERENCE: u64 = 2;
+/// `bus.protocol`: split transactions, lines are owned.
+pub const MOESI: u64 = 0;
+/// `bus.protocol`: the first write to a line goes through to memory, and the bus is held for each transaction.
+pub const WRITE_ONCE: u64 = 1;
+/// `processor.dcas`: there is none.
+pub const NO_DCAS: u64 = 0;
+/// `processor.dcas`: load-linked and store-conditional on two words.
+pub const LLP_SCP: u64 = 1;
+/// `processor.dcas`: one instruction, past the cache.
+pub const CAS2: u64 = 2;
+/// `processor.advisory`: there is none.
+pub const NO_ADVISORY: u64 = 0;
+/// `os.active_counts`: there is none.
+pub const NO_COUNTS: u64 = 0;
 /// `network.topology`.
 pub const HYPERCUBE: u64 = 0;
 /// `network.topology`.
@@ -432,19 +338,28 @@ parameters! {
     conditional "processor.store_conditional" Unit::Time, "", "5ns", "a store-conditional on a line that the cache owns, or one that fails at once";
     reservation "processor.reservation" Unit::Choice(&["line", "no-miss"]), "", "line", "what a load-linked's reservation stands: everything but the loss of its line, or no other miss either";
     spin "processor.spin" Unit::Time, "", "", "one iteration of a spin loop that hits";
+    cycle "processor.cycle" Unit::Time, "", "0", "a cycle, for papers that give times in cycles (0: not given)";
+    instructions "processor.instructions" Unit::Time, "", "0", "instructions around each load, store, atomic operation or DCAS, beside what it takes itself";
+    dcas "processor.dcas" Unit::Choice(&["none", "llp-scp", "cas2"]), "", "none", "double compare-and-swap: none, load-linked and store-conditional on two words, or one instruction past the cache";
+    dcas_cost "processor.dcas_cost" Unit::Time, "", "0", "a double compare-and-swap, beside its references to memory";
+    advisory "processor.advisory" Unit::Choice(&["none", "line"]), "", "none", "advisory locks, taken by a load and given up by any store: none, or a bit of each line";
+    advisory_cost "processor.advisory_cost" Unit::Time, "", "0", "an advisory load, beside the load";
     fence "processor.fence" Unit::Time, "", "0", "a memory fence (without coherence: a synchronising instruction, when the own stores are visible)";
     line "cache.line" Unit::Bytes, "", "", "a cache line, the unit of coherence";
     cache_size "cache.size" Unit::Bytes, "", "infinite", "a processor's cache";
     ways "cache.ways" Unit::Count, "", "1", "lines in a set";
     fabric "fabric" Unit::Choice(&["bus", "directory", "none"]), "", "", "what keeps the caches coherent: a snooping bus, directories, or nothing";
-    bus_address "bus.address" Unit::Time, "bus", "", "time between two address slots";
-    bus_snoop "bus.snoop" Unit::Time, "bus", "", "from the address to the snoop's result";
-    bus_data "bus.data" Unit::Time, "bus", "", "occupancy of the data lines by one cache line";
-    bus_memory "bus.memory" Unit::Time, "bus", "", "from the address to the line's arrival from memory";
-    bus_transfer "bus.cache_to_cache" Unit::Time, "bus", "", "from the address to the line's arrival from another cache";
-    bus_upgrade "bus.upgrade" Unit::Time, "bus", "", "from the address to the end of an upgrade without data";
-    banks "memory.banks" Unit::Count, "bus", "1", "banks of memory";
-    bank_busy "memory.bank_busy" Unit::Time, "bus", "0", "a bank's occupancy by one cache line";
+    protocol "bus.protocol" Unit::Choice(&["moesi", "write-once"]), "bus", "moesi", "split transactions with owned lines, or a bus that is held for each transaction, with write-once";
+    bus_address "bus.address" Unit::Time, "moesi", "", "time between two address slots";
+    bus_snoop "bus.snoop" Unit::Time, "moesi", "", "from the address to the snoop's result";
+    bus_data "bus.data" Unit::Time, "moesi", "", "occupancy of the data lines by one cache line";
+    bus_memory "bus.memory" Unit::Time, "bus", "", "from the address to the line's arrival from memory (write-once: how long that holds the bus)";
+    bus_transfer "bus.cache_to_cache" Unit::Time, "moesi", "", "from the address to the line's arrival from another cache";
+    bus_upgrade "bus.upgrade" Unit::Time, "moesi", "", "from the address to the end of an upgrade without data";
+    bus_write "bus.write" Unit::Time, "write-once", "", "how long a word that is written through to memory holds the bus";
+    bus_write_back "bus.write_back" Unit::Time, "write-once", "", "how long a changed line that goes back to memory holds the bus";
+    banks "memory.banks" Unit::Count, "moesi", "1", "banks of memory";
+    bank_busy "memory.bank_busy" Unit::Time, "moesi", "0", "a bank's occupancy by one cache line";
     flush "cache.flush" Unit::Time, "none", "", "writing the whole cache back and emptying it";
     memory_latency "memory.latency" Unit::Time, "none", "", "a load past the cache, or the beginning of a vector move";
     copy_kib "memory.copy_kib" Unit::Time, "none", "", "a vector move of 1 KiB into or out of shared memory";
@@ -489,6 +404,7 @@ parameters! {
     semaphore "os.semaphore" Unit::Time, "", "1us", "an operation on a System V semaphore that need not wait";
     blocking "os.blocking" Unit::Choice(&["sleep", "yield"]), "", "sleep", "what a waiter does that blocks: it sleeps until it is woken, or lets others run and then looks again";
     grace "os.grace" Unit::Time, "", "0", "how long a thread that asks not to be preempted may run on when its time slice has ended";
+    active_counts "os.active_counts" Unit::Choice(&["no", "yes"]), "", "no", "whether the system keeps counts of active threads: takes a thread that it switches out off its count";
     interrupt_every "os.interrupt_every" Unit::Time, "", "0", "time between two interrupts of a processor (0: none)";
     interrupt_cost "os.interrupt_cost" Unit::Time, "", "0", "what an interrupt takes from the running thread";
 }

@@ -150,7 +150,7 @@ impl Sim {
 
     /// Performs an operation when its time has come. Returns what the word held before.
     #[inline(always)]
-    fn operate(&self, word: u32, op: Op, cost: impl Fn(&Engine) -> Time) -> u64 {
+    pub(crate) fn operate(&self, word: u32, op: Op, cost: impl Fn(&Engine) -> Time) -> u64 {
         {
             let e = &mut *self.engine.borrow_mut();
             let cost = cost(e);
@@ -164,14 +164,14 @@ impl Sim {
 
     /// Until the engine has done what this thread has begun.
     #[inline(never)]
-    fn result(&self) -> u64 {
+    pub(crate) fn result(&self) -> u64 {
         self.stop();
         self.engine.borrow().threads[self.thread].task.old
     }
 
     /// A cached read-modify-write, as the machine's processors do it.
     #[inline(always)]
-    fn update(&self, word: u32, op: Op) -> u64 {
+    pub(crate) fn update(&self, word: u32, op: Op) -> u64 {
         if self.incoherent {
             return self.incoherent_update(word, op);
         }

@@ -5,12 +5,13 @@ use towpath_machine::{Arena, FetchOp, Ordering::Relaxed, Park, Place, Processor}
 use towpath_sim::machines::from_text;
 use towpath_sim::{Parameters, Simulation, machines};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     include_str!("../src/machines/enterprise5000.toml"),
     include_str!("../src/machines/origin2000.toml"),
     include_str!("../src/machines/epyc-milan.toml"),
     include_str!("../src/machines/graviton3.toml"),
     include_str!("../src/machines/sx4.toml"),
+    include_str!("../src/machines/paradigm.toml"),
 ];
 
 const VALUES: [&str; 24] = [
@@ -127,7 +128,7 @@ proptest! {
 
     #[test]
     fn a_file_is_refused_with_a_reason_or_works(
-        file in 0..5usize,
+        file in 0..FILES.len(),
         changes in prop::collection::vec(change(), 1..4),
     ) {
         let text = apply(FILES[file], &changes);

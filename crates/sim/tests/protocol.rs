@@ -2,13 +2,17 @@
 //!
 //! Threads run one after another in the order of simulated time, and a thread goes on at once after its access was performed: so what it appends to the log right then is in the
 //! order of the accesses. Checked are: every value read is the last one written to that word; accesses are performed in the order of their clocks; a store-conditional succeeds
-//! only if nobody wrote since its load-linked; operations at memory are linearizable. In debug builds the engine checks itself beside that: one writer or many readers at each
+//! only if nobody wrote since its load-linked, a DCAS exactly if both words hold what was expected; operations at memory are linearizable. In debug builds the engine checks itself beside that: one writer or many readers at each
 //! completion, and at the end that every request was answered, every invalidation acknowledged, and the directory covers the caches.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towpath_machine::{Arena, FetchOp, LlSc, Ordering::Relaxed, Park, Place, Prefetch, Processor};
+use towpath_machine::{
+    ActiveThreads, AdvisoryLoad, Arena, Dcas, FetchOp, LlSc, Ordering::Relaxed, Park, Place, Prefetch,
+    Processor,
+};
+use towpath_sim::parameters::{CAS2, NO_DCAS};
 use towpath_sim::{Counters, Parameters, Sim, SimWord, Simulation, machines};
 
 /// Every operation on a cached word takes this, so that its clock before it is known.
@@ -19,6 +23,9 @@ fn machine(name: &str, changes: &[&str]) -> Parameters {
     let costs = ["load", "store", "rmw", "load_linked", "store_conditional"];
     for cost in costs {
         p.set_from_text(&format!("processor.{cost}=5ns")).unwrap();
+    }
+    for cost in ["instructions", "dcas_cost", "advisory_cost"] {
+        p.set_from_text(&format!("processor.{cost}=0")).unwrap();
     }
     for change in changes {
         p.set_from_text(change).unwrap();
@@ -39,7 +46,12 @@ struct Log {
 impl Log {
     /// An access that was performed just now.
     fn read(&mut self, cpu: &Sim, word: usize, value: u64) {
-        let at = cpu.clock() - COST;
+        self.read_before(cpu, COST, word, value);
+    }
+
+    /// One that was performed so long ago.
+    fn read_before(&mut self, cpu: &Sim, before: u64, word: usize, value: u64) {
+        let at = cpu.clock() - before;
         assert!(at >= self.last, "performed at {at} ps, after one at {} ps", self.last);
         self.last = at;
         assert_eq!(value, self.values[word], "word {word}, read by {cpu:?} at {at} ps");
@@ -57,7 +69,10 @@ impl Log {
 }
 
 struct Work {
+    /// `processor.dcas`.
+    dcas: u64,
     cached: Vec<SimWord>,
+    count: SimWord,
     at_memory: Vec<SimWord>,
     log: RefCell<Log>,
 }
@@ -145,13 +160,54 @@ fn act(cpu: &Sim, work: &Work) {
     }
 }
 
+/// What only some machines can do.
+fn act_more(cpu: &Sim, work: &Work) {
+    let pick = |n: usize| cpu.random().below(n as u64) as usize;
+    let n = work.cached.len();
+    let i = pick(n);
+    let log = || work.log.borrow_mut();
+    match pick(8) {
+        0..=4 => {
+            let j = (i + 1 + pick(n - 1)) % n;
+            let guess = [i, j].map(|w| log().values[w]);
+            // Now and then one that can't be right.
+            let guess = [guess[0] ^ u64::from(pick(8) == 0) << 63, guess[1]];
+            let new = [(); 2].map(|()| log().fresh());
+            let stored = cpu.dcas([&work.cached[i], &work.cached[j]], guess, new);
+            let holds = [i, j].map(|w| log().values[w]) == guess;
+            assert_eq!(stored, holds, "DCAS of words {i} and {j}, at {} ps", cpu.clock());
+            if stored {
+                let before = if work.dcas == CAS2 { 0 } else { 2 * COST };
+                let log = &mut *log();
+                log.read_before(cpu, before, i, guess[0]);
+                (log.values[i], log.values[j]) = (new[0], new[1]);
+            }
+        }
+        5 | 6 => {
+            let value = cpu.advisory_load(&work.cached[i]);
+            let seen = value.unwrap_or_else(|| log().values[i]);
+            log().read(cpu, i, seen);
+        }
+        _ => {
+            if cpu.enter(&work.count, 2) {
+                if pick(2) == 0 {
+                    cpu.compute(cpu.random().below(3_000_000));
+                }
+                cpu.leave(&work.count);
+            }
+        }
+    }
+}
+
 fn torture(p: &Parameters, processors: usize, copies: usize, operations: usize, seed: u64) -> Counters {
     let mut s = Simulation::new(p, processors, seed);
     let arena = s.arena();
     let place = |i: u32| if i.is_multiple_of(3) { Place::Home(i) } else { Place::SameLine };
     let work = Rc::new(Work {
+        dcas: p.dcas,
         cached: (0..9).map(|i| arena.word(place(i), 0)).collect(),
         at_memory: (0..3).map(|i| arena.word(Place::AtMemory(i), 0)).collect(),
+        count: arena.word(Place::NewLine, 0),
         log: RefCell::new(Log { values: vec![0; 9], additions: vec![Vec::new(); 3], ..Log::default() }),
     });
     for processor in 0..processors {
@@ -159,7 +215,11 @@ fn torture(p: &Parameters, processors: usize, copies: usize, operations: usize, 
             let work = Rc::clone(&work);
             s.spawn_in_job(processor, processor * copies + copy, copy % 2, move |cpu| {
                 for _ in 0..operations {
-                    act(cpu, &work);
+                    if work.dcas != NO_DCAS && cpu.random().below(3) == 0 {
+                        act_more(cpu, &work);
+                    } else {
+                        act(cpu, &work);
+                    }
                 }
             });
         }
@@ -236,6 +296,8 @@ fn every_value_is_right_in_tiny_caches() {
         ("origin2000", ["cache.ways=1", "cache.size=256"]),
         ("origin2000", ["cache.ways=2", "cache.size=256"]),
         ("epyc-milan", ["cache.ways=1", "cache.size=64"]),
+        ("paradigm", ["cache.ways=2", "cache.size=32"]),
+        ("paradigm", ["processor.dcas=cas2", "cache.size=64"]),
     ] {
         let p = machine(name, &changes);
         for seed in 0..8 {
@@ -306,6 +368,16 @@ fn every_value_is_right_in_strange_surroundings() {
         let p = machine("enterprise5000", changes);
         for seed in 0..8 {
             torture(&p, 8, 1, 300, seed);
+        }
+    }
+    let held: &[&str] = &["bus.memory=0", "bus.write=0", "bus.write_back=0"];
+    let slow: &[&str] = &["bus.memory=10us", "bus.write=3us", "bus.write_back=1us"];
+    for changes in [held, slow] {
+        for dcas in ["processor.dcas=llp-scp", "processor.dcas=cas2"] {
+            let p = machine("paradigm", &[changes, &[dcas]].concat());
+            for seed in 0..6 {
+                torture(&p, 8, 1, 300, seed);
+            }
         }
     }
 }

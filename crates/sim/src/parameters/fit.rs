@@ -1,0 +1,151 @@
+//! Which values fit together.
+
+use super::{
+    BUS, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS, ParameterError, Parameters,
+    Unit, WRITE_ONCE, write_time,
+};
+use crate::events::Time;
+
+const MICROSECOND: Time = 1_000_000;
+const SECOND: Time = 1_000_000_000_000;
+const DAY: Time = 86_400 * SECOND;
+/// The most cache lines that sets are kept of, for all processors together: 256 MiB.
+const LINES: u64 = 1 << 26;
+
+impl Parameters {
+    /// Whether the values fit together.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Inconsistent`], naming what doesn't.
+    pub fn check(&self) -> Result<(), ParameterError> {
+        let bad = |text: String| Err(ParameterError::Inconsistent(text));
+        if !(1..=1024).contains(&self.processors) {
+            return bad(format!("`processor.count` is 1 to 1024, not {}", self.processors));
+        }
+        if !(1..=64).contains(&self.per_node) {
+            return bad(format!("`processor.per_node` is 1 to 64, not {}", self.per_node));
+        }
+        if !self.line.is_power_of_two() || !(16..=1024).contains(&self.line) {
+            return bad(format!("`cache.line` is a power of two from 16 to 1024, not {}", self.line));
+        }
+        // Every access takes time, so that a program that only waits cannot stop the clock.
+        for (name, value) in [
+            ("processor.load", self.load),
+            ("processor.store", self.store),
+            ("processor.rmw", self.rmw),
+            ("processor.load_linked", self.linked),
+            ("processor.store_conditional", self.conditional),
+            ("processor.spin", self.spin),
+        ] {
+            if value == 0 {
+                return bad(format!("`{name}` takes time: it can't be 0"));
+            }
+        }
+        for parameter in self.describe().iter().filter(|p| p.unit == Unit::Time) {
+            let most = if parameter.name.starts_with("os.") { DAY } else { SECOND };
+            if parameter.number > most {
+                let (name, most) = (parameter.name, write_time(most));
+                return bad(format!("`{name}` is at most {most}, not {}", parameter.value));
+            }
+        }
+        self.check_cache()?;
+        if self.fabric == BUS && self.protocol == MOESI {
+            if !(1..=1024).contains(&self.banks) {
+                return bad(format!("`memory.banks` is 1 to 1024, not {}", self.banks));
+            }
+            for (name, value, least, needed) in [
+                ("bus.upgrade", self.bus_upgrade, "bus.snoop", self.bus_snoop),
+                ("bus.memory", self.bus_memory, "bus.snoop", self.bus_snoop),
+                ("bus.cache_to_cache", self.bus_transfer, "bus.snoop", self.bus_snoop),
+                ("bus.memory", self.bus_memory, "bus.data", self.bus_data),
+                ("bus.cache_to_cache", self.bus_transfer, "bus.data", self.bus_data),
+            ] {
+                if value < needed {
+                    return bad(format!("`{name}` can't be shorter than `{least}`, which is a part of it"));
+                }
+            }
+        } else if self.fabric == BUS {
+            // A bus that is held: transactions may take as long as they like.
+        } else if self.fabric == NO_COHERENCE {
+            if self.memory_latency == 0 {
+                return bad("`memory.latency` takes time: it can't be 0".into());
+            }
+            if self.window > 100 * MICROSECOND {
+                return bad(format!("`memory.window` is at most 100us, not {}", write_time(self.window)));
+            }
+        } else {
+            if self.retry < 1000 && self.busy == NACK {
+                return bad("`directory.retry` is at least 1ns: a refused request would come back in the same instant for ever".into());
+            }
+            if self.fetch_entries > 1024 {
+                return bad(format!("`fetch_op.entries` is at most 1024, not {}", self.fetch_entries));
+            }
+        }
+        self.check_capabilities()?;
+        self.check_system()
+    }
+
+    /// Not every machine can have everything.
+    fn check_capabilities(&self) -> Result<(), ParameterError> {
+        let bad = |text: &str| Err(ParameterError::Inconsistent(text.into()));
+        let is_held = self.fabric == BUS && self.protocol == WRITE_ONCE;
+        if self.dcas != NO_DCAS && !is_held {
+            return bad(
+                "`processor.dcas` needs a bus that a processor can hold for two lines: set `fabric` to \"bus\" and `bus.protocol` to \"write-once\", or leave it \"none\"",
+            );
+        }
+        if self.dcas == LLP_SCP && self.cache_size != 0 && self.ways < 2 {
+            return bad(
+                "`processor.dcas` by LLP and SCP keeps two lines in the cache, which may be of one set: `cache.ways` is at least 2",
+            );
+        }
+        if self.advisory != NO_ADVISORY && self.fabric == NO_COHERENCE {
+            return bad(
+                "`processor.advisory` is a bit of the lines of coherent caches: set `fabric` to \"bus\" or \"directory\", or leave it \"none\"",
+            );
+        }
+        if self.active_counts != NO_COUNTS && !is_held {
+            return bad(
+                "`os.active_counts` needs a bus that the system can hold for an update: set `fabric` to \"bus\" and `bus.protocol` to \"write-once\", or leave it \"no\"",
+            );
+        }
+        Ok(())
+    }
+
+    fn check_cache(&self) -> Result<(), ParameterError> {
+        if self.cache_size == 0 {
+            return Ok(());
+        }
+        let bad = |text: String| Err(ParameterError::Inconsistent(text));
+        if !(1..=64).contains(&self.ways) {
+            return bad(format!("`cache.ways` is 1 to 64, not {}", self.ways));
+        }
+        let lines = self.cache_size / self.line;
+        if lines * self.processors > LINES {
+            let text = "`cache.size` is too much to keep account of, for so many processors: use a smaller one or \"infinite\"";
+            return bad(text.into());
+        }
+        let sets = lines / self.ways;
+        if !sets.is_power_of_two() || sets * self.ways * self.line != self.cache_size {
+            return bad(
+                "`cache.size` must be `cache.ways` times a power of two of lines (`cache.line`)".into()
+            );
+        }
+        Ok(())
+    }
+
+    fn check_system(&self) -> Result<(), ParameterError> {
+        let bad = |text: &str| Err(ParameterError::Inconsistent(text.into()));
+        if self.quantum < MICROSECOND || self.quantum <= self.switch {
+            return bad("`os.quantum` is at least 1us, and longer than `os.switch`");
+        }
+        if self.interrupt_every != 0 && self.interrupt_every < MICROSECOND {
+            return bad("`os.interrupt_every` is 0 (none) or at least 1us");
+        }
+        if self.interrupt_cost > self.interrupt_every / 10 * 9 {
+            return bad("`os.interrupt_cost` can't be more than nine tenths of `os.interrupt_every`");
+        }
+        Ok(())
+    }
+}
