@@ -127,3 +127,123 @@ impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
         wait_a_little(cpu, wait, self.slots[self.index(route)].ready(), 0, round);
     }
 }
+
+/// The slot under the model checker (claim M14). Cells and bytes are not atomic there: a packet that can be read before it is written, or overwritten before it is read, fails the model.
+#[cfg(test)]
+mod tests {
+    use loom::sync::Arc;
+    use loom::thread;
+    use towpath_machine::{LoomArena, LoomBytes, LoomProcessor};
+
+    use super::*;
+
+    /// What sender and receiver do wrong.
+    #[derive(Clone, Copy, Default)]
+    struct Planted {
+        set: bool,
+        look: bool,
+        clear: bool,
+    }
+
+    struct Shared {
+        slot: Slot<LoomProcessor>,
+        bytes: LoomBytes,
+    }
+
+    impl Shared {
+        fn fill(&self, cpu: &LoomProcessor, number: u8) {
+            let envelope = Envelope { kind: number.into(), len: 4, at: 0 };
+            self.slot.copy_in(cpu, &self.bytes, 0, envelope, &[number; 4]);
+        }
+
+        fn look(&self, cpu: &LoomProcessor, planted: Planted) -> bool {
+            // Relaxed: the fault; what was written before the bit was set need not be there.
+            if planted.look {
+                cpu.load(self.slot.ready(), Ordering::Relaxed) != 0
+            } else {
+                self.slot.is_full(cpu)
+            }
+        }
+
+        /// Takes a packet, if there is one.
+        fn take(&self, cpu: &LoomProcessor, planted: Planted) -> Option<u8> {
+            if !self.look(cpu, planted) {
+                return None;
+            }
+            if planted.clear {
+                // The fault: cleared before the packet is out.
+                cpu.store(self.slot.ready(), 0, Ordering::Release);
+            }
+            let mut buffer = [0; 4];
+            let envelope = self.slot.take(cpu, &self.bytes, 0, &mut buffer);
+            assert!(buffer.iter().all(|b| u64::from(*b) == envelope.kind), "{envelope:?} {buffer:?}");
+            Some(buffer[0])
+        }
+    }
+
+    fn model(body: impl Fn(Arc<Shared>, LoomProcessor) + Send + Sync + 'static) {
+        loom::model(move || {
+            let arena = LoomArena::default();
+            let shared = Shared { slot: Slot::new(&arena), bytes: arena.bytes(4) };
+            body(Arc::new(shared), LoomProcessor { id: 0 });
+        });
+    }
+
+    /// An empty slot: a packet is sent while its receiver looks twice. The sender does not look first, because loom 0.7 forgets that others have read a word when its writer reads it too.
+    fn first(planted: Planted) {
+        model(move |shared, cpu| {
+            let other = Arc::clone(&shared);
+            let sender = thread::spawn(move || {
+                let cpu = LoomProcessor { id: 1 };
+                other.fill(&cpu, 1);
+                if planted.set {
+                    // Relaxed: the fault; the bit may be seen before the packet.
+                    cpu.store(other.slot.ready(), 1, Ordering::Relaxed);
+                } else {
+                    other.slot.set_ready(&cpu);
+                }
+            });
+            let early = shared.take(&cpu, planted).or_else(|| shared.take(&cpu, planted));
+            sender.join().unwrap();
+            assert_eq!(early.or_else(|| shared.take(&cpu, planted)), Some(1));
+        });
+    }
+
+    /// A full slot: the sender sends the next packet if it finds the slot empty, while the receiver takes the first.
+    fn next(planted: Planted) {
+        model(move |shared, cpu| {
+            shared.fill(&cpu, 1);
+            shared.slot.set_ready(&cpu);
+            let other = Arc::clone(&shared);
+            let sender = thread::spawn(move || {
+                let cpu = LoomProcessor { id: 1 };
+                let empty = !other.slot.is_full(&cpu);
+                if empty {
+                    other.fill(&cpu, 2);
+                    other.slot.set_ready(&cpu);
+                }
+                empty
+            });
+            assert_eq!(shared.take(&cpu, planted), Some(1));
+            let sent = sender.join().unwrap();
+            assert_eq!(shared.take(&cpu, planted), sent.then_some(2));
+        });
+    }
+
+    fn fails(planted: Planted) -> bool {
+        std::panic::catch_unwind(|| if planted.clear { next(planted) } else { first(planted) }).is_err()
+    }
+
+    #[test]
+    fn a_packet_is_there_when_its_bit_is() {
+        first(Planted::default());
+        next(Planted::default());
+    }
+
+    #[test]
+    fn without_an_order_between_packet_and_bit_it_may_not_be() {
+        assert!(fails(Planted { set: true, ..Planted::default() }), "set without Release");
+        assert!(fails(Planted { look: true, ..Planted::default() }), "seen without Acquire");
+        assert!(fails(Planted { clear: true, ..Planted::default() }), "cleared before the packet was out");
+    }
+}
