@@ -26,8 +26,8 @@ impl Choice {
         self.every
     }
 
-    /// The number of steps after which to kill next: one more, or so that it grows by a sixtieth.
+    /// The number of steps after which to kill next: one more, or so that it grows by a thirtieth.
     pub fn after(&self, steps: u64) -> u64 {
-        steps + if self.every { 1 } else { 1 + steps / 60 }
+        steps + if self.every { 1 } else { 1 + steps / 30 }
     }
 }
