@@ -159,9 +159,11 @@ fn a_receiver_dies(settings: Settings, takes: bool, len: usize) {
 
 fn main() {
     let usual = Settings::default();
-    let shared = Settings { ring_after: u32::MAX, ..usual };
-    let direct = Settings { direct: 1, ..usual };
-    for (name, settings) in [("slots", usual), ("shared queue", shared), ("direct", direct)] {
+    let slots = Settings { direct: Some(0), ..usual };
+    let shared = Settings { ring_after: u32::MAX, ..slots };
+    let direct = Settings { direct: Some(1), ..usual };
+    let ways = [("slots", slots), ("shared queue", shared), ("direct", direct), ("as is measured", usual)];
+    for (name, settings) in ways {
         for len in [8, 3000, 200_000] {
             for ms in [1, 7, 23] {
                 watchdog::begin(format!("a sender dies: {name}, {len} bytes, after {ms} ms"), 60);

@@ -161,6 +161,6 @@ fn nonsense_harms_nobody() {
     for seed in 0..10 {
         attack(seed, usual);
         attack(seed + 100, Settings { ring_after: u32::MAX, ..usual });
-        attack(seed + 200, Settings { direct: 1, eager: 1000, unexpected: 10_000, ..usual });
+        attack(seed + 200, Settings { direct: Some(1), eager: 1000, unexpected: 10_000, ..usual });
     }
 }

@@ -9,13 +9,14 @@ use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
 use towpath_fi::engine::receive::Receive;
 use towpath_fi::engine::settings::{INJECT, Settings};
 
-/// Through the shared queue alone, through the pair's slots as soon as possible, and with direct copies.
-fn ways() -> [Settings; 3] {
+/// Through the shared queue alone, through the pair's slots as soon as possible, with direct copies, and as is measured.
+fn ways() -> [Settings; 4] {
     let usual = Settings::default();
     [
-        Settings { ring_after: u32::MAX, ..usual },
+        Settings { ring_after: u32::MAX, direct: Some(0), ..usual },
+        Settings { ring_after: 1, direct: Some(0), ..usual },
+        Settings { ring_after: 1, direct: Some(1), eager: 4096, ..usual },
         Settings { ring_after: 1, ..usual },
-        Settings { ring_after: 1, direct: 1, eager: 4096, ..usual },
     ]
 }
 
@@ -309,5 +310,31 @@ fn more_senders_than_a_byte_counts_reach_one_receiver() {
             sender.close();
         }
         n[0].endpoint.progress();
+    }
+}
+
+#[test]
+fn long_messages_come_whole_while_it_is_measured_how() {
+    for crowded in [false, true] {
+        let mut n = nodes(2, Settings::default());
+        n.iter_mut().for_each(|node| node.endpoint.core.crowded = crowded);
+        // To another and to itself, one by one and several at a time: through both ways' trials, and beyond.
+        for (round, (from, to)) in (0..60).map(|i| (i, [(0, 1), (1, 1), (1, 0)][i % 3])) {
+            let bytes: Vec<Vec<u8>> =
+                (0..1 + round % 5).map(|i| pattern(70_000 << (i % 3), round + i)).collect();
+            let mut into: Vec<Vec<u8>> = bytes.iter().map(|b| vec![0; b.len()]).collect();
+            for (i, into) in into.iter_mut().enumerate() {
+                n[to].receive(Some(from as u32), i as u64, 0, into, i);
+            }
+            for (i, bytes) in bytes.iter().enumerate() {
+                assert!(n[from].send(to as u32, i as u64, bytes, i));
+            }
+            settle(&mut n);
+            for _ in &bytes {
+                assert_eq!(n[to].next_received().map(|c| c.error), Some(0));
+                assert_eq!(n[from].next_sent().map(|c| c.error), Some(0));
+            }
+            assert!(bytes == into, "round {round}");
+        }
     }
 }

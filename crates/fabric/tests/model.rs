@@ -143,8 +143,9 @@ fn messages_arrive_whole_once_and_in_order() {
     let usual = Settings::default();
     for seed in 0..20 {
         run(seed, usual);
+        run(seed, Settings { direct: Some(0), ..usual });
         run(seed, Settings { ring_after: u32::MAX, ..usual });
         run(seed, Settings { ring_after: 20, rings: 1, unexpected: 30_000, ..usual });
-        run(seed, Settings { direct: 1, eager: 200, ..usual });
+        run(seed, Settings { direct: Some(1), eager: 200, ..usual });
     }
 }

@@ -1,6 +1,7 @@
 //! What to do with a frame that has arrived. Nothing in it is believed.
 
 use super::attach::PairMemory;
+use super::choice::now;
 use super::completion::error;
 use super::endpoint::Core;
 use super::frame::{Arrived, Kind, flag};
@@ -120,7 +121,7 @@ impl Core {
                 } else {
                     frame.payload.copy_to(&receive.buffer, 0);
                     let came = frame.payload.len();
-                    let active = Active { receive, envelope, came, wanted: envelope.len };
+                    let active = Active { receive, envelope, came, wanted: envelope.len, trial: None };
                     self.peers[peer as usize].assembly = Some(Assembly::Matched(self.active.insert(active)));
                 }
             }
@@ -213,9 +214,13 @@ impl Core {
             }
             frame.payload.copy_to(&active.receive.buffer, active.came);
             active.came += frame.payload.len();
+            self.choice.moved(frame.payload.len());
             if active.came == active.wanted
                 && let Some(active) = self.active.remove(number)
             {
+                if let Some(trial) = &active.trial {
+                    self.choice.arrived(trial, now());
+                }
                 self.finish(&active.receive, &active.envelope, 0);
             }
         } else {

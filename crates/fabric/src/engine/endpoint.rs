@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use super::address::Address;
 use super::attach::AttachError;
 use super::buffers::Buffer;
+use super::choice::Choice;
 use super::completion::{Reports, Ticket};
 use super::frame::{Content, Frame, Kind, WORDS, flag};
 use super::idle::Happened;
@@ -94,6 +95,8 @@ pub struct Core {
     pub(super) busy: Vec<u32>,
     /// Memory that others may use.
     pub regions: Regions,
+    /// How the bytes of long messages come.
+    pub(super) choice: Choice,
     /// Where to report.
     pub reports: Reports,
     /// Messages found by a peek and kept for their claim, by the claimer's context.
@@ -139,6 +142,7 @@ impl Endpoint {
             streams: VecDeque::new(),
             busy: Vec::new(),
             regions: Regions::default(),
+            choice: Choice::default(),
             reports: Reports::default(),
             claimed: HashMap::new(),
             min_multi: 64,

@@ -5,6 +5,7 @@ pub mod atomics;
 pub mod attach;
 pub mod bell;
 pub mod buffers;
+pub mod choice;
 pub mod completion;
 pub mod crowd;
 mod deliver;

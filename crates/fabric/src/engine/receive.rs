@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::buffers::{Buffer, Payload};
+use super::choice::{Place as Between, Trial, Way, now};
 use super::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
 use super::direct;
 use super::endpoint::{Core, Endpoint};
@@ -11,7 +12,7 @@ use super::frame::Kind;
 use super::matching::{ANY, Pattern, Place};
 use super::peer::{Assembly, NOT_LISTED};
 use super::port::Port;
-use super::settings::INJECT;
+use super::settings::{INJECT, Settings};
 
 /// A receive that was posted.
 #[derive(Clone, Debug)]
@@ -84,6 +85,8 @@ pub struct Active {
     pub came: usize,
     /// How many will.
     pub wanted: usize,
+    /// It is measured.
+    pub trial: Option<Trial>,
 }
 
 impl Endpoint {
@@ -247,7 +250,8 @@ impl Core {
                 // The rest is still coming, and goes where it belongs.
                 self.found(port, &envelope);
                 Payload::of(&bytes).copy_to(&receive.buffer, 0);
-                let active = Active { receive, envelope, came: bytes.len(), wanted: envelope.len };
+                let active =
+                    Active { receive, envelope, came: bytes.len(), wanted: envelope.len, trial: None };
                 let number = self.active.insert(active);
                 self.peers[envelope.peer as usize].assembly = Some(Assembly::Matched(number));
             }
@@ -329,21 +333,52 @@ impl Core {
             self.post(envelope.peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
             return self.finish(&receive, envelope, 0);
         }
-        let from = if self.crowded { self.settings.direct_crowded } else { self.settings.direct };
-        let peer = &mut self.peers[envelope.peer as usize];
-        if address != 0 && from != 0 && wanted >= from && !peer.no_direct {
-            match direct::read(peer.address.pid, address as usize, &receive.buffer, wanted) {
+        let peer = envelope.peer;
+        let (way, mut trial) =
+            if address == 0 { (Way::Pipelined, None) } else { self.way_from(peer, wanted) };
+        if way == Way::Direct {
+            let pid = self.peers[peer as usize].address.pid;
+            match direct::read(pid, address as usize, &receive.buffer, wanted) {
                 Ok(()) => {
-                    self.post(envelope.peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
+                    self.choice.moved(wanted);
+                    if let Some(trial) = &trial {
+                        self.choice.arrived(trial, now());
+                    }
+                    self.post(peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
                     return self.finish(&receive, envelope, 0);
                 }
-                // Not permitted, or whatever: the bytes can still be sent.
-                Err(_) => peer.no_direct = true,
+                // The bytes can still be sent.
+                Err(libc::EPERM | libc::ENOSYS) => self.choice.refuse(),
+                Err(_) => self.peers[peer as usize].no_direct = true,
+            }
+            trial = None;
+        }
+        let active = Active { receive, envelope: *envelope, came: 0, wanted, trial };
+        let active = self.active.insert(active);
+        self.post(peer, Kind::Clear, 0, [number, active, wanted as u64, 0], &[]);
+    }
+
+    /// How the bytes of a message come that its sender keeps in one piece, and whether that is measured.
+    fn way_from(&mut self, peer: u32, wanted: usize) -> (Way, Option<Trial>) {
+        let peer = &self.peers[peer as usize];
+        if peer.no_direct || self.choice.is_refused() {
+            return (Way::Pipelined, None);
+        }
+        let Settings { direct, direct_crowded, .. } = self.settings;
+        match if self.crowded { direct_crowded } else { direct } {
+            Some(from) if from != 0 && wanted >= from => (Way::Direct, None),
+            Some(_) => (Way::Pipelined, None),
+            None => {
+                let between = if peer.address == self.own {
+                    Between::Own
+                } else if self.crowded {
+                    Between::Crowded
+                } else {
+                    Between::Apart
+                };
+                self.choice.choose(between, wanted, now)
             }
         }
-        let peer = envelope.peer;
-        let active = self.active.insert(Active { receive, envelope: *envelope, came: 0, wanted });
-        self.post(peer, Kind::Clear, 0, [number, active, wanted as u64, 0], &[]);
     }
 
     /// Throws a message away.

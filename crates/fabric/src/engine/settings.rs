@@ -13,10 +13,10 @@ pub struct Settings {
     pub ring_after: u32,
     /// `TOWPATH_RINGS`: how many senders may have slots of their own at one receiver.
     pub rings: usize,
-    /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the sender's memory, where that is permitted; 0: never.
-    pub direct: usize,
+    /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the sender's memory, where that is permitted; 0: never. Not set: as is measured ([`Choice`](super::choice::Choice)).
+    pub direct: Option<usize>,
     /// `TOWPATH_CMA_CROWDED`: the same where there are more processes than cores.
-    pub direct_crowded: usize,
+    pub direct_crowded: Option<usize>,
     /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in nanoseconds, once the program polls in a loop.
     pub spin: u64,
     /// `TOWPATH_YIELDS`: where there are more processes than cores, how many turns it gives to others before it sleeps.
@@ -39,8 +39,8 @@ impl Default for Settings {
             unexpected: 4 << 20,
             ring_after: 4,
             rings: 64,
-            direct: 0,
-            direct_crowded: 128 << 10,
+            direct: None,
+            direct_crowded: None,
             spin: 5_000,
             yields: 8,
             nap: 1_000_000,
@@ -57,21 +57,26 @@ impl Settings {
     }
 
     fn changed_by(mut self, variable: impl Fn(&str) -> Option<String>) -> Settings {
-        fn set<T: FromStr + Copy>(field: &mut T, name: &str, text: Option<String>) {
-            let Some(text) = text else { return };
-            match text.trim().parse() {
-                Ok(value) => *field = value,
-                Err(_) => {
-                    eprintln!("towpath: {name}={text} is not a number; going on without it");
-                }
+        fn number<T: FromStr>(name: &str, text: Option<String>) -> Option<T> {
+            let text = text?;
+            let number = text.trim().parse().ok();
+            if number.is_none() {
+                eprintln!("towpath: {name}={text} is not a number; going on without it");
+            }
+            number
+        }
+        fn set<T: FromStr>(field: &mut T, name: &str, text: Option<String>) {
+            if let Some(value) = number(name, text) {
+                *field = value;
             }
         }
         set(&mut self.eager, "TOWPATH_EAGER", variable("TOWPATH_EAGER"));
         set(&mut self.unexpected, "TOWPATH_UNEXPECTED", variable("TOWPATH_UNEXPECTED"));
         set(&mut self.ring_after, "TOWPATH_RING_AFTER", variable("TOWPATH_RING_AFTER"));
         set(&mut self.rings, "TOWPATH_RINGS", variable("TOWPATH_RINGS"));
-        set(&mut self.direct, "TOWPATH_CMA", variable("TOWPATH_CMA"));
-        set(&mut self.direct_crowded, "TOWPATH_CMA_CROWDED", variable("TOWPATH_CMA_CROWDED"));
+        self.direct = number("TOWPATH_CMA", variable("TOWPATH_CMA")).or(self.direct);
+        self.direct_crowded =
+            number("TOWPATH_CMA_CROWDED", variable("TOWPATH_CMA_CROWDED")).or(self.direct_crowded);
         set(&mut self.spin, "TOWPATH_SPIN", variable("TOWPATH_SPIN"));
         set(&mut self.yields, "TOWPATH_YIELDS", variable("TOWPATH_YIELDS"));
         set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
@@ -95,8 +100,10 @@ mod tests {
         let settings = Settings::default().changed_by(|name| match name {
             "TOWPATH_EAGER" => Some(" 1000 ".into()),
             "TOWPATH_RINGS" => Some("many".into()),
+            "TOWPATH_CMA" => Some("0".into()),
+            "TOWPATH_CMA_CROWDED" => Some("-1".into()),
             _ => None,
         });
-        assert_eq!(settings, Settings { eager: 1000, ..Settings::default() });
+        assert_eq!(settings, Settings { eager: 1000, direct: Some(0), ..Settings::default() });
     }
 }
