@@ -138,6 +138,26 @@ pub enum Error {
         free: u64,
     },
 
+    /// The process may not map so much.
+    #[error(
+        "{wanted} bytes of shared memory can't be mapped: this process's address space is limited to {limit} bytes; raise the limit (`ulimit -v unlimited`)"
+    )]
+    AddressSpace {
+        /// The segment's size.
+        wanted: u64,
+        /// The limit.
+        limit: u64,
+    },
+
+    /// The process has as many descriptors as it may.
+    #[error(
+        "this process has as many files open as it may, {limit}; each segment of shared memory needs one: raise the limit (`ulimit -n`)"
+    )]
+    TooManyFiles {
+        /// The limit.
+        limit: u64,
+    },
+
     /// Not a segment of a world at all.
     #[error("{what} is not a world of Towpath: {why}")]
     NotAWorld {

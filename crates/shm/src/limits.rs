@@ -7,6 +7,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use crate::Error;
@@ -40,6 +41,16 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
         return Err(Error::NoMemory { wanted: bytes, free });
     }
     Ok(())
+}
+
+/// Which limit of the process the system meant when it refused memory of this size; `None` if it meant none.
+pub(crate) fn refusal(errno: Errno, wanted: u64) -> Option<Error> {
+    let limit = |of| getrlimit(of).current;
+    match errno {
+        Errno::NOMEM => limit(Resource::As).map(|limit| Error::AddressSpace { wanted, limit }),
+        Errno::MFILE => limit(Resource::Nofile).map(|limit| Error::TooManyFiles { limit }),
+        _ => None,
+    }
 }
 
 /// Size and free bytes of the file system that a file or directory is on; `None` for one without a size of its own

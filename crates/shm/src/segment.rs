@@ -81,7 +81,9 @@ impl Segment {
         // Kernels before 6.3 don't know that a memfd can be made never to be executable.
         let file = memfd_create(c"towpath", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"towpath", flags))
-            .map_err(Error::system("making a memfd"))?;
+            .map_err(|errno| {
+                limits::refusal(errno, bytes).unwrap_or_else(|| Error::system("making a memfd")(errno))
+            })?;
         fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::system("setting a memfd's mode"))?;
         reserve(&file, bytes, Path::new("memory"))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
@@ -147,7 +149,10 @@ impl Segment {
         let base = unsafe {
             mmap(core::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
         }
-        .map_err(Error::system("mapping a segment"))?;
+        .map_err(|errno| {
+            let what = "mapping a segment (too many mappings? see /proc/sys/vm/max_map_count)";
+            limits::refusal(errno, bytes).unwrap_or_else(|| Error::system(what)(errno))
+        })?;
         let base = NonNull::new(base.cast()).ok_or(Error::TooLarge(bytes))?;
         Ok(Segment { file, base, len })
     }

@@ -55,6 +55,19 @@ impl Child {
         }
     }
 
+    /// Whether it has ended by itself, and with 0. It may go on being asked.
+    pub fn has_ended_well(&self) -> bool {
+        // SAFETY: as in `has_ended`.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            libc::waitid(libc::P_PID, self.0 as libc::id_t, &mut info, flags) == 0
+                && info.si_pid() == self.0
+                && info.si_code == libc::CLD_EXITED
+                && info.si_status() == 0
+        }
+    }
+
     /// How long it has been running on a processor: the time of its first thread.
     pub fn time_on_processor(&self) -> Duration {
         // SAFETY: both calls only fill in what they are given; all-zero is a valid place for a time.

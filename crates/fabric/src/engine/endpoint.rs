@@ -202,7 +202,14 @@ impl Core {
     #[cold]
     fn open_way(own: &Address, peer: &mut Peer) {
         let fit = own.can_reach(&peer.address).map_err(|e| e.to_string());
-        let joined = fit.and_then(|()| Link::join(&peer.address, own).map_err(|e| e.to_string()));
+        let joined = fit.and_then(|()| {
+            Link::join(&peer.address, own).map_err(|why| match &why {
+                AttachError::Open { source, .. } if source.raw_os_error() == Some(libc::EMFILE) => {
+                    "this process has as many files open as it may, and each peer needs one or two: raise the limit (`ulimit -n`)".into()
+                }
+                _ => why.to_string(),
+            })
+        });
         peer.way = match joined {
             Ok(link) => Way::Open(Box::new(link)),
             Err(why) => {

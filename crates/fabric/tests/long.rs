@@ -1,0 +1,173 @@
+//! Messages, writes and reads of more than 4 GiB, in little memory: the same few pages are mapped again and again.
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::{Node, nodes, receive, settle, ticket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use towpath_fi::engine::buffers::Buffer;
+use towpath_fi::engine::completion::{Class, Completion, error};
+use towpath_fi::engine::endpoint::{Core, Message0};
+use towpath_fi::engine::memory::Region;
+use towpath_fi::engine::onesided::Target;
+use towpath_fi::engine::receive::Receive;
+use towpath_fi::engine::settings::Settings;
+
+/// Not a divisor of 4 GiB: bytes that are off by that, or by 2 GiB, are wrong.
+const PERIOD: usize = (3 << 20) + 4096;
+/// A little more than 4 GiB, and no whole number of pages.
+const LEN: usize = (1 << 32) + (9 << 20) + 12_345;
+
+/// A range of addresses behind which the same `PERIOD` bytes come again and again.
+struct Repeated {
+    at: *mut u8,
+    _file: OwnedFd,
+}
+
+impl Repeated {
+    const TIMES: usize = LEN.div_ceil(PERIOD);
+
+    fn new() -> Repeated {
+        // SAFETY: a new file, and mappings of it within a range of addresses that was just reserved.
+        unsafe {
+            let file = libc::memfd_create(c"repeated".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(file >= 0 && libc::ftruncate(file, PERIOD as i64) == 0);
+            let file = OwnedFd::from_raw_fd(file);
+            let all = PERIOD * Self::TIMES;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let base = libc::mmap(core::ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            for i in 0..Self::TIMES {
+                let (at, rights) = (base.byte_add(i * PERIOD), libc::PROT_READ | libc::PROT_WRITE);
+                let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+                assert_eq!(libc::mmap(at, PERIOD, rights, flags, file.as_raw_fd(), 0), at);
+            }
+            Repeated { at: base.cast(), _file: file }
+        }
+    }
+
+    fn one(&self) -> &[u8] {
+        // SAFETY: mapped; nothing is under way while the tests look at it.
+        unsafe { core::slice::from_raw_parts(self.at, PERIOD) }
+    }
+
+    fn fill(&self, byte: impl Fn(usize) -> u8) {
+        // SAFETY: mapped; nothing is under way, and nobody has a reference.
+        (0..PERIOD).for_each(|i| unsafe { self.at.add(i).write(byte(i)) });
+    }
+
+    fn whole(&self) -> Buffer {
+        // SAFETY: mapped as long as the test runs.
+        unsafe { Buffer::one(self.at as usize, LEN) }
+    }
+
+    /// The same in pieces, one of them longer than 2 GiB.
+    fn pieces(&self) -> Buffer {
+        let at = self.at as usize;
+        let cuts = [0, 1000, 1003, (1 << 31) + 5000, (1 << 31) + 70_000, LEN];
+        // SAFETY: as above.
+        unsafe { Buffer::many(cuts.windows(2).map(|c| (at + c[0], c[1] - c[0]))) }.expect("few pieces")
+    }
+}
+
+impl Drop for Repeated {
+    fn drop(&mut self) {
+        // SAFETY: the range that `new` mapped.
+        unsafe { libc::munmap(self.at.cast(), PERIOD * Self::TIMES) };
+    }
+}
+
+fn fill(from: &Repeated, into: &Repeated) {
+    from.fill(|i| ((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
+    into.fill(|_| 0xee);
+}
+
+/// What came last: the last bytes of the last period are from the one before.
+fn assert_came(from: &Repeated, into: &Repeated, what: &str) {
+    assert!(from.one() == into.one(), "{what}: other bytes");
+}
+
+fn send(n: &mut [Node], bytes: &Buffer) {
+    let message = Message0 {
+        peer: 1,
+        tag: Some(5),
+        buffer: bytes,
+        data: Some(7),
+        ticket: ticket(8, Class::Send),
+        inject: false,
+        delivered: false,
+    };
+    n[0].endpoint.core.send(&message).expect("there is space");
+}
+
+fn post(n: &mut [Node], buffer: Buffer) {
+    let receive = Receive { buffer, ..receive(&mut [], 9) };
+    n[1].endpoint.receive(true, Core::pattern(Some(0), 5, 0), receive);
+}
+
+#[test]
+fn more_than_four_gibibytes_arrive_whole() {
+    // One after the other: what takes time is the pages' first use.
+    let (from, into) = (Repeated::new(), Repeated::new());
+    messages_arrive_in_either_way(&from, &into);
+    what_is_scattered_is_sent_and_what_is_cut_is_told(&from, &into);
+    memory_is_written_and_read(&from, &into);
+}
+
+fn messages_arrive_in_either_way(from: &Repeated, into: &Repeated) {
+    for (direct, scattered) in [(0, false), (1, true)] {
+        let mut n = nodes(2, Settings { direct: Some(direct), ring_after: 1, ..Settings::default() });
+        fill(from, into);
+        // The first earns the pair its slots.
+        for len in [100, 0, LEN] {
+            // SAFETY: a part of the mapping.
+            let part = unsafe { Buffer::one(from.at as usize, len) };
+            send(&mut n, &part);
+            settle(&mut n);
+            post(&mut n, if scattered { into.pieces() } else { into.whole() });
+            settle(&mut n);
+            let report = n[1].next_received().expect("received");
+            assert_eq!((report.len, report.error, report.data), (len, 0, 7));
+            assert_eq!(n[0].next_sent().map(|c| c.error), Some(0));
+        }
+        assert_came(from, into, "a message");
+    }
+}
+
+fn what_is_scattered_is_sent_and_what_is_cut_is_told(from: &Repeated, into: &Repeated) {
+    fill(from, into);
+    let mut n = nodes(2, Settings { ring_after: 1, ..Settings::default() });
+    // SAFETY: a part of the mapping.
+    let short = unsafe { Buffer::one(into.at as usize, LEN - 3) };
+    post(&mut n, short);
+    send(&mut n, &from.pieces());
+    settle(&mut n);
+    let report = n[1].received.pop_error().expect("reported");
+    assert_eq!((report.error, report.len, report.excess), (error::TRUNCATED, LEN - 3, 3));
+    assert_came(from, into, "a message that was cut");
+}
+
+fn memory_is_written_and_read(from: &Repeated, into: &Repeated) {
+    let mut n = nodes(2, Settings { ring_after: 1, ..Settings::default() });
+    let region = Region { base: into.at as usize, len: LEN, first: 1 << 40, readable: true, writable: true };
+    // SAFETY: mapped as long as the endpoints live.
+    assert!(unsafe { n[1].endpoint.core.regions.add(9, region) });
+    fill(from, into);
+    let at = Target { peer: 1, address: 1 << 40, key: 9 };
+    let ended = |n: &mut [Node]| n[0].next_sent().map(|Completion { context, error, .. }| (context, error));
+    n[0].endpoint.core.write(at, &from.whole(), None, ticket(1, Class::Write), false).expect("it starts");
+    settle(&mut n);
+    assert_eq!(ended(&mut n), Some((1, 0)));
+    assert_came(from, into, "a write");
+    from.fill(|_| 0);
+    n[0].endpoint.core.read(at, &from.pieces(), ticket(2, Class::Read)).expect("it starts");
+    settle(&mut n);
+    assert_eq!(ended(&mut n), Some((2, 0)));
+    assert_came(into, from, "a read");
+    assert!(from.one().iter().any(|&b| b != 0));
+    // One byte beyond the end is no part of it.
+    let beyond = Target { address: at.address + 1, ..at };
+    n[0].endpoint.core.read(beyond, &from.whole(), ticket(3, Class::Read)).expect("it starts");
+    settle(&mut n);
+    assert_eq!(ended(&mut n), Some((3, error::NO_KEY)));
+}
