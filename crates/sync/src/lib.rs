@@ -7,6 +7,7 @@
 mod barrier;
 pub mod barriers;
 mod counter;
+pub mod dcas;
 mod intents;
 mod lock;
 pub mod locks;
@@ -17,6 +18,7 @@ mod pool;
 mod primitive;
 pub mod queues;
 mod space;
+pub mod stable;
 mod storage;
 mod waited;
 mod waiting;

@@ -1,17 +1,19 @@
-//! Queues that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
+//! Queues, and a DCAS, that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
 //!
 //! The faults of the lists show only when a node is used again, and node 0, with which a list begins, never is: let a value through before the search.
 //!
-//! | queue | what is wrong | what comes of it |
+//! | name | what is wrong | what comes of it |
 //! | --- | --- | --- |
 //! | [`MichaelScottNoRecheck`] | the ends are not read again after the link behind them | empty, though a value is in the whole time; values lost |
 //! | [`MichaelScottUncounted`] | pointers have no counts (ABA) | values lost or found twice |
 //! | [`FetchOpArrayAsPrinted`] | Figure 1 of Nikolopoulos & Papatheodorou 1999, letter by letter | values are not found again, even one after the other |
+//! | [`GuerraouiUntagged`] | words do not count their changes (ABA) | a word gets the new value of an operation that was completed long ago |
 
 mod fetch_op_array_as_printed;
 
 pub use fetch_op_array_as_printed::FetchOpArrayAsPrinted;
 
+use crate::dcas::{self, Guerraoui};
 use crate::queues::{MichaelScott, Variant};
 use crate::{Atomics, Boxed};
 
@@ -39,3 +41,16 @@ pub type MichaelScottNoRecheck<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S
 
 /// Michael and Scott's queue without counts: an enqueuer can link its node behind a tail that was taken out meanwhile, or was taken from the pool again and is not linked yet.
 pub type MichaelScottUncounted<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S, Uncounted>;
+
+/// Marks the text without tags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Untagged;
+
+impl dcas::Variant for Untagged {
+    const NAME: &'static str = "planted/guerraoui-untagged";
+    const TAGS: bool = false;
+}
+
+/// Guerraoui, Kogan, Marathe and Zablotchi's DCAS whose words do not count their changes: a word that has been changed back is marked once more by one who is late, after the operation has succeeded, and so
+/// gets its new value a second time.
+pub type GuerraouiUntagged<P, S = Boxed> = Guerraoui<P, S, Untagged>;

@@ -1,0 +1,207 @@
+//! The audit of type-stable memory: finds what the dead had in their hands and frees it, while the others go on.
+//!
+//! **Source.** Greenwald & Cheriton 1996, §2 and §5 (“we rely on a TSM-based audit to reclaim the partially initialized descriptor”); how, and why it is right, is ours.
+//!
+//! **Why it is right.** A descriptor is in a place (a free list, or the structure, or never used) or in somebody's hands. Who moves it from one place to another writes it into its hands before it takes it from
+//! the first (1), changes its state after that (2), and strikes it out after it has put it into the second. The auditor of a descriptor reads its state, looks into the hands of the living, into the places, into the hands
+//! of the living again, and reads the state again. If it found it nowhere and the state is the same, then nobody living had it, or has moved it: a move that took it from a place before we looked there
+//! and has not changed the state by now is in the mover's hands at the second look; one that had changed the state before the first reading and has not struck it out at the first look is in the mover's
+//! hands; one that has, had put it into a place. So it has been left behind, and stays so. One auditor wins the compare-and-swap of its state, and frees it.
+//!
+//! **Progress.** Each look is bounded; what moves too fast to be looked at is [`Audit::pending`], and a later audit finds it. **Fields.** The hands of the dead: by compare-and-swap. **Crashes.** An auditor that dies has what
+//! it was about to free in its own hands. **Signals.** As [`Pool`].
+
+use towpath_machine::{Ordering, Processor};
+
+use super::pool::{HANDS, Member, UNLINKED, is_free, life, state};
+use super::{Pool, StableError};
+use crate::{Link, Node, Storage};
+
+/// How often a look begins again because the list changes.
+const ATTEMPTS: u32 = 1_000;
+
+/// What an audit has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Descriptors that the dead had in their hands.
+    pub suspects: usize,
+    /// Those of them that had been left behind, and are free now.
+    pub freed: usize,
+    /// Those of which it could not be said yet, since the living move them: audit again.
+    pub pending: usize,
+}
+
+/// Where a suspect is.
+enum Place {
+    /// Free, or in the structure: the dead one had not got it, or had put it there.
+    There,
+    /// Nobody knows yet.
+    Moving,
+    /// Nowhere, with this state.
+    Nowhere(u64),
+}
+
+impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
+    /// Frees what the dead have left behind. `is_dead` by participant; what they had begun must have been ended before ([`crate::dcas::DoubleCas::recover`]). `reachable` says whether a descriptor is
+    /// in the structure: it must not say `false` of one that is there all the time that it looks; `None` if it cannot tell now.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn audit(
+        &self,
+        cpu: &P,
+        me: usize,
+        is_dead: impl Fn(usize) -> bool,
+        mut reachable: impl FnMut(u32) -> Result<Option<bool>, StableError>,
+    ) -> Result<Audit, StableError> {
+        let mut audit = Audit::default();
+        for (_, member) in self.members.as_ref().iter().enumerate().filter(|(p, _)| is_dead(*p)) {
+            for hand in 0..HANDS {
+                // (1) Acquire: pairs with the Release of the same name in `Pool`.
+                let suspect = cpu.load(&member.hands[hand], Ordering::Acquire);
+                if suspect == 0 {
+                    continue;
+                }
+                audit.suspects += 1;
+                let node = u32::try_from(suspect).map_err(|_| StableError::Corrupt)?;
+                match self.find(cpu, node, &is_dead, &mut reachable)? {
+                    Place::There => {}
+                    Place::Moving => {
+                        audit.pending += 1;
+                        continue;
+                    }
+                    Place::Nowhere(before) => {
+                        let held = self.aim(cpu, me, node)?;
+                        // Counts as an allocation, so that the state is a new one.
+                        let mine = state(before, me, UNLINKED, 1);
+                        let word = &self.slot(node)?.state;
+                        // (2) AcqRel: of several auditors one; pairs with itself and the Acquire in `find`. Relaxed if it fails: nothing is read.
+                        let won =
+                            cpu.compare_exchange(word, before, mine, Ordering::AcqRel, Ordering::Relaxed);
+                        if won.is_err() {
+                            self.leave(cpu, me, held)?;
+                            audit.pending += 1;
+                            continue;
+                        }
+                        self.give(cpu, me, held)?;
+                        audit.freed += 1;
+                    }
+                }
+                // Release: struck out after it is there; as (1). Fails only if another auditor has. Relaxed then: nothing is read.
+                let _ = cpu.compare_exchange(
+                    &member.hands[hand],
+                    suspect,
+                    0,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+        Ok(audit)
+    }
+
+    fn find(
+        &self,
+        cpu: &P,
+        node: u32,
+        is_dead: &impl Fn(usize) -> bool,
+        reachable: &mut impl FnMut(u32) -> Result<Option<bool>, StableError>,
+    ) -> Result<Place, StableError> {
+        let slot = self.slot(node)?;
+        // (2) Acquire: pairs with the Release of the same name in `Pool`.
+        let before = cpu.load(&slot.state, Ordering::Acquire);
+        if self.in_living_hands(cpu, node, is_dead) {
+            return Ok(Place::Moving);
+        }
+        // Acquire: pairs with the exchange in `Pool::take`.
+        if u64::from(node) > cpu.load(&self.fresh, Ordering::Acquire) {
+            return Ok(Place::There);
+        }
+        for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
+            match self.in_list(cpu, list, node)? {
+                Some(true) => return Ok(Place::There),
+                Some(false) => {}
+                None => return Ok(Place::Moving),
+            }
+        }
+        match reachable(node)? {
+            Some(true) => return Ok(Place::There),
+            Some(false) => {}
+            None => return Ok(Place::Moving),
+        }
+        let moving = self.in_living_hands(cpu, node, is_dead);
+        // (2) Acquire, as above; after the hands.
+        let same = cpu.load(&slot.state, Ordering::Acquire) == before;
+        Ok(if moving || !same { Place::Moving } else { Place::Nowhere(before) })
+    }
+
+    fn in_living_hands(&self, cpu: &P, node: u32, is_dead: &impl Fn(usize) -> bool) -> bool {
+        let has = |member: &Member<P>| {
+            // (1) Acquire, as above.
+            member.hands.iter().any(|hand| cpu.load(hand, Ordering::Acquire) == u64::from(node))
+        };
+        self.members.as_ref().iter().enumerate().any(|(p, member)| !is_dead(p) && has(member))
+    }
+
+    /// Whether a node that does not move is in a free list. Each step is believed if the node that it came from is still in the life in which it was in the list: what was below it then, is below it still.
+    fn in_list(&self, cpu: &P, list: &P::Word, node: u32) -> Result<Option<bool>, StableError> {
+        for _ in 0..ATTEMPTS {
+            // Acquire, here and below: each link and state was written before its node was pushed; pairs with the Release (3) and (2) in `Pool`.
+            let top = Link(cpu.load(list, Ordering::Acquire));
+            if top.index() == 0 {
+                return Ok(Some(false));
+            }
+            let first = life(cpu.load(&self.slot(top.index())?.state, Ordering::Acquire));
+            if cpu.load(list, Ordering::Acquire) != top.0 {
+                continue;
+            }
+            if let Some(found) = self.walk(cpu, top.index(), first, node)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn walk(&self, cpu: &P, first: u32, first_life: u32, node: u32) -> Result<Option<bool>, StableError> {
+        let (mut at, mut expected) = (first, first_life);
+        for _ in 0..self.capacity() {
+            if at == node {
+                return Ok(Some(true));
+            }
+            let slot = self.slot(at)?;
+            // Acquire, twice: as in `in_list`; the state after the link.
+            let link = cpu.load(&slot.link, Ordering::Acquire);
+            if !is_free(cpu.load(&slot.state, Ordering::Acquire), expected) {
+                return Ok(None);
+            }
+            (at, expected) = (link as u32, (link >> 32) as u32);
+            if at == 0 {
+                return Ok(Some(false));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many descriptors are free. Exact if nobody acts meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn free(&self, cpu: &P) -> Result<usize, StableError> {
+        // Acquire, here and below: as in `in_list`.
+        let used = cpu.load(&self.fresh, Ordering::Acquire) as usize;
+        let mut free = self.capacity().checked_sub(used).ok_or(StableError::Corrupt)?;
+        for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
+            let mut at = Link(cpu.load(list, Ordering::Acquire)).index();
+            while at != 0 {
+                free += 1;
+                if free > self.capacity() {
+                    return Err(StableError::Corrupt);
+                }
+                at = cpu.load(&self.slot(at)?.link, Ordering::Acquire) as u32;
+            }
+        }
+        Ok(free)
+    }
+}

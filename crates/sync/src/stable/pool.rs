@@ -1,0 +1,356 @@
+//! Type-stable memory: descriptors of one kind, made once, named by number, never anything else while the pool lives; free ones on stacks from which anybody may take; and a record of what is in whose hands,
+//! so that what the dead leave behind is found ([`super::audit`]).
+//!
+//! **Source.** Greenwald & Cheriton 1996, §2 (type-stable memory), §5 (free lists as stacks with a version number that counts). The stacks are Treiber's (IBM RJ 5118, 1986). The hands, and the argument why
+//! nothing is lost, are ours.
+//!
+//! **Progress.** Lock-free. What cannot be served is [`StableError::Exhausted`]; malloc is never asked. With a callback that writes back and frees, a pool serves as a cache ([`Pool::take_or_evict`]).
+//!
+//! ```text
+//! state   count of allocations (46 bits) | participant (16 bits) | FREE, TAKEN or UNLINKED
+//! FREE, c        -> TAKEN by p, c + 1      p has popped it
+//! TAKEN by p     -> UNLINKED by q          q has taken it out of the structure
+//! either         -> FREE                   is about to be pushed
+//! ```
+//!
+//! No value of `state` ever comes back.
+//!
+//! **Fields.** `shared`, `members[p].list`: index of the top and version count, anybody, by compare-and-swap: the lists of the participants are theirs by preference only; who finds nothing else takes from
+//! the others', the dead ones' too. `fresh`: how many were ever handed out; anybody, by compare-and-swap. `members[p].hands`: only `p` and its handlers, and auditors once it is dead. `slots[i].state`,
+//! `.link`: who has `i` in its hands. `.link`: the next one's number, and the low half of the next one's count, by which an auditor knows that it is still in the list. `length`: a hint.
+//!
+//! **Crashes.** A participant writes down which descriptor it is after before it takes it from anywhere, and strikes it out after it has put it anywhere. So whatever the dead one had is in its hands; whatever
+//! is in its hands and neither free nor in the structure nor in a living one's hands has been left behind. The lists are whole after each step.
+//!
+//! **Signals.** What a handler has in its hands it has put somewhere when the interrupted code goes on, so hands are a stack: free ones are found and taken with a load and a store. There are 8: enough for
+//! handlers four deep.
+//!
+//! **Memory.** A line per descriptor (if it fits: 48 bytes), two per participant, and two.
+//!
+//! **Don't use it** where a list changes 2³² times while one participant is between two instructions.
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use super::StableError;
+use crate::{Boxed, Link, Node, Storage};
+
+/// How many descriptors a participant can have in its hands, with what its handlers have.
+pub(super) const HANDS: usize = 8;
+/// How long a participant's own list grows before it gives to all.
+const OWN: u64 = 32;
+
+const KIND: u64 = 3;
+pub(super) const FREE: u64 = 0;
+const TAKEN: u64 = 1;
+pub(super) const UNLINKED: u64 = 2;
+const COUNT: u32 = 18;
+
+/// A descriptor in the participant's hands.
+#[must_use = "put it into a structure and say so (leave), or give it back"]
+#[derive(Debug)]
+pub struct Held {
+    pub(super) hand: usize,
+    pub(super) node: u32,
+}
+
+impl Held {
+    /// The descriptor's number.
+    #[inline(always)]
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+}
+
+/// Type-stable memory.
+#[repr(C)]
+pub struct Pool<P: Processor, T: Node<P>, S: Storage = Boxed> {
+    pub(super) shared: OwnLine<P::Word>,
+    pub(super) fresh: OwnLine<P::Word>,
+    /// Whom to evict next.
+    clock: OwnLine<P::Word>,
+    pub(super) members: S::Each<Member<P>>,
+    pub(super) slots: S::Nodes<Slot<P, T>>,
+}
+
+#[repr(C, align(64))]
+pub(super) struct Member<P: Processor> {
+    pub(super) list: P::Word,
+    length: P::Word,
+    pub(super) hands: OwnLine<[P::Word; HANDS]>,
+}
+
+#[repr(C, align(64))]
+pub(super) struct Slot<P: Processor, T> {
+    pub(super) state: P::Word,
+    pub(super) link: P::Word,
+    item: T,
+}
+
+pub(super) const fn state(before: u64, me: usize, kind: u64, allocated: u64) -> u64 {
+    (before >> COUNT).wrapping_add(allocated) << COUNT | (me as u64 & 0xffff) << 2 | kind
+}
+
+/// Whether a state is "free", with this low half of the count.
+pub(super) const fn is_free(state: u64, life: u32) -> bool {
+    state & KIND == FREE && (state >> COUNT) as u32 == life
+}
+
+pub(super) const fn life(state: u64) -> u32 {
+    (state >> COUNT) as u32
+}
+
+impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
+    /// A pool of `nodes` descriptors besides number 0, which is never handed out: structures begin with it, and in links 0 is "none".
+    pub fn new(arena: &impl Arena<P>, nodes: usize, participants: usize) -> Self {
+        Pool {
+            shared: OwnLine(arena.word(Place::NewLine, 0)),
+            fresh: OwnLine(arena.word(Place::NewLine, 0)),
+            clock: OwnLine(arena.word(Place::NewLine, 0)),
+            members: S::each(participants, |_| Member {
+                list: arena.word(Place::NewLine, 0),
+                length: arena.word(Place::SameLine, 0),
+                hands: OwnLine(core::array::from_fn(|hand| {
+                    arena.word(if hand == 0 { Place::NewLine } else { Place::SameLine }, 0)
+                })),
+            }),
+            slots: S::nodes(nodes + 1, |_| Slot {
+                state: arena.word(Place::NewLine, 0),
+                link: arena.word(Place::SameLine, 0),
+                item: T::new(arena),
+            }),
+        }
+    }
+
+    /// The descriptor with this number (0 is one, too).
+    ///
+    /// # Errors
+    ///
+    /// [`StableError::Corrupt`] if there is none: a number that was read from shared memory may be nonsense.
+    #[inline(always)]
+    pub fn get(&self, node: u32) -> Result<&T, StableError> {
+        self.slot(node).map(|slot| &slot.item)
+    }
+
+    /// How many participants it was made for.
+    pub fn participants(&self) -> usize {
+        self.members.as_ref().len()
+    }
+
+    /// How many descriptors can be in use at a time.
+    pub fn capacity(&self) -> usize {
+        self.slots.as_ref().len().saturating_sub(1)
+    }
+
+    /// How often a descriptor was handed out so far.
+    pub fn allocations(&self, cpu: &P) -> u64 {
+        // Relaxed: a statistic.
+        self.slots.as_ref().iter().map(|slot| cpu.load(&slot.state, Ordering::Relaxed) >> COUNT).sum()
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&self, node: u32) -> Result<&Slot<P, T>, StableError> {
+        self.slots.as_ref().get(node as usize).ok_or(StableError::Corrupt)
+    }
+
+    #[inline(always)]
+    fn member(&self, me: usize) -> Result<&Member<P>, StableError> {
+        self.members.as_ref().get(me).ok_or(StableError::Stranger)
+    }
+
+    /// A free hand.
+    #[inline(always)]
+    fn hand(&self, cpu: &P, me: usize) -> Result<usize, StableError> {
+        let hands = &self.member(me)?.hands;
+        // Relaxed: only its owner writes it.
+        (0..HANDS).find(|hand| cpu.load(&hands[*hand], Ordering::Relaxed) == 0).ok_or(StableError::TooDeep)
+    }
+
+    /// Writes down what the participant is after.
+    #[inline(always)]
+    fn reach(&self, cpu: &P, me: usize, hand: usize, node: u32) -> Result<(), StableError> {
+        // (1) Release: comes after what was done with the hand before, and before the compare-and-swap that follows, which releases it to auditors; pairs with the Acquire in `audit`.
+        cpu.store(&self.member(me)?.hands[hand], u64::from(node), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a free descriptor. It holds whatever it held.
+    ///
+    /// # Errors
+    ///
+    /// [`StableError::Exhausted`] if all are in use; the others as they say.
+    #[inline]
+    pub fn take(&self, cpu: &P, me: usize) -> Result<Held, StableError> {
+        let (hand, member) = (self.hand(cpu, me)?, self.member(me)?);
+        let mut node = self.pop(cpu, me, hand, &member.list)?;
+        if node.is_some() {
+            // Relaxed: a hint.
+            let length = cpu.load(&member.length, Ordering::Relaxed);
+            cpu.store(&member.length, length.saturating_sub(1), Ordering::Relaxed);
+        } else {
+            node = self.take_elsewhere(cpu, me, hand)?;
+        }
+        let Some(node) = node else {
+            self.reach(cpu, me, hand, 0)?;
+            return Err(StableError::Exhausted);
+        };
+        let slot = self.slot(node)?;
+        // Relaxed: written before it was pushed, by who had it then.
+        let before = cpu.load(&slot.state, Ordering::Relaxed);
+        if before & KIND != FREE {
+            return Err(StableError::Corrupt);
+        }
+        // (2) Release: who is late and sees what is written to the descriptor from now on, sees this; pairs with the Acquire in `audit`.
+        cpu.store(&slot.state, state(before, me, TAKEN, 1), Ordering::Release);
+        Ok(Held { hand, node })
+    }
+
+    /// As [`Pool::take`]; if all are in use, asks `evict` to write one back and give it up: in turn for each descriptor, until it says that it did.
+    ///
+    /// # Errors
+    ///
+    /// [`StableError::Exhausted`] if it refused twice for each; the others as they say.
+    pub fn take_or_evict(
+        &self,
+        cpu: &P,
+        me: usize,
+        mut evict: impl FnMut(u32) -> Result<bool, StableError>,
+    ) -> Result<Held, StableError> {
+        for _ in 0..=2 * self.capacity() {
+            match self.take(cpu, me) {
+                Err(StableError::Exhausted) => {}
+                other => return other,
+            }
+            for _ in 0..2 * self.capacity() {
+                // Relaxed: any will do.
+                let turn = cpu.fetch_add(&self.clock, 1, Ordering::Relaxed);
+                if evict((turn % self.capacity() as u64) as u32 + 1)? {
+                    break;
+                }
+            }
+        }
+        Err(StableError::Exhausted)
+    }
+
+    /// Writes down that the caller is about to take this descriptor out of the structure.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    #[inline(always)]
+    pub fn aim(&self, cpu: &P, me: usize, node: u32) -> Result<Held, StableError> {
+        let hand = self.hand(cpu, me)?;
+        self.reach(cpu, me, hand, node)?;
+        Ok(Held { hand, node })
+    }
+
+    /// The descriptor is out of the structure and the caller's.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    #[inline(always)]
+    pub fn claim(&self, cpu: &P, me: usize, held: &Held) -> Result<(), StableError> {
+        let slot = self.slot(held.node)?;
+        // Relaxed: whoever had it before has done with it, which the structure's own words order.
+        let before = cpu.load(&slot.state, Ordering::Relaxed);
+        // (2) Release: as above.
+        cpu.store(&slot.state, state(before, me, UNLINKED, 0), Ordering::Release);
+        Ok(())
+    }
+
+    /// The descriptor is (still, or now) in the structure, and not the caller's business any more.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    #[inline(always)]
+    pub fn leave(&self, cpu: &P, me: usize, held: Held) -> Result<(), StableError> {
+        // (1) Release: strikes it out, after it was put where it is.
+        self.reach(cpu, me, held.hand, 0)
+    }
+
+    /// Gives back a descriptor that is in no structure.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    #[inline]
+    pub fn give(&self, cpu: &P, me: usize, held: Held) -> Result<(), StableError> {
+        let (member, slot) = (self.member(me)?, self.slot(held.node)?);
+        // Relaxed: the caller's own.
+        let before = cpu.load(&slot.state, Ordering::Relaxed);
+        // (2) Release: as above.
+        cpu.store(&slot.state, state(before, me, FREE, 0), Ordering::Release);
+        // Relaxed: a hint.
+        let length = cpu.load(&member.length, Ordering::Relaxed);
+        if length < OWN {
+            self.push(cpu, &member.list, held.node)?;
+            cpu.store(&member.length, length + 1, Ordering::Relaxed);
+        } else {
+            self.push(cpu, &self.shared, held.node)?;
+        }
+        self.reach(cpu, me, held.hand, 0)
+    }
+
+    fn push(&self, cpu: &P, list: &P::Word, node: u32) -> Result<(), StableError> {
+        let slot = self.slot(node)?;
+        // Acquire, here and in (3): the top's state, written before it was pushed; pairs with the Release (3).
+        let mut top = Link(cpu.load(list, Ordering::Acquire));
+        loop {
+            // Relaxed: if the exchange succeeds, the top was in the list all the time, with this state.
+            let below = cpu.load(&self.slot(top.index())?.state, Ordering::Relaxed);
+            // Release: as (2).
+            let link = u64::from(life(below)) << 32 | u64::from(top.index());
+            cpu.store(&slot.link, link, Ordering::Release);
+            // (3) AcqRel: the descriptor's link and state; pairs with the Acquire (4) and in `push`.
+            match cpu.compare_exchange(list, top.0, top.to(node).0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) => top = Link(now),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&self, cpu: &P, me: usize, hand: usize, list: &P::Word) -> Result<Option<u32>, StableError> {
+        // (4) Acquire: the top's link and state; pairs with the Release (3).
+        let mut top = Link(cpu.load(list, Ordering::Acquire));
+        while top.index() != 0 {
+            self.reach(cpu, me, hand, top.index())?;
+            // Relaxed: written before (3). It may belong to a later life, and then the exchange fails.
+            let next = cpu.load(&self.slot(top.index())?.link, Ordering::Relaxed) as u32;
+            // (4) again; AcqRel, so that who does not find it in the list any more sees whose hands it is in (1).
+            match cpu.compare_exchange(list, top.0, top.to(next).0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(Some(top.index())),
+                Err(now) => top = Link(now),
+            }
+        }
+        Ok(None)
+    }
+
+    /// From the shared list, from those never used, or from another participant's list.
+    #[cold]
+    fn take_elsewhere(&self, cpu: &P, me: usize, hand: usize) -> Result<Option<u32>, StableError> {
+        if let Some(node) = self.pop(cpu, me, hand, &self.shared)? {
+            return Ok(Some(node));
+        }
+        // Acquire, here and below: as (4).
+        let mut used = cpu.load(&self.fresh, Ordering::Acquire);
+        while used < self.capacity() as u64 {
+            let node = used as u32 + 1;
+            self.reach(cpu, me, hand, node)?;
+            // AcqRel: as (4), with itself.
+            match cpu.compare_exchange(&self.fresh, used, used + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(Some(node)),
+                Err(now) => used = now,
+            }
+        }
+        let count = self.participants();
+        for other in (1..count).map(|i| (me + i) % count) {
+            if let Some(node) = self.pop(cpu, me, hand, &self.member(other)?.list)? {
+                return Ok(Some(node));
+            }
+        }
+        // Somebody may have given one to all meanwhile.
+        self.pop(cpu, me, hand, &self.shared)
+    }
+}
