@@ -101,8 +101,38 @@ fn what_is_too_long_is_cut_and_said_so() {
 }
 
 #[test]
-fn a_peek_finds_claims_and_discards() {
+fn a_peek_for_anybody_finds_a_message_of_another_process_when_it_looks_again() {
     let mut n = nodes(2, Settings::default());
+    let mut nothing = [];
+    let (any, first) = (Core::pattern(None, 3, 0), Core::pattern(Some(0), 3, 0));
+    assert!(n[0].send(1, 3, &[1], 0) && n[1].send(1, 3, &[2, 2], 0));
+    settle(&mut n);
+    let mut peek = |pattern, discard| {
+        n[1].endpoint.peek(true, pattern, &receive(&mut nothing, 1), false, discard);
+        let found = n[1].next_received().unwrap();
+        (found.error, found.len)
+    };
+    // From somebody: at once. From anybody: after a look in vain.
+    assert_eq!(peek(first, false), (0, 1));
+    assert_eq!([peek(any, false), peek(any, false)], [(error::NO_MESSAGE, 0), (0, 1)]);
+    // After one in vain it is found at once; a message to itself always is.
+    assert_eq!([peek(any, false), peek(any, true)], [(error::NO_MESSAGE, 0), (0, 1)]);
+    assert_eq!([peek(any, false), peek(any, true)], [(0, 2), (0, 2)]);
+    assert_eq!(peek(any, false).0, error::NO_MESSAGE);
+    // Unless it has started something meanwhile.
+    assert!(n[0].send(1, 3, &[1], 0));
+    assert!(n[1].send(0, 3, &[1], 0));
+    settle(&mut n);
+    let mut peek = || {
+        n[1].endpoint.peek(true, any, &receive(&mut nothing, 1), false, false);
+        n[1].next_received().unwrap().error
+    };
+    assert_eq!([peek(), peek()], [error::NO_MESSAGE, 0]);
+}
+
+#[test]
+fn a_peek_finds_claims_and_discards() {
+    let mut n = nodes(2, Settings { look_twice: false, ..Settings::default() });
     let mut nothing = [];
     let any = Core::pattern(None, 3, 0);
     n[1].endpoint.peek(true, any, &receive(&mut nothing, 1), false, false);

@@ -14,7 +14,7 @@ use super::buffers::Buffer;
 use super::choice::Choice;
 use super::completion::{Reports, Ticket};
 use super::frame::{Content, Frame, Kind, WORDS, flag};
-use super::idle::Happened;
+use super::idle::{Happened, Look};
 use super::link::{Link, Sent};
 use super::matching::Matcher;
 use super::memory::Regions;
@@ -107,6 +107,8 @@ pub struct Core {
     pub crowded: bool,
     /// It sends to itself.
     to_itself: bool,
+    /// Peeks for messages from anybody.
+    pub(super) look: Look,
     /// What has happened so far: whoever waits begins anew then.
     pub happened: Happened,
 }
@@ -148,6 +150,7 @@ impl Endpoint {
             min_multi: 64,
             crowded: false,
             to_itself: false,
+            look: Look::default(),
             happened: Happened::default(),
         };
         Ok(Endpoint { port, core })

@@ -125,6 +125,30 @@ impl Turn {
     }
 }
 
+/// The same for who looks for a message from anybody, by a peek.
+///
+/// MPICH probes its own memory, where messages to itself are, and then here; what it has sent to itself meanwhile it sees only when it has made progress. If the probe finds a message of another process here that came earlier,
+/// the receive from anybody that follows gets the message to itself, which is now visible, with the other one's length: `MPI_Dist_graph_create` does so. After a peek that found nothing MPICH makes progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    calls: u64,
+    in_vain: bool,
+}
+
+impl Look {
+    /// Whether a peek for a message from anybody should find nothing: none before it was in vain, at least not since the program started something. `calls`: operations so far.
+    pub fn is_first(&mut self, calls: u64) -> bool {
+        let before = self.in_vain && self.calls == calls;
+        *self = Look { calls, in_vain: true };
+        !before
+    }
+
+    /// It has found something.
+    pub fn found(&mut self) {
+        self.in_vain = false;
+    }
+}
+
 /// How to wait now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -384,6 +408,14 @@ mod tests {
         assert_eq!(rank.poll(500, 0), Pause::None);
         let sleeps = slept(&rank.polls(500, 2 * TIRED as usize));
         assert!(sleeps.len() > TIRED as usize / 2);
+    }
+
+    #[test]
+    fn every_peek_that_finds_something_comes_after_one_in_vain() {
+        let mut look = Look::default();
+        assert!(look.is_first(0) && !look.is_first(0));
+        look.found();
+        assert!(look.is_first(0) && look.is_first(1) && !look.is_first(1) && !look.is_first(1));
     }
 
     #[test]

@@ -127,7 +127,18 @@ impl Endpoint {
         // Without making progress: MPICH, which has other ways to receive too, relies on a message's becoming visible only when it reads the completion queue.
         let Endpoint { port, core } = self;
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
-        let found = space.find_waiting(&pattern);
+        let mut found = space.find_waiting(&pattern);
+        if pattern.source == ANY && core.settings.look_twice {
+            let is_first = core.look.is_first(core.happened.calls);
+            let other = |place| {
+                space.envelope(place).is_some_and(|(peer, _)| core.peers[peer as usize].address != core.own)
+            };
+            if found.is_some_and(|place| is_first && other(place)) {
+                found = None;
+            } else if found.is_some() {
+                core.look.found();
+            }
+        }
         let report = |e: &Envelope, listed: u64| Completion {
             context: receive.context,
             flags: receive.flags | if e.data.is_some() { WITH_DATA } else { 0 },

@@ -23,6 +23,8 @@ pub struct Settings {
     pub yields: u32,
     /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than cores, in nanoseconds.
     pub nap: u64,
+    /// `TOWPATH_LOOK_TWICE`: the first peek for a message from anybody finds nothing of other processes, so that an MPI with other ways to receive looks there first; 0: it does.
+    pub look_twice: bool,
     /// `TOWPATH_CROWDED`: waits as where there are more processes than cores (1) or as with a core each (0), whatever there is.
     pub crowded: Option<u8>,
     /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone at most, in nanoseconds: deaths are noticed that late.
@@ -44,6 +46,7 @@ impl Default for Settings {
             spin: 5_000,
             yields: 8,
             nap: 1_000_000,
+            look_twice: true,
             crowded: None,
             listen: 20_000_000,
         }
@@ -81,6 +84,9 @@ impl Settings {
         set(&mut self.yields, "TOWPATH_YIELDS", variable("TOWPATH_YIELDS"));
         set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
         set(&mut self.listen, "TOWPATH_LISTEN", variable("TOWPATH_LISTEN"));
+        let mut twice = u8::from(self.look_twice);
+        set(&mut twice, "TOWPATH_LOOK_TWICE", variable("TOWPATH_LOOK_TWICE"));
+        self.look_twice = twice != 0;
         let mut crowded = u8::MAX;
         set(&mut crowded, "TOWPATH_CROWDED", variable("TOWPATH_CROWDED"));
         if crowded <= 1 {
