@@ -2,8 +2,9 @@
 # Runs MPI programs of other people's, unmodified, with `towpath mpirun`:   scripts/mpi-programs.sh [IMPLS [RANKS]]
 #   IMPLS  as installed by scripts/install-peers.sh (mpich,open-mpi)     RANKS  how many processes (4)
 # mpi4py's demonstrations (from its source distribution: futures, one-sided counters, spawned processes, threads, the examples of the MPI reference, the OSU benchmarks),
-# schwimmbad's pool, and kernels in C in the manner of NAS (scripts/mpi/kernels.c), whose results are checked. What fails over Towpath runs once more over the
+# schwimmbad's pool, and kernels in C in the manner of NAS (scripts/mpi/kernels.c) and of threads that all use their MPI (threads.c), whose results are checked. What fails over Towpath runs once more over the
 # MPI's own transport. Ends with 1 if anything fails over Towpath only. Needs target/release/towpath and scripts/build-fabric.sh. TIMEOUT: seconds a program may take (120).
+# LARGE=yes: messages of 4.5 GiB too (large.c), which take 9 GiB of memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data="${XDG_DATA_HOME:-$HOME/.local/share}/towpath"
@@ -45,6 +46,12 @@ for impl in ${impls//,/ }; do
 
     "$peer/bin/mpicc" -O2 -o "$work/kernels" scripts/mpi/kernels.c -lm
     for n in 1 2 "$ranks" 7; do program "kernels on $n" "$n" "$work/kernels"; done
+    "$peer/bin/mpicc" -O2 -pthread -o "$work/threads" scripts/mpi/threads.c
+    for n in 2 "$ranks"; do program "threads on $n" "$n" "$work/threads"; done
+    if [ -n "${LARGE:-}" ]; then
+        "$peer/bin/mpicc" -O2 -o "$work/large" scripts/mpi/large.c
+        program "messages over 4 GiB" 2 "$work/large"
+    fi
     "$peer/bin/mpicc" -o "$work/hello" "$demo/helloworld.c"
     program helloworld.c "$ranks" "$work/hello"
     program helloworld.py "$ranks" "$python" "$demo/helloworld.py"
