@@ -97,6 +97,10 @@ fn main() {
         limit(libc::RLIMIT_NOFILE, next_descriptor());
         refused(&["files open", "ulimit -n"]);
     });
+    case("one descriptor, and no more", || {
+        limit(libc::RLIMIT_NOFILE, next_descriptor() + 1);
+        refused(&["files open", "ulimit -n"]);
+    });
     case("no descriptor for a peer's segment", || {
         let mut n = nodes(2, Settings::default());
         limit(libc::RLIMIT_NOFILE, next_descriptor());

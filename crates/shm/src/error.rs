@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::limits;
+
 /// Why something with a world did not work, and what would help.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -311,13 +313,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Turns a system error into one of ours, naming what was tried.
+    /// Turns a system error into one of ours, naming what was tried, or the limit that stood against it.
     pub(crate) fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
-        move |errno| Error::System { what, source: errno.into() }
+        let system = Error::io(what);
+        move |errno| system(errno.into())
     }
 
     /// As [`Error::system`], for the standard library's errors.
     pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Error {
-        move |source| Error::System { what, source }
+        move |source| limits::too_many_files(&source).unwrap_or(Error::System { what, source })
     }
 }

@@ -4,6 +4,7 @@
 //! a full tmpfs can't give is a SIGBUS.
 
 use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -43,14 +44,18 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Which limit of the process the system meant when it refused memory of this size; `None` if it meant none.
-pub(crate) fn refusal(errno: Errno, wanted: u64) -> Option<Error> {
-    let limit = |of| getrlimit(of).current;
-    match errno {
-        Errno::NOMEM => limit(Resource::As).map(|limit| Error::AddressSpace { wanted, limit }),
-        Errno::MFILE => limit(Resource::Nofile).map(|limit| Error::TooManyFiles { limit }),
-        _ => None,
+/// What a refusal to map so much means, if the process's address space is limited.
+pub(crate) fn no_addresses(errno: Errno, wanted: u64) -> Option<Error> {
+    let limit = getrlimit(Resource::As).current.filter(|_| errno == Errno::NOMEM)?;
+    Some(Error::AddressSpace { wanted, limit })
+}
+
+/// What an error means, if it says that the process has as many descriptors as it may.
+pub(crate) fn too_many_files(error: &io::Error) -> Option<Error> {
+    if error.raw_os_error() != Some(libc::EMFILE) {
+        return None;
     }
+    Some(Error::TooManyFiles { limit: getrlimit(Resource::Nofile).current? })
 }
 
 /// Size and free bytes of the file system that a file or directory is on; `None` for one without a size of its own

@@ -81,9 +81,7 @@ impl Segment {
         // Kernels before 6.3 don't know that a memfd can be made never to be executable.
         let file = memfd_create(c"towpath", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"towpath", flags))
-            .map_err(|errno| {
-                limits::refusal(errno, bytes).unwrap_or_else(|| Error::system("making a memfd")(errno))
-            })?;
+            .map_err(Error::system("making a memfd"))?;
         fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::system("setting a memfd's mode"))?;
         reserve(&file, bytes, Path::new("memory"))?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
@@ -151,7 +149,7 @@ impl Segment {
         }
         .map_err(|errno| {
             let what = "mapping a segment (too many mappings? see /proc/sys/vm/max_map_count)";
-            limits::refusal(errno, bytes).unwrap_or_else(|| Error::system(what)(errno))
+            limits::no_addresses(errno, bytes).unwrap_or_else(|| Error::system(what)(errno))
         })?;
         let base = NonNull::new(base.cast()).ok_or(Error::TooLarge(bytes))?;
         Ok(Segment { file, base, len })
