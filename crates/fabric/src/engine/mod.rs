@@ -9,6 +9,7 @@ pub mod choice;
 pub mod completion;
 pub mod crowd;
 mod deliver;
+pub mod dev_shm;
 pub mod direct;
 pub mod endpoint;
 pub mod frame;

@@ -84,6 +84,7 @@ pub unsafe extern "C" fn open(
 ) -> c_int {
     // SAFETY: libfabric's contract: `info` and `domain` are valid.
     unsafe {
+        crate::engine::dev_shm::warn();
         let threading = (*info).domain_attr.as_ref().map_or(FI_THREAD_SAFE, |attr| attr.threading);
         let alone = threading == FI_THREAD_DOMAIN;
         let object = Domain {
