@@ -20,7 +20,7 @@ use crate::{Failure, Outcome};
     after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each"
 )]
 pub struct ReproduceArgs {
-    /// Claims: a paper's letter (L, M, N) or a claim's number (N6); all if not given
+    /// Claims: a paper's letter (G, L, M, N) or a claim's number (N6); all if not given
     #[arg(value_name = "CLAIM")]
     claims: Vec<String>,
 

@@ -47,15 +47,15 @@ pub struct SimArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = procs)]
     procs: Vec<std::ops::RangeInclusive<usize>>,
 
-    /// Private work between two operations, ± 20 % at random [default: 5us; multiprogramming: 50us]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    work: Option<u64>,
+    /// Private work between two operations, ± 20 % at random; without a unit in cycles, on machines that have them [default: 5us; multiprogramming: 50us; list: 20,2000 cycles]
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', value_parser = work)]
+    work: Vec<Amount>,
 
     /// By how much the work varies, in percent of it
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     spread: u32,
 
-    /// Operations of all processors together [default: 20000; multiprogramming: 100000 for each copy]
+    /// Operations of all processors together [default: 20000; multiprogramming: 100000 for each copy; list: 10000 pairs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     operations: Option<u64>,
 
@@ -78,6 +78,10 @@ pub struct SimArgs {
     /// Copies of the program at one time (multiprogramming) [default: 2,3]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     copies: Vec<u32>,
+
+    /// Processes on each processor (list) [default: 1,3]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
+    per_processor: Vec<u32>,
 
     /// Schedulers (multiprogramming) [default: both]
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
@@ -105,6 +109,7 @@ Examples:
   towpath sim origin2000 multiprogramming --copies 2,3 --scheduler time-sharing,gang
   towpath sim epyc-milan locks --procs 1-128 --json
   towpath sim sx4 ladder                                               figures 1 and 4 to 7 of Gropp & Lusk
+  towpath sim paradigm list --procs 1-16 --per-processor 1,3 --work 20,2000   figures 5 to 7 of Greenwald & Cheriton
   towpath sim --machine mine.toml barriers                             your own machine
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.
@@ -122,9 +127,36 @@ fn procs(text: &str) -> Result<std::ops::RangeInclusive<usize>, String> {
     if first <= last { Ok(first..=last) } else { Err(format!("`{text}` goes backwards")) }
 }
 
-fn time(text: &str) -> Result<u64, String> {
-    let ps = read_time(text).ok_or("a time has a unit: 5us, 200ns, or 0")?;
-    Ok(ps / 1000)
+/// How much to work.
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    Nanoseconds(u64),
+    Cycles(u64),
+}
+
+fn work(text: &str) -> Result<Amount, String> {
+    if let Some(ps) = read_time(text) {
+        return Ok(Amount::Nanoseconds(ps / 1000));
+    }
+    match text.parse() {
+        Ok(cycles) if cycles <= 1_000_000_000 => Ok(Amount::Cycles(cycles)),
+        _ => Err("a time has a unit: 5us, 200ns, or 0 (or is a number of cycles)".into()),
+    }
+}
+
+impl Amount {
+    /// In nanoseconds.
+    fn on(self, machine: &Parameters) -> Result<u64, Failure> {
+        match self {
+            Amount::Nanoseconds(ns) => Ok(ns),
+            Amount::Cycles(cycles) if machine.cycle != 0 => Ok(cycles * machine.cycle / 1000),
+            Amount::Cycles(cycles) => Err(Failure::new(format!(
+                "{} has no `processor.cycle`, so {cycles} cycles are no time: a time has a unit, like 5us or 200ns",
+                machine.name
+            ))
+            .with_code(2)),
+        }
+    }
 }
 
 /// The progress bar, for threads.
@@ -155,8 +187,16 @@ impl SimArgs {
         Ok((machine, next))
     }
 
-    fn settings(&self, machine: Parameters, experiment: &str) -> SimSettings {
+    /// What is wanted, for each amount of work.
+    fn settings(&self, machine: Parameters, experiment: &str) -> Result<Vec<SimSettings>, Failure> {
         let several = experiment == "multiprogramming";
+        let is_list = experiment == "list";
+        let works = match (self.work.is_empty(), is_list) {
+            (false, _) => self.work.clone(),
+            (true, true) if machine.cycle != 0 => vec![Amount::Cycles(20), Amount::Cycles(2000)],
+            (true, _) => vec![Amount::Nanoseconds(if several { 50_000 } else { 5_000 })],
+        };
+        let works = works.into_iter().map(|work| work.on(&machine)).collect::<Result<Vec<u64>, Failure>>()?;
         let defaults = SimSettings::new(machine);
         let or = |given: &[String], default: &[&str]| -> Vec<String> {
             if given.is_empty() { default.iter().map(|s| s.to_string()).collect() } else { given.to_vec() }
@@ -170,22 +210,31 @@ impl SimArgs {
         }
         procs.sort_unstable();
         procs.dedup();
-        SimSettings {
+        let operations = match (several, is_list) {
+            (true, _) => 100_000,
+            (_, true) => 10_000,
+            _ => defaults.operations,
+        };
+        let settings = SimSettings {
             procs,
-            work: Work {
-                ns: self.work.unwrap_or(if several { 50_000 } else { 5_000 }),
-                spread: f64::from(self.spread) / 100.0,
-            },
-            operations: self.operations.unwrap_or(if several { 100_000 } else { defaults.operations }),
+            operations: self.operations.unwrap_or(operations),
             seeds: self.seeds,
             seed: self.seed,
             algorithms: self.algorithms.clone(),
             waiting: or(&self.waiting, waiting).iter().filter_map(|w| Policy::from_name(w)).collect(),
             copies: if self.copies.is_empty() { vec![2, 3] } else { self.copies.clone() },
             schedulers: or(&self.scheduler, &["time-sharing", "gang"]),
+            per_processor: match (self.per_processor.is_empty(), is_list) {
+                (false, _) => self.per_processor.clone(),
+                (true, true) => vec![1, 3],
+                (true, false) => vec![1],
+            },
             threads: self.threads,
             ..defaults
-        }
+        };
+        let spread = f64::from(self.spread) / 100.0;
+        let with = |ns| SimSettings { work: Work { ns, spread }, ..settings.clone() };
+        Ok(works.into_iter().map(with).collect())
     }
 }
 
@@ -236,13 +285,18 @@ pub fn run(args: &SimArgs) -> Outcome {
         let text = format!("no experiment is called `{name}`; there are {}", names());
         return Err(Failure::new(text).with_code(2));
     };
-    let settings = args.settings(machine, name);
+    let all_settings = args.settings(machine.clone(), name)?;
     let host = Host::detect("not pinned: simulated time does not depend on the host");
     let bar = Bar(Progress::new(true));
-    let result = sim::run(experiment, &settings, &host, &bar);
+    let results: Vec<_> =
+        all_settings.iter().map(|settings| sim::run(experiment, settings, &host, &bar)).collect();
     bar.0.finish();
-    let (records, failures) = result.map_err(|e| Failure::new(e).with_code(2))?;
-    let machine = &settings.machine;
+    let (mut records, mut failures) = (Vec::new(), Vec::new());
+    for result in results {
+        let (more, failed) = result.map_err(|e| Failure::new(e).with_code(2))?;
+        records.extend(more);
+        failures.extend(failed);
+    }
     let introduction = format!("{}; {}", machine.title, experiment.about());
     let title = format!("{name} on {}", machine.name);
     show::write(&args.report, &title, &introduction, &records, &failures).map_err(Failure::new)?;

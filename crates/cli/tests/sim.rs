@@ -48,6 +48,8 @@ fn machines_are_listed_and_described() {
         "epyc-milan",
         "sx4",
         "slots-tas",
+        "paradigm",
+        "dcas-cload",
         "multiprogramming",
         "michael-scott/ll-sc",
         "centralized/fetch-op",
@@ -88,6 +90,33 @@ fn curves_by_size_have_a_column_for_each_size_and_plots() {
     let of =
         |metric: &str| records.lines().filter(|l| l.contains(&format!("\"metric\":\"{metric}\""))).count();
     assert_eq!((of("round_trip_us"), of("bytes_per_s")), (28, 26));
+}
+
+#[test]
+fn lists_run_with_several_processes_on_a_processor_and_several_amounts_of_work() {
+    let folder = Folder::new("lists");
+    let command =
+        "sim paradigm list --procs 1,3 --per-processor 1,2 --work 20,2us --operations 120 --seeds 1";
+    let found = text(&folder, command);
+    for words in [
+        "work_cycles 20",
+        "work_cycles 50",
+        "per_processor 2",
+        "cycles until the last process is done",
+        "cas-valois",
+    ] {
+        assert!(found.contains(words), "{words}: {found}");
+    }
+    let records = std::fs::read_to_string(folder.0.join("towpath-report/sim/results.jsonl")).unwrap();
+    let times = records.lines().filter(|l| l.contains("\"metric\":\"completion_cycles\""));
+    assert_eq!(times.count(), 4 * 2 * 2 * 2);
+    // Without DCAS there are two algorithms.
+    let found =
+        text(&folder, "sim epyc-milan list --procs 2 --per-processor 1 --work 1us --operations 60 --seeds 1");
+    assert!(
+        found.contains("spin-lock") && found.contains("cas-valois") && !found.contains("dcas"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -134,6 +163,11 @@ fn what_is_wrong_is_answered_with_what_is_right() {
         ("sim origin2000 counter --procs 65", "1 to 64 processors"),
         ("sim origin2000 counter --procs 0", "1 to 1024"),
         ("sim origin2000 counter --work 5", "5us"),
+        ("sim origin2000 counter --work 1us,x", "5us"),
+        ("sim origin2000 list --algorithms dcas-cload", "processor.dcas=llp-scp"),
+        ("sim paradigm list --set os.active_counts=no --algorithms dcas-active-count", "os.active_counts"),
+        ("sim paradigm list --waiting park", "leave --waiting out"),
+        ("sim origin2000 list --set processor.dcas=cas2", "a bus that a processor can hold"),
         ("sim sx4 ladder --procs 4", "ping-pong is for two"),
         ("sim origin2000 counter --set network.hops=1ns", "network.hop"),
         ("sim --machine nowhere.toml counter", "nowhere.toml can't be read"),

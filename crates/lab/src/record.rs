@@ -289,6 +289,18 @@ pub mod metrics {
         CONTENDERS = "threads_in_operation", "count";
         /// Simulated: the part of a program's time in which none of its operations ended for a quarter of a time slice or longer (under time sharing: whoever was to go on had no processor).
         STANDSTILL = "standstill", "ratio";
+        /// Simulated `list`: from the start until the last process is done, in cycles of the machine.
+        COMPLETION_CYCLES = "completion_cycles", "count";
+        /// Simulated `list`: the part of all accesses to shared memory that the caches satisfied at once.
+        HIT_RATE = "hit_rate", "ratio";
+        /// Simulated `list`: nodes of the list that an insertion or a deletion passed.
+        NODES_PASSED = "nodes_per_operation", "count";
+        /// Simulated: the part of the time in which the bus was held.
+        BUS_HELD = "bus_held", "ratio";
+        /// Simulated `list`: double compare-and-swaps that found other values, for each pair of an insertion and a deletion.
+        FAILED_DOUBLES = "failed_doubles_per_operation", "count";
+        /// Simulated `list`: changes of a count of active threads by the operating system.
+        ACTIVE_CHANGES = "active_changes_per_operation", "count";
         /// Simulated: how many time slices a thread has had on average, counting the end of each that another thread waited for.
         SLICES = "time_slices_per_thread", "count";
     }

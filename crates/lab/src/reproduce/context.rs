@@ -47,6 +47,8 @@ pub struct Question {
     pub copies: Vec<u32>,
     /// See above.
     pub schedulers: Vec<&'static str>,
+    /// Processes on each processor (`list`).
+    pub per_processor: u32,
     /// Lengths of messages (`ladder`).
     pub bytes: Vec<usize>,
 }
@@ -69,6 +71,7 @@ impl Question {
             waiting: vec![Policy::Spin],
             copies: vec![2],
             schedulers: vec!["time-sharing", "gang"],
+            per_processor: 1,
             bytes: Vec::new(),
         }
     }
@@ -112,6 +115,7 @@ impl<'a> Context<'a> {
             waiting: q.waiting.clone(),
             copies: q.copies.clone(),
             schedulers: q.schedulers.iter().map(|s| s.to_string()).collect(),
+            per_processor: vec![q.per_processor],
             bytes: q.bytes.clone(),
             threads: self.threads,
             ..SimSettings::new(q.machine.clone())

@@ -5,6 +5,8 @@
 //! file: a claim recorded as reproduced that no longer is fails `towpath reproduce`.
 
 mod context;
+mod g_costs;
+mod g_list;
 mod l_causes;
 mod l_machine;
 mod l_messages;
@@ -130,6 +132,8 @@ impl Judged {
 /// All claims, in the order of their numbers.
 pub fn claims() -> Vec<Claim> {
     let mut all: Vec<Claim> = [
+        g_costs::CLAIMS,
+        g_list::CLAIMS,
         l_machine::CLAIMS,
         l_messages::CLAIMS,
         m_ladder::CLAIMS,

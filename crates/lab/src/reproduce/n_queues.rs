@@ -2,9 +2,9 @@
 
 use towpath_machine::Processor;
 use towpath_sim::Sim;
+use towpath_sync::LoadLinked;
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::queues::{ConcurrentQueue, TwoEnded};
-use towpath_sync::{LoadLinked, Policy};
 
 use super::context::{At, Question, Series, rising, within_factor};
 use super::{Claim, Context, Finding};
@@ -283,16 +283,7 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
 /// The interventions of an operation under test&set over LL/SC, with another bound of the exponential back-off.
 fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
     let question = figure_5();
-    let setup = Setup {
-        machine: question.machine.clone(),
-        procs: MOST,
-        work: question.work,
-        operations: question.operations,
-        waiting: Policy::Spin,
-        copies: 1,
-        bytes: 0,
-        seed: 1,
-    };
+    let setup = Setup::new(question.machine.clone(), MOST, question.work, question.operations);
     let measured = setup.measure(
         |arena| TwoEnded::<Sim, TestAndSet<Sim, LoadLinked>, LoadLinked>::new(arena, 16 * MOST, MOST),
         move |cpu, queue, patience, i| {

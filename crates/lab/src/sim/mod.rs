@@ -5,6 +5,7 @@
 
 mod experiments;
 pub mod ladder;
+pub mod list;
 pub mod messages;
 mod patience;
 mod setup;
@@ -45,6 +46,8 @@ pub struct SimSettings {
     pub waiting: Vec<Policy>,
     /// Copies of the program at one time (`multiprogramming`).
     pub copies: Vec<u32>,
+    /// Processes on each processor (`list`).
+    pub per_processor: Vec<u32>,
     /// `time-sharing`, `gang` (`multiprogramming`).
     pub schedulers: Vec<String>,
     /// Lengths of messages (`ladder`); empty: its own.
@@ -66,6 +69,7 @@ impl SimSettings {
             algorithms: Vec::new(),
             waiting: vec![Policy::Spin],
             copies: vec![2],
+            per_processor: vec![1],
             schedulers: vec!["time-sharing".into(), "gang".into()],
             bytes: Vec::new(),
             threads: 0,

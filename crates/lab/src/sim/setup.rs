@@ -34,6 +34,8 @@ pub struct Setup {
     pub waiting: Policy,
     /// Copies of the program at one time.
     pub copies: usize,
+    /// Processes on each processor (`list`).
+    pub per_processor: usize,
     /// The length of messages (`ladder`).
     pub bytes: usize,
     /// What everything random follows from.
@@ -83,6 +85,12 @@ pub struct Measured {
 }
 
 impl Setup {
+    /// A single copy of the program, with one process on each processor, that spins.
+    pub fn new(machine: Parameters, procs: usize, work: Work, operations: u64) -> Setup {
+        let waiting = Policy::Spin;
+        Setup { machine, procs, work, operations, waiting, copies: 1, per_processor: 1, bytes: 0, seed: 1 }
+    }
+
     /// How to wait on this machine.
     pub fn patience(&self) -> Patience {
         Patience::new(&self.machine, self.waiting)
@@ -161,7 +169,7 @@ impl Setup {
 }
 
 /// Time and counts for each of so many operations.
-fn figures(outcome: &Outcome, operations: f64) -> Vec<(Metric, f64)> {
+pub(super) fn figures(outcome: &Outcome, operations: f64) -> Vec<(Metric, f64)> {
     let c: &Counters = &outcome.counters;
     let per = |n: u64| n as f64 / operations;
     vec![

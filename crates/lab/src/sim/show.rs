@@ -13,7 +13,7 @@ use crate::report::{Line, Look, Section, Value, lines, plain_page, write_files};
 use crate::tables::{Cell, Kind, Table, mark_best};
 
 /// The counts that tables show, with their heads.
-const COUNTS: [(&str, &str); 11] = [
+const COUNTS: [(&str, &str); 16] = [
     ("SC fail", metrics::FAILED_CONDITIONALS.name),
     ("upgrade", metrics::UPGRADES.name),
     ("inval", metrics::INVALIDATIONS.name),
@@ -25,6 +25,11 @@ const COUNTS: [(&str, &str); 11] = [
     ("nack", metrics::REFUSALS.name),
     ("busy", metrics::HOME_OCCUPANCY.name),
     ("switch", metrics::CONTEXT_SWITCHES.name),
+    ("node", metrics::NODES_PASSED.name),
+    ("DCAS fail", metrics::FAILED_DOUBLES.name),
+    ("count", metrics::ACTIVE_CHANGES.name),
+    ("hit", metrics::HIT_RATE.name),
+    ("bus", metrics::BUS_HELD.name),
 ];
 
 /// Misses by distance.
@@ -38,9 +43,11 @@ const DISTANCES: [(&str, &str); 6] = [
 ];
 
 /// What distinguishes a table from the next: the way of waiting, and what else varies but the algorithm and the processors.
-fn group(record: &Record) -> String {
+fn group(record: &Record, by_work: bool) -> String {
     let mut text = format!("{} waiting", record.waiting);
-    for (key, value) in record.extra.iter().filter(|(k, _)| *k != "work_ns") {
+    // Work that is told in cycles is told.
+    let by_work = by_work && !record.extra.contains_key("work_cycles");
+    for (key, value) in record.extra.iter().filter(|(k, _)| by_work || *k != "work_ns") {
         let _ = write!(text, ", {key} {}", plainly(value));
     }
     text
@@ -91,8 +98,10 @@ pub fn sections(records: &[Record]) -> Vec<Section> {
             sections.extend(by_bytes(&format!("{experiment} on {machine}"), &all));
             continue;
         }
-        for group_name in distinct(all.iter().map(|r| group(r))) {
-            let some: Vec<&Record> = all.iter().copied().filter(|r| group(r) == group_name).collect();
+        let by_work = distinct(all.iter().map(|r| r.number("work_ns"))).len() > 1;
+        for group_name in distinct(all.iter().map(|r| group(r, by_work))) {
+            let some: Vec<&Record> =
+                all.iter().copied().filter(|r| group(r, by_work) == group_name).collect();
             let head = format!("{experiment} on {machine}, {group_name}");
             sections.extend(times(&head, &some));
             sections.push(counts(&head, &some));
@@ -171,7 +180,12 @@ fn find<'a>(records: &'a [&'a Record], algorithm: &str, procs: u32, metric: &str
 fn times(head: &str, records: &[&Record]) -> Option<Section> {
     // Copies of a program side by side: what each of them takes.
     let copies = records.iter().any(|r| r.extra.contains_key("copies"));
-    let time = if copies { metrics::PROGRAM_TIME.name } else { metrics::TIME_PER_OPERATION.name };
+    let in_cycles = records.iter().any(|r| r.metric == metrics::COMPLETION_CYCLES.name);
+    let time = match (copies, in_cycles) {
+        (true, _) => metrics::PROGRAM_TIME.name,
+        (_, true) => metrics::COMPLETION_CYCLES.name,
+        _ => metrics::TIME_PER_OPERATION.name,
+    };
     let procs = distinct(records.iter().map(|r| r.procs));
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));
     let mut rows: Vec<Vec<Cell>> = algorithms
@@ -189,8 +203,10 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     let header = std::iter::once("processors".to_string()).chain(procs.iter().map(u32::to_string)).collect();
     let table = Table {
         experiment: "sim",
-        title: format!("{head}: time for each operation"),
-        note: if copies {
+        title: format!("{head}: {}", if in_cycles { "cycles until the last process is done" } else { "time for each operation" }),
+        note: if in_cycles {
+            "From the start until the last process is done; medians over the seeds, the range in each figure's tooltip."
+        } else if copies {
             "The mean time until a copy of the program ends, by the number of its operations; medians over the seeds, the range in each figure's tooltip."
         } else {
             "The whole time by the number of operations of all processors; medians over the seeds, the range in each figure's tooltip."
@@ -204,7 +220,13 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
             let r = find(records, a, p, time)?;
             Some(Value { value: r.value, min: r.min, max: r.max })
         };
-        vec![by_processors(&table.title, &algorithms, &procs, value, nanoseconds)]
+        vec![by_processors(
+            &table.title,
+            &algorithms,
+            &procs,
+            value,
+            if in_cycles { digits } else { nanoseconds },
+        )]
     } else {
         Vec::new()
     };
@@ -232,7 +254,8 @@ fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, no
 
 fn counts(head: &str, records: &[&Record]) -> Section {
     let note = "For each operation: store-conditionals that failed, requests for ownership of a line that was there, invalidations sent, and as the processors' counters see them (both of \
-                a node), lines asked of an owner, lines fetched, operations at memory, messages (or bus transactions), requests refused, how busy the busiest home was, context switches.";
+                a node), lines asked of an owner, lines fetched, operations at memory, messages (or bus transactions), requests refused, how busy the busiest home was, context switches; of lists: nodes passed by an insertion or deletion, double \
+                compare-and-swaps that found other values and changes of a count of active threads (each pair), the part of accesses that hit, and of the time in which the bus was held.";
     by_algorithm(records, &COUNTS, format!("{head}: what an operation costs"), note)
 }
 

@@ -3,6 +3,7 @@
 mod barriers;
 mod counter;
 mod ladder;
+mod list;
 mod locks;
 mod messages;
 mod multiprogramming;
@@ -30,6 +31,7 @@ pub const SIM_EXPERIMENTS: &[&dyn SimExperiment] = &[
     &barriers::EXPERIMENT,
     &messages::Experiment,
     &ladder::Experiment,
+    &list::Experiment,
     &multiprogramming::Experiment,
 ];
 
@@ -144,14 +146,9 @@ fn point(
     Point {
         subject: subject(experiment, algorithm.name, waiting.name(), procs, settings.work),
         setup: Setup {
-            machine: settings.machine.clone(),
-            procs,
-            work: settings.work,
-            operations: settings.operations,
             waiting,
-            copies: 1,
-            bytes: 0,
             seed: settings.seed,
+            ..Setup::new(settings.machine.clone(), procs, settings.work, settings.operations)
         },
         run: algorithm.on(procs),
     }

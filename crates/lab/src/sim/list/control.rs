@@ -1,0 +1,103 @@
+//! What keeps the processes of a version-numbered list from getting in each other's way: an advisory lock of the version's line, or a count of active threads that the operating system
+//! maintains. Neither is needed for the list to be right; both bound how long anybody waits.
+
+use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Ordering, Place, Processor};
+
+use super::Plan;
+
+/// So many may be active at a time (paper G §8.4).
+const THRESHOLD: u64 = 1;
+
+/// A way to keep contention down.
+pub trait Control<P: Processor>: Sized {
+    /// The algorithm that the list with it is.
+    const NAME: &'static str;
+    /// Makes it.
+    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self;
+    /// A process comes to an operation.
+    fn enter(&self, cpu: &P);
+    /// It begins an attempt: reads the version.
+    fn version(&self, cpu: &P, version: &P::Word) -> u64;
+    /// It is done.
+    fn leave(&self, cpu: &P);
+}
+
+/// Exponential back-off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    next: u64,
+    longest: u64,
+}
+
+impl Pauses {
+    pub fn new(plan: &Plan) -> Self {
+        Pauses { next: plan.first_pause, longest: plan.longest_pause }
+    }
+
+    /// The next pause, in nanoseconds.
+    pub fn next(&mut self) -> u64 {
+        let pause = self.next;
+        self.next = (2 * pause).min(self.longest);
+        pause
+    }
+}
+
+/// Cload (paper G §6.2): the version is read by a load that takes the line's advisory lock. Who finds it locked backs off up to a limit, and then reads the version as it is. The DCAS gives the lock up, since
+/// it stores to the line.
+#[derive(Clone, Copy, Debug)]
+pub struct Advisory {
+    plan: Plan,
+}
+
+impl<P: AdvisoryLoad> Control<P> for Advisory {
+    const NAME: &'static str = "dcas-cload";
+
+    fn new(_arena: &impl Arena<P>, plan: &Plan) -> Self {
+        Advisory { plan: *plan }
+    }
+    fn enter(&self, _cpu: &P) {}
+    fn version(&self, cpu: &P, version: &P::Word) -> u64 {
+        let (mut pauses, mut waited) = (Pauses::new(&self.plan), 0);
+        loop {
+            if let Some(version) = cpu.advisory_load(version) {
+                return version;
+            }
+            if waited >= self.plan.threshold {
+                // Acquire: the nodes; pairs with the DCAS, which releases.
+                return cpu.load(version, Ordering::Acquire);
+            }
+            let pause = pauses.next();
+            cpu.delay(pause);
+            waited += pause;
+        }
+    }
+    fn leave(&self, _cpu: &P) {}
+}
+
+/// Allemany and Felten's count of active threads, with the threshold 1 (paper G §8.4): who finds somebody active backs off, as in the paper's Figure 2. The operating system takes a process that it
+/// switches out off the count. **How they wait is not given**: without pauses, each change of the count costs a transaction for everybody who waits, and 16 processors take twice as long.
+pub struct ActiveCount<P: Processor> {
+    count: P::Word,
+    plan: Plan,
+}
+
+impl<P: ActiveThreads> Control<P> for ActiveCount<P> {
+    const NAME: &'static str = "dcas-active-count";
+
+    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
+        ActiveCount { count: arena.word(Place::NewLine, 0), plan: *plan }
+    }
+    fn enter(&self, cpu: &P) {
+        let mut pauses = Pauses::new(&self.plan);
+        while !cpu.enter(&self.count, THRESHOLD) {
+            cpu.delay(pauses.next());
+        }
+    }
+    fn version(&self, cpu: &P, version: &P::Word) -> u64 {
+        // Acquire: the nodes; pairs with the DCAS, which releases.
+        cpu.load(version, Ordering::Acquire)
+    }
+    fn leave(&self, cpu: &P) {
+        cpu.leave(&self.count);
+    }
+}
