@@ -130,7 +130,7 @@ fn a_receiver_dies(settings: Settings, takes: bool, len: usize) {
             data: None,
             ticket,
             inject: false,
-            delivered: false,
+            matched: false,
         };
         match node.endpoint.core.send(&message) {
             Ok(()) => started += 1,

@@ -90,7 +90,7 @@ fn attack(seed: u64, settings: Settings) {
                 data: None,
                 ticket: ticket(0, Class::Send),
                 inject: false,
-                delivered: round % 100 == 0,
+                matched: round % 100 == 0,
             };
             // Refused once the stranger has said good-bye.
             let sent = n[VICTIM].endpoint.core.send(&message);

@@ -137,7 +137,7 @@ fn unreachable_peer(n: &mut [Node]) {
             data: None,
             ticket: ticket(0, Class::Send),
             inject: false,
-            delivered: false,
+            matched: false,
         };
         assert_eq!(n[0].endpoint.core.send(&message), Err(Refusal::Unreachable));
     }

@@ -95,7 +95,7 @@ fn send(n: &mut [Node], bytes: &Buffer) {
         data: Some(7),
         ticket: ticket(8, Class::Send),
         inject: false,
-        delivered: false,
+        matched: false,
     };
     n[0].endpoint.core.send(&message).expect("there is space");
 }

@@ -31,17 +31,17 @@ fn messages_of_all_lengths_arrive_before_and_after_their_receives() {
                 let bytes = pattern(len, i);
                 let mut into = vec![0xee; len + 3];
                 let data = (i % 2 == 0).then_some(i as u64 * 1000);
-                let delivered = i % 3 == 0;
+                let matched = i % 3 == 0;
                 let early = round % 2 == 0;
                 if early {
                     n[1].receive(Some(0), 5, 0, &mut into, 77);
                 }
-                while !n[0].send_with(1, Some(5), &bytes, data, 88, delivered) {
+                while !n[0].send_with(1, Some(5), &bytes, data, 88, matched) {
                     settle(&mut n);
                 }
                 if !early {
                     settle(&mut n);
-                    if delivered || len > settings.eager {
+                    if matched || len > settings.eager {
                         assert!(n[0].next_sent().is_none(), "{len}: reported before it was received");
                     }
                     n[1].receive(None, 4, 1, &mut into, 77);
@@ -318,7 +318,7 @@ fn more_senders_than_a_byte_counts_reach_one_receiver() {
                 data: None,
                 ticket: ticket(0, Class::Send),
                 inject: true,
-                delivered: false,
+                matched: false,
             };
             while sender.core.send(&message) == Err(Refusal::Again) {
                 n[0].endpoint.progress();

@@ -54,7 +54,7 @@ pub struct Message0<'a> {
     /// The buffer is the caller's again when the call returns.
     pub inject: bool,
     /// Report only when the message has found its receive.
-    pub delivered: bool,
+    pub matched: bool,
 }
 
 /// A message that its sender keeps until the receiver asks for it, or until it is known to have arrived.
@@ -242,7 +242,7 @@ impl Core {
         link.promote(ring_after);
         let counted = len > INJECT;
         let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < unexpected;
-        if len <= link.piece().min(eager) && room && !message.delivered {
+        if len <= link.piece().min(eager) && room && !message.matched {
             let kind = match (message.tag, message.data) {
                 (None, None) => Kind::Eager,
                 (Some(_), None) => Kind::EagerTagged,
@@ -284,7 +284,7 @@ impl Core {
             if counted {
                 peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
             }
-            let (number, then) = if message.delivered {
+            let (number, then) = if message.matched {
                 // Reported when the receiver says so; the bytes are sent all the same, so nothing of them is kept.
                 let held = Held { peer: message.peer, source: Source::Copy(Vec::new()), ticket };
                 (self.held.insert(held), None)

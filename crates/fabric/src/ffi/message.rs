@@ -83,7 +83,8 @@ unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
         data: what.data,
         ticket: ep.ticket(what.context, kind, what.flags, Class::Send),
         inject: what.flags.is_none() || asked(FI_INJECT),
-        delivered: asked(FI_DELIVERY_COMPLETE),
+        // What lies in the receiver's memory has been delivered, whether its program has asked for it yet or not. MPICH asks for that with every message: a short `MPI_Send` must not wait for its receive.
+        matched: asked(FI_MATCH_COMPLETE),
     };
     let sent = ep.endpoint.core.send(&message);
     ep.started(sent)

@@ -60,11 +60,11 @@ impl Node {
         bytes: &[u8],
         data: Option<u64>,
         context: usize,
-        delivered: bool,
+        matched: bool,
     ) -> bool {
         let ticket = ticket(context, Class::Send);
         let buffer = &over(bytes);
-        let message = Message0 { peer, tag, buffer, data, ticket, inject: false, delivered };
+        let message = Message0 { peer, tag, buffer, data, ticket, inject: false, matched };
         match self.endpoint.core.send(&message) {
             Ok(()) => true,
             Err(Refusal::Again) => false,

@@ -250,9 +250,9 @@ fn completion_means_what_was_asked_for() {
     for len in [8, 5000, 300_000] {
         let bytes = pattern(len, 1);
         let mut into = vec![0; len];
-        // Delivered: not before there is a receive.
+        // Matched: not before there is a receive.
         start(&n, || {
-            n[0].send_message(to, Some(1), &[&bytes], 0, 5, u64::from(FI_DELIVERY_COMPLETE | FI_COMPLETION))
+            n[0].send_message(to, Some(1), &[&bytes], 0, 5, u64::from(FI_MATCH_COMPLETE | FI_COMPLETION))
         });
         settle(&n);
         assert_eq!(n[0].take(n[0].tx), None, "{len} bytes that nobody has received");
@@ -260,10 +260,26 @@ fn completion_means_what_was_asked_for() {
         assert_eq!((received(&n, 1).context, sent(&n, 0).context), (6, 5));
         assert!(into == bytes);
         // The others at least once there is one.
-        for flag in [FI_TRANSMIT_COMPLETE, FI_INJECT_COMPLETE] {
+        for flag in [FI_TRANSMIT_COMPLETE, FI_INJECT_COMPLETE, FI_DELIVERY_COMPLETE] {
             assert_eq!(n[1].receive(ANY, Some((1, 0)), &mut into, 6), 0);
             start(&n, || n[0].send_message(to, Some(1), &[&bytes], 0, 5, flag.into()));
             assert_eq!((received(&n, 1).context, sent(&n, 0).context), (6, 5));
+        }
+    }
+    // Delivered: a message that the receiver can hold does not wait for a receive. Nobody may have to read, either: two who send to each other before they receive would wait for ever.
+    for len in [8, 257, 5000, 60_000] {
+        let bytes = pattern(len, 3);
+        for k in [0, 1] {
+            let other = n[k].peers[1 - k];
+            let flags = u64::from(FI_DELIVERY_COMPLETE | FI_COMPLETION);
+            assert_eq!(n[k].send_message(other, Some(1), &[&bytes], 0, 5, flags), 0);
+            assert_eq!(sent(&n[k..=k], 0).context, 5, "{len} bytes");
+        }
+        for k in [0, 1] {
+            let mut into = vec![0; len];
+            assert_eq!(n[k].receive(ANY, Some((1, 0)), &mut into, 6), 0);
+            assert_eq!(received(&n, k).context, 6);
+            assert!(into == bytes);
         }
     }
     // Injected by a flag: the buffer is ours at once, and the end is reported all the same.

@@ -220,15 +220,16 @@ impl World {
                 });
                 self.over.push(context);
             } else {
-                let delivered = self.random.one_in(4);
+                let matched = self.random.one_in(4);
                 let mut flags = if data.is_some() { u64::from(FI_REMOTE_CQ_DATA) } else { 0 };
-                flags |= if delivered { u64::from(FI_DELIVERY_COMPLETE) } else { 0 };
+                flags |= if matched { u64::from(FI_MATCH_COMPLETE) } else { 0 };
+                flags |= if self.random.one_in(4) { u64::from(FI_DELIVERY_COMPLETE) } else { 0 };
                 flags |= if len <= 256 && self.random.one_in(4) { u64::from(FI_INJECT) } else { 0 };
                 let (a, b) = kept.split_at(self.random.below(len + 1));
                 start(&self.nodes, || {
                     node.send_message(peer, tag, &[a, b], data.unwrap_or(0), context, flags)
                 });
-                self.pending.insert(context, (!delivered, false));
+                self.pending.insert(context, (!matched, false));
             }
             self.sides[from].counts[SEND] += 1;
             self.arrive(to, m);
