@@ -126,10 +126,10 @@ fn readers<D: DoubleCas<P>>(preemptions: usize) {
 
 #[test]
 fn guerraoui() {
-    one_of_two::<Small>(3);
+    one_of_two::<Small>(2);
     both_count::<Small>(2, 1);
     there_and_back::<Small>(2);
-    readers::<Small>(3);
+    readers::<Small>(2);
 }
 
 #[test]

@@ -150,8 +150,25 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         Ok(&participant.descriptors[index % PLACES])
     }
 
-    /// Looks at a word.
+    /// Looks at a word: its content, what it would be if it were plain, and whether that is sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
+    fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
+        // (1) Acquire: as in `look`.
+        let content = cpu.load(word, Ordering::Acquire);
+        if content & MARK == 0 {
+            return Ok((content, content, true));
+        }
+        let marked = self.descriptor(content)?;
+        let entry = usize::from(content & SECOND != 0);
+        // (2) Acquire, three times: as in `look_behind`.
+        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
+        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
+        let status = cpu.load(&marked.status, Ordering::Acquire);
+        let usual = content & HELPS == 0 && status >> SHIFT == content & USE && status & STATE != ACTIVE;
+        Ok((content, if status & STATE == SUCCESS { new } else { old }, usual))
+    }
+
+    /// Looks at a word.
     fn look<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, number: u32) -> Result<Seen, DcasError> {
         let word = words.word(number).ok_or(DcasError::Corrupt)?;
         loop {
@@ -167,7 +184,6 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     }
 
     /// What a mark stands for. `None` if it is no longer there.
-    #[inline]
     fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
         let marked = self.descriptor(content)?;
         let entry = usize::from(content & SECOND != 0);
@@ -203,7 +219,6 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     }
 
     /// Decides an operation, unless it is decided. Returns what was decided (or nonsense, if that was long ago).
-    #[inline(always)]
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptor(identity)?.status;
         let mut expected = active(identity);
@@ -219,7 +234,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     }
 
     /// Writes an operation into a descriptor for its next use. Returns the mark, as for the first word.
-    #[inline]
+    #[inline(always)]
     fn prepare(cpu: &P, descriptor: &Descriptor<P>, mark: u64, state: u64, operation: &Operation) -> u64 {
         // Release, here and below: whoever sees a field of this use, sees the use; pairs with the Acquire (2). The first one also comes after the former marks are out.
         cpu.store(&descriptor.status, (mark & USE) << SHIFT | state, Ordering::Release);
@@ -235,7 +250,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
 
     /// Takes the marks of a descriptor's last use out of its words, and a success's from those who helped. Returns the next use. Anybody may do that at any time with a use that is
     /// decided; one that is not is made to fail.
-    #[inline]
+    #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
         let it = self.descriptor(identity(descriptor, 0))?;
         // Acquire, here and below: for an owner its own writes; for others as (2).
@@ -292,25 +307,20 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Marks the words of an operation with `mark` where nobody has yet, helping others who are in the way, and decides. `seen`: what the owner has seen. Returns what was decided.
-    #[inline]
+    /// Marks the words of an operation with `mark` where nobody has yet, helping others who are in the way, and decides. Returns what was decided.
     fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
         words: &T,
         operation: &Operation,
         mark: u64,
-        mut seen: [Option<Seen>; 2],
     ) -> Result<u64, DcasError> {
         let cpu = actor.cpu;
         for entry in 0..2 {
             let number = operation.words[entry];
             let word = words.word(number).ok_or(DcasError::Corrupt)?;
             loop {
-                let now = match seen[entry].take() {
-                    Some(seen) => seen,
-                    None => self.look(cpu, words, number)?,
-                };
+                let now = self.look(cpu, words, number)?;
                 if now.pending {
                     if now.operation == operation.identity {
                         break;
@@ -333,6 +343,20 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         self.decide(cpu, operation.identity, SUCCESS)
     }
 
+    /// An operation, as its descriptor has it.
+    fn operation(&self, cpu: &P, identity: u64) -> Result<Operation, DcasError> {
+        let it = self.descriptor(identity)?;
+        // Acquire: as (2).
+        let [pair, a, b, c, d] = [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1]]
+            .map(|field| cpu.load(field, Ordering::Acquire));
+        Ok(Operation {
+            identity,
+            words: [pair as u32, (pair >> 32) as u32],
+            old: [a & !MARK, b & !MARK],
+            new: [c & !MARK, d & !MARK],
+        })
+    }
+
     /// Completes another one's operation.
     #[cold]
     fn help<W: Waiting<P>, T: Words<P> + ?Sized>(
@@ -343,15 +367,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
         let other = self.descriptor(identity)?;
-        // Acquire: as (2).
-        let [pair, a, b, c, d] = [&other.words, &other.old[0], &other.old[1], &other.new[0], &other.new[1]]
-            .map(|field| cpu.load(field, Ordering::Acquire));
-        let operation = Operation {
-            identity,
-            words: [pair as u32, (pair >> 32) as u32],
-            old: [a & !MARK, b & !MARK],
-            new: [c & !MARK, d & !MARK],
-        };
+        let operation = self.operation(cpu, identity)?;
         // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it settles. Succeeds, or finds it set, only if the fields were the operation's.
         let asked = cpu.compare_exchange(
             &other.status,
@@ -372,26 +388,55 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let done = self.settle(cpu, words, descriptor).and_then(|usage| {
             let mark = MARK | HELPS | self::identity(descriptor, usage);
             let mark = Self::prepare(cpu, &mine.descriptors[place], mark, FAILED, &operation);
-            self.complete(actor, words, &operation, mark, [None; 2])
+            self.complete(actor, words, &operation, mark)
         });
         mine.places.give(cpu, place);
         done.map(|_| ())
     }
 
-    /// Looks at both words, and says whether they have the values that they must have.
-    #[inline]
-    fn both<T: Words<P> + ?Sized>(
+    /// The owner's way where anybody else is about: until the operation has succeeded, or a word had another value. `begun`: this operation is under way.
+    #[cold]
+    fn contend<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
-        cpu: &P,
+        actor: &Actor<'_, P, W>,
         words: &T,
-        changes: &[Change; 2],
-    ) -> Result<Option<[Seen; 2]>, DcasError> {
-        let first = self.look(cpu, words, changes[0].word)?;
-        if first.plain & VALUE != changes[0].old {
-            return Ok(None);
+        changes: [Change; 2],
+        place: usize,
+        begun: Option<u64>,
+    ) -> Result<bool, DcasError> {
+        let cpu = actor.cpu;
+        let descriptor = actor.me * PLACES + place;
+        if let Some(begun) = begun {
+            let operation = self.operation(cpu, begun)?;
+            if self.complete(actor, words, &operation, MARK | begun)? == SUCCESS {
+                return Ok(true);
+            }
         }
-        let second = self.look(cpu, words, changes[1].word)?;
-        Ok((second.plain & VALUE == changes[1].old).then_some([first, second]))
+        let mut round = 0u32;
+        loop {
+            let usage = self.settle(cpu, words, descriptor)?;
+            let mut old = [0; 2];
+            for (old, change) in old.iter_mut().zip(&changes) {
+                *old = self.look(cpu, words, change.word)?.plain;
+                if *old & VALUE != change.old {
+                    return Ok(false);
+                }
+            }
+            let identity = identity(descriptor, usage);
+            let operation = Operation {
+                identity,
+                words: changes.map(|change| change.word),
+                old,
+                new: [Self::raised(old[0], changes[0].new), Self::raised(old[1], changes[1].new)],
+            };
+            let mark = Self::prepare(cpu, self.descriptor(identity)?, MARK | identity, ACTIVE, &operation);
+            if self.complete(actor, words, &operation, mark)? == SUCCESS {
+                return Ok(true);
+            }
+            // A word has changed, though perhaps not its value; or somebody could not help. Nobody is waited for, so there is nothing to give up.
+            let _ = actor.wait.back_off(cpu, round);
+            round = round.wrapping_add(1);
+        }
     }
 
     /// What a plain word becomes with a new value.
@@ -431,6 +476,10 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         words: &T,
         word: u32,
     ) -> Result<u64, DcasError> {
+        let (_, plain, usual) = self.glance(actor.cpu, words.word(word).ok_or(DcasError::Corrupt)?)?;
+        if usual {
+            return Ok(plain & VALUE);
+        }
         Ok(self.look(actor.cpu, words, word)?.plain & VALUE)
     }
 
@@ -469,44 +518,43 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         changes: [Change; 2],
     ) -> Result<bool, DcasError> {
         let changes = in_order(changes, VALUE)?;
+        let [a, b] = changes;
         let cpu = actor.cpu;
+        let first = words.word(a.word).ok_or(DcasError::Corrupt)?;
+        let second = words.word(b.word).ok_or(DcasError::Corrupt)?;
         let mine = self.participant(actor.me)?;
-        let Some(mut seen) = self.both(cpu, words, &changes)? else { return Ok(false) };
+        let (first_content, first_plain, first_usual) = self.glance(cpu, first)?;
+        let (second_content, second_plain, second_usual) = self.glance(cpu, second)?;
+        if first_usual && first_plain & VALUE != a.old || second_usual && second_plain & VALUE != b.old {
+            return Ok(false);
+        }
         let place = mine.places.take(cpu, V::PLACES, false)?.ok_or(DcasError::TooDeep)?;
         let descriptor = actor.me * PLACES + place;
-        let mut round = 0u32;
-        let done = loop {
-            let usage = match self.settle(cpu, words, descriptor) {
-                Ok(usage) => usage,
-                Err(error) => break Err(error),
-            };
-            if round > 0 {
-                // Nobody is waited for, so there is nothing to give up.
-                let _ = actor.wait.back_off(cpu, round - 1);
-                match self.both(cpu, words, &changes) {
-                    Ok(Some(both)) => seen = both,
-                    Ok(None) => break Ok(false),
-                    Err(error) => break Err(error),
-                }
+        let done = self.settle(cpu, words, descriptor).and_then(|usage| {
+            if !(first_usual && second_usual) {
+                return self.contend(actor, words, changes, place, None);
             }
             let identity = identity(descriptor, usage);
             let operation = Operation {
                 identity,
-                words: [changes[0].word, changes[1].word],
-                old: [seen[0].plain, seen[1].plain],
-                new: [
-                    Self::raised(seen[0].plain, changes[0].new),
-                    Self::raised(seen[1].plain, changes[1].new),
-                ],
+                words: [a.word, b.word],
+                old: [first_plain, second_plain],
+                new: [Self::raised(first_plain, a.new), Self::raised(second_plain, b.new)],
             };
-            let mark = Self::prepare(cpu, &mine.descriptors[place], MARK | identity, ACTIVE, &operation);
-            match self.complete(actor, words, &operation, mark, seen.map(Some)) {
-                Ok(SUCCESS) => break Ok(true),
-                // A word has changed, though perhaps not its value; or somebody could not help.
-                Ok(_) => round = round.wrapping_add(1).max(1),
-                Err(error) => break Err(error),
+            let it = &mine.descriptors[place];
+            let mark = Self::prepare(cpu, it, MARK | identity, ACTIVE, &operation);
+            // (3) and (4) AcqRel: as in `complete` and `decide`. Relaxed if they fail: looked at again.
+            let swap = |word, old, new| {
+                cpu.compare_exchange(word, old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            };
+            if swap(first, first_content, mark)
+                && swap(second, second_content, mark | SECOND)
+                && swap(&it.status, active(identity), active(identity) & !STATE | SUCCESS)
+            {
+                return Ok(true);
             }
-        };
+            self.contend(actor, words, changes, place, Some(identity))
+        });
         mine.places.give(cpu, place);
         done
     }
