@@ -3,7 +3,7 @@
 
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use towpath_machine::{NativeBytes, Plain};
 
@@ -48,6 +48,11 @@ impl Memory {
     /// The number of its descriptor in this process.
     pub fn descriptor(&self) -> i32 {
         self.segment.file().as_raw_fd()
+    }
+
+    /// The descriptor itself.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.segment.file()
     }
 
     /// `n` values of a type from an offset on.

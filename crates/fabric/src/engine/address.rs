@@ -1,4 +1,7 @@
 //! What an endpoint publishes of itself: enough to attach to its segment, and to notice that one must not.
+//!
+//! Two ways lead there: through /proc, where both processes have the same one and mean the same by a pid; else through the endpoint's abstract Unix socket ([`super::passing`]), whose name follows from its
+//! nonce, where both have the same network namespace.
 
 use towpath_shm::Process;
 
@@ -7,7 +10,9 @@ pub const ADDRESS_BYTES: usize = 64;
 /// `towpathF`.
 const MAGIC: u64 = u64::from_le_bytes(*b"towpathF");
 /// Changes whenever the layout of a segment or the meaning of a packet does.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
+/// The inode of the first user namespace on every machine.
+pub const FIRST_USERS: u32 = 0xefff_fffd;
 
 /// Where an endpoint's segment is, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,10 +29,14 @@ pub struct Address {
     pub fd: u32,
     /// When that process started.
     pub start: u64,
-    /// The namespaces in which pid and start mean something.
+    /// The namespaces in which pid and start mean something; the process's very own if its /proc is of other ones.
     pub namespace: u64,
     /// Chosen at random.
     pub nonce: u64,
+    /// The namespace in which uid means something; 0 if unknown.
+    pub user_space: u32,
+    /// The namespace of its socket; 0 if unknown.
+    pub network: u32,
 }
 
 /// The version of this library in 32 bits.
@@ -69,18 +78,35 @@ pub enum Unfit {
         /// Ours.
         own: u32,
     },
-    /// Another pid namespace.
+    /// Another pid namespace, and another network namespace.
     #[error(
-        "the other rank lives in another pid namespace: start the ranks of a host in one container, or with --pid=host"
+        "the other rank lives in another pid namespace and in another network namespace, so neither /proc nor a socket leads there: start the ranks of a host in one container, or with --pid=host, or with --network=host"
     )]
     Namespace,
 }
 
 impl Address {
     /// The address of a segment of this process.
-    pub fn own(process: Process, uid: u32, fd: u32, nonce: u64) -> Address {
-        let Process { pid, start, namespace } = process;
-        Address { layout: LAYOUT, version: own_version(), uid, pid, fd, start, namespace, nonce }
+    ///
+    /// # Errors
+    ///
+    /// /proc can't be read.
+    pub fn here(fd: u32, nonce: u64) -> Result<Address, towpath_shm::Error> {
+        let Process { pid, start, namespace } = Process::own()?;
+        let namespace = match pid_in_proc() {
+            // The /proc of an outer namespace: under our number it shows somebody else, to others like us too. No inode of a time namespace is as small as a pid.
+            Some(other) if other != pid => namespace & !u64::from(u32::MAX) | u64::from(other),
+            _ => namespace,
+        };
+        let (uid, user_space, network) = (effective_user(), inode("user"), inode("net"));
+        let (layout, version) = (LAYOUT, own_version());
+        Ok(Address { layout, version, uid, pid, fd, start, namespace, nonce, user_space, network })
+    }
+
+    /// Whether its process is seen from here under its pid.
+    #[inline]
+    pub fn is_seen_by(&self, other: &Address) -> bool {
+        self.namespace == other.namespace
     }
 
     /// As eight words.
@@ -90,11 +116,11 @@ impl Address {
             MAGIC,
             pair(self.layout, self.version),
             pair(self.uid, self.pid),
-            self.fd.into(),
+            pair(self.fd, self.user_space),
             self.start,
             self.namespace,
             self.nonce,
-            0,
+            self.network.into(),
         ]
     }
 
@@ -109,6 +135,8 @@ impl Address {
             start: w[4],
             namespace: w[5],
             nonce: w[6],
+            user_space: (w[3] >> 32) as u32,
+            network: w[7] as u32,
         })
     }
 
@@ -141,10 +169,12 @@ impl Address {
             let text = |a: &Address| format!("{} (layout {})", version_text(a.version), a.layout);
             return Err(Unfit::Version { other: text(other), own: text(self) });
         }
-        if other.uid != self.uid {
+        // Else their numbers can't be compared, and the kernel says at the socket who it is.
+        if other.user_space == self.user_space && other.uid != self.uid {
             return Err(Unfit::User { other: other.uid, own: self.uid });
         }
-        if other.namespace != self.namespace {
+        let networks = [self.network, other.network];
+        if !other.is_seen_by(self) && networks[0] != networks[1] && !networks.contains(&0) {
             return Err(Unfit::Namespace);
         }
         Ok(())
@@ -156,12 +186,32 @@ impl Address {
     }
 }
 
+/// Under which number /proc shows this process.
+fn pid_in_proc() -> Option<u32> {
+    std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()
+}
+
+/// The inode of one of this process's namespaces; 0 if there is no telling.
+fn inode(which: &str) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(format!("/proc/self/ns/{which}")).map_or(0, |about| about.ino() as u32)
+}
+
+#[allow(unsafe_code)]
+fn effective_user() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::geteuid() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn address() -> Address {
-        Address::own(Process { pid: 77, start: 1 << 40, namespace: 5 }, 1000, 9, 0xdead_beef_0123)
+        let (layout, version) = (LAYOUT, own_version());
+        let (pid, start, namespace) = (77, 1 << 40, 5 << 32 | 6);
+        let (uid, fd, nonce, user_space, network) = (1000, 9, 0xdead_beef_0123, 7, 8);
+        Address { layout, version, uid, pid, fd, start, namespace, nonce, user_space, network }
     }
 
     #[test]
@@ -178,6 +228,12 @@ mod tests {
         let why = a.can_reach(&Address { layout: 99, ..a }).unwrap_err().to_string();
         assert!(why.contains("(layout 99)") && why.contains("FI_PROVIDER_PATH"), "{why}");
         assert!(matches!(a.can_reach(&Address { uid: 1, ..a }), Err(Unfit::User { other: 1, own: 1000 })));
-        assert_eq!(a.can_reach(&Address { namespace: 1, ..a }), Err(Unfit::Namespace));
+        assert_eq!(a.can_reach(&Address { namespace: 1, network: 9, ..a }), Err(Unfit::Namespace));
+        // One way is enough.
+        assert_eq!(a.can_reach(&Address { namespace: 1, ..a }), Ok(()));
+        assert_eq!(a.can_reach(&Address { namespace: 1, network: 0, ..a }), Ok(()));
+        assert_eq!(a.can_reach(&Address { network: 9, ..a }), Ok(()));
+        // What another user namespace calls its users means nothing here.
+        assert_eq!(a.can_reach(&Address { uid: 0, user_space: 1, ..a }), Ok(()));
     }
 }

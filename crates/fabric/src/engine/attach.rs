@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -33,6 +33,16 @@ pub enum AttachError {
         "process {pid}'s memory can't be opened ({source}): it has ended, or the ranks may not look into each other's /proc (same user, same container, no hidepid)"
     )]
     Open {
+        /// The owner.
+        pid: u32,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not seen under its pid, and its socket does not answer.
+    #[error(
+        "process {pid} of another pid namespace does not answer at its socket ({source}): it has ended, or belongs to another user, or something keeps the ranks from Unix sockets; start the ranks of a host as one user, in one container, or with --pid=host"
+    )]
+    Silent {
         /// The owner.
         pid: u32,
         /// What the system said.
@@ -74,12 +84,22 @@ unsafe fn lasting<T: Plain>(slice: &[T]) -> &'static [T] {
     unsafe { core::mem::transmute::<&[T], &'static [T]>(slice) }
 }
 
-/// Opens memory of another process (or of this one) by its descriptor there.
+/// Opens memory of another process (or of this one) by its descriptor there. Both mean the same by a pid.
 pub fn open(pid: u32, fd: u32) -> Result<Memory, AttachError> {
-    let path = format!("/proc/{pid}/fd/{fd}");
+    // Oneself one sees in any /proc, though perhaps under another number.
+    let path = if pid == std::process::id() {
+        format!("/proc/self/fd/{fd}")
+    } else {
+        format!("/proc/{pid}/fd/{fd}")
+    };
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|source| AttachError::Open { pid, source })?;
-    Memory::from_descriptor(OwnedFd::from(file)).map_err(|error| match error {
+    given(pid, OwnedFd::from(file))
+}
+
+/// Memory that another process has passed.
+fn given(pid: u32, file: OwnedFd) -> Result<Memory, AttachError> {
+    Memory::from_descriptor(file).map_err(|error| match error {
         towpath_shm::Error::NotTrusted { why, .. } => AttachError::Untrusted { pid, why },
         towpath_shm::Error::NotAWorld { why, .. } => AttachError::Untrusted { pid, why: why.to_string() },
         other => other.into(),
@@ -102,9 +122,17 @@ impl Segment {
         Segment::of(Memory::anonymous(at::END)?)
     }
 
-    /// Another endpoint's.
+    /// Another endpoint's, which is seen under its pid.
     pub fn attach(address: &Address) -> Result<Segment, AttachError> {
-        let segment = Segment::of(open(address.pid, address.fd)?)?;
+        Segment::check(Segment::of(open(address.pid, address.fd)?)?, address)
+    }
+
+    /// Another endpoint's, which it has passed.
+    pub fn given(address: &Address, file: OwnedFd) -> Result<Segment, AttachError> {
+        Segment::check(Segment::of(given(address.pid, file)?)?, address)
+    }
+
+    fn check(segment: Segment, address: &Address) -> Result<Segment, AttachError> {
         // Relaxed: written before the address was published, by whatever way it came to us.
         let found: [u64; 8] = core::array::from_fn(|i| segment.header.identity[i].load(Ordering::Relaxed));
         if Address::from_words(found) != Some(*address) {
@@ -154,6 +182,11 @@ impl Segment {
     pub fn descriptor(&self) -> u32 {
         self.memory.descriptor() as u32
     }
+
+    /// The descriptor itself, to be passed.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.memory.file()
+    }
 }
 
 /// A pair's slots, mapped. As [`Segment`].
@@ -170,9 +203,17 @@ impl PairMemory {
         PairMemory::of(Memory::anonymous(at::PAIR_END)?)
     }
 
-    /// Those that another process has made.
+    /// Those that another process has made, which is seen under its pid.
     pub fn attach(pid: u32, fd: u32, nonce: u64) -> Result<PairMemory, AttachError> {
-        let pair = PairMemory::of(open(pid, fd)?)?;
+        PairMemory::check(PairMemory::of(open(pid, fd)?)?, pid, nonce)
+    }
+
+    /// Those that another process has made and passed.
+    pub fn given(pid: u32, file: OwnedFd, nonce: u64) -> Result<PairMemory, AttachError> {
+        PairMemory::check(PairMemory::of(given(pid, file)?)?, pid, nonce)
+    }
+
+    fn check(pair: PairMemory, pid: u32, nonce: u64) -> Result<PairMemory, AttachError> {
         // Relaxed: written before they were announced.
         if pair.header.nonce.load(Ordering::Relaxed) != nonce {
             return Err(AttachError::Another { pid });
@@ -214,5 +255,10 @@ impl PairMemory {
     /// Their descriptor.
     pub fn descriptor(&self) -> u32 {
         self.memory.descriptor() as u32
+    }
+
+    /// The descriptor itself, to be passed.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.memory.file()
     }
 }

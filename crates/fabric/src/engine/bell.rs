@@ -1,7 +1,7 @@
 //! A bell for those who wait on descriptors (`FI_WAIT_FD`): a pipe that becomes readable when something comes.
 //!
 //! Who sleeps on a futex can be woken through shared memory, but `poll` and `epoll` know descriptors only. The owner of an endpoint makes a pipe and writes its number into the segment's header; a sender opens it
-//! through /proc, as it has opened the segment, when it first has to ring. While nobody listens a send costs what it did before: the sender looks at the word that says whether the receiver sleeps.
+//! through /proc, as it has opened the segment, when it first has to ring. Who came through the owner's [`Door`](super::door::Door) gets both ends there. While nobody listens a send costs what it did before: the sender looks at the word that says whether the receiver sleeps.
 //!
 //! **No wake-up is lost.** The owner empties the pipe, then says that it listens, then looks once more; the sender publishes, then looks whether somebody listens, writes, and only then takes the request
 //! back, unless the owner has begun to listen anew (the word counts). So every message that is published while somebody listens finds the pipe full or fills it.
@@ -12,8 +12,10 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+
+use super::passing::Connection;
 
 /// What goes through the pipe.
 static RING: u8 = 1;
@@ -52,6 +54,11 @@ impl Bell {
         self.outer.as_raw_fd() as u32
     }
 
+    /// Both, to be passed to those who can't open it.
+    pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        [self.inner.as_fd(), self.outer.as_fd()]
+    }
+
     /// Rings it.
     pub fn ring(&self) {
         // SAFETY: one byte; a full pipe is a bell that rings.
@@ -86,7 +93,15 @@ pub fn wait(inner: &[RawFd], ns: u64) {
 #[derive(Debug)]
 pub struct Rope {
     pid: u32,
-    pipe: RefCell<Option<File>>,
+    pipe: RefCell<Option<Pipe>>,
+}
+
+/// A pipe without readers would end the writer.
+#[derive(Debug)]
+struct Pipe {
+    outer: File,
+    /// Another one for reading, if that one is for writing only.
+    _inner: Option<OwnedFd>,
 }
 
 impl Rope {
@@ -95,16 +110,20 @@ impl Rope {
         Rope { pid, pipe: RefCell::new(None) }
     }
 
-    /// Rings the bell of the descriptor that the process's header names (and 1). If that is no pipe, or can't be opened, nobody is woken: the sleeper's timer will do it.
+    /// Rings the bell of the descriptor that the process's header names (and 1), or the one that it has passed `through` its door. If that is no pipe, or can't be opened, nobody is woken: the sleeper's timer will do
+    /// it.
     #[cold]
-    pub fn pull(&self, named: u64) {
+    pub fn pull(&self, named: u64, through: Option<&Connection>) {
         let mut pipe = self.pipe.borrow_mut();
         if pipe.is_none() {
-            *pipe = self.open(named);
+            *pipe = match through {
+                None => self.open(named).map(|outer| Pipe { outer, _inner: None }),
+                Some(connection) => passed(connection),
+            };
         }
         if let Some(pipe) = pipe.as_mut() {
             // A full pipe is a bell that rings. There is always a reader, ourselves, so this raises no signal.
-            let _ = pipe.write(&[RING]);
+            let _ = pipe.outer.write(&[RING]);
         }
     }
 
@@ -119,8 +138,18 @@ impl Rope {
             .open(format!("/proc/{}/fd/{fd}", self.pid))
             .ok()?;
         // A header may say anything: nothing else is written to.
-        file.metadata().is_ok_and(|about| about.file_type().is_fifo()).then_some(file)
+        is_pipe(&file).then_some(file)
     }
+}
+
+fn passed(through: &Connection) -> Option<Pipe> {
+    let files = through.take().ok()??.files;
+    let [inner, outer] = <[OwnedFd; 2]>::try_from(files).ok()?.map(File::from);
+    (is_pipe(&inner) && is_pipe(&outer)).then(|| Pipe { outer, _inner: Some(inner.into()) })
+}
+
+fn is_pipe(file: &File) -> bool {
+    file.metadata().is_ok_and(|about| about.file_type().is_fifo())
 }
 
 #[cfg(test)]
@@ -140,12 +169,12 @@ mod tests {
         assert!(!rings(&bell));
         // More than a pipe holds.
         for _ in 0..100_000 {
-            rope.pull(u64::from(bell.outer()) + 1);
+            rope.pull(u64::from(bell.outer()) + 1, None);
         }
         assert!(rings(&bell));
         bell.silence();
         assert!(!rings(&bell));
-        rope.pull(u64::from(bell.outer()) + 1);
+        rope.pull(u64::from(bell.outer()) + 1, None);
         assert!(rings(&bell));
     }
 
@@ -155,7 +184,7 @@ mod tests {
         let file = File::create_new(&path).unwrap();
         let rope = Rope::new(std::process::id());
         for named in [0, 1 << 40, u64::MAX, file.as_raw_fd() as u64 + 1] {
-            rope.pull(named);
+            rope.pull(named, None);
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
         std::fs::remove_file(path).unwrap();
@@ -166,8 +195,8 @@ mod tests {
         let bell = Bell::new().unwrap();
         let rope = Rope::new(std::process::id());
         let named = u64::from(bell.outer()) + 1;
-        rope.pull(named);
+        rope.pull(named, None);
         drop(bell);
-        rope.pull(named);
+        rope.pull(named, None);
     }
 }

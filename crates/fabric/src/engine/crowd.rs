@@ -11,8 +11,8 @@ fn cores(pid: u32) -> Option<libc::cpu_set_t> {
     }
 }
 
-/// Whether these processes, the calling one first, are more than the cores that they may run on. Only those count that share a core with the calling one.
-pub fn is_crowded(pids: &mut Vec<u32>) -> bool {
+/// Whether these processes, the calling one first, and so many others of other pid namespaces are more than the cores that they may run on. Only those count that share a core with the calling one.
+pub fn is_crowded(pids: &mut Vec<u32>, others: usize) -> bool {
     let own = pids.first().copied().unwrap_or(0);
     pids.sort_unstable();
     pids.dedup();
@@ -20,9 +20,9 @@ pub fn is_crowded(pids: &mut Vec<u32>) -> bool {
     let all = 0..libc::CPU_SETSIZE as usize;
     // SAFETY: in range.
     let has = |set: &libc::cpu_set_t, core| unsafe { libc::CPU_ISSET(core, set) };
-    let (mut processes, mut used) = (0, vec![false; all.len()]);
+    let (mut processes, mut used) = (others, vec![false; all.len()]);
     for &pid in pids.iter() {
-        // Whoever can't be asked (another namespace) is taken to be as we are.
+        // Whoever can't be asked is taken to be as we are.
         let theirs = if pid == own { mine } else { cores(pid).unwrap_or(mine) };
         if all.clone().any(|core| has(&mine, core) && has(&theirs, core)) {
             processes += 1;
@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn one_process_has_room() {
-        assert!(!is_crowded(&mut vec![std::process::id()]));
-        assert!(!is_crowded(&mut vec![std::process::id(); 5000]));
+        assert!(!is_crowded(&mut vec![std::process::id()], 0));
+        assert!(!is_crowded(&mut vec![std::process::id(); 5000], 0));
     }
 
     #[test]
@@ -53,6 +53,7 @@ mod tests {
         // Unknown processes count as if they ran where we do.
         let mut pids = vec![std::process::id()];
         pids.extend(4_100_000..4_102_000);
-        assert!(is_crowded(&mut pids));
+        assert!(is_crowded(&mut pids, 0));
+        assert!(is_crowded(&mut vec![std::process::id()], 2000));
     }
 }

@@ -3,7 +3,7 @@
 use super::attach::PairMemory;
 use super::choice::now;
 use super::completion::error;
-use super::endpoint::Core;
+use super::endpoint::{Core, Refusal};
 use super::frame::{Arrived, Kind, flag};
 use super::peer::{Assembly, Peer, Stream, Way, What};
 use super::port::{MemberId, Port};
@@ -74,9 +74,14 @@ impl Core {
             Kind::Atomic => self.atomic(peer, &frame),
             Kind::Found => self.atomic_found(peer, &frame),
             Kind::Slots => {
-                let Peer { address, offered, .. } = &mut self.peers[peer as usize];
+                let Peer { address, offered, is_foreign, .. } = &mut self.peers[peer as usize];
                 // If they can't be mapped, no answer is an answer: the sender goes on without them.
-                if let Ok(memory) = PairMemory::attach(address.pid, w[0] as u32, w[1]) {
+                let memory = match port.passed_slots(address, w[1]) {
+                    Some(passed) => passed,
+                    None if *is_foreign => None,
+                    None => PairMemory::attach(address.pid, w[0] as u32, w[1]).ok(),
+                };
+                if let Some(memory) = memory {
                     *offered = port.judge(memory, self.settings.rings);
                 }
             }
@@ -183,7 +188,7 @@ impl Core {
     pub(super) fn stream(&mut self, to: u32, mut stream: Stream) {
         let Way::Open(link) = &mut self.peers[to as usize].way else {
             // They asked without our ever having sent to them: open the way first.
-            if self.check(to).is_ok() || matches!(self.peers[to as usize].way, Way::Open(_)) {
+            if !matches!(self.check(to), Err(Refusal::Unreachable | Refusal::Unknown)) {
                 self.streams.push_back((to, stream));
             } else if let Some(ticket) = stream.then {
                 self.reports.end(&ticket, error::UNREACHABLE);

@@ -15,7 +15,7 @@ use super::choice::Choice;
 use super::completion::{Reports, Ticket};
 use super::frame::{Content, Frame, Kind, WORDS, flag};
 use super::idle::{Happened, Look};
-use super::link::{Link, Sent};
+use super::link::Sent;
 use super::matching::Matcher;
 use super::memory::Regions;
 use super::onesided::OneSided;
@@ -163,7 +163,7 @@ impl Endpoint {
         let taken = port.poll(core.to_itself, |from, frame| core.deliver(port, from, frame));
         core.happened.frames += taken as u64;
         if !core.busy.is_empty() || !core.streams.is_empty() {
-            core.push();
+            self.push();
         }
         taken
     }
@@ -180,7 +180,7 @@ impl Core {
         if let Some(&known) = self.by_address.get(&address) {
             return known;
         }
-        self.peers.push(Peer::new(address));
+        self.peers.push(Peer::new(address, &self.own));
         let number = self.peers.len() as u32 - 1;
         self.by_address.insert(address, number);
         number
@@ -189,37 +189,13 @@ impl Core {
     /// The open way to a peer.
     #[inline]
     fn way(&mut self, peer: u32) -> Result<&mut Peer, Refusal> {
-        let own = self.own;
-        let peer = self.peers.get_mut(peer as usize).ok_or(Refusal::Unknown)?;
+        let Core { own, peers, busy, to_itself, .. } = self;
+        let number = peer;
+        let peer = peers.get_mut(number as usize).ok_or(Refusal::Unknown)?;
         match peer.way {
             Way::Open(_) if !peer.gone => Ok(peer),
-            Way::Untried if !peer.gone => {
-                Core::open_way(&own, peer);
-                self.to_itself |= peer.address == own;
-                if matches!(peer.way, Way::Open(_)) { Ok(peer) } else { Err(Refusal::Unreachable) }
-            }
-            _ => Err(Refusal::Unreachable),
+            _ => Core::open_way(own, number, peer, busy, to_itself),
         }
-    }
-
-    #[cold]
-    fn open_way(own: &Address, peer: &mut Peer) {
-        let fit = own.can_reach(&peer.address).map_err(|e| e.to_string());
-        let joined = fit.and_then(|()| {
-            Link::join(&peer.address, own).map_err(|why| match &why {
-                AttachError::Open { source, .. } if source.raw_os_error() == Some(libc::EMFILE) => {
-                    "this process has as many files open as it may, and each peer needs one or two: raise the limit (`ulimit -n`)".into()
-                }
-                _ => why.to_string(),
-            })
-        });
-        peer.way = match joined {
-            Ok(link) => Way::Open(Box::new(link)),
-            Err(why) => {
-                eprintln!("towpath: can't reach process {}: {why}", peer.address.pid);
-                Way::Closed
-            }
-        };
     }
 
     /// Sends a message.
@@ -333,7 +309,11 @@ impl Core {
 
     /// Sends an answer or the like: at once if possible, or else as soon as there is space.
     pub(super) fn post(&mut self, to: u32, kind: Kind, tag: u64, words: [u64; WORDS], bytes: &[u8]) {
-        let Ok(peer) = self.way(to) else { return };
+        let peer = match self.way(to) {
+            Ok(peer) => peer,
+            Err(Refusal::Again) => return self.post_later(to, kind, tag, words, bytes),
+            Err(_) => return,
+        };
         let Way::Open(link) = &mut peer.way else { return };
         if peer.queue.is_empty() {
             match link.send(&Frame { kind, tag, words, content: Content::Bytes(bytes) }) {
@@ -370,7 +350,13 @@ impl Core {
         }
         for _ in 0..self.streams.len() {
             let Some((to, mut stream)) = self.streams.pop_front() else { return };
-            let Way::Open(link) = &mut self.peers[to as usize].way else { continue };
+            let way = &mut self.peers[to as usize].way;
+            let Way::Open(link) = way else {
+                if matches!(way, Way::Asking(_)) {
+                    self.streams.push_back((to, stream));
+                }
+                continue;
+            };
             match stream.push(link, PIECES) {
                 Some(Sent::Yes) => {
                     if let Some(ticket) = stream.then {
@@ -396,6 +382,9 @@ impl Core {
 
     fn push_queue(&mut self, to: u32) {
         loop {
+            if matches!(self.peers[to as usize].way, Way::Asking(_)) && !self.ask_again(to) {
+                return;
+            }
             let peer = &mut self.peers[to as usize];
             let Way::Open(link) = &mut peer.way else { return };
             let sent = match peer.queue.front_mut() {

@@ -59,7 +59,7 @@ pub const LISTENED: u64 = 4;
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]
 pub struct Member {
-    /// [`FREE`], or the pid of who takes it in the upper half with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
+    /// [`FREE`], or who takes it in the upper half (its pid, or [`VISITOR`] and its number) with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
     pub state: AtomicU64,
     spare: [AtomicU64; 7],
     /// The sender's own address: written before JOINED.
@@ -71,6 +71,9 @@ pub struct Member {
     pub taken: AtomicU64,
     spare3: [AtomicU64; 7],
 }
+
+/// In the upper half of a member's state: not a pid, but the number that the receiver's [`Door`](super::door::Door) has given it.
+pub const VISITOR: u32 = 1 << 31;
 
 /// Nobody's.
 pub const FREE: u64 = 0;

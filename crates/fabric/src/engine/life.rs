@@ -1,6 +1,10 @@
 //! Deaths and departures.
 //!
+//! A process that is seen from here is watched by its pid; one that is not, by the connections that were made through doors ([`super::door`]): its own to us, and ours to it.
+//!
 //! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends with an error. What it had sent before still arrives.
+
+use std::time::Duration;
 
 use towpath_machine::{Native, Processor};
 
@@ -8,17 +12,25 @@ use super::completion::error;
 use super::endpoint::{Core, Endpoint, Refusal};
 use super::frame::Kind;
 use super::layout::MEMBERS;
-use super::peer::{Queued, Way};
+use super::peer::{Peer, Queued, Way};
 use super::receive::Body;
 
 impl Endpoint {
     /// Looks after what progress does not see: deaths, and places in the queue whose senders stopped.
     #[cold]
     pub fn look_after(&mut self) {
+        self.port.serve();
+        let lost = self.port.lost();
+        let own = self.core.own;
         let (mut dead, mut closed) = (Vec::new(), Vec::new());
         for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.dead) {
             let process = peer.address.process();
-            if peer.watch.get_or_insert_with(|| process.watch()).is_dead() {
+            let is_dead = if peer.is_foreign {
+                lost.contains(&peer.address) || peer.is_lost(&own)
+            } else {
+                peer.watch.get_or_insert_with(|| process.watch()).is_dead()
+            };
+            if is_dead {
                 dead.push(number as u32);
             } else if !peer.gone && matches!(&peer.way, Way::Open(link) if link.is_closed()) {
                 // One that never sent to us says no good-bye.
@@ -43,6 +55,11 @@ impl Endpoint {
         }
         // Those who died before they had said anything.
         for place in 0..MEMBERS {
+            if self.core.by_member[place].is_some() || self.port.dead_member(place).is_none() {
+                continue;
+            }
+            // Or so it seems: a visitor that came and went may have said something meanwhile.
+            while self.progress() > 0 {}
             if self.core.by_member[place].is_none()
                 && let Some(member) = self.port.dead_member(place)
             {
@@ -53,13 +70,18 @@ impl Endpoint {
 
     /// Says good-bye, and takes nothing more.
     pub fn close(&mut self) {
-        // What waits for space goes out as long as somebody makes some.
-        for _ in 0..1000 {
+        // What waits for space goes out as long as somebody makes some, and answers to those whose door is still closed when it opens: they look every ten milliseconds.
+        for round in 0..1100 {
             self.progress();
-            if !self.is_stuck() {
+            let waits = |peer: &Peer| matches!(peer.way, Way::Asking(_)) && !peer.queue.is_empty();
+            if !self.is_stuck() || round >= 1000 && !self.core.peers.iter().any(waits) {
                 break;
             }
-            Native::with_id(0).delay(1000);
+            if round < 1000 {
+                Native::with_id(0).delay(1000);
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         for peer in 0..self.core.peers.len() as u32 {
             let open = matches!(self.core.peers[peer as usize].way, Way::Open(_));

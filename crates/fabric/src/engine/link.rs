@@ -1,4 +1,4 @@
-//! The way to another endpoint: through the shared queue of its segment, and, once the pair has earned them, through slots of its own.
+//! The way to another endpoint, whose segment was opened through /proc or given at its door ([`super::door`]): through the shared queue of its segment, and, once the pair has earned them, through slots of its own.
 //!
 //! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the sender says so there ([`Kind::Follow`]) and from then on uses the slots alone. The
 //! receiver looks at them only after it has taken that, so everything sent before has been taken too.
@@ -19,8 +19,11 @@ use super::address::Address;
 use super::attach::{AttachError, Segment};
 use super::bell::Rope;
 use super::frame::{Content, Frame, Kind, LINE};
-use super::layout::{BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE, USES};
+use super::layout::{
+    BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE, USES, VISITOR,
+};
 use super::pair::{Answer, PairOut, publish_then_look};
+use super::passing::Connection;
 use super::port::MemberId;
 
 /// Slots on the way.
@@ -58,6 +61,8 @@ pub struct Link {
     sent: u32,
     staging: Vec<u8>,
     rope: Rope,
+    /// With whom we can't share /proc.
+    connection: Option<Connection>,
 }
 
 /// Nobody waits here: a full queue is the caller's business.
@@ -84,7 +89,32 @@ impl Link {
     ///
     /// Its owner has ended, or has too many members.
     pub fn join(to: &Address, own: &Address) -> Result<Link, AttachError> {
-        let segment = Segment::attach(to)?;
+        Link::enter(Segment::attach(to)?, own.pid, None, to, own)
+    }
+
+    /// The same in a segment that its owner has given us, as the visitor of this number.
+    ///
+    /// # Errors
+    ///
+    /// It has too many members.
+    pub fn visit(
+        segment: Segment,
+        number: u32,
+        connection: Connection,
+        to: &Address,
+        own: &Address,
+    ) -> Result<Link, AttachError> {
+        Link::enter(segment, number | VISITOR, Some(connection), to, own)
+    }
+
+    /// `who`: as the member's state names us.
+    fn enter(
+        segment: Segment,
+        who: u32,
+        connection: Option<Connection>,
+        to: &Address,
+        own: &Address,
+    ) -> Result<Link, AttachError> {
         for (place, entry) in segment.members().iter().enumerate() {
             // Acquire: pairs with the Release of `Port::free`.
             let state = entry.state.load(Ordering::Acquire);
@@ -92,7 +122,7 @@ impl Link {
                 continue;
             }
             let uses = state >> 8 & USES;
-            let taken = u64::from(own.pid) << 32 | uses << 8;
+            let taken = u64::from(who) << 32 | uses << 8;
             // AcqRel: as above; only one gets it.
             if entry
                 .state
@@ -111,7 +141,7 @@ impl Link {
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
             let cpu = Native::with_id(0);
             let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));
-            return Ok(Link { segment, me, sender, cpu, slots, sent: 0, staging, rope });
+            return Ok(Link { segment, me, sender, cpu, slots, sent: 0, staging, rope, connection });
         }
         Err(AttachError::TooMany { pid: to.pid, most: MEMBERS })
     }
@@ -126,6 +156,11 @@ impl Link {
     pub fn is_closed(&self) -> bool {
         // Acquire: pairs with the Release of `Port::close`.
         self.segment.header().closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether one that is not seen under its pid is gone.
+    pub fn is_lost(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_lost)
     }
 
     /// How many of our eager bytes have found their receives.
@@ -214,8 +249,8 @@ impl Link {
                 let nonce = self.cpu.now();
                 // Without memory for slots the shared queue does.
                 match PairOut::create(nonce) {
-                    Ok(pair) => Slots::Made(Box::new(pair), nonce),
-                    Err(_) => Slots::Declined,
+                    Ok(pair) if self.passes(&pair, nonce) => Slots::Made(Box::new(pair), nonce),
+                    _ => Slots::Declined,
                 }
             }
             Slots::Made(pair, nonce) => {
@@ -241,6 +276,12 @@ impl Link {
         };
     }
 
+    /// Whether the receiver will be able to open the slots that it is to be offered.
+    fn passes(&self, pair: &PairOut, nonce: u64) -> bool {
+        let through = self.connection.as_ref();
+        through.is_none_or(|connection| connection.give(&nonce.to_le_bytes(), &[pair.file()]).is_ok())
+    }
+
     /// Wakes the receiver.
     #[cold]
     fn ring(&self) {
@@ -249,7 +290,7 @@ impl Link {
         let asleep = header.asleep.load(Ordering::Acquire);
         if asleep & LISTENS != 0 {
             // Relaxed: ordered by the load above.
-            self.rope.pull(header.bell.load(Ordering::Relaxed));
+            self.rope.pull(header.bell.load(Ordering::Relaxed), self.connection.as_ref());
             // Only then, so that others ring too if we stop here; and only if it has not begun to listen anew. Relaxed: orders nothing.
             let _ = header.asleep.compare_exchange(
                 asleep,

@@ -1,6 +1,7 @@
 //! The device proper: messages between endpoints in shared memory. Knows nothing of libfabric.
 pub mod address;
 mod announce;
+mod ask;
 pub mod atomics;
 pub mod attach;
 pub mod bell;
@@ -11,6 +12,7 @@ pub mod crowd;
 mod deliver;
 pub mod dev_shm;
 pub mod direct;
+pub mod door;
 pub mod endpoint;
 pub mod frame;
 pub mod idle;
@@ -21,6 +23,7 @@ pub mod matching;
 pub mod memory;
 pub mod onesided;
 pub mod pair;
+pub mod passing;
 pub mod peer;
 pub mod port;
 pub mod receive;

@@ -12,6 +12,7 @@
 //! every pair's slots in turn.
 #![allow(unsafe_code)]
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
 
 use towpath_am::packet::{Form, Header, READY};
@@ -64,6 +65,11 @@ impl PairOut {
     /// Their descriptor.
     pub fn descriptor(&self) -> u32 {
         self.memory.descriptor()
+    }
+
+    /// The descriptor itself, to be passed.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.memory.file()
     }
 
     /// The receiver's answer.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use towpath_shm::Watch;
 
 use super::address::Address;
+use super::ask::Asking;
 use super::buffers::Buffer;
 use super::completion::Ticket;
 use super::frame::{Content, Frame, Kind, WORDS};
@@ -148,6 +149,8 @@ pub enum Way {
     Untried,
     /// Open.
     Open(Box<Link>),
+    /// It was asked for its memory at its door.
+    Asking(Box<Asking>),
     /// There is none, and why was said.
     Closed,
 }
@@ -170,7 +173,11 @@ pub struct Peer {
     pub assembly: Option<Assembly>,
     /// Eager bytes sent to it, of messages that are counted.
     pub eager_sent: u64,
-    /// Watched for its death.
+    /// Not seen from here under its pid: its pid means nothing.
+    pub is_foreign: bool,
+    /// Foreign, and nobody answers at its door any more.
+    pub has_ended: bool,
+    /// Not foreign, and watched for its death.
     pub watch: Option<Watch>,
     /// Dead, or gone.
     pub gone: bool,
@@ -181,8 +188,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Nothing known but its address.
-    pub fn new(address: Address) -> Peer {
+    /// Nothing known but its address. `own`: ours.
+    pub fn new(address: Address, own: &Address) -> Peer {
+        let is_foreign = !address.is_seen_by(own);
         Peer {
             address,
             listed: NOT_LISTED,
@@ -192,10 +200,13 @@ impl Peer {
             offered: None,
             assembly: None,
             eager_sent: 0,
+            is_foreign,
+            has_ended: false,
             watch: None,
             gone: false,
             dead: false,
-            no_direct: false,
+            // Under its pid it would be somebody else's.
+            no_direct: is_foreign,
         }
     }
 

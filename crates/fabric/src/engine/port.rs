@@ -11,15 +11,18 @@ use towpath_am::packet::block_owner;
 use towpath_am::path::{FIRST_QUOTA, Inbox, free_afterwards};
 use towpath_am::queue::{CLOSED, Census, Receiver};
 use towpath_machine::{Native, Park, Processor};
-use towpath_shm::{Process, Watch};
+use towpath_shm::Watch;
 use towpath_sync::Spinning;
 
 use super::address::Address;
 use super::attach::{AttachError, PairMemory, Segment};
 use super::bell::Bell;
 use super::buffers::Payload;
+use super::door::Door;
 use super::frame::{Arrived, LINE};
-use super::layout::{FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES};
+use super::layout::{
+    FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES, VISITOR,
+};
 use super::pair::{PairIn, publish_then_look};
 
 /// Frames taken from one pair's slots before the others have their turn.
@@ -69,6 +72,8 @@ pub struct Port {
     leaving: RefCell<Vec<MemberId>>,
     watches: RefCell<Vec<Option<(u64, Watch)>>>,
     bell: OnceCell<Bell>,
+    /// For those who can't come through /proc.
+    door: Option<Door>,
 }
 
 impl Port {
@@ -79,13 +84,11 @@ impl Port {
     /// There is no memory for it.
     pub fn open() -> Result<Port, AttachError> {
         let segment = Segment::create()?;
-        let process = Process::own()?;
         let mut nonce = [0; 8];
         // If the system has no random numbers the time will do: it is against mistakes, not against enemies.
         let random = rustix_random(&mut nonce);
         let nonce = if random { u64::from_le_bytes(nonce) } else { Native::with_id(0).now() };
-        let uid = effective_user();
-        let address = Address::own(process, uid, segment.descriptor(), nonce);
+        let address = Address::here(segment.descriptor(), nonce)?;
         for (word, value) in segment.header().identity.iter().zip(address.to_words()) {
             // Relaxed: published with the address, by whatever carries it.
             word.store(value, Ordering::Relaxed);
@@ -102,7 +105,29 @@ impl Port {
             leaving: RefCell::default(),
             watches: RefCell::new((0..MEMBERS).map(|_| None).collect()),
             bell: OnceCell::new(),
+            // Without a door (forbidden, no descriptors) the usual way is still there.
+            door: Door::open(address).ok(),
         })
+    }
+
+    /// Serves those who wait at the door.
+    #[cold]
+    pub fn serve(&self) {
+        if let Some(door) = &self.door {
+            door.serve(self.segment.file(), self.bell.get());
+        }
+    }
+
+    /// Those who came through the door and are gone since the last time.
+    pub fn lost(&self) -> Vec<Address> {
+        self.door.as_ref().map_or_else(Vec::new, Door::lost)
+    }
+
+    /// Whether this sender came through the door; if so, the slots that it has passed there with this nonce.
+    #[cold]
+    pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
+        let passed = self.door.as_ref()?.slots(of, nonce)?;
+        Some(passed.and_then(|file| PairMemory::given(of.pid, file, nonce).ok()))
     }
 
     /// Takes what has arrived. Returns how much that was. `to_itself`: the owner is one of its senders.
@@ -328,7 +353,11 @@ impl Port {
         let bell = Bell::new()?;
         // Relaxed: published by `asleep` in `listen`.
         self.segment.header().bell.store(u64::from(bell.outer()) + 1, Ordering::Relaxed);
-        Ok(self.bell.get_or_init(|| bell))
+        let bell = self.bell.get_or_init(|| bell);
+        if let Some(door) = &self.door {
+            door.pass(bell);
+        }
+        Ok(bell)
     }
 
     /// Silences the bell, and has it rung when something comes. `false`: something has come, or is about to, that nobody may ring for.
@@ -373,13 +402,22 @@ impl Port {
         let dead = match state & STATE {
             JOINED => self.member_is_dead(place, state),
             // It has sent nothing, and perhaps not said who it is.
-            JOINING => !exists((state >> 32) as i32),
+            JOINING => self.visitor_is_gone(state).unwrap_or_else(|| !exists((state >> 32) as i32)),
             _ => false,
         };
         dead.then_some(MemberId { place: place as u16, uses: (state >> 8) as u8 })
     }
 
+    /// Of a member that came through the door: whether it is gone.
+    fn visitor_is_gone(&self, state: u64) -> Option<bool> {
+        let who = (state >> 32) as u32;
+        (who & VISITOR != 0).then(|| self.door.as_ref().is_none_or(|door| !door.is_here(who & !VISITOR)))
+    }
+
     fn member_is_dead(&self, place: usize, state: u64) -> bool {
+        if let Some(is_gone) = self.visitor_is_gone(state) {
+            return is_gone;
+        }
         let mut watches = self.watches.borrow_mut();
         let Some(watch) = watches.get_mut(place) else { return false };
         if watch.as_ref().is_none_or(|(of, _)| *of != state) {
@@ -415,12 +453,6 @@ fn exists(pid: i32) -> bool {
     pid > 0
         && (unsafe { libc::kill(pid, 0) } == 0
             || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
-}
-
-#[allow(unsafe_code)]
-fn effective_user() -> u32 {
-    // SAFETY: no preconditions.
-    unsafe { libc::geteuid() }
 }
 
 impl Census for Port {

@@ -10,7 +10,7 @@ use super::direct;
 use super::endpoint::{Core, Endpoint};
 use super::frame::Kind;
 use super::matching::{ANY, Pattern, Place};
-use super::peer::{Assembly, NOT_LISTED};
+use super::peer::{Assembly, NOT_LISTED, Peer};
 use super::port::Port;
 use super::settings::{INJECT, Settings};
 
@@ -369,10 +369,15 @@ impl Core {
         self.post(peer, Kind::Clear, 0, [number, active, wanted as u64, 0], &[]);
     }
 
+    /// Whether a peer's memory can be read directly, as far as is known.
+    pub fn may_read(&self, peer: &Peer) -> bool {
+        !peer.no_direct && !self.choice.is_refused()
+    }
+
     /// How the bytes of a message come that its sender keeps in one piece, and whether that is measured.
     fn way_from(&mut self, peer: u32, wanted: usize) -> (Way, Option<Trial>) {
         let peer = &self.peers[peer as usize];
-        if peer.no_direct || self.choice.is_refused() {
+        if !self.may_read(peer) {
             return (Way::Pipelined, None);
         }
         let Settings { direct, direct_crowded, .. } = self.settings;

@@ -3,8 +3,6 @@
 use core::ffi::{c_char, c_int, c_void};
 use std::cell::{Cell, RefCell};
 
-use towpath_shm::Process;
-
 use crate::engine::address::{ADDRESS_BYTES, Address, Unfit, version_text};
 
 use super::domain::Domain;
@@ -63,7 +61,7 @@ pub unsafe extern "C" fn open(
             fid: fid_av { fid: header(FI_CLASS_AV, context, &FID), ops: (&raw const OPS).cast_mut() },
             domain,
             entries: RefCell::default(),
-            here: Process::own().ok().map(|own| Address::own(own, libc::geteuid(), 0, 0)),
+            here: Address::here(0, 0).ok(),
             complained: Cell::new(false),
             users: Users::default(),
             _domain: (*domain).users.hold(),

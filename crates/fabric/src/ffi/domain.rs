@@ -2,10 +2,12 @@
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use crate::engine::address::Address;
 use crate::engine::bell;
 use crate::engine::endpoint::Endpoint;
 use crate::engine::idle::{Happened, Idle, LOOK_EVERY, Pause, Turn};
@@ -345,11 +347,19 @@ impl Domain {
         self.counted.set(Native::with_id(0).now());
         let mut peers = 0;
         let mut pids = vec![std::process::id()];
+        let mut foreign = HashSet::new();
         self.each(|endpoint| {
             peers += endpoint.core.peers.len();
-            pids.extend(endpoint.core.peers.iter().filter(|p| !p.gone).map(|p| p.address.pid));
+            for peer in endpoint.core.peers.iter().filter(|p| !p.gone) {
+                let Address { pid, start, namespace, .. } = peer.address;
+                if peer.is_foreign {
+                    foreign.insert((pid, start, namespace));
+                } else {
+                    pids.push(pid);
+                }
+            }
         });
-        let counted = || crate::engine::crowd::is_crowded(&mut pids);
+        let counted = || crate::engine::crowd::is_crowded(&mut pids, foreign.len());
         let crowded = self.settings.crowded.map_or_else(counted, |set| set == 1);
         self.crowd.set((peers, crowded.into()));
         self.each(|endpoint| endpoint.core.crowded = crowded);

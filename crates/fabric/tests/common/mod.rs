@@ -1,8 +1,14 @@
 //! Endpoints in one process, driven by hand.
 #![allow(dead_code, unsafe_code)]
 
-use std::rc::Rc;
+pub mod mortals;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use towpath_fi::engine::address::{ADDRESS_BYTES, Address};
 use towpath_fi::engine::buffers::Buffer;
 use towpath_fi::engine::completion::{Class, Completion, CompletionQueue, Ticket};
 use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
@@ -16,17 +22,46 @@ pub struct Node {
     pub received: Rc<CompletionQueue>,
 }
 
+/// An endpoint by itself.
+pub fn open(settings: Settings) -> Node {
+    let mut endpoint = Endpoint::open(settings).expect("an endpoint can be opened");
+    let (sent, received) = (Rc::default(), Rc::default());
+    endpoint.core.reports.transmit = Some(Rc::clone(&sent));
+    endpoint.core.reports.receive = Some(Rc::clone(&received));
+    Node { endpoint, sent, received }
+}
+
+/// Sends its address.
+pub fn tell(node: &Node, to: &mut UnixStream) {
+    to.write_all(&node.endpoint.port.address.to_bytes()).expect("the other is there");
+}
+
+/// Takes the other's address: its number as a peer.
+pub fn learn(node: &mut Node, from: &mut UnixStream) -> u32 {
+    let mut bytes = [0; ADDRESS_BYTES];
+    from.read_exact(&mut bytes).expect("the other is there");
+    let address = Address::from_bytes(&bytes).expect("an address");
+    let peer = node.endpoint.core.peer(address);
+    node.endpoint.core.peers[peer as usize].listed = u64::from(peer);
+    peer
+}
+
+/// Makes progress, and looks after the others, until something is so.
+pub fn wait_for(node: &mut Node, mut done: impl FnMut(&mut Node) -> bool) {
+    let mut looked = Instant::now();
+    while !done(node) {
+        node.endpoint.progress();
+        if looked.elapsed() > Duration::from_millis(2) {
+            node.endpoint.look_after();
+            looked = Instant::now();
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// So many endpoints that know each other: number `i` is peer `i` of each, listed under that number.
 pub fn nodes(n: usize, settings: Settings) -> Vec<Node> {
-    let mut nodes: Vec<Node> = (0..n)
-        .map(|_| {
-            let mut endpoint = Endpoint::open(settings).expect("an endpoint can be opened");
-            let (sent, received) = (Rc::default(), Rc::default());
-            endpoint.core.reports.transmit = Some(Rc::clone(&sent));
-            endpoint.core.reports.receive = Some(Rc::clone(&received));
-            Node { endpoint, sent, received }
-        })
-        .collect();
+    let mut nodes: Vec<Node> = (0..n).map(|_| open(settings)).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.endpoint.port.address).collect();
     for node in &mut nodes {
         for (i, address) in addresses.iter().enumerate() {

@@ -19,6 +19,7 @@ const DESCRIPTOR: usize = 24;
 const START: usize = 32;
 const NAMESPACE: usize = 40;
 const NONCE: usize = 48;
+const NETWORK: usize = 56;
 
 /// An address with another number at this place.
 fn changed(name: &[u8; NAME], at: usize, how: impl Fn(u32) -> u32) -> [u8; NAME] {
@@ -39,9 +40,9 @@ fn ranks_that_cannot_talk_are_refused_when_they_meet() {
     let n = nodes(2, &options);
     let good = n[1].name();
     let mut names = vec![good];
-    for at in [0, LAYOUT, VERSION, USER, NAMESPACE] {
-        let bad = changed(&good, at, |number| number ^ 1);
-        assert_eq!(n[0].insert(&bad), None, "with another number at {at}");
+    for places in [&[0][..], &[LAYOUT], &[VERSION], &[USER], &[NAMESPACE, NETWORK]] {
+        let bad = places.iter().fold(good, |bad, &at| changed(&bad, at, |number| number ^ 1));
+        assert_eq!(n[0].insert(&bad), None, "with other numbers at {places:?}");
         names.push(bad);
     }
     names.push(good);
@@ -68,7 +69,10 @@ fn ranks_that_cannot_talk_are_refused_when_they_meet() {
 
 /// Every operation to this address is refused.
 fn is_refused(node: &Node, name: &[u8; NAME]) {
-    let to = node.insert(name).expect("it looks like an address");
+    is_refused_for_good(node, node.insert(name).expect("it looks like an address"));
+}
+
+fn is_refused_for_good(node: &Node, to: fi_addr_t) {
     let bytes = [0u8; 8];
     for _ in 0..2 {
         assert_eq!(node.send(to, Some(1), &bytes, 1), UNREACHABLE);
@@ -100,6 +104,22 @@ fn what_is_no_longer_there_cannot_be_sent_to() {
     let report = received(&n, 0);
     assert_eq!((report.context, report.error), (5, libc::EHOSTUNREACH));
     nothing_more(&n);
+}
+
+#[test]
+fn who_lies_about_its_namespace_is_not_sent_to() {
+    let n = nodes(2, &Options::default());
+    // Its door is there, but what it hands out there has another address.
+    let to = n[0].insert(&changed(&n[1].name(), NAMESPACE, |number| number ^ 1)).expect("a possible address");
+    let (mut said, mut tries) = (0, 0);
+    while said != UNREACHABLE {
+        said = n[0].send(to, Some(1), &[1; 8], 1);
+        assert!(said == -(FI_EAGAIN as isize) || said == UNREACHABLE);
+        nothing_more(&n);
+        tries += 1;
+        assert!(tries < 100_000, "its door stays closed");
+    }
+    is_refused_for_good(&n[0], to);
 }
 
 #[test]
