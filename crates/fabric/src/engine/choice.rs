@@ -2,7 +2,7 @@
 //! shares a core with whom: Gropp & Lusk 1997, §3 leave the thresholds to the machine, too.
 //!
 //! **What is measured.** The receiver's time per byte, on the clock: for a direct copy the time of the copy; for a pipelined message the time from asking for it to its last byte, over all bytes that came meanwhile, since
-//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of [`SAMPLES`] counts.
+//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of `SAMPLES` counts.
 //!
 //! **States** of a class, one for each size (powers of two) and [`Place`]:
 //!
