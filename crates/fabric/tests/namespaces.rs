@@ -405,7 +405,7 @@ fn what_may_not_be_read_is_copied(refuse: bool) {
     // Without that filter it depends on the system's own limits, but not for root.
     // SAFETY: no preconditions.
     if refuse || unsafe { libc::geteuid() } == 0 {
-        assert_eq!(may_read, [(!refuse).into()]);
+        assert_eq!(may_read, [u8::from(!refuse)]);
     }
 }
 
