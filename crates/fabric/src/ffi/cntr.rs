@@ -139,6 +139,9 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     }
     let (value, _) = cntr.now();
     cntr.seen.set((value, cntr.seen.get().1));
+    if value != before {
+        domain.gave();
+    }
     drop(guard);
     value
 }
