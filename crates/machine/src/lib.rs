@@ -11,11 +11,12 @@
 //! * [`Processor::Bytes`]: a run of payload bytes, likewise;
 //! * the acting processor itself, passed explicitly, which performs every access;
 //! * capabilities beyond that, each a trait of its own, so that a bound says what an algorithm needs: [`Park`],
-//!   [`KernelMutex`], [`FetchOp`], [`LlSc`], [`Dcas`], [`AdvisoryLoad`], [`Prefetch`], [`Network`], [`Scheduling`], [`ActiveThreads`].
+//!   [`KernelMutex`], [`FetchOp`], [`LlSc`], [`Dcas`], [`Cas2`], [`AdvisoryLoad`], [`Prefetch`], [`Network`], [`Scheduling`], [`ActiveThreads`].
 //!
 //! Spinning happens only in [`Processor::spin_until`] (and [`Processor::poll_until`], which pauses in between) and blocking only in [`Park::park`]; waiting can therefore be a
 //! parameter, a simulator can put a spinner to sleep until its line changes, and a checker can block it.
 
+mod adjacent;
 mod native;
 mod plain;
 mod processor;
@@ -29,8 +30,8 @@ pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, Loom
 pub use native::{Heap, Native, NativeBytes, NativeKernelMutex};
 pub use plain::Plain;
 pub use processor::{
-    ActiveThreads, AdvisoryLoad, Arena, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network, Park,
-    Place, Prefetch, Processor, Scheduling,
+    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network,
+    Park, Place, Prefetch, Processor, RollBack, Scheduling,
 };
 
 pub use core::sync::atomic::Ordering;

@@ -16,6 +16,14 @@ pub enum Place {
     AtMemory(u32),
 }
 
+impl Place {
+    /// For the words of a row that begins on a line of its own.
+    #[must_use]
+    pub const fn in_row(index: usize) -> Place {
+        if index == 0 { Place::NewLine } else { Place::SameLine }
+    }
+}
+
 /// Makes words and data. The layout is part of an experiment, so algorithms take an arena where they are built.
 pub trait Arena<P: Processor> {
     /// A word with an initial value.
@@ -226,6 +234,12 @@ pub trait Dcas: Processor {
     fn dcas(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool;
 }
 
+/// Capability: compare-and-swap of two words that lie beside each other.
+pub trait Cas2: Processor {
+    /// Writes both new values if both words hold their old ones. `None` if that can't be done: the words are not an aligned pair, the first one first, or the processor has no such instruction.
+    fn cas2(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> Option<bool>;
+}
+
 /// Capability: the advisory load (Cload) of Greenwald & Cheriton §6.2.
 pub trait AdvisoryLoad: Processor {
     /// Reads the word and takes its line's advisory lock; `None` if another processor has it.
@@ -239,6 +253,21 @@ pub trait ActiveThreads: Processor {
     fn enter(&self, count: &Self::Word, most: u64) -> bool;
     /// Takes it off again.
     fn leave(&self, count: &Self::Word);
+}
+
+/// Capability: an operating system that knows locks, and what their holders have stored tentatively (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a holder, or
+/// finds it dead, it puts back what that has stored and frees the lock; the holder learns of it at its next step, and begins anew. So nobody waits for a holder that does not run.
+///
+/// Such a lock is a word that counts how often it was taken and freed: odd while somebody has it, by whomever it is freed. A thread has one at a time.
+pub trait RollBack: Processor {
+    /// Takes the lock if nobody has it, in one step with telling the system; acquires. May fail for no reason.
+    fn take(&self, lock: &Self::Word) -> bool;
+    /// Stores, for the time being: one word in a section. Releases. `false`: the thread has been rolled back, and has not stored.
+    fn store_tentatively(&self, word: &Self::Word, value: u64) -> bool;
+    /// Stores, and decides: what the thread has stored stays, even if the system frees the lock. Releases. `false`: it has been rolled back, and has not stored.
+    fn store_finally(&self, word: &Self::Word, value: u64) -> bool;
+    /// Frees the lock, unless the system has done that; releases. `false`: it has, so what was read under the lock may not belong together.
+    fn free(&self, lock: &Self::Word) -> bool;
 }
 
 /// Capability: hints that a line will be needed.

@@ -22,6 +22,19 @@ enum Step {
     Conditional,
     /// A double compare-and-swap (`double.rs`).
     Double,
+    /// A store in a section that the system knows: nothing, if it has rolled the thread back.
+    Known(Known),
+}
+
+/// A store under a lock that the system knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// The system puts back what was there.
+    Tentative,
+    /// It does not, from now on.
+    Final,
+    /// The lock is free.
+    Free,
 }
 
 /// What a thread has begun.
@@ -53,6 +66,11 @@ impl Task {
     /// The thread's double compare-and-swap.
     pub fn double() -> Self {
         Task { step: Step::Double, ..Task::NONE }
+    }
+
+    /// Its result is 0, or 1 if the thread has been rolled back.
+    pub fn known(word: u32, op: Op, known: Known, cost: Time) -> Self {
+        Task { step: Step::Known(known), word, op, cost, old: 0 }
     }
 
     pub fn link(word: u32) -> Self {
@@ -122,6 +140,23 @@ impl Engine {
                     self.threads[t].task.step = Step::Link;
                 }
                 Step::Double => break u64::from(self.double(t)?),
+                Step::Known(known) => {
+                    let (op, cost) = (task.op, task.cost);
+                    if self.threads[t].section.is_none() {
+                        break 1;
+                    }
+                    if !self.may(t, word, op) {
+                        return None;
+                    }
+                    let old = self.perform(t, word, op, cost);
+                    let section = &mut self.threads[t].section;
+                    match (known, section.as_mut()) {
+                        (Known::Tentative, Some(section)) => section.tentative = Some((word, old)),
+                        (Known::Final, Some(section)) => section.tentative = None,
+                        _ => *section = None,
+                    }
+                    break 0;
+                }
                 Step::Conditional => {
                     let mut new = 0;
                     task.op.apply(&mut new);

@@ -77,6 +77,8 @@ pub struct Counters {
     pub preemptions: u64,
     /// Changes of counts of active threads by the operating system.
     pub active_changes: u64,
+    /// Holders of locks that the operating system has rolled back.
+    pub roll_backs: u64,
     /// Threads that blocked.
     pub blocks: u64,
     /// Interrupts.
@@ -108,7 +110,7 @@ impl Counters {
             ($($field:ident)*) => { Counters { misses, $($field: self.$field - start.$field),* } };
         }
         difference!(accesses hits from_caches upgrades updates exchanges failed_exchanges double_exchanges failed_double_exchanges double_retries advisory_loads
-            advisory_refusals bus_held write_throughs write_backs active_changes conditionals failed_conditionals failed_at_home invalidations invalidations_received
+            advisory_refusals bus_held write_throughs write_backs active_changes roll_backs conditionals failed_conditionals failed_at_home invalidations invalidations_received
             invalidations_hit interventions interventions_received overtaken refusals fetch_ops messages bus_transactions home_busy evictions switches
             preemptions blocks interrupts prefetches stale flushes)
     }

@@ -178,8 +178,8 @@ pub(crate) struct Cpu {
     pub slice: u32,
     /// The time slice ended in the middle of an access.
     pub preempt: bool,
-    /// The count of active threads that its last thread was in, which the system has yet to take it off.
-    pub uncount: Option<u32>,
+    /// What the system has yet to change in memory since its last thread was switched out.
+    pub chores: VecDeque<(u32, Op)>,
     /// The system is at work, and will look itself who goes on.
     pub in_system: bool,
     /// The time slice has ended, but the thread had asked to stay.
@@ -224,6 +224,14 @@ pub(crate) enum Permit {
     Granted,
 }
 
+/// What the system knows of the holder of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    pub lock: u32,
+    /// A word, and what it held before.
+    pub tentative: Option<(u32, u64)>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub cpu: usize,
@@ -247,6 +255,8 @@ pub(crate) struct Thread {
     pub double: Double,
     /// The count of active threads that it is in.
     pub counted: Option<u32>,
+    /// Between taking a lock that the system knows, and freeing it.
+    pub section: Option<Section>,
     /// What its operation at memory returned.
     pub result: u64,
     /// Its store-conditional failed at home.
@@ -276,6 +286,7 @@ impl Thread {
             task: Task::NONE,
             double: Double::default(),
             counted: None,
+            section: None,
             result: 0,
             failed: false,
             deadline: Time::MAX,
@@ -346,7 +357,7 @@ impl Engine {
             queue: VecDeque::new(),
             slice: 0,
             preempt: false,
-            uncount: None,
+            chores: VecDeque::new(),
             in_system: false,
             overdue: false,
             free: 0,

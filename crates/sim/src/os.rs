@@ -5,9 +5,10 @@
 //! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked. Under time sharing
 //! a thread that asks not to be preempted runs on when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
 //!
-//! A thread that is in a count of active threads (Allemany & Felten 1992) is taken off it when it is switched out, and added again before it goes on, by updates that hold the bus.
+//! A thread that is in a count of active threads (Allemany & Felten 1992) is taken off it when it is switched out, and added again before it goes on, by updates that hold the bus. One that holds a lock that
+//! the system knows (Bershad 1993) is rolled back when it is switched out or ends: what it has stored tentatively is put back and the lock freed, by such updates too, before the next one runs.
 
-use crate::engine::{Doing, Engine, NONE};
+use crate::engine::{Doing, Engine, NONE, Op};
 use crate::events::{Kind, Time};
 use crate::parameters::GANG;
 
@@ -66,21 +67,25 @@ impl Engine {
         match thread.counted {
             Some(word) => {
                 thread.doing = Doing::Counted;
-                self.held_count(cpu, word, true);
+                self.counters.active_changes += 1;
+                self.held_change(cpu, word, Op::Add(1));
             }
             None => self.until(t),
         }
     }
 
-    /// The system has changed a count of active threads: by the thread that goes on now, or by the one that was switched out.
-    pub fn counted(&mut self, cpu: usize, up: bool) {
-        if !up {
-            self.cpus[cpu].in_system = false;
-            self.switch(cpu, self.now);
-        } else if let Some(t) = self.cpus[cpu].current {
-            let thread = &mut self.threads[t];
-            thread.clock = thread.clock.max(self.now);
-            self.until(t);
+    /// The system has changed a word: for the thread that goes on now, or on behalf of the one that was switched out.
+    pub fn changed(&mut self, cpu: usize) {
+        match self.cpus[cpu].current {
+            None => {
+                self.cpus[cpu].in_system = false;
+                self.switch(cpu, self.now);
+            }
+            Some(t) => {
+                let thread = &mut self.threads[t];
+                thread.clock = thread.clock.max(self.now);
+                self.until(t);
+            }
         }
     }
 
@@ -90,12 +95,12 @@ impl Engine {
     }
 
     fn switch(&mut self, cpu: usize, at: Time) {
-        if let Some(word) = self.cpus[cpu].uncount.take() {
-            self.cpus[cpu].in_system = true;
-            return self.held_count(cpu, word, false);
-        }
         if self.cpus[cpu].in_system {
             return;
+        }
+        if let Some((word, op)) = self.cpus[cpu].chores.pop_front() {
+            self.cpus[cpu].in_system = true;
+            return self.held_change(cpu, word, op);
         }
         if self.has_another(cpu) {
             self.counters.switches += 1;
@@ -210,8 +215,17 @@ impl Engine {
         thread.doing = doing;
         thread.generation = thread.generation.wrapping_add(1);
         let counted = thread.counted.filter(|_| doing != Doing::Done);
+        let section = thread.section.take();
         let it = &mut self.cpus[cpu];
-        it.uncount = counted;
+        if let Some(section) = section {
+            self.counters.roll_backs += 1;
+            it.chores.extend(section.tentative.map(|(word, old)| (word, Op::Store(old))));
+            it.chores.push_back((section.lock, Op::Add(1)));
+        }
+        if let Some(word) = counted {
+            self.counters.active_changes += 1;
+            it.chores.push_back((word, Op::Add(u64::MAX)));
+        }
         it.current = None;
         it.reservation = NONE;
         it.free = free;

@@ -308,6 +308,8 @@ pub const CAS2: u64 = 2;
 pub const NO_ADVISORY: u64 = 0;
 /// `os.active_counts`: there is none.
 pub const NO_COUNTS: u64 = 0;
+/// `os.roll_back`: it does not.
+pub const NO_ROLL_BACK: u64 = 0;
 /// `network.topology`.
 pub const HYPERCUBE: u64 = 0;
 /// `network.topology`.
@@ -405,6 +407,7 @@ parameters! {
     blocking "os.blocking" Unit::Choice(&["sleep", "yield"]), "", "sleep", "what a waiter does that blocks: it sleeps until it is woken, or lets others run and then looks again";
     grace "os.grace" Unit::Time, "", "0", "how long a thread that asks not to be preempted may run on when its time slice has ended";
     active_counts "os.active_counts" Unit::Choice(&["no", "yes"]), "", "no", "whether the system keeps counts of active threads: takes a thread that it switches out off its count";
+    roll_back "os.roll_back" Unit::Choice(&["no", "yes"]), "", "no", "whether the system knows locks: puts back what a holder that it switches out has stored tentatively, and frees the lock";
     interrupt_every "os.interrupt_every" Unit::Time, "", "0", "time between two interrupts of a processor (0: none)";
     interrupt_cost "os.interrupt_cost" Unit::Time, "", "0", "what an interrupt takes from the running thread";
 }

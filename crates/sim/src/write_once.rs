@@ -26,8 +26,8 @@ enum Asking {
     Request { cpu: usize },
     /// A line that goes back to memory.
     WriteBack,
-    /// The operating system, for a count of active threads.
-    Count { cpu: usize, word: u32, up: bool },
+    /// The operating system, to change a word.
+    System { cpu: usize, word: u32, op: Op },
 }
 
 #[derive(Debug, Default)]
@@ -57,9 +57,9 @@ impl Engine {
         self.ask_for_bus(Asking::Request { cpu });
     }
 
-    /// The operating system changes a count of active threads: in memory, past all caches.
-    pub(crate) fn held_count(&mut self, cpu: usize, word: u32, up: bool) {
-        self.ask_for_bus(Asking::Count { cpu, word, up });
+    /// The operating system changes a word: in memory, past all caches.
+    pub(crate) fn held_change(&mut self, cpu: usize, word: u32, op: Op) {
+        self.ask_for_bus(Asking::System { cpu, word, op });
     }
 
     fn ask_for_bus(&mut self, asking: Asking) {
@@ -71,12 +71,10 @@ impl Engine {
 
     /// A transaction is over. Its requester has its reply already, which was sent first.
     pub(crate) fn held_free(&mut self) {
-        if let Some(Asking::Count { cpu, word, up }) = self.held.holder.take() {
-            let value = &mut self.memory.values[word as usize];
-            *value = if up { value.wrapping_add(1) } else { value.wrapping_sub(1) };
+        if let Some(Asking::System { cpu, word, op }) = self.held.holder.take() {
+            op.apply(&mut self.memory.values[word as usize]);
             self.progress = self.now;
-            self.counters.active_changes += 1;
-            self.counted(cpu, up);
+            self.changed(cpu);
         }
         // The system may have asked for it again meanwhile.
         if self.held.holder.is_none() {
@@ -90,7 +88,7 @@ impl Engine {
         self.counters.bus_transactions += 1;
         let length = match asking {
             Asking::WriteBack => self.p.bus_write_back,
-            Asking::Count { word, .. } => {
+            Asking::System { word, .. } => {
                 let line = self.memory.line_of(word);
                 let length = self.take_back(line, NONE as usize) + self.p.bus_memory + self.p.bus_write;
                 self.drop_copies(line, NONE as usize);

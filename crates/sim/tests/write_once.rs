@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use towpath_machine::{
-    ActiveThreads, AdvisoryLoad, Arena, Dcas, LlSc, Ordering::Relaxed, Park, Place, Processor,
+    ActiveThreads, AdvisoryLoad, Arena, Dcas, LlSc, Ordering::Relaxed, Park, Place, Processor, RollBack,
 };
 use towpath_sim::{Counters, Parameters, Sim, SimWord, Simulation, machines};
 
@@ -305,6 +305,62 @@ fn the_system_takes_threads_that_do_not_run_off_their_count() {
 }
 
 #[test]
+fn who_is_switched_out_with_a_lock_that_the_system_knows_is_rolled_back() {
+    let p = machine(&["os.quantum=40us", "os.switch=8us"]);
+    // Where the holder is when its time slice ends, and what the other one finds then.
+    for (stage, found) in [(0, [10, 20]), (1, [10, 20]), (2, [11, 21])] {
+        let mut s = Simulation::new(&p, 1, 1);
+        let lock = s.arena().word(Place::NewLine, 0);
+        let words = [10, 20].map(|value| s.arena().word(Place::NewLine, value));
+        s.spawn(0, 0, move |cpu| {
+            while !cpu.take(&lock) {}
+            assert!(!cpu.take(&lock), "a thread has one at a time");
+            let mut standing = true;
+            for step in 0..2 {
+                if step == stage {
+                    cpu.work(100_000);
+                }
+                standing &= match step {
+                    0 => cpu.store_tentatively(&words[0], 11),
+                    _ => cpu.store_finally(&words[1], 21),
+                };
+            }
+            assert_eq!(standing, stage == 2, "it is told, at its next step");
+            if stage == 2 {
+                cpu.work(100_000);
+            }
+            assert!(!cpu.free(&lock), "the system has freed it");
+            let now = [&words[0], &words[1], &lock].map(|word| cpu.load(word, Relaxed));
+            assert_eq!(now, [found[0], found[1], 2]);
+            // And then it goes like the first time.
+            assert!(cpu.take(&lock) && cpu.store_tentatively(&words[0], 12) && cpu.free(&lock));
+            assert_eq!([&words[0], &lock].map(|word| cpu.load(word, Relaxed)), [12, 4]);
+        });
+        s.spawn(0, 1, move |cpu| {
+            // The second slice is this one's at the latest, and the first one may be.
+            cpu.work(45_000);
+            while cpu.load(&lock, Relaxed) == 0 {
+                cpu.work(1_000);
+            }
+            let now = [&words[0], &words[1], &lock].map(|word| cpu.load(word, Relaxed));
+            assert_eq!(now, [found[0], found[1], 2], "stage {stage}");
+            cpu.work(200_000);
+        });
+        let counters = s.run().unwrap().counters;
+        assert_eq!(counters.roll_backs, 1);
+    }
+    // Who ends with it is rolled back, too.
+    let mut s = Simulation::new(&p, 1, 1);
+    let (lock, word) = (s.arena().word(Place::NewLine, 0), s.arena().word(Place::NewLine, 7));
+    s.spawn(0, 0, move |cpu| assert!(cpu.take(&lock) && cpu.store_tentatively(&word, 8)));
+    s.spawn(0, 1, move |cpu| {
+        cpu.work(500_000);
+        assert_eq!([&lock, &word].map(|word| cpu.load(word, Relaxed)), [2, 7]);
+    });
+    assert_eq!(s.run().unwrap().counters.roll_backs, 1);
+}
+
+#[test]
 fn the_systems_changes_of_a_count_are_transactions_on_the_bus() {
     let p = machine(&["os.quantum=40us", "os.switch=8us"]);
     let run = |counted: bool| {
@@ -365,6 +421,10 @@ fn who_does_not_have_it_says_so() {
             cpu.enter(words[0], 1);
         });
         assert!(text.contains("set `os.active_counts`"), "{text}");
+        let text = on(name, |cpu, words| {
+            cpu.take(words[0]);
+        });
+        assert!(text.contains("set `os.roll_back`"), "{text}");
         let text = on(name, |cpu, words| {
             cpu.dcas(words, [0; 2], [1; 2]);
         });

@@ -9,13 +9,7 @@ use towpath_sync::locks::{
     TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
-
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
-}
+use towpath_testkit::model;
 
 /// The datum is not atomic: loom fails the model if two threads can touch it at once, or one doesn't see what the other did.
 fn check<

@@ -5,6 +5,7 @@ use loom::thread;
 
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::{Alone, Barrier, Policy, Spinning, Wait, Waiting, for_each_barrier};
+use towpath_testkit::model;
 
 /// Each participant's datum is not atomic: loom fails the model if one reads what another did not write before the barrier, or writes too early afterwards.
 fn check<B: Barrier<LoomProcessor> + Send + Sync + 'static>(
@@ -13,10 +14,7 @@ fn check<B: Barrier<LoomProcessor> + Send + Sync + 'static>(
     arena: LoomArena,
     wait: impl Waiting<LoomProcessor> + Copy + Send + Sync + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 20_000;
-    builder.check(move || {
+    model(2, move || {
         let data: Vec<_> = (0..participants).map(|_| arena.cell(Place::NewLine, 0)).collect();
         let shared = Arc::new((B::new(&arena, participants), data));
         let work = move |me: usize, shared: &(B, Vec<<LoomProcessor as Processor>::Cell>)| {

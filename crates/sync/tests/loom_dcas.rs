@@ -7,6 +7,7 @@ use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::dcas::{Actor, Bershad, Change, DoubleCas, Guerraoui, Harris, Locked, Variant};
 use towpath_sync::stable::{Fifo, HarrisMichaelList, List, Pool, Recover, Stack};
 use towpath_sync::{Boxed, Node, Spinning};
+use towpath_testkit::model;
 
 type P = LoomProcessor;
 
@@ -18,13 +19,6 @@ impl Variant for Shrunk {
 }
 
 type Small = Guerraoui<P, Boxed, Shrunk>;
-
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 50_000;
-    builder.check(body);
-}
 
 struct Words<D> {
     words: Vec<<P as Processor>::Word>,

@@ -12,15 +12,9 @@ use towpath_sync::queues::{
 use towpath_sync::{
     AtMemory, Atomics, Boxed, Counter, LoadLinked, Node, Pool, Primitive, Spinning, Universal,
 };
+use towpath_testkit::model;
 
 type P = LoomProcessor;
-
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
-}
 
 /// What a thread does: puts in or takes out. Returns what it took.
 fn act<Q: ConcurrentQueue<P>>(queue: &Q, me: usize, operations: &[Option<u64>]) -> Vec<u64> {

@@ -9,6 +9,10 @@ pub struct Victim {
     child: Child,
     /// A step was begun that sleeps in a system call.
     asleep: bool,
+    /// A signal that it gets when it comes.
+    forwarded: Option<i32>,
+    /// It has come, and goes to the victim when that goes on; 0: none.
+    pending: i32,
 }
 
 /// Stops this process, a victim, until its tracer lets it go on.
@@ -31,7 +35,28 @@ impl Victim {
                 eprintln!("victim: {error}");
             }
         });
-        Victim { child, asleep: false }
+        Victim { child, asleep: false, forwarded: None, pending: 0 }
+    }
+
+    /// From now on it gets this signal when it comes, as if nobody traced it. (Other signals than the tracer's own are an error.)
+    pub fn forward(&mut self, signal: i32) {
+        self.forwarded = Some(signal);
+    }
+
+    /// Takes a signal that is to be forwarded. `false`: it isn't.
+    fn forwards(&mut self, signal: Option<i32>) -> bool {
+        let ours = signal.is_some() && signal == self.forwarded;
+        if ours {
+            self.pending = signal.unwrap_or(0);
+        }
+        ours
+    }
+
+    /// Lets it go on in the given way, with the signal that it is to get.
+    fn resume(&mut self, request: libc::c_uint) {
+        let signal = std::mem::take(&mut self.pending);
+        // SAFETY: the child is stopped and traced by us; the data is the number of a signal, or 0.
+        assert_eq!(unsafe { libc::ptrace(request, self.child.0, 0, signal) }, 0);
     }
 
     /// Its process id.
@@ -50,7 +75,12 @@ impl Victim {
     ///
     /// If it does not get there.
     pub fn reach_mark(&mut self) {
-        assert_eq!(self.stop(0), Some(libc::SIGSTOP), "the victim did not get as far as its act");
+        let mut stop = self.stop(0);
+        while self.forwards(stop) {
+            self.resume(libc::PTRACE_CONT);
+            stop = self.stop(0);
+        }
+        assert_eq!(stop, Some(libc::SIGSTOP), "the victim did not get as far as its act");
     }
 
     /// Lets it run for `steps` instructions from its first mark, or to its second: then `true`.
@@ -64,16 +94,45 @@ impl Victim {
     pub fn run(&mut self, steps: u64, mut look: impl FnMut(u64, bool)) -> bool {
         for step in 0..steps {
             look(step, false);
-            // SAFETY: the child is stopped and traced by us.
-            assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.child.0, 0, 0) }, 0);
+            self.resume(libc::PTRACE_SINGLESTEP);
             match self.end_of_step(step + 1 == steps, || look(step, true)) {
                 None => self.asleep = true,
                 Some(libc::SIGTRAP) => {}
                 Some(libc::SIGSTOP) => return true,
+                other if self.forwards(other) => {}
                 Some(other) => panic!("the victim was stopped by signal {other}"),
             }
         }
         false
+    }
+
+    /// Gives it a signal where it stands, and lets it take the first step of its handler (which it must have).
+    ///
+    /// # Panics
+    ///
+    /// As [`Victim::go_on`].
+    pub fn interrupt(&mut self, signal: i32) {
+        assert!(!self.asleep, "the victim sleeps in the middle of a step");
+        // SAFETY: the child is stopped and traced by us; the data is the number of a signal.
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.child.0, 0, signal) }, 0);
+        assert_eq!(self.stop(0), Some(libc::SIGTRAP), "the victim has no handler for signal {signal}");
+    }
+
+    /// Stops it where it stands by SIGSTOP, as anybody could; [`Victim::go_on`] lets it go on.
+    ///
+    /// # Panics
+    ///
+    /// As [`Victim::go_on`].
+    pub fn halt(&mut self) {
+        assert!(!self.asleep, "the victim sleeps in the middle of a step");
+        // SAFETY: the child is stopped and traced by us; the data is the number of a signal.
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_CONT, self.child.0, 0, libc::SIGSTOP) }, 0);
+        assert_eq!(self.stop(0), Some(libc::SIGSTOP), "the victim did not stop");
+    }
+
+    /// The child itself: to see whether it sleeps, or runs.
+    pub fn child(&self) -> &Child {
+        &self.child
     }
 
     /// Lets it go on, as fast as it can, to its next mark.
@@ -83,8 +142,7 @@ impl Victim {
     /// If it sleeps in a step, or isn't at a mark or between steps.
     pub fn go_on(&mut self) {
         assert!(!self.asleep, "the victim sleeps in the middle of a step");
-        // SAFETY: the child is stopped and traced by us.
-        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_CONT, self.child.0, 0, 0) }, 0);
+        self.resume(libc::PTRACE_CONT);
     }
 
     /// Whether it stands at a mark again, after [`Victim::go_on`]. Only to be asked until it does.
@@ -96,6 +154,10 @@ impl Victim {
         match self.stop(libc::WNOHANG) {
             None => false,
             Some(libc::SIGSTOP) => true,
+            other if self.forwards(other) => {
+                self.resume(libc::PTRACE_CONT);
+                false
+            }
             Some(other) => panic!("the victim was stopped by signal {other}"),
         }
     }

@@ -1,6 +1,8 @@
 //! What a thread of the machine can do beyond reading and writing.
 
-use towpath_machine::{Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Scheduling};
+use towpath_machine::{
+    Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, RollBack, Scheduling,
+};
 
 use super::fault::Fault;
 use super::machine::{Gate, Life, MutexState, Object, Other, Pending, Word};
@@ -127,6 +129,75 @@ impl Dcas for Explorer {
             self.access(inner, "dcas", b, orders, |_| succeeds.then_some(new[1]));
             succeeds
         })
+    }
+}
+
+impl Explorer {
+    /// A store in a section that the system knows, unless it rolls the thread back instead, or has. `change` says what becomes of the section.
+    fn store_known(
+        &self,
+        what: &'static str,
+        word: &Word,
+        value: impl FnOnce(u64) -> u64,
+        change: impl FnOnce(&mut Option<(usize, Option<(usize, u64)>)>, u64),
+    ) -> bool {
+        self.step(what, word, Other::Spurious, |inner| {
+            if inner.ends_otherwise(self.index) {
+                inner.roll_back(self.index);
+            }
+            // At rest nobody is switched out.
+            if inner.threads.get(self.index).is_some_and(|t| t.section.is_none()) {
+                return false;
+            }
+            let old = inner.words[word.0].value;
+            self.put(inner, what, word, value(old), Ordering::Release);
+            if let Some(t) = inner.threads.get_mut(self.index) {
+                change(&mut t.section, old);
+            }
+            true
+        })
+    }
+}
+
+/// The system may switch a holder out before any of its stores. While it is switched out all others see the lock taken; that they see it free from some instant on is what the roll-back does.
+impl RollBack for Explorer {
+    fn take(&self, lock: &Word) -> bool {
+        self.step("take", lock, Other::None, |inner| {
+            let orders = (Ordering::Acquire, Ordering::Relaxed);
+            let old = self.access(inner, "take", lock.0, orders, |v| v.is_multiple_of(2).then(|| v + 1));
+            let taken = old.is_multiple_of(2);
+            if taken && let Some(t) = inner.threads.get_mut(self.index) {
+                t.section = Some((lock.0, None));
+            }
+            taken
+        })
+    }
+    fn store_tentatively(&self, word: &Word, value: u64) -> bool {
+        self.store_known(
+            "store_tentatively",
+            word,
+            |_| value,
+            |section, old| {
+                if let Some((_, tentative)) = section {
+                    *tentative = Some((word.0, old));
+                }
+            },
+        )
+    }
+    fn store_finally(&self, word: &Word, value: u64) -> bool {
+        self.store_known(
+            "store_finally",
+            word,
+            |_| value,
+            |section, _| {
+                if let Some((_, tentative)) = section {
+                    *tentative = None;
+                }
+            },
+        )
+    }
+    fn free(&self, lock: &Word) -> bool {
+        self.store_known("free", lock, |count| count + 1, |section, _| *section = None)
     }
 }
 

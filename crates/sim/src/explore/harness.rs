@@ -6,12 +6,13 @@ use towpath_machine::{Arena, Place, Processor};
 
 use super::fault::{Failure, Fault};
 use super::history::{Call, History, render};
-use super::linearizability::{NoOrder, linearize};
+use super::linearizability::{NoOrder, Specification, linearize};
 use super::machine::{Cell, Memory};
 use super::processor::Explorer;
 use super::run::End;
 use super::specifications::{
-    Counter, Fifo, Increment, Lifo, Transfer, Transferred, leaves_too_early, overlap,
+    Answer, Counter, Fifo, Increment, Lifo, Lookup, Pair, PairCall, Transfer, Transferred, leaves_too_early,
+    overlap,
 };
 use super::subject::{Body, Plan, Subject};
 
@@ -172,6 +173,141 @@ impl<C: Container> Body for Exchange<C> {
             Order::Lifo => Lifo { room: self.room }.judge(&calls),
         };
         verdict.map_err(no_order)
+    }
+}
+
+/// What each thread does with keys: inserts, removes or gets, and which key. By the thread's number, again from the start after six.
+const LOOKUPS: [&[(u8, u64); 6]; 4] = [
+    &[(b'i', 2), (b'r', 1), (b'g', 3), (b'i', 1), (b'r', 2), (b'g', 1)],
+    &[(b'r', 2), (b'i', 1), (b'i', 2), (b'g', 2), (b'r', 3), (b'r', 1)],
+    &[(b'g', 1), (b'i', 3), (b'r', 2), (b'g', 2), (b'i', 2), (b'r', 3)],
+    &[(b'i', 3), (b'g', 2), (b'r', 1), (b'r', 3), (b'i', 1), (b'g', 3)],
+];
+/// The keys in them.
+const KEYS: u64 = 3;
+
+/// How many entries an object must have room for, that is never to be full, beside those in the hands of threads.
+pub fn entries(plan: &Plan) -> usize {
+    plan.threads * plan.ops + KEYS as usize
+}
+
+struct Lookups<A, S> {
+    act: A,
+    specification: S,
+    plan: Plan,
+    calls: History<Lookup, Answer>,
+}
+
+/// Threads that insert, remove and look up a few keys; at the end everything that is left is taken out. The calls must be what the specification says, in some order.
+///
+/// It must have room for [`entries`]. Keys 1 and 2 are in at the start.
+pub fn lookups<S>(
+    plan: &Plan,
+    memory: &Memory,
+    specification: S,
+    act: impl Fn(&Explorer, Lookup) -> Answer + 'static,
+) -> Rc<dyn Body>
+where
+    S: Specification<Op = Lookup, Result = Answer> + 'static,
+{
+    let body = Lookups { act, specification, plan: *plan, calls: History::default() };
+    let cpu = memory.at_rest();
+    for key in 1..KEYS {
+        body.call(&cpu, Lookup::Insert(key, key));
+    }
+    Rc::new(body)
+}
+
+impl<A: Fn(&Explorer, Lookup) -> Answer, S> Lookups<A, S> {
+    fn call(&self, cpu: &Explorer, lookup: Lookup) -> Answer {
+        self.calls.call(cpu, lookup, || (self.act)(cpu, lookup))
+    }
+}
+
+impl<A, S> Body for Lookups<A, S>
+where
+    A: Fn(&Explorer, Lookup) -> Answer,
+    S: Specification<Op = Lookup, Result = Answer>,
+{
+    fn thread(&self, cpu: &Explorer) {
+        let script = LOOKUPS[cpu.id() % LOOKUPS.len()];
+        for n in 0..self.plan.ops {
+            let (what, key) = script[n % script.len()];
+            self.call(
+                cpu,
+                match what {
+                    // Every value once.
+                    b'i' => Lookup::Insert(key, (cpu.id() as u64 + 1) * 100 + n as u64),
+                    b'r' => Lookup::Remove(key),
+                    _ => Lookup::Get(key),
+                },
+            );
+        }
+    }
+
+    fn last(&self, cpu: &Explorer) {
+        for key in 1..=KEYS {
+            self.call(cpu, Lookup::Get(key));
+        }
+        // A priority queue gives one at a time, whatever its key.
+        for n in 0..2 * entries(&self.plan) as u64 {
+            let key = n % KEYS + 1;
+            if self.call(cpu, Lookup::Remove(key)) == Answer::Nothing && n >= KEYS {
+                return;
+            }
+        }
+    }
+
+    fn judge(&self, end: &End) -> Result<(), Failure> {
+        linearize(&self.specification, &self.calls.calls(end)).map(drop).map_err(no_order)
+    }
+}
+
+/// Two words that are changed together.
+pub trait Both: 'static {
+    /// Reads one of them.
+    fn read(&self, cpu: &Explorer, which: usize) -> u64;
+    /// Changes both, if they have the old values.
+    fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) -> bool;
+}
+
+struct Swapping<B> {
+    words: B,
+    plan: Plan,
+    calls: History<PairCall, u64>,
+}
+
+/// Threads that change two words together, from values that they have read; each third time from a second value that nobody ever writes, which must change nothing. What they read must be
+/// what an order of the calls explains.
+pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn Body> {
+    Rc::new(Swapping { words, plan: *plan, calls: History::default() })
+}
+
+impl<B: Both> Swapping<B> {
+    fn read(&self, cpu: &Explorer, which: usize) -> u64 {
+        self.calls.call(cpu, PairCall::Read(which), || self.words.read(cpu, which))
+    }
+    fn swap(&self, cpu: &Explorer, old: [u64; 2], new: [u64; 2]) {
+        self.calls.call(cpu, PairCall::Swap { old, new }, || self.words.swap(cpu, old, new).into());
+    }
+}
+
+impl<B: Both> Body for Swapping<B> {
+    fn thread(&self, cpu: &Explorer) {
+        for n in 0..self.plan.ops {
+            let old = [self.read(cpu, 0), self.read(cpu, 1)];
+            let value = (cpu.id() as u64 + 1) * 100 + n as u64;
+            let never = (n + cpu.id()).is_multiple_of(3);
+            self.swap(cpu, if never { [old[0], 99] } else { old }, [value, value]);
+        }
+    }
+    fn last(&self, cpu: &Explorer) {
+        for which in [0, 1] {
+            self.read(cpu, which);
+        }
+    }
+    fn judge(&self, end: &End) -> Result<(), Failure> {
+        linearize(&Pair, &self.calls.calls(end)).map(drop).map_err(no_order)
     }
 }
 

@@ -122,6 +122,8 @@ pub(super) struct Thread {
     pub woken: bool,
     /// The word of the reservation, if it stands.
     pub linked: Option<usize>,
+    /// The lock that it holds and the system knows, and what it has stored tentatively: the word, and what that held.
+    pub section: Option<(usize, Option<(usize, u64)>)>,
     /// The step in progress ends the other way.
     pub other: bool,
     /// Looks since anything changed.
@@ -150,6 +152,7 @@ impl Thread {
             asleep: 0,
             woken: false,
             linked: None,
+            section: None,
             other: false,
             futile: 0,
             beginning: false,
@@ -401,6 +404,7 @@ impl Inner {
         let t = &mut self.threads[index];
         (t.life, t.linked, t.died) = (Life::Dead, None, Some(stamp));
         self.release_mutexes(id);
+        self.roll_back(index);
         self.changes += 1;
         // Who learns of a death learns it from the kernel, which orders what the dead did before what the others do then.
         let clock = self.threads[index].clock;
@@ -415,6 +419,17 @@ impl Inner {
         for mutex in self.mutexes.iter_mut().filter(|m| m.owner == Some(id)) {
             (mutex.owner, mutex.inconsistent) = (None, true);
         }
+    }
+
+    /// The kernel puts back what the holder of a lock that it knows has stored tentatively, and frees the lock.
+    pub fn roll_back(&mut self, index: usize) {
+        let Some((lock, tentative)) = self.threads[index].section.take() else { return };
+        let clock = self.release(index, Ordering::Release);
+        if let Some((word, old)) = tentative {
+            self.write_word(word, old, clock);
+        }
+        self.write_word(lock, self.words[lock].value + 1, clock);
+        self.line(index, "is rolled back", Default::default);
     }
 
     pub fn acquire(&mut self, index: usize, clock: Clock, order: Ordering) {

@@ -35,6 +35,7 @@ pub use run::{End, Outcome};
 pub use schedule::{BadSchedule, Choice, Schedule, Turn};
 pub use search::{Error, Found, Method, Report, Settings, replay, replay_seed, search};
 pub use specifications::{
-    Counter, Fifo, Increment, Lifo, Transfer, Transferred, full_without_reason, leaves_too_early, overlap,
+    Answer, Counter, Fifo, Increment, Lifo, Lookup, Map, Pair, PairCall, Priorities, Set, Transfer,
+    Transferred, full_without_reason, leaves_too_early, overlap,
 };
 pub use subject::{Body, Liberties, Plan, Subject};

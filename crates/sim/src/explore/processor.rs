@@ -136,6 +136,21 @@ impl Explorer {
         old
     }
 
+    /// A plain store.
+    pub(super) fn put(
+        &self,
+        inner: &mut Inner,
+        what: &'static str,
+        word: &Word,
+        value: u64,
+        order: Ordering,
+    ) {
+        let clock = if inner.current.is_some() { inner.release(self.index, order) } else { [0; CLOCKS] };
+        let old = inner.words[word.0].value;
+        inner.write_word(word.0, value, clock);
+        inner.record(self.index, what, Object::Word(word.0), old, Some(value));
+    }
+
     pub(super) fn update(
         &self,
         what: &'static str,
@@ -269,12 +284,7 @@ impl Processor for Explorer {
         self.update("load", word, order, order, |_| None)
     }
     fn store(&self, word: &Word, value: u64, order: Ordering) {
-        self.step("store", word, Other::None, |inner| {
-            let clock = if inner.current.is_some() { inner.release(self.index, order) } else { [0; CLOCKS] };
-            let old = inner.words[word.0].value;
-            inner.write_word(word.0, value, clock);
-            inner.record(self.index, "store", Object::Word(word.0), old, Some(value));
-        });
+        self.step("store", word, Other::None, |inner| self.put(inner, "store", word, value, order));
     }
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
         self.update("swap", word, order, order, |_| Some(value))

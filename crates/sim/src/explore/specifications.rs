@@ -1,5 +1,7 @@
 //! Sequential objects.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::history::Call;
 use super::linearizability::{NoOrder, Specification, linearize};
 
@@ -169,4 +171,154 @@ pub fn overlap(inside: &[(usize, u64, Option<u64>)]) -> Option<(usize, usize)> {
             .find(|&j| !before(&inside[i], &inside[j]) && !before(&inside[j], &inside[i]))?;
         Some((i, j))
     })
+}
+
+/// What can be called on an object with keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lookup {
+    /// Put a value in, under a key or with a priority.
+    Insert(u64, u64),
+    /// Take the key out; from a priority queue, whatever is first.
+    Remove(u64),
+    /// Look at it.
+    Get(u64),
+}
+
+/// What comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// This was, or is, there.
+    Value(u64),
+    /// Nothing.
+    Nothing,
+    /// There is no space: in these specifications there always is.
+    Full,
+}
+
+/// Keys in order, each with a value. Its calls answer with the value that was there.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    /// Whether a value that is put in replaces the one that is there.
+    pub replaces: bool,
+}
+
+/// The least priority first, in the order of arrival among equals. Its calls answer with the value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Priorities;
+
+/// A step that has this answer, if it could have.
+fn answered<S>(state: S, answer: Option<u64>, result: Option<&Answer>) -> Option<S> {
+    let expected = answer.map_or(Answer::Nothing, Answer::Value);
+    result.is_none_or(|result| *result == expected).then_some(state)
+}
+
+impl Specification for Map {
+    type State = BTreeMap<u64, u64>;
+    type Op = Lookup;
+    type Result = Answer;
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&Answer>) -> Option<Self::State> {
+        let mut next = state.clone();
+        let answer = match *op {
+            Lookup::Insert(key, value) => {
+                let there = state.get(&key).copied();
+                if there.is_none() || self.replaces {
+                    next.insert(key, value);
+                }
+                there
+            }
+            Lookup::Remove(key) => next.remove(&key),
+            Lookup::Get(key) => state.get(&key).copied(),
+        };
+        answered(next, answer, result)
+    }
+}
+
+impl Specification for Priorities {
+    type State = Vec<(u64, u64)>;
+    type Op = Lookup;
+    type Result = Answer;
+
+    fn initial(&self) -> Self::State {
+        Vec::new()
+    }
+    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&Answer>) -> Option<Self::State> {
+        let mut next = state.clone();
+        let first = state.first().map(|(_, value)| *value);
+        let answer = match *op {
+            Lookup::Insert(priority, value) => {
+                next.insert(state.partition_point(|(p, _)| *p <= priority), (priority, value));
+                None
+            }
+            Lookup::Remove(_) => {
+                next.drain(..1.min(state.len()));
+                first
+            }
+            Lookup::Get(_) => first,
+        };
+        answered(next, answer, result)
+    }
+}
+
+/// Two words that change together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pair;
+
+/// What can be done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PairCall {
+    /// Read one of them.
+    Read(usize),
+    /// Give both new values if they have the old ones.
+    Swap {
+        /// What they must have.
+        old: [u64; 2],
+        /// What they get.
+        new: [u64; 2],
+    },
+}
+
+impl Specification for Pair {
+    type State = [u64; 2];
+    type Op = PairCall;
+    /// The value; or 1 for a swap that was made, and 0 for one that was not.
+    type Result = u64;
+
+    fn initial(&self) -> [u64; 2] {
+        [0; 2]
+    }
+    fn step(&self, state: &[u64; 2], op: &PairCall, result: Option<&u64>) -> Option<[u64; 2]> {
+        let (next, answer) = match *op {
+            PairCall::Read(which) => (*state, state[which]),
+            PairCall::Swap { old, new } if *state == old => (new, 1),
+            PairCall::Swap { .. } => (*state, 0),
+        };
+        result.is_none_or(|result| *result == answer).then_some(next)
+    }
+}
+
+/// A set of keys: values do not matter, and 1 answers that the key was there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Set;
+
+impl Specification for Set {
+    type State = BTreeSet<u64>;
+    type Op = Lookup;
+    type Result = Answer;
+
+    fn initial(&self) -> Self::State {
+        BTreeSet::new()
+    }
+    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&Answer>) -> Option<Self::State> {
+        let mut next = state.clone();
+        let was_there = match op {
+            Lookup::Insert(key, _) => !next.insert(*key),
+            Lookup::Remove(key) => next.remove(key),
+            Lookup::Get(key) => next.contains(key),
+        };
+        answered(next, was_there.then_some(1), result)
+    }
 }

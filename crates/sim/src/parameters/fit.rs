@@ -1,8 +1,8 @@
 //! Which values fit together.
 
 use super::{
-    BUS, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS, ParameterError, Parameters,
-    Unit, WRITE_ONCE, write_time,
+    BUS, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS, NO_ROLL_BACK, ParameterError,
+    Parameters, Unit, WRITE_ONCE, write_time,
 };
 use crate::events::Time;
 
@@ -105,10 +105,14 @@ impl Parameters {
                 "`processor.advisory` is a bit of the lines of coherent caches: set `fabric` to \"bus\" or \"directory\", or leave it \"none\"",
             );
         }
-        if self.active_counts != NO_COUNTS && !is_held {
-            return bad(
-                "`os.active_counts` needs a bus that the system can hold for an update: set `fabric` to \"bus\" and `bus.protocol` to \"write-once\", or leave it \"no\"",
-            );
+        let by_system = [
+            ("os.active_counts", self.active_counts != NO_COUNTS),
+            ("os.roll_back", self.roll_back != NO_ROLL_BACK),
+        ];
+        if let Some((key, _)) = by_system.iter().find(|(_, asked)| *asked && !is_held) {
+            return bad(&format!(
+                "`{key}` needs a bus that the system can hold for an update: set `fabric` to \"bus\" and `bus.protocol` to \"write-once\", or leave it \"no\""
+            ));
         }
         Ok(())
     }

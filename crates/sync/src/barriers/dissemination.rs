@@ -45,11 +45,7 @@ impl<P: Processor, const N: usize> Barrier<P> for Dissemination<P, N> {
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
         const { assert!(N <= 1 << ROUNDS, "more participants than the rounds reach") };
         Dissemination {
-            nodes: core::array::from_fn(|_| {
-                Node(core::array::from_fn(|r| {
-                    arena.word(if r == 0 { Place::NewLine } else { Place::SameLine }, 0)
-                }))
-            }),
+            nodes: core::array::from_fn(|_| Node(core::array::from_fn(|r| arena.word(Place::in_row(r), 0)))),
             members: Member::all(arena, participants),
         }
     }

@@ -51,9 +51,7 @@ impl<P: Processor, const N: usize> Barrier<P> for McsTree<P, N> {
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
         McsTree {
             nodes: core::array::from_fn(|_| Node {
-                arrived: core::array::from_fn(|c| {
-                    arena.word(if c == 0 { Place::NewLine } else { Place::SameLine }, 0)
-                }),
+                arrived: core::array::from_fn(|c| arena.word(Place::in_row(c), 0)),
                 wake: arena.word(Place::SameLine, 0),
             }),
             members: Member::all(arena, participants),

@@ -2,7 +2,7 @@
 //!
 //! **Source.** Bershad 1993 (ICDCS, *Practical Considerations for Non-Blocking Concurrent Objects*); Greenwald & Cheriton 1996, §6.1. There, the operating system rolls a process back
 //! that it preempts with the lock. Natively no operating system does that, and nobody can stop a process that is only asleep from writing later: so here it is the *dead* that are rolled,
-//! by survivors.
+//! by survivors. [`super::RolledBack`] is for machines whose system does its part.
 //!
 //! **Readers may see tentative values** (G19): the first word is written before the second one is compared, and written back if that fails. A structure whose readers cannot stand that must not use this.
 //! Where each read is validated by a version number that the same DCAS changes (as in Greenwald & Cheriton's lists) a tentative value costs a retry, or an answer from a state that never was:
@@ -130,7 +130,7 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
         // Relaxed, here and below: under the lock.
         let [step, pair, old, new] = [&record.step, &record.words, &record.old, &record.new]
             .map(|field| cpu.load(field, Ordering::Relaxed));
-        let word = |number| words.word(number).ok_or(DcasError::Corrupt);
+        let word = |number| words.find(number);
         match step {
             // Release: as (4).
             TENTATIVE => cpu.store(word(pair as u32)?, old, Ordering::Release),
@@ -175,7 +175,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         word: u32,
     ) -> Result<u64, DcasError> {
         // Acquire: pairs with the Release (4).
-        Ok(actor.cpu.load(words.word(word).ok_or(DcasError::Corrupt)?, Ordering::Acquire))
+        Ok(actor.cpu.load(words.find(word)?, Ordering::Acquire))
     }
 
     /// Under the lock, too: otherwise a writing back might come later.
@@ -186,7 +186,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         word: u32,
         value: u64,
     ) -> Result<(), DcasError> {
-        let word = words.word(word).ok_or(DcasError::Corrupt)?;
+        let word = words.find(word)?;
         self.lock(actor, words)?;
         // Release: as (4).
         actor.cpu.store(word, value, Ordering::Release);
@@ -201,7 +201,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         changes: [Change; 2],
     ) -> Result<bool, DcasError> {
         let [a, b] = in_order(changes, Self::MAX)?;
-        let word = |change: Change| words.word(change.word).ok_or(DcasError::Corrupt);
+        let word = |change: Change| words.find(change.word);
         let (cpu, first, second) = (actor.cpu, word(a)?, word(b)?);
         self.lock(actor, words)?;
         let mine = self.record(actor.me as u64)?;

@@ -41,29 +41,20 @@ use core::marker::PhantomData;
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
-use super::places::{PLACES, Places};
+use super::descriptors::{
+    ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
+};
+use super::places::PLACES;
 use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
 use crate::{Boxed, Storage, Waiting};
 
-/// In a word: it is marked.
-const MARK: u64 = 1 << 63;
 /// In a mark: the descriptor is a helper's.
 const HELPS: u64 = 1 << 62;
-/// In a mark: the word is the operation's second one.
-const SECOND: u64 = 1 << 61;
-/// A descriptor and its use: what a mark names, and what an operation is called.
-const IDENTITY: u64 = SECOND - 1;
-const USE_BITS: u32 = 45;
-const USE: u64 = (1 << USE_BITS) - 1;
 const VALUE: u64 = u32::MAX as u64;
 const TAG: u64 = 1 << 32;
 
 /// In a status: somebody helps.
 const HELPED: u64 = 4;
-const STATE: u64 = 3;
-const ACTIVE: u64 = 1;
-const SUCCESS: u64 = 2;
-const FAILED: u64 = 3;
 /// The use's place in a status.
 const SHIFT: u32 = 3;
 
@@ -86,14 +77,8 @@ impl Variant for Tagged {}
 /// Guerraoui, Kogan, Marathe and Zablotchi's DCAS.
 #[repr(C)]
 pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
-    participants: S::Each<Participant<P>>,
+    participants: S::Each<Participant<P, Descriptor<P>>>,
     variant: PhantomData<fn() -> V>,
-}
-
-#[repr(C)]
-struct Participant<P: Processor> {
-    places: Places<P>,
-    descriptors: [Descriptor<P>; PLACES],
 }
 
 #[repr(C, align(64))]
@@ -128,26 +113,20 @@ struct Seen {
     pending: bool,
 }
 
-const fn identity(descriptor: usize, usage: u64) -> u64 {
-    (descriptor as u64) << USE_BITS | usage & USE
-}
-
 const fn active(identity: u64) -> u64 {
     (identity & USE) << SHIFT | ACTIVE
 }
 
 impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     #[inline(always)]
-    fn participant(&self, me: usize) -> Result<&Participant<P>, DcasError> {
-        self.participants.as_ref().get(me).ok_or(DcasError::Stranger)
+    fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
+        Participant::of(self.participants.as_ref(), me)
     }
 
     /// The descriptor that an identity or a mark names.
     #[inline(always)]
     fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
-        let index = ((identity & IDENTITY) >> USE_BITS) as usize;
-        let participant = self.participants.as_ref().get(index / PLACES).ok_or(DcasError::Corrupt)?;
-        Ok(&participant.descriptors[index % PLACES])
+        Participant::behind(self.participants.as_ref(), identity)
     }
 
     /// Looks at a word: its content, what it would be if it were plain, and whether that is sure to be decided. Otherwise [`Guerraoui::look`] says more.
@@ -170,7 +149,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
 
     /// Looks at a word.
     fn look<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, number: u32) -> Result<Seen, DcasError> {
-        let word = words.word(number).ok_or(DcasError::Corrupt)?;
+        let word = words.find(number)?;
         loop {
             // (1) Acquire: the descriptor behind the mark, or what came before the value; pairs with the Release (3), (5), (6).
             let content = cpu.load(word, Ordering::Acquire);
@@ -260,10 +239,21 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         if operation != 0 {
             let pair = cpu.load(&it.words, Ordering::Acquire);
             let helped = operation == me && status & (HELPED | STATE) == HELPED | SUCCESS;
-            for number in [pair as u32, (pair >> 32) as u32] {
-                let word = words.word(number).ok_or(DcasError::Corrupt)?;
+            let decided = operation == me && status & STATE != ACTIVE;
+            for (entry, number) in [pair as u32, (pair >> 32) as u32].into_iter().enumerate() {
+                let word = words.find(number)?;
                 // Relaxed: our own mark is seen, being our own; a helper's, since the decision was; and what looks at it closely acquires.
                 let content = cpu.load(word, Ordering::Relaxed);
+                let mark = MARK | me | if entry == 0 { 0 } else { SECOND };
+                if decided && content == mark {
+                    // The usual one: what the mark stands for is known. Acquire: as above.
+                    let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
+                    let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
+                    // (5) AcqRel: as in `settle_word`. Relaxed if it fails: somebody has replaced it.
+                    if cpu.compare_exchange(word, mark, plain, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                        continue;
+                    }
+                }
                 if content & (MARK | IDENTITY) == MARK | me || helped && content & HELPS != 0 {
                     self.settle_word(cpu, words, number, me, operation, helped)?;
                 }
@@ -282,7 +272,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         operation: u64,
         helped: bool,
     ) -> Result<(), DcasError> {
-        let word = words.word(number).ok_or(DcasError::Corrupt)?;
+        let word = words.find(number)?;
         loop {
             let seen = self.look(cpu, words, number)?;
             let mine = seen.content & (MARK | IDENTITY) == MARK | me;
@@ -318,7 +308,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let cpu = actor.cpu;
         for entry in 0..2 {
             let number = operation.words[entry];
-            let word = words.word(number).ok_or(DcasError::Corrupt)?;
+            let word = words.find(number)?;
             loop {
                 let now = self.look(cpu, words, number)?;
                 if now.pending {
@@ -434,8 +424,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 return Ok(true);
             }
             // A word has changed, though perhaps not its value; or somebody could not help. Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -460,8 +449,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
             old: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
             new: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
         };
-        let participant =
-            |_| Participant { places: Places::new(arena), descriptors: core::array::from_fn(descriptor) };
+        let participant = |_| Participant::new(arena, descriptor);
         Guerraoui { participants: S::each(participants, participant), variant: PhantomData }
     }
 
@@ -476,7 +464,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         words: &T,
         word: u32,
     ) -> Result<u64, DcasError> {
-        let (_, plain, usual) = self.glance(actor.cpu, words.word(word).ok_or(DcasError::Corrupt)?)?;
+        let (_, plain, usual) = self.glance(actor.cpu, words.find(word)?)?;
         if usual {
             return Ok(plain & VALUE);
         }
@@ -500,7 +488,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
                 continue;
             }
             let to = Self::raised(seen.plain, value);
-            let word = words.word(word).ok_or(DcasError::Corrupt)?;
+            let word = words.find(word)?;
             // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the Acquire (1). Relaxed if it fails: looked at again.
             let done =
                 actor.cpu.compare_exchange(word, seen.content, to, Ordering::AcqRel, Ordering::Relaxed);
@@ -520,8 +508,8 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         let changes = in_order(changes, VALUE)?;
         let [a, b] = changes;
         let cpu = actor.cpu;
-        let first = words.word(a.word).ok_or(DcasError::Corrupt)?;
-        let second = words.word(b.word).ok_or(DcasError::Corrupt)?;
+        let first = words.find(a.word)?;
+        let second = words.find(b.word)?;
         let mine = self.participant(actor.me)?;
         let (first_content, first_plain, first_usual) = self.glance(cpu, first)?;
         let (second_content, second_plain, second_usual) = self.glance(cpu, second)?;

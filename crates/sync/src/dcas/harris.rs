@@ -32,38 +32,23 @@
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
-use super::places::{PLACES, Places};
+use super::descriptors::{
+    ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
+};
+use super::places::PLACES;
 use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
 use crate::{Boxed, Storage, Waiting};
 
-/// In a word: it is marked.
-const MARK: u64 = 1 << 63;
 /// In a mark: it is a condition.
 const CONDITION: u64 = 1 << 62;
-/// In a mark: the word is the operation's second one.
-const SECOND: u64 = 1 << 61;
-/// A place and its use: what a mark names.
-const IDENTITY: u64 = SECOND - 1;
-const USE_BITS: u32 = 45;
-const USE: u64 = (1 << USE_BITS) - 1;
 
-const STATE: u64 = 3;
-const ACTIVE: u64 = 1;
-const SUCCESS: u64 = 2;
-const FAILED: u64 = 3;
 /// The use's place in a status.
 const SHIFT: u32 = 2;
 
 /// Harris, Fraser and Pratt's DCAS.
 #[repr(C)]
 pub struct Harris<P: Processor, S: Storage = Boxed> {
-    participants: S::Each<Participant<P>>,
-}
-
-#[repr(C)]
-struct Participant<P: Processor> {
-    places: Places<P>,
-    descriptors: [Descriptor<P>; PLACES],
+    participants: S::Each<Participant<P, Descriptor<P>>>,
 }
 
 #[repr(C, align(64))]
@@ -94,26 +79,20 @@ struct Operation {
     old: [u64; 2],
 }
 
-const fn identity(place: usize, usage: u64) -> u64 {
-    (place as u64) << USE_BITS | usage & USE
-}
-
 const fn active(identity: u64) -> u64 {
     (identity & USE) << SHIFT | ACTIVE
 }
 
 impl<P: Processor, S: Storage> Harris<P, S> {
     #[inline(always)]
-    fn participant(&self, me: usize) -> Result<&Participant<P>, DcasError> {
-        self.participants.as_ref().get(me).ok_or(DcasError::Stranger)
+    fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
+        Participant::of(self.participants.as_ref(), me)
     }
 
     /// The descriptor that an identity or a mark names.
     #[inline(always)]
     fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
-        let index = ((identity & IDENTITY) >> USE_BITS) as usize;
-        let participant = self.participants.as_ref().get(index / PLACES).ok_or(DcasError::Corrupt)?;
-        Ok(&participant.descriptors[index % PLACES])
+        Participant::behind(self.participants.as_ref(), identity)
     }
 
     /// A word's value, and, if an operation has marked it, which, and whether it is undecided. Removes nothing.
@@ -123,7 +102,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         words: &T,
         number: u32,
     ) -> Result<(u64, Option<(u64, bool)>), DcasError> {
-        let word = words.word(number).ok_or(DcasError::Corrupt)?;
+        let word = words.find(number)?;
         loop {
             // (4) Acquire: what is behind the mark, or came before the value; pairs with the Release (1), (2), (5), (6).
             let content = cpu.load(word, Ordering::Acquire);
@@ -240,7 +219,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     ) -> Result<u64, DcasError> {
         let cpu = actor.cpu;
         for entry in 0..2 {
-            let word = words.word(operation.words[entry]).ok_or(DcasError::Corrupt)?;
+            let word = words.find(operation.words[entry])?;
             while let Some(other) = self.install(cpu, place, word, operation, entry)? {
                 if other & (MARK | IDENTITY) == MARK | operation.identity {
                     break;
@@ -291,7 +270,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         number: u32,
         identity: u64,
     ) -> Result<(), DcasError> {
-        let word = words.word(number).ok_or(DcasError::Corrupt)?;
+        let word = words.find(number)?;
         if let (value, Some((content, false))) = self.look(cpu, words, number)?
             && content & IDENTITY == identity
         {
@@ -314,7 +293,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         let values = if status & STATE == SUCCESS { [news, newer] } else { [first, second] };
         for (entry, value) in values.into_iter().enumerate() {
             let number = (pair >> (32 * entry)) as u32;
-            let word = words.word(number).ok_or(DcasError::Corrupt)?;
+            let word = words.find(number)?;
             let mark = MARK | if entry == 0 { 0 } else { SECOND } | identity;
             // (6), as in `write_back`. Acquire if it fails: what is behind a condition; as (4).
             let out = cpu.compare_exchange(word, mark, value & !MARK, Ordering::AcqRel, Ordering::Acquire);
@@ -355,8 +334,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
                 old: arena.word(Place::SameLine, 0),
             },
         };
-        let participant =
-            |_| Participant { places: Places::new(arena), descriptors: core::array::from_fn(descriptor) };
+        let participant = |_| Participant::new(arena, descriptor);
         Harris { participants: S::each(participants, participant) }
     }
 
@@ -384,7 +362,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         if value > Self::MAX {
             return Err(DcasError::TooLarge);
         }
-        let (number, word) = (word, words.word(word).ok_or(DcasError::Corrupt)?);
+        let (number, word) = (word, words.find(word)?);
         let mut now = self.look(actor.cpu, words, number)?.0;
         loop {
             // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the Acquire (4).
@@ -444,8 +422,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
                 Ok(true) => break Ok(false),
                 // Nobody is waited for, so there is nothing to give up.
                 Ok(false) => {
-                    let _ = actor.wait.back_off(cpu, round);
-                    round = round.wrapping_add(1);
+                    actor.back_off(&mut round);
                 }
                 Err(error) => break Err(error),
             }
@@ -474,7 +451,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         for it in &theirs.descriptors {
             // Acquire, twice: as in `look`. The condition may stand in a word of somebody whom the dead one was helping.
             let number = cpu.load(&it.condition.word, Ordering::Acquire) as u32;
-            let word = words.word(number).ok_or(DcasError::Corrupt)?;
+            let word = words.find(number)?;
             let content = cpu.load(word, Ordering::Acquire);
             if content & (MARK | CONDITION) == MARK | CONDITION {
                 self.resolve(cpu, word, content)?;

@@ -2,7 +2,7 @@
 
 /// Calls a generic function with each implementation of DCAS of the named groups as its type argument.
 ///
-/// A group says what a machine must offer: `atomics` (nothing more), `dcas` ([`Dcas`](towpath_machine::Dcas)). Then the machine, and the storage.
+/// A group says what a machine must offer: `atomics` (nothing more), `cas2` ([`Cas2`](towpath_machine::Cas2): good for adjacent words only), `dcas` ([`Dcas`](towpath_machine::Dcas)). Then the machine, and the storage.
 ///
 /// ```
 /// use towpath_machine::{Heap, Native};
@@ -24,6 +24,10 @@ macro_rules! for_each_dcas {
         $each::<$crate::dcas::Harris<$machine, $storage>> $arguments;
         $each::<$crate::dcas::Bershad<$machine, $storage>> $arguments;
         $each::<$crate::dcas::Locked<$machine, $storage>> $arguments;
+        $crate::for_each_dcas!([$($more)*] $machine, $storage => $each $arguments);
+    };
+    ([cas2 $($more:ident)*] $machine:ty, $storage:ty => $each:ident $arguments:tt) => {
+        $each::<$crate::dcas::Adjacent<$machine, $storage>> $arguments;
         $crate::for_each_dcas!([$($more)*] $machine, $storage => $each $arguments);
     };
     ([dcas $($more:ident)*] $machine:ty, $storage:ty => $each:ident $arguments:tt) => {

@@ -102,7 +102,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         words: &T,
         word: u32,
     ) -> Result<u64, DcasError> {
-        let (lock, word) = (self.lock_of(word), words.word(word).ok_or(DcasError::Corrupt)?);
+        let (lock, word) = (self.lock_of(word), words.find(word)?);
         loop {
             let before = self.wait_for(actor, lock)?;
             // (4) Acquire: if it is a value written under the lock, then the lock is seen held, or with another version; pairs with the Release (6).
@@ -121,7 +121,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         word: u32,
         value: u64,
     ) -> Result<(), DcasError> {
-        let (lock, word) = (self.lock_of(word), words.word(word).ok_or(DcasError::Corrupt)?);
+        let (lock, word) = (self.lock_of(word), words.find(word)?);
         let free = self.lock(actor, lock)?;
         // (6) Release: the lock is held; pairs with the Acquire (4).
         actor.cpu.store(word, value, Ordering::Release);
@@ -136,7 +136,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         changes: [Change; 2],
     ) -> Result<bool, DcasError> {
         let [a, b] = in_order(changes, Self::MAX)?;
-        let word = |change: Change| words.word(change.word).ok_or(DcasError::Corrupt);
+        let word = |change: Change| words.find(change.word);
         let (cpu, first, second) = (actor.cpu, word(a)?, word(b)?);
         // In the order of the locks, so that nobody waits in a circle.
         let (low, high) = {

@@ -13,12 +13,16 @@
 //! | [`Harris`] | yes | 7 | 63 bits | only what was decided |
 //! | [`Locked`] | no | 2 (1 if one lock covers both words) | 64 bits | only what was decided |
 //! | [`Bershad`] | no; survivors of a dead holder go on | 1 | 64 bits | **tentative values too** |
+//! | [`RolledBack`] | if the system rolls back who does not run | 1 | 64 bits | only what was decided |
+//! | [`Adjacent`] | yes | 1, and only on two words beside each other | 64 bits | only what was decided |
 //! | [`Hardware`] | as the machine has it | as the machine has it | 64 bits | only what was decided |
 //!
-//! **Signals.** An operation of [`Guerraoui`], [`Harris`] and [`Hardware`] may be interrupted at any instruction by a handler that performs operations under the same participant's number.
+//! **Signals.** An operation of [`Guerraoui`], [`Harris`], [`Adjacent`] and [`Hardware`] may be interrupted at any instruction by a handler that performs operations under the same participant's number.
 //! Those with locks answer [`DcasError::TooDeep`] then, or wait for ever.
 
 mod bershad;
+mod cas2;
+mod descriptors;
 mod guerraoui;
 mod hardware;
 mod harris;
@@ -26,12 +30,15 @@ mod list;
 mod locked;
 mod places;
 mod plain;
+mod rolled_back;
 
 pub use bershad::Bershad;
+pub use cas2::{Adjacent, Neighbours};
 pub use guerraoui::{Guerraoui, Tagged, Variant};
-pub use hardware::Hardware;
+pub use hardware::{AnyTwo, ByInstruction, Hardware, Instruction};
 pub use harris::Harris;
 pub use locked::Locked;
+pub use rolled_back::RolledBack;
 
 use towpath_machine::{Arena, Processor};
 
@@ -52,6 +59,8 @@ pub enum DcasError {
     Corrupt,
     /// The wait was given up, since whom it waited for is dead. Only from implementations that are blocking.
     Abandoned,
+    /// The words do not lie beside each other, or the processor can't change two words at once. Only from [`Adjacent`].
+    Unsuited,
 }
 
 impl core::fmt::Display for DcasError {
@@ -62,6 +71,7 @@ impl core::fmt::Display for DcasError {
             DcasError::Stranger => "the participant's number is not below the number of participants that this was made for: make it for more",
             DcasError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
             DcasError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
+            DcasError::Unsuited => "this DCAS changes two words beside each other, by an instruction that not every processor has: use another DCAS here",
             DcasError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
         })
     }
@@ -88,10 +98,28 @@ pub struct Actor<'a, P, W> {
     pub me: usize,
 }
 
+impl<P: Processor, W: Waiting<P>> Actor<'_, P, W> {
+    /// Backs off from contention once more, without waiting for anybody: so there is nothing to give up.
+    pub(crate) fn back_off(&self, round: &mut u32) {
+        let _ = self.wait.back_off(self.cpu, *round);
+        *round = round.wrapping_add(1);
+    }
+}
+
 /// Whoever has the words that DCAS changes.
 pub trait Words<P: Processor> {
     /// The word of this number, always the same one. `None` if there is none: a number may have been read from shared memory.
     fn word(&self, number: u32) -> Option<&P::Word>;
+
+    /// [`Words::word`], where there must be one.
+    ///
+    /// # Errors
+    ///
+    /// [`DcasError::Corrupt`] if there is none.
+    #[inline(always)]
+    fn find(&self, number: u32) -> Result<&P::Word, DcasError> {
+        self.word(number).ok_or(DcasError::Corrupt)
+    }
 }
 
 /// Words in a row.
@@ -124,6 +152,8 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     const BLOCKING: bool;
     /// The largest value that a word can have.
     const MAX: u64;
+    /// Whether it can change only two words that lie beside each other.
+    const ADJACENT: bool = false;
 
     /// For so many participants, in memory of the given arena.
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;

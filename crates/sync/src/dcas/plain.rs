@@ -3,7 +3,7 @@
 
 use towpath_machine::{Native, Plain};
 
-use super::{Bershad, Guerraoui, Harris, Locked, Variant};
+use super::{Adjacent, Bershad, Guerraoui, Harris, Locked, Variant};
 use crate::InPlace;
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words and arrays of them, so every bit pattern is valid and accesses are atomic; all zero is the initial state; no `Drop`. What they
@@ -16,6 +16,11 @@ unsafe impl<V: Variant, const NODES: usize, const PARTICIPANTS: usize> Plain
 // SAFETY: see above.
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for Harris<Native, InPlace<NODES, PARTICIPANTS>>
+{
+}
+// SAFETY: see above.
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+    for Adjacent<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
 // SAFETY: see above.

@@ -98,7 +98,8 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             // (3) Acquire: pairs with the Release (4), (5) of whoever releases or hands over.
             let value = cpu.load(word, Ordering::Acquire);
             let owner = value & !PARKED;
-            if owner & !HANDED == me {
+            // Without `HANDED` it is ours already: a second guard would be a second `&mut`. Whoever asks for what it holds waits for itself.
+            if owner == me | HANDED {
                 // Handed over: say that we know. (6) Acquire: what we do to the data comes after.
                 cpu.fetch_and(word, !HANDED, Ordering::Acquire);
                 break false;

@@ -1,4 +1,4 @@
-//! Queues, and a DCAS, that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
+//! Queues, a DCAS and a list that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
 //!
 //! The faults of the lists show only when a node is used again, and node 0, with which a list begins, never is: let a value through before the search.
 //!
@@ -7,6 +7,7 @@
 //! | [`MichaelScottNoRecheck`] | the ends are not read again after the link behind them | empty, though a value is in the whole time; values lost |
 //! | [`MichaelScottUncounted`] | pointers have no counts (ABA) | values lost or found twice |
 //! | [`FetchOpArrayAsPrinted`] | Figure 1 of Nikolopoulos & Papatheodorou 1999, letter by letter | values are not found again, even one after the other |
+//! | [`ListRetyped`] | entries that were taken out become something else at once: their memory is not type-stable | who is on the way through the list follows what is no link |
 //! | [`GuerraouiUntagged`] | words do not count their changes (ABA) | a word gets the new value of an operation that was completed long ago |
 
 mod fetch_op_array_as_printed;
@@ -15,6 +16,7 @@ pub use fetch_op_array_as_printed::FetchOpArrayAsPrinted;
 
 use crate::dcas::{self, Guerraoui};
 use crate::queues::{MichaelScott, Variant};
+use crate::stable::List;
 use crate::{Atomics, Boxed};
 
 /// Marks the text without the second look at the ends.
@@ -41,6 +43,9 @@ pub type MichaelScottNoRecheck<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S
 
 /// Michael and Scott's queue without counts: an enqueuer can link its node behind a tail that was taken out meanwhile, or was taken from the pool again and is not linked yet.
 pub type MichaelScottUncounted<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S, Uncounted>;
+
+/// Greenwald and Cheriton's list in memory that is not type-stable (G18): readers have no lock, and find out by the version that the list has changed, but only after they have followed a link.
+pub type ListRetyped<P, D, S = Boxed> = List<P, D, S, false>;
 
 /// Marks the text without tags.
 #[derive(Clone, Copy, Debug, Default)]

@@ -48,9 +48,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
         ArrayFifo {
             head: OwnLine(arena.word(Place::NewLine, 0)),
             tail: OwnLine(arena.word(Place::NewLine, 0)),
-            slots: S::nodes(capacity.next_power_of_two(), |i| {
-                arena.word(if i == 0 { Place::NewLine } else { Place::SameLine }, 0)
-            }),
+            slots: S::nodes(capacity.next_power_of_two(), |i| arena.word(Place::in_row(i), 0)),
             dcas: D::new(arena, participants),
         }
     }
@@ -89,9 +87,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
                 // It was full while the slot where the next one would go was: a lap behind.
                 return Err(StableError::Exhausted);
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(actor.cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -114,9 +110,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
             } else if self.dcas.read(actor, self, HEAD)? == head {
                 return Ok(None);
             }
-            // As above.
-            let _ = actor.wait.back_off(actor.cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 }

@@ -43,9 +43,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayStack<P, D, S> {
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         ArrayStack {
             height: OwnLine(arena.word(Place::NewLine, 0)),
-            slots: S::nodes(capacity, |i| {
-                arena.word(if i == 0 { Place::NewLine } else { Place::SameLine }, 0)
-            }),
+            slots: S::nodes(capacity, |i| arena.word(Place::in_row(i), 0)),
             dcas: D::new(arena, participants),
         }
     }
@@ -69,9 +67,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayStack<P, D, S> {
             if swap_both(&self.dcas, actor, self, (HEIGHT, height, height + 1), (slot, 0, value + 1))? {
                 return Ok(());
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(actor.cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -98,9 +94,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayStack<P, D, S> {
             if value == 0 && round > 1_000_000 {
                 return Err(StableError::Corrupt);
             }
-            // As above.
-            let _ = actor.wait.back_off(actor.cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 }

@@ -8,12 +8,15 @@
 //! and has not changed the state by now is in the mover's hands at the second look; one that had changed the state before the first reading and has not struck it out at the first look is in the mover's
 //! hands; one that has, had put it into a place. So it has been left behind, and stays so. One auditor wins the compare-and-swap of its state, and frees it.
 //!
+//! **Where it looks.** The state is the same all the time, so it says where the descriptor can be at all: `FREE` from before it is pushed on a free list until after it is popped, `TAKEN` from before it is put into the
+//! structure until after it is taken out, `UNLINKED` in neither.
+//!
 //! **Progress.** Each look is bounded; what moves too fast to be looked at is [`Audit::pending`], and a later audit finds it. **Fields.** The hands of the dead: by compare-and-swap. **Crashes.** An auditor that dies has what
 //! it was about to free in its own hands. **Signals.** As [`Pool`].
 
 use towpath_machine::{Ordering, Processor};
 
-use super::pool::{HANDS, Member, UNLINKED, is_free, life, state};
+use super::pool::{FREE, HANDS, KIND, Member, TAKEN, UNLINKED, is_free, life, state};
 use super::{Pool, StableError};
 use crate::{Link, Node, Storage};
 
@@ -114,18 +117,12 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         if self.in_living_hands(cpu, node, is_dead) {
             return Ok(Place::Moving);
         }
-        // Acquire: pairs with the exchange in `Pool::take`.
-        if u64::from(node) > cpu.load(&self.fresh, Ordering::Acquire) {
-            return Ok(Place::There);
-        }
-        for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
-            match self.in_list(cpu, list, node)? {
-                Some(true) => return Ok(Place::There),
-                Some(false) => {}
-                None => return Ok(Place::Moving),
-            }
-        }
-        match reachable(node)? {
+        let there = match before & KIND {
+            FREE => self.is_free(cpu, node)?,
+            TAKEN => reachable(node)?,
+            _ => Some(false),
+        };
+        match there {
             Some(true) => return Ok(Place::There),
             Some(false) => {}
             None => return Ok(Place::Moving),
@@ -134,6 +131,22 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         // (2) Acquire, as above; after the hands.
         let same = cpu.load(&slot.state, Ordering::Acquire) == before;
         Ok(if moving || !same { Place::Moving } else { Place::Nowhere(before) })
+    }
+
+    /// Whether a node that does not move is in a free list, or was never used. `None` if a list changes too much to tell.
+    fn is_free(&self, cpu: &P, node: u32) -> Result<Option<bool>, StableError> {
+        // Acquire: pairs with the exchange in `Pool::take`.
+        if u64::from(node) > cpu.load(&self.fresh, Ordering::Acquire) {
+            return Ok(Some(true));
+        }
+        // Those of the participants first: they are short, and what one has had last is there.
+        for list in self.members.as_ref().iter().map(|m| &m.list).chain(core::iter::once(&*self.shared)) {
+            match self.in_list(cpu, list, node)? {
+                Some(false) => {}
+                there => return Ok(there),
+            }
+        }
+        Ok(Some(false))
     }
 
     fn in_living_hands(&self, cpu: &P, node: u32, is_dead: &impl Fn(usize) -> bool) -> bool {

@@ -55,9 +55,9 @@ impl<P: Processor> Node<P> for Entry<P> {
     }
 }
 
-/// Chains, their entries and the DCAS.
+/// Chains, their entries and the DCAS. `STABLE`: whether entries stay entries ([`crate::planted`]).
 #[repr(C)]
-pub(super) struct Chains<P: Processor, D, S: Storage, H> {
+pub(super) struct Chains<P: Processor, D, S: Storage, H, const STABLE: bool = true> {
     heads: H,
     entries: Pool<P, Entry<P>, S>,
     dcas: D,
@@ -80,7 +80,9 @@ const fn version_of(chain: usize) -> u32 {
     chain as u32 * 2
 }
 
-impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Words<P> for Chains<P, D, S, H> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABLE: bool> Words<P>
+    for Chains<P, D, S, H, STABLE>
+{
     #[inline(always)]
     fn word(&self, number: u32) -> Option<&P::Word> {
         let heads = self.heads.as_ref();
@@ -92,7 +94,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Words<P> fo
     }
 }
 
-impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Chains<P, D, S, H> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABLE: bool>
+    Chains<P, D, S, H, STABLE>
+{
     pub(super) fn new(arena: &impl Arena<P>, heads: H, capacity: usize, participants: usize) -> Self {
         Chains { heads, entries: Pool::new(arena, capacity, participants), dcas: D::new(arena, participants) }
     }
@@ -191,6 +195,16 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Chains<P, D
         Ok(())
     }
 
+    /// Gives an entry back that was in a chain.
+    fn give<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, held: Held) -> Result<(), StableError> {
+        if !STABLE {
+            // Planted: it becomes something else at once, in which these words are whatever numbers.
+            self.dcas.write(actor, self, self.link_of(held.node()), D::MAX)?;
+            self.fill(actor.cpu, &held, u64::MAX, u64::MAX)?;
+        }
+        self.entries.give(actor.cpu, actor.me, held)
+    }
+
     /// As [`Chains::make`], evicting another entry if there is no room: `write_back` gets its key and value, after it was taken out.
     pub(super) fn make_evicting<W: Waiting<P>>(
         &self,
@@ -223,11 +237,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Chains<P, D
         replaces: bool,
     ) -> Result<Option<u64>, StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
-        match self.insert_entry(actor, chain, held.node(), past, same, replaces) {
-            Ok((former, true)) => self.entries.leave(cpu, me, held).map(|()| former),
-            Ok((former, false)) => self.entries.give(cpu, me, held).map(|()| former),
-            Err(error) => self.entries.give(cpu, me, held).and(Err(error)),
-        }
+        let done = self.insert_entry(actor, chain, held.node(), past, same, replaces);
+        self.entries.put(cpu, me, held, done, |(_, is_in)| *is_in).map(|(former, _)| former)
     }
 
     /// Returns also whether the entry is in.
@@ -253,24 +264,15 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Chains<P, D
             } else if replaces {
                 let next = self.dcas.read(actor, self, self.link_of(spot.entry))?;
                 self.dcas.write(actor, self, self.link_of(new), next)?;
-                let old = self.entries.aim(cpu, me, spot.entry)?;
-                match self.relink(actor, chain, &spot, u64::from(new)) {
-                    Ok(true) => {
-                        self.entries.claim(cpu, me, &old)?;
-                        self.entries.give(cpu, me, old)?;
-                        return Ok((Some(spot.value), true));
-                    }
-                    failed => {
-                        self.entries.leave(cpu, me, old)?;
-                        failed?;
-                    }
+                let relink = || self.relink(actor, chain, &spot, u64::from(new));
+                if let Some(old) = self.entries.take_out(cpu, me, spot.entry, relink)? {
+                    self.give(actor, old)?;
+                    return Ok((Some(spot.value), true));
                 }
             } else if self.unchanged(actor, chain, spot.version)? {
                 return Ok((Some(spot.value), false));
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -293,21 +295,12 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>> Chains<P, D
                 continue;
             }
             let next = self.dcas.read(actor, self, self.link_of(spot.entry))?;
-            let held = self.entries.aim(cpu, me, spot.entry)?;
-            match self.relink(actor, chain, &spot, next) {
-                Ok(true) => {
-                    self.entries.claim(cpu, me, &held)?;
-                    self.entries.give(cpu, me, held)?;
-                    return Ok(Some((spot.key, spot.value)));
-                }
-                failed => {
-                    self.entries.leave(cpu, me, held)?;
-                    failed?;
-                }
+            let relink = || self.relink(actor, chain, &spot, next);
+            if let Some(held) = self.entries.take_out(cpu, me, spot.entry, relink)? {
+                self.give(actor, held)?;
+                return Ok(Some((spot.key, spot.value)));
             }
-            // As above.
-            let _ = actor.wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 

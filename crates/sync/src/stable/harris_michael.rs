@@ -96,16 +96,13 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         next: u64,
     ) -> Result<bool, StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
-        let held = self.entries.aim(cpu, me, index(link))?;
         let new = to(link, next, 0);
-        // (3) AcqRel: the next entry; for auditors, whose hands it is in; pairs with the Acquire (1). Relaxed if it fails: nothing is read.
-        let done =
-            cpu.compare_exchange(self.link_of(before)?, link, new, Ordering::AcqRel, Ordering::Relaxed);
-        if done.is_err() {
-            self.entries.leave(cpu, me, held)?;
-            return Ok(false);
-        }
-        self.entries.claim(cpu, me, &held)?;
+        let swap = || {
+            let word = self.link_of(before)?;
+            // (3) AcqRel: the next entry; for auditors, whose hands it is in; pairs with the Acquire (1). Relaxed if it fails: nothing is read.
+            Ok(cpu.compare_exchange(word, link, new, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        };
+        let Some(held) = self.entries.take_out(cpu, me, index(link), swap)? else { return Ok(false) };
         self.entries.give(cpu, me, held)?;
         Ok(true)
     }
@@ -151,9 +148,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             if let Some(spot) = self.try_seek(actor, key)? {
                 return Ok(spot);
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(actor.cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -170,10 +165,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     ) -> Result<Option<u64>, StableError> {
         let (cpu, me) = (actor.cpu, actor.me);
         let held = self.entries.take(cpu, me)?;
-        match self.insert_entry(actor, held.node(), key, value) {
-            Ok(None) => self.entries.leave(cpu, me, held).map(|()| None),
-            there => self.entries.give(cpu, me, held).and(there),
-        }
+        let done = self.insert_entry(actor, held.node(), key, value);
+        self.entries.put(cpu, me, held, done, Option::is_none)
     }
 
     fn insert_entry<W: Waiting<P>>(

@@ -30,11 +30,11 @@ impl<P: Processor> AsRef<[Head<P>]> for One<P> {
 
 /// An ordered list of keys with values, both of 64 bits.
 #[repr(C)]
-pub struct List<P: Processor, D, S: Storage = Boxed> {
-    chain: Chains<P, D, S, One<P>>,
+pub struct List<P: Processor, D, S: Storage = Boxed, const STABLE: bool = true> {
+    chain: Chains<P, D, S, One<P>, STABLE>,
 }
 
-impl<P: Processor, D: DoubleCas<P>, S: Storage> List<P, D, S> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S, STABLE> {
     /// An empty list with room for `capacity` keys, less those in the hands of participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         List { chain: Chains::new(arena, One::new(arena), capacity, participants) }
@@ -100,7 +100,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> List<P, D, S> {
     }
 }
 
-impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for List<P, D, S> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> Recover<P> for List<P, D, S, STABLE> {
     fn recover<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,

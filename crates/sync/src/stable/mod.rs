@@ -14,7 +14,7 @@
 //! | [`PriorityQueue`] | ready and delay queues |
 //! | [`PageMap`] | three levels, 128 × 128 × 64 |
 //! | [`DependencyMap`] | who depends on whom |
-//! | [`HarrisMichaelList`] | compare-and-swap only, to compare with |
+//! | [`HarrisMichaelList`], [`ValoisList`] | compare-and-swap only, to compare with |
 //!
 //! Every operation takes an [`Actor`]: who acts, on which processor, and how it backs off. After a death a survivor calls [`Recover::recover`]; a successor does so before it begins.
 
@@ -32,6 +32,7 @@ mod plain;
 mod pool;
 mod priority_queue;
 mod stack;
+mod valois_list;
 
 pub use array_fifo::ArrayFifo;
 pub use array_stack::ArrayStack;
@@ -45,6 +46,7 @@ pub use page_map::PageMap;
 pub use pool::{Held, Pool};
 pub use priority_queue::PriorityQueue;
 pub use stack::Stack;
+pub use valois_list::ValoisList;
 
 use towpath_machine::Processor;
 
@@ -66,6 +68,8 @@ pub enum StableError {
     Corrupt,
     /// The wait was given up, since whom it waited for is dead. Only over a DCAS that is blocking.
     Abandoned,
+    /// The structure changes words that this DCAS can't change together: [`crate::dcas::Adjacent`] is for a [`Stack`] only, and for processors that have its instruction.
+    Unsuited,
 }
 
 impl core::fmt::Display for StableError {
@@ -76,6 +80,7 @@ impl core::fmt::Display for StableError {
             StableError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
             StableError::TooLarge => "the value does not fit: use smaller ones, or a DCAS that leaves more bits to a word",
             StableError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
+            StableError::Unsuited => "this structure, or this processor, needs another DCAS: `Adjacent` is for a stack, where there is an instruction for two words",
             StableError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
         })
     }
@@ -91,6 +96,7 @@ impl From<DcasError> for StableError {
             DcasError::Stranger => StableError::Stranger,
             DcasError::TooDeep => StableError::TooDeep,
             DcasError::Abandoned => StableError::Abandoned,
+            DcasError::Unsuited => StableError::Unsuited,
         }
     }
 }

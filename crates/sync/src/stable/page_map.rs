@@ -169,9 +169,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
             } else if self.load(actor, spot, version, frame)? {
                 return Ok(None);
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(actor.cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -200,10 +198,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
             let moved = (spot.version(), version, next_version(version));
             swap_both(&self.dcas, actor, self, moved, (spot.table(), 0, table))
         };
-        match fill() {
-            Ok(true) => self.tables.leave(cpu, me, held).map(|()| true),
-            failed => self.tables.give(cpu, me, held).and(failed),
-        }
+        let done = fill();
+        self.tables.put(cpu, me, held, done, |is_in| *is_in)
     }
 
     /// The frame that a page is mapped to.
@@ -245,27 +241,18 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
             if table == 0 {
                 return Ok(false);
             }
-            let held = self.tables.aim(cpu, me, number(table)?)?;
             let moved = (spot.version(), version, next_version(version));
-            match swap_both(&self.dcas, actor, self, moved, (spot.table(), table, 0)) {
-                Ok(true) => {
-                    self.tables.claim(cpu, me, &held)?;
-                    for entry in 0..C as u32 {
-                        let frame = self.dcas.read(actor, self, Self::entry_of(table, entry)?)?;
-                        if frame != 0 {
-                            write_back(u64::from(spot.region) * C as u64 + u64::from(entry), frame);
-                        }
+            let swap = || swap_both(&self.dcas, actor, self, moved, (spot.table(), table, 0));
+            if let Some(held) = self.tables.take_out(cpu, me, number(table)?, swap)? {
+                for entry in 0..C as u32 {
+                    let frame = self.dcas.read(actor, self, Self::entry_of(table, entry)?)?;
+                    if frame != 0 {
+                        write_back(u64::from(spot.region) * C as u64 + u64::from(entry), frame);
                     }
-                    return self.tables.give(cpu, me, held).map(|()| true);
                 }
-                failed => {
-                    self.tables.leave(cpu, me, held)?;
-                    failed?;
-                }
+                return self.tables.give(cpu, me, held).map(|()| true);
             }
-            // As above.
-            let _ = actor.wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 }

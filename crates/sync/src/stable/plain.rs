@@ -5,7 +5,7 @@ use towpath_machine::{Native, Plain};
 
 use super::{
     ArrayFifo, ArrayStack, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, PageMap, Pool,
-    PriorityQueue, Stack,
+    PriorityQueue, Stack, ValoisList,
 };
 use crate::dcas::DoubleCas;
 use crate::{InPlace, Node};
@@ -19,6 +19,8 @@ unsafe impl<T: Node<Native> + Plain, const N: usize, const E: usize> Plain
 }
 // SAFETY: see above.
 unsafe impl<const N: usize, const E: usize> Plain for HarrisMichaelList<Native, InPlace<N, E>> {}
+// SAFETY: see above.
+unsafe impl<const N: usize, const E: usize> Plain for ValoisList<Native, InPlace<N, E>> {}
 
 macro_rules! plain {
     ($($structure:ident)*) => {$(

@@ -39,9 +39,9 @@ pub(super) const HANDS: usize = 8;
 /// How long a participant's own list grows before it gives to all.
 const OWN: u64 = 32;
 
-const KIND: u64 = 3;
+pub(super) const KIND: u64 = 3;
 pub(super) const FREE: u64 = 0;
-const TAKEN: u64 = 1;
+pub(super) const TAKEN: u64 = 1;
 pub(super) const UNLINKED: u64 = 2;
 const COUNT: u32 = 18;
 
@@ -109,9 +109,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             members: S::each(participants, |_| Member {
                 list: arena.word(Place::NewLine, 0),
                 length: arena.word(Place::SameLine, 0),
-                hands: OwnLine(core::array::from_fn(|hand| {
-                    arena.word(if hand == 0 { Place::NewLine } else { Place::SameLine }, 0)
-                })),
+                hands: OwnLine(core::array::from_fn(|hand| arena.word(Place::in_row(hand), 0))),
             }),
             slots: S::nodes(nodes + 1, |_| Slot {
                 state: arena.word(Place::NewLine, 0),
@@ -290,6 +288,50 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             self.push(cpu, &self.shared, held.node)?;
         }
         self.reach(cpu, me, held.hand, 0)
+    }
+
+    /// What `put` has done with a descriptor decides where it goes: [`Pool::leave`] if it is in the structure, [`Pool::give`] if not.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    #[inline(always)]
+    pub(super) fn put<R>(
+        &self,
+        cpu: &P,
+        me: usize,
+        held: Held,
+        put: Result<R, StableError>,
+        is_in: impl FnOnce(&R) -> bool,
+    ) -> Result<R, StableError> {
+        let there = put.as_ref().is_ok_and(is_in);
+        if there { self.leave(cpu, me, held) } else { self.give(cpu, me, held) }.and(put)
+    }
+
+    /// Takes a descriptor out of the structure by `swap`, which says whether it succeeded: then it is in the caller's hands.
+    ///
+    /// # Errors
+    ///
+    /// Those of `swap`; see [`StableError`].
+    #[inline(always)]
+    pub(super) fn take_out(
+        &self,
+        cpu: &P,
+        me: usize,
+        node: u32,
+        swap: impl FnOnce() -> Result<bool, StableError>,
+    ) -> Result<Option<Held>, StableError> {
+        let held = self.aim(cpu, me, node)?;
+        match swap() {
+            Ok(true) => {
+                self.claim(cpu, me, &held)?;
+                Ok(Some(held))
+            }
+            failed => {
+                self.leave(cpu, me, held)?;
+                failed.map(|_| None)
+            }
+        }
     }
 
     fn push(&self, cpu: &P, list: &P::Word, node: u32) -> Result<(), StableError> {

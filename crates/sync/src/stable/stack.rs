@@ -85,10 +85,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
         let (cpu, me) = (actor.cpu, actor.me);
         let held = self.items.take(cpu, me)?;
         let done = self.push_item(actor, held.node(), value);
-        match done {
-            Ok(()) => self.items.leave(cpu, me, held),
-            Err(_) => self.items.give(cpu, me, held).and(done),
-        }
+        self.items.put(cpu, me, held, done, |()| true)
     }
 
     fn push_item<W: Waiting<P>>(
@@ -113,9 +110,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             if swap_both(&self.dcas, actor, self, moved, (TOP, top, u64::from(node)))? {
                 return Ok(());
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = actor.wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 
@@ -138,22 +133,13 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             // Acquire, twice: pairs with the Release (1).
             let below = cpu.load(&item.below, Ordering::Acquire) & u64::from(u32::MAX);
             let value = cpu.load(&item.value, Ordering::Acquire);
-            let held = self.items.aim(cpu, me, node)?;
             let moved = (VERSION, version, next_version(version));
-            match swap_both(&self.dcas, actor, self, moved, (TOP, top, below)) {
-                Ok(true) => {
-                    self.items.claim(cpu, me, &held)?;
-                    self.items.give(cpu, me, held)?;
-                    return Ok(Some(value));
-                }
-                failed => {
-                    self.items.leave(cpu, me, held)?;
-                    failed?;
-                }
+            let swap = || swap_both(&self.dcas, actor, self, moved, (TOP, top, below));
+            if let Some(held) = self.items.take_out(cpu, me, node, swap)? {
+                self.items.give(cpu, me, held)?;
+                return Ok(Some(value));
             }
-            // As above.
-            let _ = actor.wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            actor.back_off(&mut round);
         }
     }
 

@@ -141,42 +141,40 @@ impl<P: Processor, S: Storage> Subject<P> for HarrisMichaelList<P, S> {
 }
 
 /// DCAS itself, on two words (and a third one that others are between).
-pub struct TwoWords<P: Processor, D> {
-    words: Vec<P::Word>,
+#[repr(C)]
+pub struct TwoWords<P: Processor, D, S: Storage = Boxed> {
+    words: S::Nodes<P::Word>,
     dcas: D,
 }
 
-impl<P: Processor, D: DoubleCas<P>> TwoWords<P, D> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage> TwoWords<P, D, S> {
     fn both<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
         change: impl Fn(u64, u64) -> Option<(u64, u64)>,
     ) -> Result<Option<(u64, u64)>, StableError> {
         loop {
-            let a = self.dcas.read(actor, &self.words[..], 0)?;
-            let b = self.dcas.read(actor, &self.words[..], 2)?;
+            let a = self.dcas.read(actor, self.words.as_ref(), 0)?;
+            let b = self.dcas.read(actor, self.words.as_ref(), 2)?;
             let Some((x, y)) = change(a, b) else {
                 return Ok(None);
             };
             // The order must not matter.
             let changes = [Change { word: 2, old: b, new: y }, Change { word: 0, old: a, new: x }];
-            if self.dcas.dcas(actor, &self.words[..], changes)? {
+            if self.dcas.dcas(actor, self.words.as_ref(), changes)? {
                 return Ok(Some((a, b)));
             }
         }
     }
 }
 
-impl<P: Processor, D: DoubleCas<P>> Subject<P> for TwoWords<P, D> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage> Subject<P> for TwoWords<P, D, S> {
     type Model = WordsModel;
     fn name() -> String {
         D::NAME.into()
     }
     fn new(arena: &impl Arena<P>, _capacity: usize, participants: usize) -> Self {
-        TwoWords {
-            words: (0..3).map(|_| arena.word(Place::NewLine, 0)).collect(),
-            dcas: D::new(arena, participants),
-        }
+        TwoWords { words: S::nodes(3, |_| arena.word(Place::NewLine, 0)), dcas: D::new(arena, participants) }
     }
     fn act<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, op: Op) -> Result<Option<u64>, StableError> {
         match op {
@@ -185,19 +183,19 @@ impl<P: Processor, D: DoubleCas<P>> Subject<P> for TwoWords<P, D> {
                 let done = self.both(actor, |a, b| a.checked_sub(1).map(|a| (a, b + 1)))?;
                 Ok(done.map(|(a, _)| a - 1))
             }
-            Op::Get(word) => Ok(Some(self.dcas.read(actor, &self.words[..], 2 * word as u32)?)),
+            Op::Get(word) => Ok(Some(self.dcas.read(actor, self.words.as_ref(), 2 * word as u32)?)),
         }
     }
 }
 
-impl<P: Processor, D: DoubleCas<P>> Recover<P> for TwoWords<P, D> {
+impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for TwoWords<P, D, S> {
     fn recover<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError> {
         for dead in (0..self.dcas.participants()).filter(|p| is_dead(*p)) {
-            self.dcas.recover(actor, &self.words[..], dead)?;
+            self.dcas.recover(actor, self.words.as_ref(), dead)?;
         }
         Ok(Audit::default())
     }

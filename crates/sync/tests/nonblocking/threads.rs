@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
 use towpath_machine::{Heap, Native, Plain};
-use towpath_sync::dcas::{Actor, Bershad, Change, DcasError, DoubleCas, Guerraoui, Harris, Locked};
+use towpath_sync::dcas::{Actor, Adjacent, Bershad, Change, DcasError, DoubleCas, Guerraoui, Harris, Locked};
 use towpath_sync::stable::{
     ArrayFifo, ArrayStack, Fifo, HarrisMichaelList, HashMap, List, PriorityQueue, Recover, StableError, Stack,
 };
@@ -269,6 +269,39 @@ fn refuses<D: DoubleCas<Native>>() {
     assert_eq!(dcas.dcas(&by(0), &words[..], [a, top]), Ok(false), "{}", D::NAME);
     assert_eq!(dcas.write(&by(0), &words[..], 1, 0), Ok(()), "{}", D::NAME);
     assert_eq!(dcas.dcas(&by(0), &words[..], [change(0, 1, 2), b]), Ok(true), "{}", D::NAME);
+}
+
+/// Where there is no instruction for two words, all that uses it says so.
+#[test]
+fn two_words_beside_each_other() {
+    #[repr(align(16))]
+    struct Aligned([AtomicU64; 4]);
+    let aligned = Aligned([0, 0, 0, 0].map(AtomicU64::new));
+    let words = &aligned.0;
+    let dcas = Adjacent::<Native>::new(&Heap, 1);
+    let cpu = Native::with_id(0);
+    let actor = Actor { cpu: &cpu, wait: &Spinning, me: 0 };
+    let change = |word, old, new| Change { word, old, new };
+    let both = |a, b| dcas.dcas(&actor, &words[..], [a, b]);
+    let fifo: Fifo<Native, Adjacent<Native>> = Fifo::new(&Heap, 4, 1);
+    assert_eq!(fifo.push(&actor, 1), Err(StableError::Unsuited));
+    if both(change(0, 0, 1), change(1, 0, u64::MAX)) == Err(DcasError::Unsuited) {
+        let stack: Stack<Native, Adjacent<Native>> = Stack::new(&Heap, 4, 1);
+        assert_eq!(stack.push(&actor, 1), Err(StableError::Unsuited));
+        return;
+    }
+    // In either order.
+    assert_eq!(both(change(1, u64::MAX, 2), change(0, 1, 3)), Ok(true));
+    assert_eq!(both(change(0, 1, 3), change(1, 2, 3)), Ok(false));
+    assert_eq!([0, 1].map(|word| dcas.read(&actor, &words[..], word)), [Ok(3), Ok(2)]);
+    assert_eq!(both(change(1, 2, 0), change(2, 0, 0)), Err(DcasError::Unsuited));
+    assert_eq!(both(change(0, 3, 0), change(0, 3, 1)), Err(DcasError::SameWord));
+    assert_eq!(both(change(0, 3, 0), change(4, 0, 1)), Err(DcasError::Corrupt));
+    nothing_is_lost::<Stack<Native, Adjacent<Native>>>(4, 2_000);
+    works_from_zeroes::<Stack<Native, Adjacent<Native, Room>, Room>>();
+    for byte in [0x01, 0x7f, 0x80, 0xff] {
+        survives::<Stack<Native, Adjacent<Native, Room>, Room>>(byte);
+    }
 }
 
 #[test]

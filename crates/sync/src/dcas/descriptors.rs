@@ -1,0 +1,60 @@
+//! What the algorithms with descriptors ([`super::Guerraoui`], [`super::Harris`]) have in common: how a mark in a word names a descriptor and its use, and whose descriptors they are.
+//!
+//! **Source.** Ours: both papers have pointers and a collector; processes that share memory have numbers, and use descriptors again.
+//!
+//! ```text
+//! mark    MARK | (the algorithm's bit) | SECOND | descriptor (16 bits) | use (45 bits)
+//! ```
+
+use towpath_machine::{Arena, Processor};
+
+use super::DcasError;
+use super::places::{PLACES, Places};
+
+/// In a word: it is marked.
+pub(super) const MARK: u64 = 1 << 63;
+/// In a mark: the word is the operation's second one.
+pub(super) const SECOND: u64 = 1 << 61;
+/// A descriptor and its use: what a mark names, and what an operation is called.
+pub(super) const IDENTITY: u64 = SECOND - 1;
+const USE_BITS: u32 = 45;
+/// A use's bits in an identity.
+pub(super) const USE: u64 = (1 << USE_BITS) - 1;
+
+/// In a status: how far the operation is.
+pub(super) const STATE: u64 = 3;
+pub(super) const ACTIVE: u64 = 1;
+pub(super) const SUCCESS: u64 = 2;
+pub(super) const FAILED: u64 = 3;
+
+/// The name of a descriptor's use.
+pub(super) const fn identity(descriptor: usize, usage: u64) -> u64 {
+    (descriptor as u64) << USE_BITS | usage & USE
+}
+
+/// A participant's descriptors, and which of them are in use.
+#[repr(C)]
+pub(super) struct Participant<P: Processor, D> {
+    pub(super) places: Places<P>,
+    pub(super) descriptors: [D; PLACES],
+}
+
+impl<P: Processor, D> Participant<P, D> {
+    pub(super) fn new(arena: &impl Arena<P>, descriptor: impl Fn(usize) -> D) -> Self {
+        Participant { places: Places::new(arena), descriptors: core::array::from_fn(descriptor) }
+    }
+
+    /// The participant of this number.
+    #[inline(always)]
+    pub(super) fn of(all: &[Self], me: usize) -> Result<&Self, DcasError> {
+        all.get(me).ok_or(DcasError::Stranger)
+    }
+
+    /// The descriptor that an identity or a mark names.
+    #[inline(always)]
+    pub(super) fn behind(all: &[Self], identity: u64) -> Result<&D, DcasError> {
+        let index = ((identity & IDENTITY) >> USE_BITS) as usize;
+        let participant = all.get(index / PLACES).ok_or(DcasError::Corrupt)?;
+        Ok(&participant.descriptors[index % PLACES])
+    }
+}
