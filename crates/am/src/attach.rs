@@ -322,6 +322,12 @@ impl Domain for SharedMemory {
         std::thread::sleep(std::time::Duration::from_nanos(ns));
     }
 
+    fn interrupt(&self, participant: ParticipantId, address: u64, ask: bool) {
+        if !ask || self.world().is_alive(participant) {
+            self.world().interrupt(participant, address);
+        }
+    }
+
     fn poll_replies_of_others(&self) -> usize {
         self.parallel.borrow().upgrade().map_or(0, |bundle| bundle.poll_replies())
     }

@@ -77,6 +77,7 @@ pub(crate) trait Directory: Domain {
         let (entry, cpu) = (self.entry(me)?, self.cpu());
         // Release throughout, pairing with the Acquire in `Core::peer`; the entry is ours.
         cpu.store(&entry.open, 0, Ordering::Release);
+        cpu.store(&entry.signal, 0, Ordering::Release);
         self.bury(&entry);
         // Relaxed: ours.
         let last = cpu.load(&entry.generation, Ordering::Relaxed);

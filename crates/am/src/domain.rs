@@ -31,8 +31,10 @@ pub struct Entry<P: Processor> {
     pub open: P::Word,
     /// Bytes of the shared segment that are in use as such (0: the segment is private).
     pub segment_len: P::Word,
+    /// Where its thread can be interrupted ([`towpath_shm::Interrupts::address`]), while it is away and wants to be told of messages; whoever takes it does that.
+    pub signal: P::Word,
     /// Unused.
-    pub spare: [P::Word; 4],
+    pub spare: [P::Word; 3],
     /// What it is about to do to request queues, and to reply queues (see [`crate::queue::intent`]); then on which queue it may hold a block that it has not
     /// published, likewise: the queue's number plus one.
     pub intents: OwnLine<[P::Word; 4]>,
@@ -47,7 +49,8 @@ impl<P: Processor> Entry<P> {
             generation: word(),
             open: word(),
             segment_len: word(),
-            spare: [word(), word(), word(), word()],
+            signal: word(),
+            spare: [word(), word(), word()],
             intents: OwnLine([arena.word(Place::NewLine, 0), word(), word(), word()]),
         }
     }
@@ -174,6 +177,10 @@ pub trait Domain: Sized {
     fn asleep(&self, asleep: bool);
     /// Lets about `ns` nanoseconds go by, where there is nothing to wait on.
     fn pause(&self, ns: u64);
+
+    /// Interrupts a participant's thread, by the address that was found in its entry. `ask`: whether there is time to ask if it lives (not in a signal handler). Nothing, where nobody gives such an address.
+    #[inline(always)]
+    fn interrupt(&self, _participant: ParticipantId, _address: u64, _ask: bool) {}
 
     /// The replies of other endpoints that the calling process shares with other threads, while a reply of one of them waits for space. Returns how many messages were
     /// delivered.

@@ -14,6 +14,7 @@ use crate::bundle::BundleInner;
 use crate::directory::Directory;
 use crate::domain::{Domain, Side, Word};
 use crate::error::{Error, Status};
+use crate::habit::Habit;
 use crate::layout::WorldConfig;
 use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
@@ -21,6 +22,7 @@ use crate::packet::MAX_ARGS;
 use crate::path::FIRST_QUOTA;
 use crate::queue::{Receiver, Sender};
 use crate::segment::{PrivateSegment, Segment, SegmentKind};
+use crate::signal::Signalled;
 use crate::token::{Operation, Token};
 
 /// How many handlers an endpoint has.
@@ -42,6 +44,8 @@ pub(crate) struct Peer<D: Domain> {
     pub reply: Link<D>,
     /// It is dead or gone, and what was on the way to it has been returned.
     pub gone: Cell<bool>,
+    /// Which packet we are likely to send it next.
+    pub habit: Cell<Habit>,
 }
 
 /// One queue of another endpoint.
@@ -94,6 +98,7 @@ pub struct Core<D: Domain> {
     pub(crate) bundle: RefCell<Weak<BundleInner<D>>>,
     /// Whether a reply is waiting for space.
     pub(crate) replying: Cell<bool>,
+    pub(crate) signalled: Signalled,
 }
 
 /// An Active Message endpoint. Not to be shared between threads: see [`crate::ParallelEndpoint`].
@@ -215,6 +220,7 @@ impl<D: Domain> Endpoint<D> {
             last_check: Cell::new(0),
             bundle: RefCell::new(Weak::new()),
             replying: Cell::new(false),
+            signalled: Signalled::default(),
             domain,
         });
         Ok(Endpoint { core })
@@ -263,11 +269,13 @@ impl<D: Domain> Endpoint<D> {
 
     /// Sets handler `index`, in any domain: see [`Endpoint::set_handler`].
     pub fn set_boxed_handler(&self, index: u8, handler: Box<D::Handler>) {
+        self.core.signalled.mark(index, false);
         self.core.handlers.borrow_mut()[usize::from(index)] = Some(handler.into());
     }
 
     /// Removes handler `index`: messages for it go back to their senders.
     pub fn clear_handler(&self, index: u8) {
+        self.core.signalled.mark(index, false);
         self.core.handlers.borrow_mut()[usize::from(index)] = None;
     }
 
@@ -490,6 +498,7 @@ impl<D: Domain> Core<D> {
             request: link(false)?,
             reply: link(true)?,
             gone: Cell::new(false),
+            habit: Cell::new(Habit::NONE),
         });
         self.peers.borrow_mut()[usize::from(name.endpoint)] = Some(peer.clone());
         Ok(peer)

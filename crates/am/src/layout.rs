@@ -2,6 +2,7 @@
 //! parameters and is checked by everyone who joins.
 
 use towpath_machine::{LINE, Native};
+use towpath_shm::OBJECT_BYTES;
 use towpath_sync::Policy;
 
 use crate::claim::{Algorithm, Locks};
@@ -31,6 +32,8 @@ pub struct WorldConfig {
     pub block_size: u32,
     /// Bytes of each endpoint's segment in shared memory (0: none). Long transfers into it need only one copy.
     pub segment_bytes: u64,
+    /// Bytes for all named shared objects together (`World::shared`, `towpath::stable`), at least 64 KiB.
+    pub object_bytes: u64,
     /// How senders claim packets.
     pub algorithm: Algorithm,
     /// How everybody waits.
@@ -47,6 +50,7 @@ impl WorldConfig {
             blocks: 12,
             block_size: 32_768,
             segment_bytes: 0,
+            object_bytes: OBJECT_BYTES,
             algorithm: Algorithm::default(),
             waiting: Policy::default(),
         }
@@ -120,6 +124,7 @@ impl WorldConfig {
         p[6] = self.segment_bytes;
         p[7] = self.algorithm as u64;
         p[8] = Policy::ALL.iter().position(|(policy, _)| *policy == self.waiting).unwrap_or(0) as u64;
+        p[9] = self.object_bytes;
         p
     }
 
@@ -143,6 +148,7 @@ impl WorldConfig {
             blocks: small(p[4]),
             block_size: small(p[5]),
             segment_bytes: p[6],
+            object_bytes: p[9],
             algorithm: Algorithm::from_bits(p[7])
                 .ok_or_else(|| Error::BadWorld(format!("unknown claim algorithm {}", p[7])))?,
             waiting: Policy::ALL

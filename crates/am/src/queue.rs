@@ -165,6 +165,10 @@ pub struct Sender {
     pub expected: u64,
     /// The receiver's progress as last read (`towpath`).
     pub head_seen: u64,
+    /// The one after the last ticket that we drew (`towpath`).
+    pub next_ticket: u64,
+    /// Nobody else had sent between our last two tickets (`towpath`): the next one is likely to be `next_ticket`.
+    pub alone: bool,
     /// A ticket drawn whose place was not free yet (`lock-free`).
     pub pending: Option<u64>,
     /// Likewise a block.
@@ -187,6 +191,8 @@ impl Sender {
             generation,
             expected: tail_generation(receiver_generation),
             head_seen: 0,
+            next_ticket: 0,
+            alone: false,
             pending: None,
             pending_block: None,
             lacks_block: false,

@@ -119,6 +119,9 @@ impl<D: Domain> Core<D> {
 
     #[inline]
     pub(crate) fn reply_short(&self, to: Source, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
+        if self.signalled.running.get() {
+            return self.reply_from_signal(to, handler, tag, args);
+        }
         match self.requester(to) {
             Ok(peer) => self.short(&peer, true, handler, tag, args, true),
             Err(name) => self.reply_to_nobody(name, Form::Short, handler, tag, args),
@@ -162,7 +165,14 @@ impl<D: Domain> Core<D> {
     }
 
     #[inline(always)]
-    fn outgoing<'a>(&self, form: Form, handler: u8, tag: Tag, args: &'a [u32], aux: u64) -> Outgoing<'a> {
+    pub(crate) fn outgoing<'a>(
+        &self,
+        form: Form,
+        handler: u8,
+        tag: Tag,
+        args: &'a [u32],
+        aux: u64,
+    ) -> Outgoing<'a> {
         let source = source_code(self.name.endpoint, self.name.generation);
         Outgoing { form, handler, tag: tag.0, args, aux, source }
     }
@@ -205,6 +215,9 @@ impl<D: Domain> Core<D> {
         args: &[u32],
         payload: &[u8],
     ) -> Result<(), Error> {
+        if self.signalled.running.get() {
+            return Err(Error::NotSent);
+        }
         match self.requester(to) {
             Ok(peer) => self.medium(&peer, true, handler, tag, args, payload, true),
             Err(name) => self.reply_to_nobody(name, Form::Medium, handler, tag, args),
@@ -260,6 +273,9 @@ impl<D: Domain> Core<D> {
         payload: &[u8],
         offset: u64,
     ) -> Result<(), Error> {
+        if self.signalled.running.get() {
+            return Err(Error::NotSent);
+        }
         match self.requester(to) {
             Ok(peer) => self.long(&peer, true, (handler, tag, args), payload, offset, true),
             Err(name) => self.reply_to_nobody(name, Form::Long, handler, tag, args),
@@ -387,7 +403,7 @@ impl<D: Domain> Core<D> {
 
     /// Claims, fills and publishes one packet, with a block if there is a piece.
     #[inline(always)]
-    fn packet(
+    pub(crate) fn packet(
         &self,
         peer: &Peer<D>,
         reply: bool,
@@ -412,7 +428,12 @@ impl<D: Domain> Core<D> {
             block_intent: self.block_intent(reply),
         };
         let meanwhile = Waiter { core: self, peer, link, reply, waiting: &waiting };
-        if route.send(self.cpu(), out, piece, wait, &waiting, meanwhile)? {
+        let must_wake = route.send(self.cpu(), out, piece, wait, &waiting, meanwhile)?;
+        let known = || (link.sender.borrow().alone, link.sender.borrow().next_ticket);
+        if let Some(habit) = peer.habit.get().after(reply, known) {
+            peer.habit.set(habit);
+        }
+        if must_wake {
             self.ring(peer);
         }
         Ok(())
@@ -425,6 +446,14 @@ impl<D: Domain> Core<D> {
             // Release: the publication comes before; pairs with the Acquire in `wait_for`.
             self.cpu().fetch_add(doorbell, 1, Ordering::Release);
             self.cpu().wake(doorbell, u32::MAX);
+        }
+        let address = &peer.entry.signal;
+        // Relaxed: seen, if the queue was seen to be asleep. AcqRel: one of those who see it takes it; pairs with itself and with the Release in `leave`.
+        if self.cpu().load(address, Ordering::Relaxed) != 0 {
+            let address = self.cpu().swap(address, 0, Ordering::AcqRel);
+            if address != 0 {
+                self.domain.interrupt(peer.participant, address, !self.signalled.running.get());
+            }
         }
     }
 

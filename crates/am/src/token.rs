@@ -39,6 +39,11 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Whether a request came back, and not a reply: to somebody who died before it could take it.
+    pub fn is_request(self) -> bool {
+        matches!(self, Operation::RequestShort | Operation::RequestMedium | Operation::RequestLong)
+    }
+
     pub(crate) fn of(form: Form, reply: bool) -> Operation {
         match (form, reply) {
             (Form::Short | Form::Returned, false) => Operation::RequestShort,

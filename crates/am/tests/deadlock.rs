@@ -27,6 +27,7 @@ use towpath_am::queue::{Arrival, ClaimError, Control, Queue, Receiver, Sender};
 use towpath_machine::{Arena, LoomArena, LoomBytes, LoomProcessor, LoomWord, Place, Processor};
 use towpath_sync::locks::Posix;
 use towpath_sync::{Lock, Spinning};
+use towpath_testkit::model;
 
 const BLOCK_SIZE: usize = 4;
 /// Where in an endpoint's pairs.
@@ -273,11 +274,8 @@ fn check<C: Claim<LoomProcessor> + Send + Sync + 'static>(
 ) -> Result<(), Vec<String>> {
     let story = Story::default();
     let stories = story.clone();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
     let result = catch_unwind(AssertUnwindSafe(|| {
-        builder.check(move || {
+        model(preemptions, move || {
             stories.lock().unwrap().clear();
             let world: Arc<Vec<_>> = Arc::new((0..ends).map(|id| End::new(id, packets, &claim)).collect());
             let threads: Vec<_> = (1..ends)

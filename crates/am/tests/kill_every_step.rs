@@ -73,6 +73,7 @@ impl Scene {
             name: None,
             processes: 3,
             area_bytes: config.area_bytes(),
+            object_bytes: 0,
             params: config.params(),
         })
         .unwrap();

@@ -14,13 +14,7 @@ use towpath_machine::{
 use towpath_sync::Lock;
 use towpath_sync::Spinning;
 use towpath_sync::locks::Posix;
-
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
-}
+use towpath_testkit::model;
 
 /// A queue of two packets and one block, the senders' intents, and the receiver's doorbell.
 struct Shared {

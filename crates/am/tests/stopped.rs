@@ -182,6 +182,7 @@ impl Scene {
             name: None,
             processes: 4,
             area_bytes: config.area_bytes(),
+            object_bytes: 0,
             params: config.params(),
         })
         .unwrap();

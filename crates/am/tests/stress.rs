@@ -318,6 +318,7 @@ fn run(name: &str, algorithm: Algorithm, waiting: Policy, count: u64, limit: Dur
         name: None,
         processes: RANKS as u32,
         area_bytes: config.area_bytes(),
+        object_bytes: 0,
         params: config.params(),
     })
     .expect("a world of a few megabytes");

@@ -157,7 +157,13 @@ fn stay(name: &str) -> Outcome {
 
 /// Makes a named world, and holds it until its standard input ends.
 fn create(name: &str) -> Outcome {
-    let spec = WorldSpec { name: Some(name.to_owned()), processes: 4, area_bytes: 1 << 16, params: [0; 16] };
+    let spec = WorldSpec {
+        name: Some(name.to_owned()),
+        processes: 4,
+        area_bytes: 1 << 16,
+        object_bytes: 0,
+        params: [0; 16],
+    };
     let world = World::create(&spec)?;
     say("created");
     until_stdin_ends();
@@ -167,7 +173,13 @@ fn create(name: &str) -> Outcome {
 
 /// Makes, enters, opens and checks a world of the same name again and again: each time it must be whole and stay so.
 fn hurry(name: &str, rounds: u32) -> Outcome {
-    let spec = WorldSpec { name: Some(name.to_owned()), processes: 4, area_bytes: 1 << 14, params: [5; 16] };
+    let spec = WorldSpec {
+        name: Some(name.to_owned()),
+        processes: 4,
+        area_bytes: 1 << 14,
+        object_bytes: 0,
+        params: [5; 16],
+    };
     let path = towpath_shm::named_worlds_directory()
         .join(format!("towpath.{}.{name}", rustix::process::geteuid().as_raw()));
     for _ in 0..rounds {
@@ -193,7 +205,13 @@ fn hurry(name: &str, rounds: u32) -> Outcome {
 }
 
 fn large(name: Option<&str>) -> WorldSpec {
-    WorldSpec { name: name.map(str::to_owned), processes: 1, area_bytes: 4 << 20, params: [0; 16] }
+    WorldSpec {
+        name: name.map(str::to_owned),
+        processes: 1,
+        area_bytes: 4 << 20,
+        object_bytes: 0,
+        params: [0; 16],
+    }
 }
 
 /// Says what happens when files may only have 1 MiB.

@@ -6,7 +6,6 @@ use core::ptr::NonNull;
 
 use towpath_machine::{NativeBytes, Plain};
 
-use crate::layout::AREA;
 use crate::{Error, World};
 
 /// The area of a world. Keeps the world mapped.
@@ -32,8 +31,9 @@ impl Area {
 
     /// The address of its first byte: a multiple of 4,096. Different in every process.
     pub fn base(&self) -> NonNull<u8> {
-        // SAFETY: the area starts at `AREA`, within the mapping (checked when the world was opened).
-        unsafe { self.world.inner().segment.base().add(AREA as usize) }
+        let inner = self.world.inner();
+        // SAFETY: the area starts there, within the mapping (checked when the world was opened).
+        unsafe { inner.segment.base().add(inner.area_offset as usize) }
     }
 
     /// The world that it is part of.

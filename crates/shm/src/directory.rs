@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use towpath_machine::Plain;
 
-use crate::layout::{HEAP, HEAP_BYTES, PAGE, Slot};
+use crate::layout::{HEAP, PAGE, Slot};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
 use crate::world::Inner;
@@ -85,8 +85,8 @@ impl Drop for Creating<'_> {
 
 impl World {
     /// The shared object of that name, which is created, zeroed, and prepared by `prepare` if it does not exist.
-    /// Names are as those of worlds, up to 32 bytes. All objects of a world share 64 KiB and are 64 at most; they
-    /// live as long as the world.
+    /// Names are as those of worlds, up to 32 bytes. All objects of a world share
+    /// [`WorldSpec::object_bytes`](crate::WorldSpec::object_bytes) and are 64 at most; they live as long as the world.
     ///
     /// # Errors
     ///
@@ -120,9 +120,9 @@ impl World {
         let full = |why| Error::DirectoryFull { name: name.to_owned(), why };
         let (slot, used) = inner.free_slot().ok_or_else(|| full("a world has at most 64 shared objects"))?;
         let offset = used.next_multiple_of(align);
-        if align > PAGE || offset.checked_add(bytes).is_none_or(|end| end > HEAP_BYTES) {
+        if align > PAGE || offset.checked_add(bytes).is_none_or(|end| end > inner.heap_bytes()) {
             return Err(full(
-                "all shared objects of a world together have 64 KiB; put large ones into the area",
+                "all shared objects of a world together have what it was made with: 64 KiB, if nobody has asked for more (towpath run --objects, WorldConfig::object_bytes)",
             ));
         }
         let shared = self.place::<T>(offset)?;
@@ -152,8 +152,9 @@ impl World {
     /// The object at an offset in the heap, whoever says so.
     fn place<T: Plain>(&self, offset: u64) -> Result<Shared<T>, Error> {
         let len = size_of::<T>() as u64;
-        if offset.checked_add(len).is_none_or(|end| end > HEAP_BYTES) {
-            return Err(Error::OutOfBounds { offset, len, available: HEAP_BYTES });
+        let available = self.inner().heap_bytes();
+        if offset.checked_add(len).is_none_or(|end| end > available) {
+            return Err(Error::OutOfBounds { offset, len, available });
         }
         if align_of::<T>() as u64 > PAGE || !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::Misaligned { offset, align: align_of::<T>() });
@@ -166,6 +167,10 @@ impl World {
 }
 
 impl Inner {
+    fn heap_bytes(&self) -> u64 {
+        self.area_offset - HEAP
+    }
+
     fn lookup(&self, name: &Name) -> Option<&Slot> {
         self.control().directory.slots.iter().find(|slot| {
             // (4) Acquire: pairs with the Release (3) in `shared`.
@@ -184,7 +189,7 @@ impl Inner {
                 let end =
                     slot.offset.load(Ordering::Relaxed).saturating_add(slot.bytes.load(Ordering::Relaxed));
                 // Damaged: the heap then counts as full.
-                used = used.max(end.min(HEAP_BYTES));
+                used = used.max(end.min(self.heap_bytes()));
             } else {
                 free = free.or(Some(slot));
             }

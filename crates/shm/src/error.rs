@@ -35,7 +35,9 @@ pub enum Error {
     },
 
     /// A size that no address space holds.
-    #[error("an area of {0} bytes is larger than this machine can map; ask for less with --size")]
+    #[error(
+        "a world with an area or objects of {0} bytes is larger than this machine can map; ask for less with --size or --objects"
+    )]
     TooLarge(u64),
 
     /// The name is in use by a world in which somebody is alive.
@@ -96,7 +98,7 @@ pub enum Error {
 
     /// The file system for shared memory is full.
     #[error(
-        "{place} is full: {wanted} bytes wanted, {free} free; ask for less with --size, remove what dead worlds left behind with `towpath clean`, or enlarge it (`mount -o remount,size=2G {place}`; in a container start it with `docker run --shm-size=2g`)"
+        "{place} is full: {wanted} bytes wanted, {free} free; ask for less with --size or --objects, remove what dead worlds left behind with `towpath clean`, or enlarge it (`mount -o remount,size=2G {place}`; in a container start it with `docker run --shm-size=2g`)"
     )]
     NoSpace {
         /// Where.
@@ -109,7 +111,7 @@ pub enum Error {
 
     /// The process may not make files so large.
     #[error(
-        "a segment of {wanted} bytes exceeds this process's limit for the size of a file, {limit} bytes; raise it (`ulimit -f unlimited`) or ask for less with --size"
+        "a segment of {wanted} bytes exceeds this process's limit for the size of a file, {limit} bytes; raise it (`ulimit -f unlimited`) or ask for less with --size or --objects"
     )]
     FileSizeLimit {
         /// The segment's size.
@@ -120,7 +122,7 @@ pub enum Error {
 
     /// The control group's memory limit leaves too little.
     #[error(
-        "the memory limit of the control group {group} leaves {free} bytes, {wanted} are wanted; raise the limit (`docker run --memory=…`, systemd's MemoryMax=, memory.max) or ask for less with --size"
+        "the memory limit of the control group {group} leaves {free} bytes, {wanted} are wanted; raise the limit (`docker run --memory=…`, systemd's MemoryMax=, memory.max) or ask for less with --size or --objects"
     )]
     MemoryLimit {
         /// The group whose limit it is.
@@ -132,7 +134,9 @@ pub enum Error {
     },
 
     /// The machine has too little memory.
-    #[error("this machine has {free} bytes of memory left, {wanted} are wanted; ask for less with --size")]
+    #[error(
+        "this machine has {free} bytes of memory left, {wanted} are wanted; ask for less with --size or --objects"
+    )]
     NoMemory {
         /// The segment's size.
         wanted: u64,

@@ -5,8 +5,7 @@
 //! of the same user asks for it at an abstract Unix socket.
 #![allow(unsafe_code)]
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -18,11 +17,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg, sockopt,
-};
 
+use crate::passing::{self, same_user};
 use crate::segment::inode_of;
 use crate::{Error, World};
 
@@ -147,40 +143,17 @@ impl Drop for Server {
     }
 }
 
-fn same_user(peer: &UnixStream) -> io::Result<()> {
-    let peer = sockopt::socket_peercred(peer)?;
-    if peer.uid == rustix::process::geteuid() {
-        Ok(())
-    } else {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the other end of the socket is another user's"))
-    }
-}
-
 fn give(client: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
     same_user(client)?;
-    let files = [file];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&files));
-    sendmsg(client, &[IoSlice::new(b"t")], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
+    passing::give(client, b"t", &[file])
 }
 
 fn ask(name: &str) -> io::Result<OwnedFd> {
     let socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
     same_user(&socket)?;
     socket.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0u8; 1];
-    recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    control
-        .drain()
-        .find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-            _ => None,
-        })
-        .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the launcher gave no descriptor"))
+    let (_, mut files) = passing::take(&socket, &mut [0])?;
+    files.pop().ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the launcher gave no descriptor"))
 }
 
 /// What the environment says about this process's world.

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! 0          Control: header | counts | participants | doorbells | barrier | directory
-//! HEAP       64 KiB for named shared objects
-//! AREA       the area (area_bytes, rounded up to pages)
+//! HEAP       the heap of named shared objects (object_bytes, rounded up to pages; at least 64 KiB)
+//! area       the area (area_bytes, rounded up to pages)
 //! ```
 //!
 //! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The geometry follows from the number of
-//! bytes of the area alone; the header repeats it so that a joiner can compare. Changing anything here means a new
+//! bytes of the area and from where it begins; the header repeats the rest so that a joiner can compare. Changing anything here means a new
 //! [`LAYOUT_VERSION`].
 
 use core::mem::{offset_of, size_of};
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::Error;
 
 /// The version of the layout of segments. Programs of different versions can't share a world.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// The largest number of processes in a world: one bit each in a word.
 pub const MAX_PROCESSES: usize = 64;
@@ -30,8 +30,8 @@ pub(crate) const READY: u64 = u64::from_le_bytes(*b"is ready");
 /// Sizes are multiples of this (a page of most machines; a larger page only means that the last one isn't full).
 pub(crate) const PAGE: u64 = 4096;
 
-/// Bytes for named shared objects.
-pub(crate) const HEAP_BYTES: u64 = 64 * 1024;
+/// The least that a world has for its named shared objects, in bytes.
+pub const OBJECT_BYTES: u64 = 64 * 1024;
 
 /// How many named shared objects there can be.
 pub(crate) const SLOTS: usize = 64;
@@ -146,17 +146,19 @@ const _: () = {
 /// Where the heap starts.
 pub(crate) const HEAP: u64 = (size_of::<Control>() as u64).next_multiple_of(PAGE);
 
-/// Where the area starts.
-pub(crate) const AREA: u64 = HEAP + HEAP_BYTES;
+/// The size of the smallest segment.
+pub(crate) const LEAST: u64 = HEAP + OBJECT_BYTES;
 
 /// Where participants lock one byte each: beyond everything that is ever mapped.
 pub(crate) const LOCKS: u64 = 1 << 62;
 
-/// The size of a segment with an area of so many bytes.
-pub(crate) fn segment_bytes(area_bytes: u64) -> Result<u64, Error> {
-    let too_large = || Error::TooLarge(area_bytes);
-    let pages = area_bytes.checked_next_multiple_of(PAGE).ok_or_else(too_large)?;
-    let bytes = pages.checked_add(AREA).ok_or_else(too_large)?;
+/// Where the area begins in a segment with so many bytes for named objects, and the size of the segment if the area has so many.
+pub(crate) fn area_and_end(object_bytes: u64, area_bytes: u64) -> Result<(u64, u64), Error> {
+    let too_large = |bytes| move || Error::TooLarge(bytes);
+    let pages = |bytes: u64| bytes.checked_next_multiple_of(PAGE).ok_or_else(too_large(bytes));
+    let area =
+        pages(object_bytes.max(OBJECT_BYTES))?.checked_add(HEAP).ok_or_else(too_large(object_bytes))?;
+    let end = pages(area_bytes)?.checked_add(area).ok_or_else(too_large(area_bytes))?;
     // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap says the rest.
-    if bytes > 1 << 46 { Err(too_large()) } else { Ok(bytes) }
+    if end > 1 << 46 { Err(Error::TooLarge(object_bytes.max(area_bytes))) } else { Ok((area, end)) }
 }

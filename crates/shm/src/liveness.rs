@@ -292,7 +292,7 @@ impl Inner {
         }
     }
 
-    fn namespace(&self) -> u64 {
+    pub(crate) fn namespace(&self) -> u64 {
         // Relaxed: everybody who computes it computes the same.
         match self.local.namespace.load(Ordering::Relaxed) {
             0 => {

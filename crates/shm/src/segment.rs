@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::layout::{AREA, Control};
+use crate::layout::{Control, LEAST};
 use crate::{Error, limits};
 
 /// The directory in which named worlds lie: /dev/shm, or what the variable `TOWPATH_SHM_DIR` names.
@@ -131,7 +131,7 @@ impl Segment {
     fn map_checked(file: OwnedFd, stat: &Stat, path: &Path) -> Result<Self, Error> {
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let not_a_world = |why| Error::NotAWorld { what: path.display().to_string(), why };
-        if bytes < AREA {
+        if bytes < LEAST {
             return Err(not_a_world("it is too short"));
         }
         // Holes would be filled when touched, with a SIGBUS where that fails. Ours has none.
@@ -157,7 +157,7 @@ impl Segment {
 
     /// The part that precedes the heap.
     pub fn control(&self) -> &Control {
-        // SAFETY: the mapping is at least `AREA` bytes long (checked in `map_checked`, `segment_bytes`),
+        // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`, `area_and_end`),
         // page-aligned, lives as long as `self`, and `Control` consists of atomics only.
         unsafe { self.base.cast::<Control>().as_ref() }
     }

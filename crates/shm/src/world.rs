@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use towpath_machine::Native;
 use towpath_sync::{Policy, Surroundings};
 
-use crate::layout::{AREA, Control, Entry, LAYOUT_VERSION, MAGIC, MAX_PROCESSES, READY, segment_bytes};
+use crate::layout::{Control, Entry, HEAP, LAYOUT_VERSION, MAGIC, MAX_PROCESSES, READY, area_and_end};
 use crate::liveness::Watched;
 use crate::local::LocalPage;
 use crate::participant::{EntryWord, ParticipantId, State};
@@ -25,6 +25,8 @@ pub struct WorldSpec {
     pub processes: u32,
     /// The length of its area.
     pub area_bytes: u64,
+    /// How many bytes its named shared objects have together ([`World::shared`]), at least: it is never less than [`OBJECT_BYTES`](crate::OBJECT_BYTES).
+    pub object_bytes: u64,
     /// Whatever those who use the area want to tell whoever opens the world.
     pub params: [u64; 16],
 }
@@ -41,6 +43,8 @@ pub(crate) struct Inner {
     pub segment: Segment,
     pub local: LocalPage,
     pub processes: u32,
+    /// Where the area begins: where the heap ends.
+    pub area_offset: u64,
     pub area_bytes: u64,
     params: [u64; 16],
     name: Option<(String, PathBuf)>,
@@ -70,16 +74,16 @@ impl World {
         if spec.processes == 0 || spec.processes as usize > MAX_PROCESSES {
             return Err(Error::InvalidProcesses { wanted: spec.processes });
         }
-        let bytes = segment_bytes(spec.area_bytes)?;
+        let (area, bytes) = area_and_end(spec.object_bytes, spec.area_bytes)?;
         let Some(name) = &spec.name else {
             let segment = Segment::anonymous(bytes)?;
-            write_header(&segment, spec);
+            write_header(&segment, spec, area);
             return adopt(segment, None, None);
         };
         let path = path_of(name)?;
         sweep::remove_if_dead(&path)?;
         let segment = Segment::unnamed(bytes)?;
-        write_header(&segment, spec);
+        write_header(&segment, spec, area);
         while !segment.publish(&path)? {
             // Somebody was faster. If it is dead already, once more.
             sweep::remove_if_dead(&path)?;
@@ -323,7 +327,7 @@ impl World {
     }
 }
 
-fn write_header(segment: &Segment, spec: &WorldSpec) {
+fn write_header(segment: &Segment, spec: &WorldSpec, area: u64) {
     let header = &segment.control().header;
     // Relaxed, all but the last: (6) publishes them.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -331,7 +335,7 @@ fn write_header(segment: &Segment, spec: &WorldSpec) {
     header.layout.store(LAYOUT_VERSION, Ordering::Relaxed);
     header.control_bytes.store(size_of::<Control>() as u32, Ordering::Relaxed);
     set(&header.bytes, segment.len());
-    set(&header.area_offset, AREA);
+    set(&header.area_offset, area);
     set(&header.area_bytes, spec.area_bytes);
     set(&header.processes, u64::from(spec.processes));
     set(&header.creator, u64::from(std::process::id()));
@@ -375,8 +379,11 @@ fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u3
     expect("the number of processes", processes, processes.clamp(1, MAX_PROCESSES as u64))?;
     let area_bytes = get(&header.area_bytes);
     expect("the segment's size", get(&header.bytes), segment.len())?;
-    expect("the area's size plus the rest", segment_bytes(area_bytes).unwrap_or(u64::MAX), segment.len())?;
-    expect("the area's offset", get(&header.area_offset), AREA)?;
+    let area_offset = get(&header.area_offset);
+    let (area, end) =
+        area_and_end(area_offset.saturating_sub(HEAP), area_bytes).unwrap_or((u64::MAX, u64::MAX));
+    expect("the area's offset", area_offset, area)?;
+    expect("the area's size plus the rest", end, segment.len())?;
     let params = std::array::from_fn(|i| get(&header.params[i]));
     let local = LocalPage::new()?;
     // Relaxed: nobody else has this page yet.
@@ -385,6 +392,7 @@ fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u3
         segment,
         local,
         processes: processes as u32,
+        area_offset,
         area_bytes,
         params,
         name,

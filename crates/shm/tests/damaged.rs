@@ -48,7 +48,13 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn make(name: &str) -> World {
-    let spec = WorldSpec { name: Some(name.to_owned()), processes: 4, area_bytes: 5000, params: [1; 16] };
+    let spec = WorldSpec {
+        name: Some(name.to_owned()),
+        processes: 4,
+        area_bytes: 5000,
+        object_bytes: 0,
+        params: [1; 16],
+    };
     let world = World::create(&spec).unwrap();
     world.enter(Some(0)).unwrap();
     world.shared::<AtomicU64>("object", |_| {}).unwrap();

@@ -31,7 +31,7 @@ impl Drop for Named {
 
 fn world(name: &str, processes: u32) -> Named {
     let name = Some(unique(name));
-    let spec = WorldSpec { name, processes, area_bytes: 1 << 16, params: [0; 16] };
+    let spec = WorldSpec { name, processes, area_bytes: 1 << 16, object_bytes: 0, params: [0; 16] };
     Named(Some(World::create(&spec).unwrap()))
 }
 
@@ -205,7 +205,7 @@ fn wait_for(pid: i32) -> i32 {
 #[test]
 fn a_forked_child_is_somebody_else() {
     let _dog = Watchdog::new("a_forked_child_is_somebody_else");
-    let spec = WorldSpec { name: None, processes: 4, area_bytes: 4096, params: [0; 16] };
+    let spec = WorldSpec { name: None, processes: 4, area_bytes: 4096, object_bytes: 0, params: [0; 16] };
     let world = World::create(&spec).unwrap();
     world.enter(Some(0)).unwrap();
     let area = world.area();
@@ -261,7 +261,7 @@ fn a_childs_end_does_not_end_its_parents_world() {
 #[test]
 fn killed_while_entering_and_leaving_at_random() {
     let _dog = Watchdog::new("killed_while_entering_and_leaving_at_random");
-    let spec = WorldSpec { name: None, processes: 2, area_bytes: 4096, params: [0; 16] };
+    let spec = WorldSpec { name: None, processes: 2, area_bytes: 4096, object_bytes: 0, params: [0; 16] };
     let world = World::create(&spec).unwrap();
     world.enter(Some(0)).unwrap();
     for round in 0..200u64 {

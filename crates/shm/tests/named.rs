@@ -11,7 +11,13 @@ use common::{Directory, Watchdog, unique};
 use towpath_shm::{Error, LAYOUT_VERSION, World, WorldSpec, leftovers};
 
 fn spec(name: &str) -> WorldSpec {
-    WorldSpec { name: Some(name.to_owned()), processes: 4, area_bytes: 1 << 16, params: [3; 16] }
+    WorldSpec {
+        name: Some(name.to_owned()),
+        processes: 4,
+        area_bytes: 1 << 16,
+        object_bytes: 0,
+        params: [3; 16],
+    }
 }
 
 fn path(name: &str) -> PathBuf {

@@ -12,7 +12,13 @@ use towpath_shm::{Error, Handover, ParticipantId, World, WorldSpec};
 use towpath_sync::Policy;
 
 fn spec(processes: u32) -> WorldSpec {
-    WorldSpec { name: None, processes, area_bytes: 10_000, params: std::array::from_fn(|i| i as u64) }
+    WorldSpec {
+        name: None,
+        processes,
+        area_bytes: 10_000,
+        object_bytes: 0,
+        params: std::array::from_fn(|i| i as u64),
+    }
 }
 
 #[test]
@@ -178,6 +184,21 @@ fn the_directory_has_limits() {
     assert!(matches!(world.shared::<AtomicU64>("no/name", |_| {}), Err(Error::InvalidName { .. })));
     assert!(matches!(world.shared::<AtomicU64>(&"n".repeat(33), |_| {}), Err(Error::InvalidName { .. })));
     assert!(matches!(world.shared::<[AtomicU64; 8192]>("large", |_| {}), Err(Error::DirectoryFull { .. })));
+    // Unless the world was made with more: then one that is larger than all of that is refused.
+    let larger = World::create(&WorldSpec { object_bytes: 3 << 20, ..spec(1) }).unwrap();
+    larger.enter(None).unwrap();
+    let area = larger.area().len();
+    let object = larger.shared::<[AtomicU64; 300_000]>("large", |_| {}).unwrap();
+    object[299_999].store(7, Ordering::Relaxed);
+    assert!(matches!(
+        larger.shared::<[AtomicU64; 100_000]>("more", |_| {}),
+        Err(Error::DirectoryFull { .. })
+    ));
+    let area_is_elsewhere =
+        larger.area().base().as_ptr() as usize - std::ptr::from_ref(&object[299_999]) as usize;
+    assert!(area_is_elsewhere >= 8 && area == 10_000);
+    let too_large = World::create(&WorldSpec { object_bytes: u64::MAX, ..spec(1) });
+    assert!(matches!(too_large, Err(Error::TooLarge(_))));
     let nested = world.shared::<AtomicU64>("outer", |_| {
         assert!(matches!(world.shared::<AtomicU64>("inner", |_| {}), Err(Error::NestedPreparation { .. })));
         world.shared::<AtomicU64>("word", |_| {}).unwrap();

@@ -171,6 +171,12 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) -> Result<u64, ClaimError> {
         each!(self, c => c.claim(q, sender, cpu, wait, intent))
     }
+    #[inline(always)]
+    fn anticipate(&self, q: &Queue<'_, P>, cpu: &P, ticket: u64) {
+        if let Any::Towpath(c) = self {
+            c.anticipate(q, cpu, ticket);
+        }
+    }
     fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
         each!(self, c => c.is_unlocked(cpu, wait))
     }

@@ -34,6 +34,10 @@ pub trait Claim<P: Processor> {
         intent: &P::Word,
     ) -> Result<u64, ClaimError>;
 
+    /// A hint that this ticket is likely to be claimed soon: its packet's line may be fetched meanwhile. Claims nothing.
+    #[inline(always)]
+    fn anticipate(&self, _q: &Queue<'_, P>, _cpu: &P, _ticket: u64) {}
+
     /// Gives up what a claim that found the queue full may have kept for the next attempt. Called when there will be none.
     fn give_up(&self, _sender: &mut Sender, _cpu: &P, _intent: &P::Word) {}
 

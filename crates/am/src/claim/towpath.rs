@@ -97,8 +97,15 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 }
             }
             cpu.prefetch_exclusive(&q.slot(ticket + AHEAD).header);
+            sender.alone = ticket == sender.next_ticket;
+            sender.next_ticket = ticket + 1;
             return Ok(ticket);
         }
+    }
+
+    #[inline(always)]
+    fn anticipate(&self, q: &Queue<'_, P>, cpu: &P, ticket: u64) {
+        cpu.prefetch_exclusive(&q.slot(ticket).header);
     }
 
     fn claim_block<W: WaitForSpace<P>>(

@@ -29,6 +29,7 @@ pub fn world(config: &WorldConfig) -> World {
         name: None,
         processes: config.endpoints,
         area_bytes: config.area_bytes(),
+        object_bytes: 0,
         params: config.params(),
     })
     .expect("a world of a few megabytes")

@@ -12,7 +12,7 @@
 //! Settled   uses its way, and measures nothing                           -> Current, after so many messages; twice as many each time that nothing has changed
 //! ```
 //!
-//! **A refusal.** A system that does not permit such copies (EPERM, ENOSYS) is not asked again. **A death.** A message that never arrives gives no value; the class stays as it is until others have.
+//! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives gives no value; the class stays as it is until others have.
 //!
 //! **Memory.** 2 KiB, in the endpoint; nothing is allocated. **Cost.** Settled: a few instructions a message; otherwise two readings of the clock. **Don't use it** for messages to
 //! come in a given way: the settings say so (`TOWPATH_CMA`).
@@ -191,7 +191,7 @@ impl Choice {
         }
     }
 
-    /// The system does not permit direct copies, or has none.
+    /// The system has no direct copies.
     pub fn refuse(&mut self) {
         self.refused = true;
     }

@@ -24,11 +24,10 @@ impl Endpoint {
         let own = self.core.own;
         let (mut dead, mut closed) = (Vec::new(), Vec::new());
         for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.dead) {
-            let process = peer.address.process();
             let is_dead = if peer.is_foreign {
                 lost.contains(&peer.address) || peer.is_lost(&own)
             } else {
-                peer.watch.get_or_insert_with(|| process.watch()).is_dead()
+                peer.is_dead_now()
             };
             if is_dead {
                 dead.push(number as u32);

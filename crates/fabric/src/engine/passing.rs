@@ -6,19 +6,14 @@
 //! **Trust.** Only with processes of the same user, as the kernel says (`SO_PEERCRED`), whatever they call that user in their namespaces. Nothing here blocks.
 #![allow(unsafe_code)]
 
-use core::mem::MaybeUninit;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use towpath_shm::passing::{self, option, same_user};
 
 use super::address::{Address, FIRST_USERS};
 
-/// The most descriptors in one datagram.
-const FILES: usize = 2;
 /// The longest datagram.
 const BYTES: usize = 64;
 /// Not in libc for every system: the same number on all that Towpath runs on.
@@ -122,15 +117,8 @@ impl Connection {
     }
 
     fn of(socket: OwnedFd) -> io::Result<Connection> {
-        let other: libc::ucred = option(&socket, libc::SO_PEERCRED)?;
-        // SAFETY: no preconditions.
-        if other.uid != unsafe { libc::geteuid() } {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "the other end belongs to another user",
-            ));
-        }
-        let pidfd = match option::<libc::c_int>(&socket, SO_PEERPIDFD) {
+        same_user(&socket)?;
+        let pidfd = match option::<libc::c_int>(socket.as_fd(), SO_PEERPIDFD) {
             // SAFETY: new, and nobody else's.
             Ok(fd) => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
             Err(why) => match why.raw_os_error() {
@@ -159,13 +147,7 @@ impl Connection {
     ///
     /// The system's: the other end is gone, or has not taken what came before.
     pub fn give(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
+        passing::give(&self.socket, bytes, files)
     }
 
     /// Takes what the other end has passed. `None`: nothing has come.
@@ -175,18 +157,12 @@ impl Connection {
     /// Nothing will come any more.
     pub fn take(&self) -> io::Result<Option<Parcel>> {
         let mut parcel = Parcel { bytes: [0; BYTES], len: 0, files: Vec::new() };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let into = &mut [IoSliceMut::new(&mut parcel.bytes)];
-        match rustix::net::recvmsg(&self.socket, into, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(message) => parcel.len = message.bytes.min(BYTES),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
-            Err(why) => return Err(why.into()),
-        }
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = message {
-                parcel.files.extend(files);
+        match passing::take(&self.socket, &mut parcel.bytes) {
+            Ok((len, files)) => (parcel.len, parcel.files) = (len, files),
+            Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(None);
             }
+            Err(why) => return Err(why),
         }
         // No datagram of ours is empty.
         if parcel.len == 0 { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(Some(parcel)) }
@@ -197,19 +173,6 @@ fn is_marked(fd: &OwnedFd, events: libc::c_short) -> bool {
     let mut ask = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one descriptor.
     unsafe { libc::poll(&mut ask, 1, 0) > 0 }
-}
-
-fn option<T: Copy>(socket: &OwnedFd, which: libc::c_int) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: a place of that size for the value; what the callers ask for are numbers.
-    unsafe {
-        let at = value.as_mut_ptr().cast();
-        if libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, which, at, &mut len) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(value.assume_init())
-    }
 }
 
 #[cfg(test)]

@@ -210,6 +210,12 @@ impl Peer {
         }
     }
 
+    /// Whether it is dead, as far as it is seen from here under its pid: asks the system.
+    pub fn is_dead_now(&mut self) -> bool {
+        let process = self.address.process();
+        !self.is_foreign && self.watch.get_or_insert_with(|| process.watch()).is_dead()
+    }
+
     /// Whether everything that was to be sent is out.
     #[inline(always)]
     pub fn is_idle(&self) -> bool {

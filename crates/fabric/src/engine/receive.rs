@@ -348,9 +348,10 @@ impl Core {
         let (way, mut trial) =
             if address == 0 { (Way::Pipelined, None) } else { self.way_from(peer, wanted) };
         if way == Way::Direct {
-            let pid = self.peers[peer as usize].address.pid;
-            match direct::read(pid, address as usize, &receive.buffer, wanted) {
-                Ok(()) => {
+            let from = &mut self.peers[peer as usize];
+            match direct::read(from.address.pid, address as usize, &receive.buffer, wanted) {
+                // Whose pid is used again by another process may have been that one's bytes: who lives now has had its pid all the time.
+                Ok(()) if !from.is_dead_now() => {
                     self.choice.moved(wanted);
                     if let Some(trial) = &trial {
                         self.choice.arrived(trial, now());
@@ -359,8 +360,9 @@ impl Core {
                     return self.finish(&receive, envelope, 0);
                 }
                 // The bytes can still be sent.
-                Err(libc::EPERM | libc::ENOSYS) => self.choice.refuse(),
-                Err(_) => self.peers[peer as usize].no_direct = true,
+                // Nobody can be read here. Otherwise it is this one only: it may not be looked into, or is dead.
+                Err(libc::ENOSYS) => self.choice.refuse(),
+                Ok(()) | Err(_) => from.no_direct = true,
             }
             trial = None;
         }

@@ -252,8 +252,14 @@ fn run<L: Subject>(
     // SAFETY: shared words begin on a page, are enough (checked above), and stay for good; a scene consists of plain data, for which any bits will do.
     let scene: &'static Scene<L> = unsafe { &*words.as_ptr().cast() };
     words.iter().for_each(|word| word.store(0, SeqCst));
-    let world =
-        World::create(&WorldSpec { name: None, processes: 4, area_bytes: 0, params: [0; 16] }).unwrap();
+    let world = World::create(&WorldSpec {
+        name: None,
+        processes: 4,
+        area_bytes: 0,
+        object_bytes: 0,
+        params: [0; 16],
+    })
+    .unwrap();
     let handle = world.reopen().unwrap();
     let ours = Around { world: &handle, scene, crowded: case.crowded };
     let theirs = Around { world: &world, scene, crowded: case.crowded };

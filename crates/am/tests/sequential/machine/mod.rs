@@ -211,6 +211,7 @@ impl Machine {
         inner.last_event = inner.time;
         inner.choose(0);
         drop(inner);
+        towpath_testkit::settle_on_a_core();
         let results: Vec<Option<T>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..processors)
                 .map(|id| {

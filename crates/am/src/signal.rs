@@ -1,0 +1,443 @@
+//! Endpoints that are polled by a real-time signal when a message arrives and their thread does something else.
+//!
+//! **Source.** Greenwald & Cheriton 1996, §3 and §6 (remote calls that are performed in the signal handler, on structures that the interrupted code may be in the middle of); how is ours.
+//!
+//! A receiver that leaves off polling *says that it is away*: it stores its thread's address ([`Interrupts`]) in its entry of the directory, then says at its two queues that it sleeps, as it would before sleeping. The sender that finds a
+//! queue asleep wakes its receiver, as always, and takes the address: whoever takes it sends the signal. So there is one signal at most until the receiver has been there and says again that it is away.
+//!
+//! **What runs in the signal.** From the front of each queue, as long as the next message is for a handler that is marked as safe there ([`SignalEndpoint::set_signal_handler`]), is short with at most twelve arguments, and
+//! comes (if it is a request) from an endpoint that this one has mapped or heard of. The first other one, and all behind it in that queue, wait for the next ordinary poll: so requests of one sender are
+//! handled in their order, and so are replies, as everywhere. A reply that finds no space is kept (one), and no request is handled in a signal until it is out.
+//!
+//! **No re-entrance.** While the thread is in a call of the endpoint, the signal only leaves a note; the call looks for messages before it returns. So `busy` is all that the two have to agree on, and they are the same thread.
+//!
+//! **Progress.** What runs in the signal waits for nobody. So only the claim algorithm `towpath` will do: a signal handler can't wait for locks, nor pass over the places that senders under `lock-free` give up when they don't want to wait. **Fields.** `Entry::signal`: the receiver stores its address; anybody takes it (swap); whoever takes the entry over clears it. All else: the thread.
+//!
+//! **Crashes.** A sender that dies after it has taken the address, or after it has claimed a packet of a sleeping queue, and before its signal: nobody is told. So a timer interrupts the thread twenty times a second. A sender that dies (or is
+//! stopped) with a packet that it has claimed and not published is passed over by ordinary polls only, which may allocate: until the next one, what has come behind it waits. A receiver that dies: as everywhere.
+//!
+//! **Memory.** A word of the directory's entry. **Don't use it** where the thread polls often anyway: each call of the endpoint says again that it is away, which costs two locked instructions.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, OnceCell};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use core::time::Duration;
+use std::rc::Rc;
+
+use towpath_machine::Processor;
+use towpath_shm::{Interrupts, Ticker};
+
+use crate::attach::SharedMemory;
+use crate::claim::{Algorithm, Claim};
+use crate::domain::{Domain, Side};
+use crate::endpoint::{Core, Endpoint, HANDLERS, Own, Peer};
+use crate::error::Error;
+use crate::name::Tag;
+use crate::packet::{Form, LINE_ARGS, MAX_ARGS, source_code};
+use crate::queue::Arrival;
+use crate::token::{Source, Token};
+
+/// How often the timer interrupts the thread: bounds the delay of a message whose sender died just before its signal.
+const TICK: Duration = Duration::from_millis(50);
+/// The same where a message has been claimed and is not there yet, or there are more than one signal takes.
+const SOON: Duration = Duration::from_micros(50);
+/// How many messages one signal takes from a queue at most.
+const QUOTA: u32 = 64;
+/// How often it looks again because something came meanwhile.
+const ROUNDS: u32 = 4;
+
+/// What an endpoint's core knows of signals.
+#[derive(Default)]
+pub(crate) struct Signalled {
+    /// Its handlers run in a signal now.
+    pub running: Cell<bool>,
+    /// A bit for each handler that may.
+    safe: [Cell<u64>; HANDLERS / 64],
+    kept: Cell<Option<Kept>>,
+}
+
+impl Signalled {
+    /// Marks a handler.
+    pub fn mark(&self, handler: u8, safe: bool) {
+        let bits = &self.safe[usize::from(handler) / 64];
+        let bit = 1 << (handler % 64);
+        bits.set(if safe { bits.get() | bit } else { bits.get() & !bit });
+    }
+
+    fn is_safe(&self, handler: u8) -> bool {
+        self.safe[usize::from(handler) / 64].get() >> (handler % 64) & 1 == 1
+    }
+
+    fn keeps_one(&self) -> bool {
+        let kept = self.kept.take();
+        self.kept.set(kept);
+        kept.is_some()
+    }
+}
+
+/// A reply that found no space.
+#[derive(Clone, Copy)]
+struct Kept {
+    source: Source,
+    handler: u8,
+    tag: Tag,
+    args: [u32; MAX_ARGS],
+    count: usize,
+}
+
+/// What is at the front of a queue.
+enum Front {
+    Nothing,
+    /// For an ordinary poll.
+    Other,
+    Safe(Arrival),
+}
+
+impl<D: Domain> Core<D> {
+    /// As `reply_short`, from a handler that runs in a signal: waits for nothing, and allocates nothing.
+    #[cold]
+    pub(crate) fn reply_from_signal(
+        &self,
+        source: Source,
+        handler: u8,
+        tag: Tag,
+        given: &[u32],
+    ) -> Result<(), Error> {
+        let mut args = [0; MAX_ARGS];
+        args.get_mut(..given.len()).ok_or(Error::NotSent)?.copy_from_slice(given);
+        let reply = Kept { source, handler, tag, args, count: given.len() };
+        if !self.try_reply(&reply) {
+            self.signalled.kept.set(Some(reply));
+        }
+        Ok(())
+    }
+
+    fn try_reply(&self, reply: &Kept) -> bool {
+        let Some(peer) = self.known(reply.source) else { return false };
+        let args = &reply.args[..reply.count];
+        let out = self.outgoing(Form::Short, reply.handler, reply.tag, args, 0);
+        self.packet(&peer, true, &out, None, false).is_ok()
+    }
+
+    /// The reply that a signal has kept, in the ordinary way.
+    fn send_kept(&self) {
+        if let Some(Kept { source, handler, tag, args, count }) = self.signalled.kept.take() {
+            // Not too many arguments: that has been seen.
+            let _ = self.reply_short(source, handler, tag, &args[..count]);
+        }
+    }
+
+    /// The sender of a message, if it is known without asking the directory.
+    fn known(&self, source: Source) -> Option<Rc<Peer<D>>> {
+        let code = match source {
+            Source::Coded(code) => code,
+            Source::Named(name) => source_code(name.endpoint, name.generation),
+        };
+        let peers = self.peers.try_borrow().ok()?;
+        let peer = peers.get(usize::from(code & 0xff))?.as_ref()?;
+        let same = source_code(peer.name.endpoint, peer.name.generation) == code && !peer.gone.get();
+        same.then(|| peer.clone())
+    }
+
+    fn front(&self, own: &Own<D>, reply: bool) -> Front {
+        let Ok(mut receiver) = own.receiver.try_borrow_mut() else { return Front::Other };
+        let (q, cpu) = (own.side.queue(), self.cpu());
+        let Some(arrival) = receiver.next(own.side.claim(), q, cpu) else { return Front::Nothing };
+        let header = arrival.header;
+        let is_simple =
+            header.form() == Some(Form::Short) && header.args() <= LINE_ARGS && !header.has_block();
+        let has_handler = self.signalled.is_safe(header.handler())
+            && self.handlers.try_borrow().is_ok_and(|all| all[usize::from(header.handler())].is_some());
+        let is_ours = || reply || self.tag.get().accepts(Tag(cpu.read(&q.slot(arrival.ticket).tag)));
+        let can_be_answered =
+            || reply || !self.signalled.keeps_one() && self.known(Source::Coded(header.source())).is_some();
+        if is_simple && has_handler && is_ours() && can_be_answered() {
+            Front::Safe(arrival)
+        } else {
+            Front::Other
+        }
+    }
+
+    /// Delivers what may be delivered in a signal, from one queue. Returns how many messages.
+    fn poll_in_signal(&self, own: &Own<D>, reply: bool) -> u32 {
+        let (claim, q, cpu) = (own.side.claim(), own.side.queue(), self.cpu());
+        let mut delivered = 0;
+        while delivered < QUOTA
+            && let Front::Safe(arrival) = self.front(own, reply)
+        {
+            self.deliver(q, arrival, reply);
+            own.receiver.borrow_mut().done(claim, q, cpu, arrival);
+            delivered += 1;
+        }
+        if delivered > 0 {
+            let around = self.domain.around(q);
+            claim.flush(q, &mut own.receiver.borrow_mut(), cpu, &self.domain.wait(&around));
+        }
+        delivered
+    }
+
+    /// Says at both queues that we are away. `false`: something has been claimed that is not there yet, or is there by now. Where the front is for an ordinary poll, nobody needs to call us.
+    fn leave(&self, address: u64) -> bool {
+        // Release: before the queues say so; pairs with the AcqRel in `Core::ring`.
+        self.cpu().store(&self.entry.signal, address, Ordering::Release);
+        [(&self.reply, true), (&self.request, false)].into_iter().all(|(own, reply)| {
+            match self.front(own, reply) {
+                Front::Safe(_) => false,
+                Front::Other => true,
+                Front::Nothing => own.receiver.try_borrow().is_ok_and(|receiver| {
+                    own.side.claim().fall_asleep(own.side.queue(), &receiver, self.cpu())
+                }),
+            }
+        })
+    }
+
+    /// Senders need not wake us for now.
+    fn come_back(&self) {
+        for own in [&self.reply, &self.request] {
+            own.side.claim().wake_up(own.side.queue(), self.cpu());
+        }
+    }
+}
+
+/// An endpoint that a real-time signal polls when a message arrives while its thread does something else. It belongs to the thread that made it.
+///
+/// The signal does not see to everything: what it may not handle, and what waits behind the packet of a sender that has died or stands still in the middle of a send, waits for an ordinary poll. So poll now and then where there is time.
+///
+/// System calls of the thread may be interrupted: twenty times a second at least. They are begun again where the system does that (`SA_RESTART`); `sleep` and `poll` end early.
+///
+/// ```no_run
+/// use towpath_am::{Endpoint, SignalEndpoint, WorldConfig};
+/// # fn example(world: &towpath_shm::World) -> Result<(), towpath_am::Error> {
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+///
+/// static SUM: AtomicU32 = AtomicU32::new(0);
+///
+/// let endpoint = Endpoint::new(world)?;
+/// endpoint.map_world()?; // requests of endpoints that are known can be handled in the signal
+/// let endpoint = SignalEndpoint::new(endpoint, 0)?; // SIGRTMIN + 0
+/// // SAFETY: it touches an atomic and replies.
+/// unsafe {
+///     endpoint.set_signal_handler(1, |request| {
+///         SUM.fetch_add(request.args()[0], Relaxed);
+///         let _ = request.reply(2, &[]);
+///     });
+/// }
+/// // … compute; nobody has to poll.
+/// # Ok(())
+/// # }
+/// ```
+pub struct SignalEndpoint {
+    /// Goes first: then no signal is handled any more.
+    interrupts: Interrupts,
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    endpoint: Endpoint,
+    address: Cell<u64>,
+    ticker: OnceCell<Ticker>,
+    /// How many calls the thread is in, one inside the other. Relaxed, here and with the next ones, and fences for the compiler: a signal handler is the same thread.
+    busy: AtomicU32,
+    /// A signal came meanwhile.
+    missed: AtomicBool,
+    signals: AtomicU64,
+    handled: AtomicU64,
+}
+
+impl core::fmt::Debug for SignalEndpoint {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SignalEndpoint")
+            .field("endpoint", &self.inner.endpoint)
+            .field("interrupts", &self.interrupts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The thread is in a call.
+struct Busy<'a>(&'a Inner);
+
+impl<'a> Busy<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // SeqCst, for the compiler only: what the call does comes after this; pairs with the one in `drop`, and with handlers, which are the same thread.
+        compiler_fence(Ordering::SeqCst);
+        Busy(inner)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        // SeqCst, for the compiler only: as in `new`.
+        compiler_fence(Ordering::SeqCst);
+        self.0.busy.store(self.0.busy.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+}
+
+/// The signal's handler.
+///
+/// # Safety
+///
+/// `data` is an [`Inner`] of this thread's, and lives.
+unsafe fn interrupted(data: *const ()) {
+    // SAFETY: the caller's obligation.
+    let inner = unsafe { &*data.cast::<Inner>() };
+    inner.signals.store(inner.signals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    if inner.busy.load(Ordering::Relaxed) > 0 {
+        inner.missed.store(true, Ordering::Relaxed);
+        inner.endpoint.core.come_back();
+        return;
+    }
+    inner.serve();
+}
+
+impl Inner {
+    /// Delivers what may be delivered here, and says that we are away.
+    fn serve(&self) {
+        let core = &self.endpoint.core;
+        // One that is polled with others, or by other threads: not here. Nor before everything is ready.
+        let alone = core.bundle.try_borrow().is_ok_and(|bundle| bundle.strong_count() == 0);
+        let (true, Some(ticker)) = (alone && core.depth.get() == 0, self.ticker.get()) else { return };
+        let mut later = true;
+        for _ in 0..ROUNDS {
+            self.missed.store(false, Ordering::Relaxed);
+            {
+                let _busy = Busy::new(self);
+                core.signalled.running.set(true);
+                if let Some(kept) = core.signalled.kept.take()
+                    && !core.try_reply(&kept)
+                {
+                    core.signalled.kept.set(Some(kept));
+                }
+                let delivered =
+                    core.poll_in_signal(&core.reply, true) + core.poll_in_signal(&core.request, false);
+                core.signalled.running.set(false);
+                let all = self.handled.load(Ordering::Relaxed) + u64::from(delivered);
+                self.handled.store(all, Ordering::Relaxed);
+                later = !core.leave(self.address.get());
+            }
+            if !later && !self.missed.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        if later {
+            ticker.tick(SOON, TICK);
+        }
+    }
+}
+
+impl SignalEndpoint {
+    /// Lets `SIGRTMIN + number` poll the endpoint from now on. No handler runs in the signal until it is marked ([`SignalEndpoint::set_signal_handler`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if the world's claim algorithm is not [`Algorithm::Towpath`], or the endpoint is in a bundle; [`Error::World`] if there is no such signal, or it is in use.
+    pub fn new(endpoint: Endpoint, number: u8) -> Result<SignalEndpoint, Error> {
+        let algorithm = endpoint.config().algorithm;
+        if algorithm != Algorithm::Towpath {
+            return Err(Error::BadArgument(format!(
+                "under {}, a signal handler would have to wait: make the world with {}",
+                algorithm.name(),
+                Algorithm::Towpath.name()
+            )));
+        }
+        if endpoint.core.bundle.borrow().strong_count() > 0 {
+            return Err(Error::BadArgument("an endpoint that a signal polls can't be in a bundle".into()));
+        }
+        let inner = Rc::new(Inner {
+            endpoint,
+            address: Cell::new(0),
+            ticker: OnceCell::new(),
+            busy: AtomicU32::new(0),
+            missed: AtomicBool::new(false),
+            signals: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+        });
+        let data = Rc::as_ptr(&inner).cast::<()>();
+        // SAFETY: `interrupted` does what a handler may: it touches this endpoint only while no call of it is under way (`busy`), allocates nothing and takes no lock, and the handlers that it runs were
+        // marked by who vouches for them (`set_signal_handler`); a panic in one of them ends the process. The data lives until `interrupts` has been dropped.
+        let interrupts = unsafe { Interrupts::install(inner.endpoint.world(), number, interrupted, data)? };
+        inner.address.set(interrupts.address());
+        let ticker = interrupts.ticker();
+        ticker.tick(TICK, TICK);
+        let _ = inner.ticker.set(ticker);
+        let it = SignalEndpoint { interrupts, inner };
+        it.with(|_| ());
+        Ok(it)
+    }
+
+    /// Sets handler `index`, and marks it: it may run in the signal. [`Endpoint::set_handler`] takes the mark away again.
+    ///
+    /// In the signal, a request may be answered by [`Token::reply`] only; other replies are [`Error::NotSent`] then. If there is no space, the reply goes out later.
+    ///
+    /// # Safety
+    ///
+    /// The handler may be called at any instruction of this thread. It must not allocate, take locks, or touch what the interrupted code may be in the middle of, but for what is made for that: atomics, and the
+    /// structures of `towpath::stable`. It replies at most once, and does nothing else with an endpoint. If it panics, the process is aborted.
+    pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
+        self.with(|endpoint| {
+            endpoint.set_handler(index, handler);
+            endpoint.core.signalled.mark(index, true);
+        });
+    }
+
+    /// Uses the endpoint in the ordinary way: to send, to map, to poll. Signals that come meanwhile wait. Afterwards, messages that may be handled in a signal have been handled, and the endpoint is away again. Don't add it to a
+    /// [`Bundle`](crate::Bundle): then no signal polls it.
+    pub fn with<R>(&self, act: impl FnOnce(&Endpoint) -> R) -> R {
+        let inner = &*self.inner;
+        let nested = inner.busy.load(Ordering::Relaxed) > 0;
+        let busy = Busy::new(inner);
+        if !nested {
+            inner.endpoint.core.send_kept();
+        }
+        let result = act(&inner.endpoint);
+        drop(busy);
+        if !nested {
+            inner.serve();
+        }
+        result
+    }
+
+    /// Polls in the ordinary way: all handlers may run. Returns how many messages were delivered.
+    pub fn poll(&self) -> usize {
+        self.with(Endpoint::poll)
+    }
+
+    /// Polls in the ordinary way until `done` says so, waiting when there is nothing. In between, signals poll, too.
+    pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
+        while !done() {
+            self.with(|endpoint| {
+                if endpoint.poll() == 0 && !done() {
+                    endpoint.wait(Some(TICK));
+                }
+            });
+        }
+    }
+
+    /// How many signals have come so far, those of the timer included.
+    pub fn signals(&self) -> u64 {
+        self.inner.signals.load(Ordering::Relaxed)
+    }
+
+    /// How many messages were handled in a signal so far, or before a call returned ([`SignalEndpoint::with`]).
+    pub fn handled(&self) -> u64 {
+        self.inner.handled.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for SignalEndpoint {
+    fn drop(&mut self) {
+        let inner = &*self.inner;
+        // From here on signals do nothing.
+        inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // SeqCst, for the compiler only: as in `Busy`.
+        compiler_fence(Ordering::SeqCst);
+        let core = &inner.endpoint.core;
+        let domain: &SharedMemory = &core.domain;
+        if !domain.has_ended() {
+            core.send_kept();
+            // Release: whoever takes the address later takes nobody's.
+            core.cpu().store(&core.entry.signal, 0, Ordering::Release);
+            core.come_back();
+        }
+    }
+}
