@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use towpath_lab::experiments::find;
+use towpath_lab::experiments::structures::StructureSettings;
 use towpath_lab::format::parse_size;
 use towpath_lab::mpi::Kind;
+use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{
     CLAIM_ALGORITHMS, EXPERIMENTS, Pin, Session, Settings, console, contenders, waiting_policies,
 };
@@ -17,6 +19,10 @@ use crate::{Failure, Outcome};
 
 /// Where the report goes unless told otherwise.
 const REPORT: &str = "towpath-report";
+/// The experiment with options of its own.
+const STRUCTURES: &str = "structures";
+/// Its rounds unless told otherwise: it has many variants.
+const RUNS_OF_STRUCTURES: u32 = 5;
 
 /// The arguments of `towpath bench`. All have defaults, so that `BenchArgs::default()` is what `towpath` alone does.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -33,7 +39,7 @@ pub struct BenchArgs {
     #[arg(value_name = "EXPERIMENT", value_parser = experiments())]
     pub experiment: Option<String>,
 
-    /// Claim algorithms to compare; all of them if not given
+    /// Algorithms to compare, of those that the experiment has; all of them if not given
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', value_parser = algorithms())]
     pub algorithms: Vec<String>,
 
@@ -73,11 +79,31 @@ pub struct BenchArgs {
     #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = Kind::ALL.map(Kind::name))]
     pub mpis: Vec<String>,
 
-    /// Numbers of processes (experiment mpi) [default: 2,4,8,16]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=64))]
+    /// Numbers of processes (experiments mpi and structures) [default: mpi 2,4,8,16; structures 1,2,4,8]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
-    /// Senders to kill in the crash test, all of them however long it takes [default: 300]
+    /// Structures to compare (experiment structures); all of them if not given
+    #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = Structure::ALL.map(Structure::name))]
+    pub structure: Vec<String>,
+
+    /// How many operations in a hundred read, of the structures with keys (experiment structures) [default: 90]
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub reads: Vec<u32>,
+
+    /// Participants to stop (SIGSTOP) at random while the others are measured, beside a run with as many fewer (experiment structures)
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..32), conflicts_with_all = ["kill", "kills"])]
+    pub stop: Option<u32>,
+
+    /// Participants to kill each second while the others are measured, each of them replaced (experiment structures)
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "kills")]
+    pub kill: Option<f64>,
+
+    /// Descriptors in the pool of a structure whose participants are killed [default: 100000]
+    #[arg(long, value_name = "N", value_parser = pool)]
+    pub pool: Option<u32>,
+
+    /// Processes to kill, all of them however long it takes: senders in the crash test, participants of structures [default: crash 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
 
@@ -104,6 +130,9 @@ Examples:
   towpath bench bulk --sizes 4K,1M --json | jq .value
   towpath bench ladder                            from System V semaphores to lock-free (paper M)
   towpath bench mpi --impl mpich --procs 2,8      an MPI over Towpath and over its own shared memory
+  towpath bench dcas                              a double compare-and-swap beside a compare-and-swap (paper G)
+  towpath bench structures --stop 1               what the others do while one is stopped: ours, and under locks
+  towpath bench structures --kills 10000 --algorithms guerraoui
   towpath bench crash --kills 10000               for as long as that takes
 
 Reading the results:
@@ -116,8 +145,25 @@ fn experiments() -> PossibleValuesParser {
     )
 }
 
+/// The algorithms of any experiment, each once.
 fn algorithms() -> PossibleValuesParser {
-    PossibleValuesParser::new(CLAIM_ALGORITHMS.iter().map(|a| a.name))
+    let all: Vec<&str> = EXPERIMENTS.iter().flat_map(|e| e.algorithms()).collect();
+    PossibleValuesParser::new(deduplicated(&all))
+}
+
+/// Sizes of what lies in a segment are known to the compiler, so there are few.
+fn pool(text: &str) -> Result<u32, String> {
+    let known = POOLS.map(|n| n.to_string());
+    let found = POOLS.into_iter().find(|n| n.to_string() == text);
+    found.ok_or_else(|| format!("no pool of {text} descriptors: there are {}", known.join(", ")))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("'{text}' is no rate: give kills per second"))?;
+    let sensible = value > 0.0 && value <= 1000.0;
+    sensible
+        .then_some(value)
+        .ok_or_else(|| format!("{text} kills per second: give more than 0, at most 1000"))
 }
 
 fn policies() -> PossibleValuesParser {
@@ -131,14 +177,15 @@ impl BenchArgs {
         let or = |given: &Vec<String>, default: Vec<String>| {
             if given.is_empty() { default } else { deduplicated(given) }
         };
-        let explicit = self.messages.is_some() || self.kills.is_some();
+        let of_structures = self.experiment.as_deref() == Some(STRUCTURES);
+        let explicit = self.messages.is_some() || self.kills.is_some() && !of_structures;
         Settings {
             algorithms: or(&self.algorithms, defaults.algorithms),
             waiting: or(&self.waiting, defaults.waiting),
             writers: if self.writers.is_empty() { defaults.writers } else { deduplicated(&self.writers) },
             messages: self.messages.unwrap_or(defaults.messages),
             sizes: if self.sizes.is_empty() { defaults.sizes } else { deduplicated(&self.sizes) },
-            runs: self.runs.unwrap_or(defaults.runs),
+            runs: self.runs.unwrap_or(if of_structures { RUNS_OF_STRUCTURES } else { defaults.runs }),
             pin: match (self.pin, self.no_pin) {
                 (true, _) => Pin::Yes,
                 (_, true) => Pin::No,
@@ -148,9 +195,69 @@ impl BenchArgs {
             mpis: or(&self.mpis, defaults.mpis),
             procs: if self.procs.is_empty() { defaults.procs } else { deduplicated(&self.procs) },
             kills: self.kills.unwrap_or(defaults.kills),
+            structures: self.structures(),
             seed: self.seed.unwrap_or(defaults.seed),
             sample: if explicit { Duration::from_secs(3600) } else { defaults.sample },
             limit: None,
+        }
+    }
+
+    fn structures(&self) -> StructureSettings {
+        let defaults = StructureSettings::default();
+        let chosen = deduplicated(&self.structure);
+        StructureSettings {
+            structures: match chosen.is_empty() {
+                true => defaults.structures,
+                false => chosen.iter().filter_map(|name| Structure::from_name(name)).collect(),
+            },
+            reads: if self.reads.is_empty() { defaults.reads } else { deduplicated(&self.reads) },
+            stop: self.stop.unwrap_or(defaults.stop),
+            kill_rate: self.kill.unwrap_or(defaults.kill_rate),
+            kills: self.kills,
+            pool: self.pool.unwrap_or(defaults.pool),
+        }
+    }
+
+    /// What was asked for that the experiment (or, without one, those that run then) does not have.
+    fn check(&self) -> Result<(), Failure> {
+        let offered = match self.experiment.as_deref().and_then(find) {
+            Some(experiment) => experiment.algorithms(),
+            None => CLAIM_ALGORITHMS.iter().map(|a| a.name).collect(),
+        };
+        let here = self.experiment.as_deref().unwrap_or("bench without an experiment");
+        let of_structures = here == STRUCTURES;
+        if here == "mpi" && self.procs.contains(&1) {
+            return Err(Failure::new("mpi wants 2 processes at least: --procs 2,4").with_code(2));
+        }
+        if let Some(many) = self.procs.iter().find(|n| of_structures && **n as usize > MOST) {
+            let text = format!("structures has room for {MOST} participants, not {many}: --procs {MOST}");
+            return Err(Failure::new(text).with_code(2));
+        }
+        if let (true, Some(stop), false) = (of_structures, self.stop, self.procs.is_empty())
+            && self.procs.iter().all(|n| *n <= stop)
+        {
+            let text = format!("--stop {stop} leaves nobody to measure: --procs {} or more", stop + 1);
+            return Err(Failure::new(text).with_code(2));
+        }
+        let only_there = [
+            ("--structure", !self.structure.is_empty()),
+            ("--reads", !self.reads.is_empty()),
+            ("--stop", self.stop.is_some()),
+            ("--kill", self.kill.is_some()),
+            ("--pool", self.pool.is_some()),
+        ];
+        if let Some((option, _)) = only_there.into_iter().find(|(_, given)| *given && !of_structures) {
+            let text = format!(
+                "{option} is an option of the experiment structures: towpath bench structures {option} …"
+            );
+            return Err(Failure::new(text).with_code(2));
+        }
+        match self.algorithms.iter().find(|a| !offered.contains(&a.as_str())) {
+            None => Ok(()),
+            Some(stranger) => {
+                let text = format!("{here} has no algorithm {stranger}; it has: {}", offered.join(", "));
+                Err(Failure::new(text).with_code(2))
+            }
         }
     }
 
@@ -173,6 +280,7 @@ fn deduplicated<T: Clone + PartialEq>(values: &[T]) -> Vec<T> {
 
 /// Runs `towpath bench`.
 pub fn run(args: &BenchArgs) -> Outcome {
+    args.check()?;
     let settings = args.settings();
     let experiments = match &args.experiment {
         Some(name) => find(name).into_iter().collect(),
@@ -263,6 +371,51 @@ mod tests {
             for word in words {
                 assert!(error.contains(word), "{word} is missing from: {error}");
             }
+        }
+    }
+
+    #[test]
+    fn an_algorithm_of_another_experiment_is_refused_with_those_that_there_are() {
+        let refused = parse("dcas --algorithms ticket").unwrap().check().unwrap_err();
+        assert_eq!(refused.code, 2);
+        assert!(refused.message.contains("ticket") && refused.message.contains("harris"), "{refused:?}");
+        assert!(parse("--algorithms harris").unwrap().check().unwrap_err().message.contains("lock-free"));
+        for right in ["dcas --algorithms harris", "stress --algorithms ticket", "--algorithms mcs", ""] {
+            assert!(parse(right).unwrap().check().is_ok(), "{right}");
+        }
+    }
+
+    #[test]
+    fn structures_have_options_of_their_own() {
+        let s = parse("structures --structure fifo,hash-map,fifo --reads 0,90 --stop 2 --procs 4,8").unwrap();
+        assert!(s.check().is_ok());
+        let s = s.settings();
+        assert_eq!(s.structures.structures, [Structure::Fifo, Structure::HashMap]);
+        assert_eq!((s.structures.reads, s.structures.stop, s.procs, s.runs), (vec![0, 90], 2, vec![4, 8], 5));
+        let s = parse("structures --kills 300 --pool 4096 --runs 2").unwrap().settings();
+        assert_eq!((s.structures.kills, s.structures.pool, s.runs), (Some(300), 4096, 2));
+        assert_eq!(s.sample, Settings::default().sample);
+        assert_eq!(parse("structures --kill 20").unwrap().settings().structures.kill_rate, 20.0);
+        for wrong in [
+            "structures --reads 101",
+            "structures --stop 0",
+            "structures --stop 1 --kills 3",
+            "structures --kill 0",
+            "structures --structure heap",
+            "structures --pool 5",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        for (wrong, words) in [
+            ("stress --stop 1", "--stop"),
+            ("--structure fifo", "towpath bench structures"),
+            ("structures --procs 33", "32"),
+            ("structures --procs 1,2 --stop 2", "--procs 3"),
+            ("structures --algorithms ticket", "dashmap"),
+            ("mpi --procs 1", "2 processes"),
+        ] {
+            let refused = parse(wrong).unwrap().check().expect_err(wrong);
+            assert!(refused.code == 2 && refused.message.contains(words), "{wrong}: {refused:?}");
         }
     }
 

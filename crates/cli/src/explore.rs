@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use towpath_lab::explore::{FAMILIES, find, subjects};
+use towpath_lab::explore::{FAMILIES, STRUCTURES, find, subjects};
 use towpath_sim::explore::harness::Case;
 use towpath_sim::explore::{
     Found, Liberties, MAX_THREADS, Method, Plan, Report, Schedule, Settings, Subject, replay, replay_seed,
@@ -25,7 +25,7 @@ const DEPTH: u32 = 3;
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Search schedules for one under which an algorithm goes wrong",
-    long_about = "Runs a lock, a barrier, a queue or a counter under schedule after schedule, on a machine that makes one access to shared memory after the other, and looks \
+    long_about = "Runs a lock, a barrier, a queue, a counter or a non-blocking structure under schedule after schedule, on a machine that makes one access to shared memory after the other, and looks \
                   for a history that isn't linearizable, a deadlock, a lost wake-up, a lost element, or a data race. What is found is made as short as possible, printed step by step, \
                   and can be run again. Exit status: 0 if nothing was found, 1 if something was.",
     after_long_help = HELP
@@ -95,6 +95,7 @@ Examples:
   towpath explore lock/ticket --threads 2 --ops 1 --dfs       every schedule there is
   towpath explore lock/mcs --dfs --depth 2                    every schedule with at most two interruptions
   towpath explore lock/robust --kill                          somebody dies in each schedule
+  towpath explore hash-map --kill                             the non-blocking hash map, over every DCAS
   towpath explore planted/michael-scott-no-recheck            a fault that is there on purpose: see how it is shown
   towpath explore planted/michael-scott-no-recheck --replay 65
 
@@ -164,7 +165,7 @@ fn unknown(name: &str, policy: Policy) -> Failure {
     let shown = if like.is_empty() { names } else { like };
     Failure::new(format!(
         "there is no subject `{name}`. Families: {}, planted. Subjects{}: {}",
-        FAMILIES.join(", "),
+        [&FAMILIES[..], &STRUCTURES].concat().join(", "),
         if words.is_empty() { "" } else { " like it, or all" },
         shown.join(", ")
     ))

@@ -49,6 +49,9 @@ pub struct Arguments {
     /// [default: what the queues need].
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
+    /// How much memory the world has for named shared objects (structures that processes open by name).
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K")]
+    objects: u64,
     /// Begin each line of output with the rank that wrote it.
     #[arg(long)]
     label: bool,
@@ -104,6 +107,7 @@ fn make_world(arguments: &Arguments) -> Result<World, String> {
             .map_err(|e| format!("--size {bytes}: {e}"))?,
         None => WorldConfig::new(arguments.processes),
     };
+    config.object_bytes = arguments.objects;
     if let Some(algorithm) = arguments.algorithm.as_deref().and_then(Algorithm::from_name) {
         config.algorithm = algorithm;
     }

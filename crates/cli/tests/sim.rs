@@ -109,7 +109,7 @@ fn lists_run_with_several_processes_on_a_processor_and_several_amounts_of_work()
     }
     let records = std::fs::read_to_string(folder.0.join("towpath-report/sim/results.jsonl")).unwrap();
     let times = records.lines().filter(|l| l.contains("\"metric\":\"completion_cycles\""));
-    assert_eq!(times.count(), 4 * 2 * 2 * 2);
+    assert_eq!(times.count(), 5 * 2 * 2 * 2);
     // Without DCAS there are two algorithms.
     let found =
         text(&folder, "sim epyc-milan list --procs 2 --per-processor 1 --work 1us --operations 60 --seeds 1");
@@ -166,6 +166,7 @@ fn what_is_wrong_is_answered_with_what_is_right() {
         ("sim origin2000 counter --work 1us,x", "5us"),
         ("sim origin2000 list --algorithms dcas-cload", "processor.dcas=llp-scp"),
         ("sim paradigm list --set os.active_counts=no --algorithms dcas-active-count", "os.active_counts"),
+        ("sim paradigm list --set os.roll_back=no --algorithms dcas-bershad", "os.roll_back"),
         ("sim paradigm list --waiting park", "leave --waiting out"),
         ("sim origin2000 list --set processor.dcas=cas2", "a bus that a processor can hold"),
         ("sim sx4 ladder --procs 4", "ping-pong is for two"),

@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::experiments::structures::StructureSettings;
 use crate::host::Host;
 use crate::record::{Extra, Metric, Record, Subject};
 use crate::topology::{Pin, Placement};
-use crate::transport::{Contender, OURS, Run};
+use crate::transport::{CLAIM_ALGORITHMS, Contender, OURS, Run};
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which claim algorithms; empty: all.
+    /// Which algorithms (of those that the experiment has); empty: all.
     pub algorithms: Vec<String>,
     /// Which waiting policies, by name.
     pub waiting: Vec<String>,
@@ -29,8 +30,10 @@ pub struct Settings {
     pub peers: bool,
     /// Which MPIs (`mpi`).
     pub mpis: Vec<String>,
-    /// Numbers of processes (`mpi`).
+    /// Numbers of processes (`mpi`, `structures`); empty: the experiment's own.
     pub procs: Vec<u32>,
+    /// What `structures` is asked for.
+    pub structures: StructureSettings,
     /// How many processes to kill.
     pub kills: u32,
     /// Where pseudo-random choices start.
@@ -53,7 +56,8 @@ impl Default for Settings {
             pin: Pin::Auto,
             peers: false,
             mpis: vec!["mpich".into(), "open-mpi".into()],
-            procs: vec![2, 4, 8, 16],
+            procs: Vec::new(),
+            structures: StructureSettings::default(),
             kills: 300,
             seed: 1,
             sample: Duration::from_secs(2),
@@ -85,6 +89,10 @@ pub trait Experiment: Sync {
     /// Whether it is run when no experiment is named.
     fn is_one_of_all(&self) -> bool {
         true
+    }
+    /// The algorithms that can be chosen for it.
+    fn algorithms(&self) -> Vec<&'static str> {
+        CLAIM_ALGORITHMS.iter().map(|a| a.name).collect()
     }
     /// Runs it.
     ///

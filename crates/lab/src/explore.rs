@@ -1,4 +1,6 @@
-//! What `towpath explore` can explore: every lock, queue, barrier and counter of `sync`, by the lists of their families, and the planted faults.
+//! What `towpath explore` can explore: every lock, queue, barrier and counter of `sync`, by the lists of their families, its non-blocking structures, and the planted faults.
+
+mod structures;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ const BUDGET: u64 = 5_000;
 
 /// The families, by which all their members can be chosen together.
 pub const FAMILIES: [&str; 4] = ["counter", "lock", "barrier", "queue"];
+/// Likewise, those of the structures in type-stable memory, and DCAS.
+pub use structures::FAMILIES as STRUCTURES;
 
 /// How many values a queue has room for: few, so that it gets full.
 const ROOM: usize = 3;
@@ -33,6 +37,7 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
+    structures::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
     cases
 }

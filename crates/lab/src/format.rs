@@ -56,9 +56,10 @@ pub fn in_unit(value: f64, unit: &str) -> String {
     match unit {
         "ns" => nanoseconds(value),
         "us" => nanoseconds(value * 1e3),
+        "ms" => nanoseconds(value * 1e6),
         "s" => nanoseconds(value * 1e9),
         "bytes/s" => bandwidth(value),
-        "messages/s" | "1/s" => message_rate(value),
+        "messages/s" | "operations/s" | "1/s" => message_rate(value),
         "count" => format!("{value:.0}"),
         _ => digits(value),
     }

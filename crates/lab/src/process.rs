@@ -156,6 +156,40 @@ impl Child {
         }
     }
 
+    /// Stops it, at whatever instruction it is; it has stopped when this returns. [`Child::go_on`] lets it go on.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and [`Error::Process`] if it has ended.
+    pub fn stop(&self) -> Result<(), Error> {
+        let ended =
+            || Error::Process { rank: self.pid as u32, how: "had ended before it was stopped".into() };
+        if self.reaped {
+            return Err(ended());
+        }
+        // SAFETY: all-zero bytes are a valid `siginfo_t`.
+        let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: our own child, which was not waited for yet; the place is valid for the result. WNOWAIT: whether it ended is asked again.
+        let failed = unsafe {
+            libc::kill(self.pid, libc::SIGSTOP);
+            libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut how, flags)
+        };
+        match (failed, how.si_code) {
+            (0, libc::CLD_STOPPED) => Ok(()),
+            (0, _) => Err(ended()),
+            _ => Err(Error::system("stopping a process", io::Error::last_os_error())),
+        }
+    }
+
+    /// Lets it go on after [`Child::stop`].
+    pub fn go_on(&self) {
+        if !self.reaped {
+            // SAFETY: as in `kill`.
+            unsafe { libc::kill(self.pid, libc::SIGCONT) };
+        }
+    }
+
     /// Its process number.
     pub fn pid(&self) -> i32 {
         self.pid
@@ -391,6 +425,35 @@ mod tests {
         drop(child);
         // SAFETY: signal 0 only asks whether the process exists.
         assert_eq!(unsafe { libc::kill(pid, 0) }, -1, "the process is gone");
+    }
+
+    #[test]
+    fn a_stopped_process_does_nothing_until_it_goes_on() {
+        let pages = SharedPages::new(1).unwrap();
+        let child = Child::fork(None, || {
+            loop {
+                // Relaxed, here and below: a count.
+                pages.word(0).fetch_add(1, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+        let at = || pages.word(0).load(Ordering::Relaxed);
+        let wait_past = |count: u64| {
+            let deadline = Instant::now() + LIMIT;
+            while at() <= count {
+                assert!(Instant::now() < deadline, "it does not get on past {count}");
+                std::thread::yield_now();
+            }
+        };
+        for _ in 0..3 {
+            wait_past(at());
+            child.stop().unwrap();
+            let stopped = at();
+            std::thread::sleep(Duration::from_millis(5));
+            assert_eq!(at(), stopped);
+            child.go_on();
+            wait_past(stopped);
+        }
     }
 
     #[test]

@@ -210,9 +210,23 @@ pub mod metrics {
         CPU_SECONDS = "cpu_seconds", "s";
         /// `bulk`: payload bandwidth at transfers of `bytes`.
         BYTES_PER_S = "bytes_per_s", "bytes/s";
-        /// `crash`: how many senders were killed.
+        /// `structures`: operations of all participants that were not stopped.
+        OPERATIONS_PER_S = "operations_per_s", "operations/s";
+        /// `structures`: the same while those that are stopped otherwise wait outside, in the same rounds: as many fewer participants.
+        WITHOUT_PER_S = "operations_per_s_without", "operations/s";
+        /// `structures`: one operation in a thousand takes longer; of all participants, also what those that were stopped took meanwhile.
+        P999_US = "p999_us", "us";
+        /// `structures`: descriptors that are neither free nor in the structure after recovery.
+        LEAKED_DESCRIPTORS = "leaked_descriptors", "count";
+        /// `structures`: what came out twice, was there though it should not be, or had other contents.
+        INCONSISTENT = "inconsistent", "count";
+        /// `structures`: from the kill until all descriptors of the dead one are recovered.
+        RECOVERY_MS = "recovery_ms", "ms";
+        /// `structures`: how much of that passes until the system says that it is dead: before, it may still act.
+        DEATH_MS = "death_ms", "ms";
+        /// `crash`, `structures`: how many were killed.
         KILLS = "kills", "count";
-        /// `crash`: messages that were published and never arrived.
+        /// `crash`: messages that were published and never arrived; `structures`: what an operation that had ended put in, and nobody can find.
         LOST = "lost", "count";
         /// `crash`: messages that arrived twice.
         DUPLICATED = "duplicated", "count";
@@ -222,6 +236,10 @@ pub mod metrics {
         RECOVERY = "recovery_us", "us";
         /// `idle`: how much of a core a waiting process uses.
         CPU_FRACTION = "cpu_fraction", "ratio";
+        /// `dcas`: one double compare-and-swap with the reads of its two words; contended: the time by the number of those of all processes that succeeded.
+        DCAS_NS = "dcas_ns", "ns";
+        /// `dcas`: one compare-and-swap with the loads of two words, in the same rounds.
+        CAS_NS = "cas_ns", "ns";
         /// `simulator`: accesses that hit in a simulated cache, by one of `procs` simulated processors, per second of the host.
         HITS_PER_S = "hits_per_s", "1/s";
         /// `simulator`: events, while `procs` simulated processors contend for a line.
@@ -287,7 +305,7 @@ pub mod metrics {
         /// Simulated: how many of a program's threads are within an operation, on average: they work on what is shared or wait for it, whether they have a processor or not. Too many under
         /// time sharing: a thread that loses its processor between its work and its operation counts as within it.
         CONTENDERS = "threads_in_operation", "count";
-        /// Simulated: the part of a program's time in which none of its operations ended for a quarter of a time slice or longer (under time sharing: whoever was to go on had no processor).
+        /// `structures`: the part of the times in which participants were stopped in which the others did nothing. Simulated: the part of a program's time in which none of its operations ended for a quarter of a time slice or longer (under time sharing: whoever was to go on had no processor).
         STANDSTILL = "standstill", "ratio";
         /// Simulated `list`: from the start until the last process is done, in cycles of the machine.
         COMPLETION_CYCLES = "completion_cycles", "count";
@@ -301,6 +319,8 @@ pub mod metrics {
         FAILED_DOUBLES = "failed_doubles_per_operation", "count";
         /// Simulated `list`: changes of a count of active threads by the operating system.
         ACTIVE_CHANGES = "active_changes_per_operation", "count";
+        /// Simulated `list`: holders of locks that the operating system has rolled back.
+        ROLL_BACKS = "roll_backs_per_operation", "count";
         /// Simulated: how many time slices a thread has had on average, counting the end of each that another thread waited for.
         SLICES = "time_slices_per_thread", "count";
     }

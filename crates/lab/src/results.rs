@@ -193,15 +193,18 @@ impl Results {
         self.records.iter().map(|r| r.to_json() + "\n").collect()
     }
 
-    /// Defects that the crash test found: algorithms of ours that lost, doubled or leaked something.
+    /// Defects that the tests with kills found: algorithms of ours that lost, doubled or leaked something.
     pub fn defects(&self) -> Vec<String> {
-        ["lost", "duplicated", "leaked_slots"]
-            .iter()
-            .flat_map(|metric| {
-                self.of("crash", metric)
-                    .filter(|r| r.value > 0.0)
-                    .map(move |r| format!("{} ({}): {} = {:.0}", r.algorithm, r.waiting, metric, r.value))
+        let of = |experiment: &'static str, metrics: [&'static str; 3]| {
+            metrics.into_iter().flat_map(move |metric| {
+                self.of(experiment, metric).filter(|r| r.value > 0.0).map(move |r| {
+                    let what = r.text("structure").map_or(String::new(), |s| format!("{s}, "));
+                    format!("{what}{} ({}): {} = {:.0}", r.algorithm, r.waiting, metric, r.value)
+                })
             })
+        };
+        of("crash", ["lost", "duplicated", "leaked_slots"])
+            .chain(of("structures", ["lost", "leaked_descriptors", "inconsistent"]))
             .collect()
     }
 }

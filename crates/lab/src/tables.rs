@@ -44,7 +44,7 @@ impl Cell {
         Cell { text: text.into(), detail: String::new(), kind }
     }
 
-    fn text(text: impl Into<String>) -> Cell {
+    pub(crate) fn text(text: impl Into<String>) -> Cell {
         Cell::new(text, Kind::Text)
     }
 
@@ -60,7 +60,7 @@ impl Cell {
         Cell { text: text.unwrap_or_else(|| "–".into()), ..Cell::figure(record) }
     }
 
-    fn figure(record: Option<&Record>) -> Cell {
+    pub(crate) fn figure(record: Option<&Record>) -> Cell {
         let Some(r) = record else { return Cell::new("–", Kind::Missing) };
         let range = format!("{} to {}, {} runs", in_unit(r.min, &r.unit), in_unit(r.max, &r.unit), r.runs);
         Cell { text: in_unit(r.value, &r.unit), detail: range, kind: Kind::Figure }
@@ -95,6 +95,7 @@ pub fn tables(results: &Results) -> Vec<Table> {
     ]
     .into_iter()
     .chain(crate::by_size::tables(results))
+    .chain(crate::nonblocking::tables(results))
     .chain([simulator(results), targets(results), claims(results)])
     .filter(|t| !t.rows.is_empty())
     .collect()

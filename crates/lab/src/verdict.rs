@@ -3,6 +3,8 @@
 use crate::format::{in_unit, percent};
 use crate::record::Record;
 use crate::results::Results;
+use crate::structures::shown::{WITHOUT, figure};
+use crate::structures::{Algorithm, Sharing, Structure};
 use crate::transport::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
 
 /// Which way is better.
@@ -105,6 +107,7 @@ pub fn figures(results: &Results) -> Vec<Figure> {
     let kept = |writers| ratio(ours(writers), ours(1));
     let open_mpi = || stress(results, "open-mpi", "own", 1);
     let stress = |what, bounds, found| Figure::new("stress", what, AtLeast, bounds, found);
+    let structure = |what, sense, bounds, found| Figure::new("structures", what, sense, bounds, found);
     let figures = vec![
         Figure::new(
             "logp",
@@ -132,8 +135,47 @@ pub fn figures(results: &Results) -> Vec<Figure> {
             worst_kept(results, false),
         ),
         Figure::new("bulk", "bulk, 1 MB ÷ memcpy of 1 MB", AtLeast, (0.75, 0.95), bulk(results)),
+        Figure::new(
+            "dcas",
+            "a double compare-and-swap (guerraoui) ÷ a compare-and-swap with two loads",
+            AtMost,
+            (3.3, 2.5),
+            dcas(results),
+        ),
+        structure(
+            "stack of 2 processes ÷ under the lock robust",
+            AtLeast,
+            (0.5, 1.0),
+            beside_robust(results, Structure::Stack),
+        ),
+        structure(
+            "fifo of 2 processes ÷ under the lock robust",
+            AtLeast,
+            (0.5, 1.0),
+            beside_robust(results, Structure::Fifo),
+        ),
+        structure(
+            "hash map, 90 % reads, 8 threads ÷ dashmap",
+            AtLeast,
+            (1.0, 1.5),
+            beside_dashmap(results, 8),
+        ),
+        structure(
+            "throughput beside one that is stopped ÷ without it (the worst of ours)",
+            AtLeast,
+            (0.9, 0.95),
+            beside_stopped(results),
+        ),
+        structure(
+            "median time from death to recovery, ms (the worst of ours)",
+            AtMost,
+            (10.0, 5.0),
+            recovery(results),
+        ),
     ];
-    figures.into_iter().filter(|f| results.has(f.experiment)).collect()
+    // Of `structures` there are several ways to run it: what this one was not about is not missing.
+    let asked = |f: &Figure| f.experiment != "structures" || f.ours.is_some();
+    figures.into_iter().filter(|f| results.has(f.experiment) && asked(f)).collect()
 }
 
 fn ratio(above: Found<'_>, below: Found<'_>) -> Result<(f64, String), String> {
@@ -141,6 +183,57 @@ fn ratio(above: Found<'_>, below: Found<'_>) -> Result<(f64, String), String> {
     let ratio = above.divided_by(below).ok_or("the figure to divide by is zero")?;
     let text = |r: &Record| in_unit(r.value, &r.unit);
     Ok((ratio, format!("{} ÷ {}", text(above), text(below))))
+}
+
+fn dcas(results: &Results) -> Result<(f64, String), String> {
+    let of = |metric| {
+        crate::nonblocking::dcas_figure(results, metric, "guerraoui", 1, 2)
+            .ok_or_else(|| reason(results, "dcas", "guerraoui", "guerraoui was not part of this run"))
+    };
+    ratio(of("dcas_ns"), of("cas_ns"))
+}
+
+fn beside_robust(results: &Results, structure: Structure) -> Result<(f64, String), String> {
+    let of = |algorithm| {
+        figure(results, (structure, None), (algorithm, Sharing::Processes), 2, 0).ok_or_else(String::new)
+    };
+    ratio(of(Algorithm::Guerraoui), of(Algorithm::Robust))
+}
+
+/// Threads beside threads.
+fn beside_dashmap(results: &Results, procs: u32) -> Result<(f64, String), String> {
+    let of = |algorithm| {
+        let panel = (Structure::HashMap, Some(90));
+        figure(results, panel, (algorithm, Sharing::Threads), procs, 0).ok_or_else(String::new)
+    };
+    ratio(of(Algorithm::Guerraoui), of(Algorithm::DashMap))
+}
+
+fn beside_stopped(results: &Results) -> Result<(f64, String), String> {
+    let is_ours = |r: &&Record| r.algorithm == "guerraoui" && r.text("sharing") == Some("processes");
+    let mut worst: Option<(f64, String)> = None;
+    for r in results.of("structures", "operations_per_s").filter(is_ours) {
+        let structure = r.text("structure").unwrap_or_default();
+        if r.number("stopped") != Some(1) {
+            continue;
+        }
+        let same =
+            |o: &&Record| is_ours(o) && o.procs == r.procs && o.waiting == r.waiting && o.extra == r.extra;
+        let without = results.of("structures", WITHOUT).find(same).ok_or_else(String::new);
+        let (ratio, detail) = ratio(Ok(r), without)?;
+        if worst.as_ref().is_none_or(|(least, _)| ratio < *least) {
+            worst = Some((ratio, format!("{structure}, {} processes: {detail}", r.procs)));
+        }
+    }
+    worst.ok_or_else(String::new)
+}
+
+fn recovery(results: &Results) -> Result<(f64, String), String> {
+    let ours = results.of("structures", "recovery_ms").filter(|r| r.algorithm == "guerraoui");
+    let worst = ours.max_by(|a, b| a.value.total_cmp(&b.value)).ok_or_else(String::new)?;
+    let pool = worst.number("pool").unwrap_or(0);
+    let structure = worst.text("structure").unwrap_or_default();
+    Ok((worst.value, format!("{structure}, {pool} descriptors, {} kills", worst.runs)))
 }
 
 /// Why something is missing: what the run itself says of it, or what to ask for.

@@ -29,7 +29,7 @@
 
 pub use towpath_am::{
     Algorithm, Audit, Bundle, Endpoint, Error, Events, MAX_ARGS, Name, Operation, ParallelBundle,
-    ParallelEndpoint, Payload, Returned, Segment, Status, Tag, Token, WorldConfig,
+    ParallelEndpoint, Payload, Returned, Segment, SignalEndpoint, Status, Tag, Token, WorldConfig,
 };
 pub use towpath_machine::Plain;
 pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
@@ -39,8 +39,7 @@ pub use towpath_sync::{Guard, LockError, Mutex, Policy};
 pub use towpath_machine as machine;
 /// Locks, waiting policies and what they are made of.
 pub use towpath_sync as sync;
-#[doc(inline)]
-pub use towpath_sync::stable;
+pub mod stable;
 
 /// Makes a world: anonymous, or named so that other programs of the same user can [`World::open`] it. The caller has yet to [`World::enter`] it.
 ///
@@ -53,6 +52,7 @@ pub fn create(name: Option<&str>, config: &WorldConfig) -> Result<World, Error> 
         name: name.map(str::to_owned),
         processes: config.processes,
         area_bytes: config.area_bytes(),
+        object_bytes: config.object_bytes,
         params: config.params(),
     })?)
 }

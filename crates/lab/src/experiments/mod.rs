@@ -2,6 +2,7 @@
 
 mod bulk;
 mod crash;
+pub mod dcas;
 pub mod floor;
 mod idle;
 pub mod ladder;
@@ -9,6 +10,7 @@ mod logp;
 pub mod mpi;
 pub mod simulator;
 mod stress;
+pub mod structures;
 
 use crate::experiment::Experiment;
 
@@ -22,6 +24,8 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &idle::Idle,
     &ladder::Ladder,
     &mpi::MpiExperiment,
+    &dcas::Dcas,
+    &structures::Structures,
     &simulator::Simulator,
 ];
 

@@ -57,6 +57,8 @@ impl Waiting {
 /// By what is measured, metric and size: each round's figure.
 type Figures = BTreeMap<(Key, Metric, Option<u64>), Vec<f64>>;
 
+/// Numbers of ranks unless told otherwise.
+const PROCS: [u32; 4] = [2, 4, 8, 16];
 /// The shortest time in which a start of an MPI can measure all of it.
 const LEAST: Duration = Duration::from_millis(800);
 
@@ -89,7 +91,8 @@ impl Experiment for MpiExperiment {
             }
         }
         let mut variants = Vec::new();
-        for &procs in &bench.settings.procs {
+        let procs = if bench.settings.procs.is_empty() { &PROCS[..] } else { &bench.settings.procs[..] };
+        for &procs in procs {
             for (mpi, (name, _)) in mpis.iter().enumerate() {
                 for (over, own, waiting) in [
                     ("towpath", false, Waiting::Adaptive),

@@ -26,7 +26,7 @@ pub struct Packet<P: Processor> {
 impl<P: Processor> Packet<P> {
     /// An unused one.
     pub fn new(arena: &impl Arena<P>) -> Self {
-        let cell = |n| arena.cell(if n == 0 { Place::NewLine } else { Place::SameLine }, 0);
+        let cell = |n| arena.cell(Place::in_row(n), 0);
         Packet { envelope: OwnLine(core::array::from_fn(cell)) }
     }
 }

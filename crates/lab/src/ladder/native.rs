@@ -87,6 +87,7 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
             processes: procs as u32,
             area_bytes: (MEMORY + (procs + 1) * size_of::<TestAndSet<Native>>()).next_multiple_of(4096)
                 as u64,
+            object_bytes: 0,
             params: [0; 16],
         };
         let world = World::create(&spec).map_err(|e| Error::Other(Box::new(e)))?;

@@ -64,6 +64,7 @@ pub fn plots(results: &Results, experiment: &str) -> Vec<String> {
                 bandwidth,
             )
         }),
+        "structures" => crate::structures::shown::plots(results),
         other => crate::by_size::plots(results, other),
     }
 }

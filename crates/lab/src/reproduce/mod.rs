@@ -7,6 +7,7 @@
 mod context;
 mod g_costs;
 mod g_list;
+mod g_model;
 mod l_causes;
 mod l_machine;
 mod l_messages;
@@ -134,6 +135,7 @@ pub fn claims() -> Vec<Claim> {
     let mut all: Vec<Claim> = [
         g_costs::CLAIMS,
         g_list::CLAIMS,
+        g_model::CLAIMS,
         l_machine::CLAIMS,
         l_messages::CLAIMS,
         m_ladder::CLAIMS,

@@ -1,14 +1,15 @@
-//! What keeps the processes of a version-numbered list from getting in each other's way: an advisory lock of the version's line, or a count of active threads that the operating system
-//! maintains. Neither is needed for the list to be right; both bound how long anybody waits.
+//! What a version-numbered list is made over. Its double compare-and-swap; and what keeps processes from getting in each other's way: an advisory lock of the version's line, or a count of active threads that
+//! the operating system maintains. Neither of these is needed for the list to be right; both bound how long anybody waits.
 
-use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Ordering, Place, Processor};
+use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Dcas, Ordering, Place, Processor, RollBack};
+use towpath_sync::dcas::{DoubleCas, RolledBack};
 
 use super::Plan;
 
 /// So many may be active at a time (paper G §8.4).
 const THRESHOLD: u64 = 1;
 
-/// A way to keep contention down.
+/// A double compare-and-swap, and a way to keep contention down.
 pub trait Control<P: Processor>: Sized {
     /// The algorithm that the list with it is.
     const NAME: &'static str;
@@ -18,6 +19,8 @@ pub trait Control<P: Processor>: Sized {
     fn enter(&self, cpu: &P);
     /// It begins an attempt: reads the version.
     fn version(&self, cpu: &P, version: &P::Word) -> u64;
+    /// It ends an attempt: changes the version and a link, if they are what they were.
+    fn dcas(&self, cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool;
     /// It is done.
     fn leave(&self, cpu: &P);
 }
@@ -49,7 +52,7 @@ pub struct Advisory {
     plan: Plan,
 }
 
-impl<P: AdvisoryLoad> Control<P> for Advisory {
+impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
     const NAME: &'static str = "dcas-cload";
 
     fn new(_arena: &impl Arena<P>, plan: &Plan) -> Self {
@@ -71,6 +74,9 @@ impl<P: AdvisoryLoad> Control<P> for Advisory {
             waited += pause;
         }
     }
+    fn dcas(&self, cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
+        cpu.dcas(words, old, new)
+    }
     fn leave(&self, _cpu: &P) {}
 }
 
@@ -81,7 +87,7 @@ pub struct ActiveCount<P: Processor> {
     plan: Plan,
 }
 
-impl<P: ActiveThreads> Control<P> for ActiveCount<P> {
+impl<P: ActiveThreads + Dcas> Control<P> for ActiveCount<P> {
     const NAME: &'static str = "dcas-active-count";
 
     fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
@@ -97,7 +103,40 @@ impl<P: ActiveThreads> Control<P> for ActiveCount<P> {
         // Acquire: the nodes; pairs with the DCAS, which releases.
         cpu.load(version, Ordering::Acquire)
     }
+    fn dcas(&self, cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
+        cpu.dcas(words, old, new)
+    }
     fn leave(&self, cpu: &P) {
         cpu.leave(&self.count);
     }
+}
+
+/// Bershad's DCAS (paper G §6.1): in software, under a lock whose holder the operating system rolls back if it switches it out. Who finds the lock taken backs off, as under a spin lock. The version is stored first, so it
+/// is the word that can have a tentative value, and it is read as such ([`RolledBack::look`]).
+pub struct Bershad<P: RollBack> {
+    dcas: RolledBack<P>,
+    plan: Plan,
+}
+
+impl<P: RollBack> Bershad<P> {
+    fn backing_off(&self, cpu: &P) -> impl FnMut() {
+        let mut pauses = Pauses::new(&self.plan);
+        move || cpu.delay(pauses.next())
+    }
+}
+
+impl<P: RollBack> Control<P> for Bershad<P> {
+    const NAME: &'static str = "dcas-bershad";
+
+    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
+        Bershad { dcas: RolledBack::new(arena, plan.processes), plan: *plan }
+    }
+    fn enter(&self, _cpu: &P) {}
+    fn version(&self, cpu: &P, version: &P::Word) -> u64 {
+        self.dcas.look(cpu, version, self.backing_off(cpu))
+    }
+    fn dcas(&self, cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
+        self.dcas.change(cpu, words, old, new, self.backing_off(cpu))
+    }
+    fn leave(&self, _cpu: &P) {}
 }

@@ -1,7 +1,7 @@
 //! Paper G §7.2 on a simulated machine: processes insert into an ordered singly linked list, work, and delete what they have inserted.
 //!
 //! Four algorithms, generic over the machine, each with the paper's own structure: DCAS with a version number (`versioned.rs`) under two ways of keeping contention down (`control.rs`), compare-and-swap
-//! alone after Valois (`valois.rs`), and a spin lock with exponential back-off (`locked.rs`). All take their nodes from type-stable pools of the same make, with free nodes for each process. The list is
+//! alone after Valois (`valois.rs`), and a spin lock with exponential back-off (`locked.rs`). A fifth is the first one over Bershad's DCAS, which the paper weighs against hardware's (§6.1). All take their nodes from type-stable pools of the same make, with free nodes for each process. The list is
 //! empty but for what the processes have in it, so it is as long as there are processes that are between an insertion and a deletion.
 
 mod control;
@@ -12,10 +12,10 @@ mod versioned;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub use control::{ActiveCount, Advisory, Control};
+pub use control::{ActiveCount, Advisory, Bershad, Control};
 pub use locked::Locked;
 use towpath_machine::{Arena, Ordering, Place, Processor};
-use towpath_sim::parameters::{NO_ADVISORY, NO_COUNTS, NO_DCAS};
+use towpath_sim::parameters::{NO_ADVISORY, NO_COUNTS, NO_DCAS, NO_ROLL_BACK};
 use towpath_sim::{Parameters, Sim, Simulation};
 use towpath_sync::{Node, Pool, PoolError};
 pub use valois::Valois;
@@ -59,6 +59,12 @@ impl Plan {
             longest_pause: cycles(LONGEST_PAUSE),
             threshold: cycles(THRESHOLD),
         }
+    }
+
+    /// On the machine that this runs on: a cycle is taken for a nanosecond.
+    pub fn native(processes: usize, pairs: u64) -> Plan {
+        let (first_pause, longest_pause, threshold) = (FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD);
+        Plan { processes, pairs, first_pause, longest_pause, threshold }
     }
 }
 
@@ -141,6 +147,9 @@ pub fn lacks(machine: &Parameters, algorithm: &str) -> Option<String> {
         "dcas-active-count" if machine.active_counts == NO_COUNTS => {
             lack("counts of active threads", "os.active_counts", "yes")
         }
+        "dcas-bershad" if machine.roll_back == NO_ROLL_BACK => {
+            lack("system that rolls holders of locks back", "os.roll_back", "yes")
+        }
         _ => None,
     }
 }
@@ -214,6 +223,7 @@ pub fn run_as<L: List<Sim> + 'static>(
         (metrics::BUS_HELD, c.bus_held as f64 / outcome.time.max(1) as f64),
         (metrics::FAILED_DOUBLES, c.failed_double_exchanges as f64 / pairs),
         (metrics::ACTIVE_CHANGES, c.active_changes as f64 / pairs),
+        (metrics::ROLL_BACKS, c.roll_backs as f64 / pairs),
     ]);
     Ok(Measured { values })
 }

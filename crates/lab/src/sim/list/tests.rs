@@ -1,5 +1,7 @@
 //! The lists are lists: ordered, nothing lost, nothing leaked, whoever comes in between.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use towpath_sim::machines;
 
 use super::*;
@@ -80,6 +82,45 @@ fn under_a_version_number_and_a_count_of_active_threads() {
 }
 
 #[test]
+fn under_a_version_number_and_a_lock_whose_holder_is_rolled_back() {
+    is_a_list::<Versioned<Sim, Bershad<Sim>>>();
+}
+
+/// Reads the version as it is: it may be one that is taken back.
+struct Careless(Bershad<Sim>);
+
+impl Control<Sim> for Careless {
+    const NAME: &'static str = "dcas-bershad";
+
+    fn new(arena: &impl Arena<Sim>, plan: &Plan) -> Self {
+        Careless(Control::new(arena, plan))
+    }
+    fn enter(&self, _cpu: &Sim) {}
+    fn version(&self, cpu: &Sim, version: &<Sim as Processor>::Word) -> u64 {
+        cpu.load(version, Ordering::Acquire)
+    }
+    fn dcas(&self, cpu: &Sim, words: [&<Sim as Processor>::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
+        self.0.dcas(cpu, words, old, new)
+    }
+    fn leave(&self, _cpu: &Sim) {}
+}
+
+#[test]
+fn a_version_that_is_taken_back_spoils_the_list_of_who_believes_it() {
+    // Time slices so short that holders are often switched out between their two stores.
+    let p = machine(&["os.switch=1us", "os.quantum=7us"]);
+    let spoils = |run: fn(&Parameters, u64)| {
+        (0..40).filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(&p, seed))).is_err()).count()
+    };
+    assert_eq!(spoils(|p, seed| shuffle::<Versioned<Sim, Bershad<Sim>>>(p, 6, 3, seed)), 0);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let spoilt = spoils(|p, seed| shuffle::<Versioned<Sim, Careless>>(p, 6, 3, seed));
+    std::panic::set_hook(hook);
+    assert!(spoilt > 0);
+}
+
+#[test]
 fn under_a_lock() {
     is_a_list::<Locked<Sim>>();
 }
@@ -116,6 +157,7 @@ fn leaks_nothing<L: List<Sim> + 'static>() {
 fn all_nodes_come_back() {
     leaks_nothing::<Versioned<Sim, Advisory>>();
     leaks_nothing::<Versioned<Sim, ActiveCount<Sim>>>();
+    leaks_nothing::<Versioned<Sim, Bershad<Sim>>>();
     leaks_nothing::<Locked<Sim>>();
     leaks_nothing::<Valois<Sim>>();
 }

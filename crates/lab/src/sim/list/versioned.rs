@@ -4,20 +4,20 @@
 //! not in the list: its owner. The version lies beside the first link (§3: what is updated together lies together). **Crashes.** Before its DCAS a process has changed nothing but a node of its own, which
 //! is then lost until an audit; after it the operation has happened. **Memory.** Type-stable: whoever is late finds nodes, if not those of the list, and then another version.
 
-use towpath_machine::{Arena, Dcas, Ordering, Place};
+use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Pool;
 
 use super::{Control, Item, List, ListError, Plan};
 
 /// The list.
-pub struct Versioned<P: Dcas, C: Control<P>> {
+pub struct Versioned<P: Processor, C: Control<P>> {
     version: P::Word,
     head: P::Word,
     nodes: Pool<P, Item<P>>,
     control: C,
 }
 
-impl<P: Dcas, C: Control<P>> List<P> for Versioned<P, C> {
+impl<P: Processor, C: Control<P>> List<P> for Versioned<P, C> {
     const NAME: &'static str = C::NAME;
 
     fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
@@ -51,7 +51,7 @@ impl<P: Dcas, C: Control<P>> List<P> for Versioned<P, C> {
                 next = cpu.load(at, Ordering::Relaxed);
             }
             cpu.store(&item.next, next, Ordering::Relaxed);
-            if cpu.dcas([&self.version, at], [version, next], [version + 1, u64::from(node)]) {
+            if self.control.dcas(cpu, [&self.version, at], [version, next], [version + 1, u64::from(node)]) {
                 self.control.leave(cpu);
                 return Ok(node);
             }
@@ -79,7 +79,7 @@ impl<P: Dcas, C: Control<P>> List<P> for Versioned<P, C> {
                 return Ok(false);
             }
             let after = cpu.load(&item.next, Ordering::Relaxed);
-            if cpu.dcas([&self.version, at], [version, next], [version + 1, after]) {
+            if self.control.dcas(cpu, [&self.version, at], [version, next], [version + 1, after]) {
                 self.control.leave(cpu);
                 self.nodes.give(cpu, me, element)?;
                 return Ok(true);

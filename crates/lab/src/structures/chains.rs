@@ -1,0 +1,347 @@
+//! The same structures for one at a time, to be put under a lock: chains of nodes by number, and free nodes.
+//!
+//! Each change is made by one store of a link, after what it leads to is whole. So a chain is whole after each step, and who takes a lock over from a dead holder has to mend only what can be derived: the free
+//! nodes and the tail ([`Chains::mend`]).
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towpath_sync::Storage;
+use towpath_sync::stable::{Census, StableError};
+
+use super::subject::Op;
+
+/// Chains, and free nodes. Node 0 is none.
+#[repr(C)]
+pub struct Chains<S: Storage> {
+    /// The first free node.
+    free: AtomicU64,
+    /// How many were ever in use.
+    fresh: AtomicU64,
+    /// The last node of a queue.
+    tail: AtomicU64,
+    /// How often it was mended.
+    mended: AtomicU64,
+    heads: S::Nodes<AtomicU64>,
+    nodes: S::Nodes<Node>,
+}
+
+#[repr(C, align(32))]
+#[derive(Default)]
+pub struct Node {
+    next: AtomicU64,
+    key: AtomicU64,
+    value: AtomicU64,
+    /// In which mending it was found in a chain.
+    seen: AtomicU64,
+}
+
+// Under a lock: Relaxed, but for links, which are stored after what they lead to (Release), for who takes over from a dead holder.
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Release);
+}
+
+/// A place in a chain: the link that leads there, and the node (0: the end).
+struct Spot<'a> {
+    link: &'a AtomicU64,
+    node: u64,
+}
+
+impl<S: Storage> Chains<S> {
+    /// Empty ones.
+    pub fn new(capacity: usize, heads: usize) -> Self {
+        Chains {
+            free: AtomicU64::new(0),
+            fresh: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            mended: AtomicU64::new(0),
+            heads: S::nodes(heads, |_| AtomicU64::new(0)),
+            nodes: S::nodes(capacity + 1, |_| Node::default()),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        self.nodes.as_ref().len() - 1
+    }
+
+    fn node(&self, number: u64) -> Result<&Node, StableError> {
+        self.nodes.as_ref().get(number as usize).ok_or(StableError::Corrupt)
+    }
+
+    /// A node out of the free ones.
+    fn take(&self, key: u64, value: u64) -> Result<u64, StableError> {
+        let number = match get(&self.free) {
+            0 if get(&self.fresh) < self.capacity() as u64 => {
+                let number = get(&self.fresh) + 1;
+                set(&self.fresh, number);
+                number
+            }
+            0 => return Err(StableError::Exhausted),
+            number => {
+                set(&self.free, get(&self.node(number)?.next));
+                number
+            }
+        };
+        let node = self.node(number)?;
+        set(&node.key, key);
+        set(&node.value, value);
+        Ok(number)
+    }
+
+    fn give(&self, number: u64) -> Result<(), StableError> {
+        set(&self.node(number)?.next, get(&self.free));
+        set(&self.free, number);
+        Ok(())
+    }
+
+    fn link(&self, spot: &Spot<'_>, number: u64) -> Result<(), StableError> {
+        set(&self.node(number)?.next, spot.node);
+        set(spot.link, number);
+        Ok(())
+    }
+
+    fn unlink(&self, spot: &Spot<'_>) -> Result<u64, StableError> {
+        let node = self.node(spot.node)?;
+        let value = get(&node.value);
+        set(spot.link, get(&node.next));
+        self.give(spot.node)?;
+        Ok(value)
+    }
+
+    /// The first node that is not `past`, with its key.
+    fn seek(&self, head: usize, past: impl Fn(u64) -> bool) -> Result<(Spot<'_>, Option<u64>), StableError> {
+        let mut link = self.heads.as_ref().get(head).ok_or(StableError::Corrupt)?;
+        for _ in 0..=self.capacity() {
+            let number = get(link);
+            if number == 0 {
+                return Ok((Spot { link, node: 0 }, None));
+            }
+            let node = self.node(number)?;
+            let key = get(&node.key);
+            if !past(key) {
+                return Ok((Spot { link, node: number }, Some(key)));
+            }
+            link = &node.next;
+        }
+        Err(StableError::Corrupt)
+    }
+
+    /// Takes the first node of the first chain out.
+    fn pop(&self) -> Result<Option<u64>, StableError> {
+        let (spot, found) = self.seek(0, |_| false)?;
+        found.map(|_| self.unlink(&spot)).transpose()
+    }
+
+    /// In the order of keys, or what is there already.
+    fn insert(&self, head: usize, key: u64, value: u64, replaces: bool) -> Result<Option<u64>, StableError> {
+        let (spot, found) = self.seek(head, |k| k < key)?;
+        if found == Some(key) {
+            let node = self.node(spot.node)?;
+            let before = get(&node.value);
+            if replaces {
+                set(&node.value, value);
+            }
+            return Ok(Some(before));
+        }
+        let number = self.take(key, value)?;
+        self.link(&spot, number)?;
+        Ok(None)
+    }
+
+    fn remove(&self, head: usize, key: u64) -> Result<Option<u64>, StableError> {
+        let (spot, found) = self.seek(head, |k| k < key)?;
+        found.filter(|k| *k == key).map(|_| self.unlink(&spot)).transpose()
+    }
+
+    fn find(&self, head: usize, key: u64) -> Result<Option<u64>, StableError> {
+        let (spot, found) = self.seek(head, |k| k < key)?;
+        found.filter(|k| *k == key).map(|_| Ok(get(&self.node(spot.node)?.value))).transpose()
+    }
+
+    fn push_back(&self, value: u64) -> Result<(), StableError> {
+        let number = self.take(0, value)?;
+        set(&self.node(number)?.next, 0);
+        match get(&self.tail) {
+            0 => set(&self.heads.as_ref()[0], number),
+            last => set(&self.node(last)?.next, number),
+        }
+        set(&self.tail, number);
+        Ok(())
+    }
+
+    fn pop_front(&self) -> Result<Option<u64>, StableError> {
+        let value = self.pop()?;
+        if get(&self.heads.as_ref()[0]) == 0 {
+            set(&self.tail, 0);
+        }
+        Ok(value)
+    }
+
+    fn bucket(&self, key: u64) -> usize {
+        // As `towpath_sync::stable::HashMap` does.
+        let buckets = self.heads.as_ref().len() as u64;
+        (((key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * buckets) >> 32) as usize
+    }
+
+    /// Derives the free nodes and the tail anew, after a holder has died.
+    pub fn mend(&self) -> Result<(), StableError> {
+        let turn = get(&self.mended) + 1;
+        set(&self.mended, turn);
+        let mut last = 0;
+        for head in self.heads.as_ref() {
+            let mut at = get(head);
+            for _ in 0..=self.capacity() {
+                if at == 0 {
+                    break;
+                }
+                let node = self.node(at)?;
+                set(&node.seen, turn);
+                last = at;
+                at = get(&node.next);
+            }
+        }
+        set(&self.tail, last);
+        set(&self.free, 0);
+        for number in 1..=get(&self.fresh).min(self.capacity() as u64) {
+            if get(&self.node(number)?.seen) != turn {
+                self.give(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the nodes are.
+    pub fn census(&self) -> Result<Census, StableError> {
+        let all = self.capacity();
+        let mut census = Census { free: all.saturating_sub(get(&self.fresh) as usize), reachable: 0, all };
+        let walk = |from: u64| -> Result<usize, StableError> {
+            let (mut at, mut count) = (from, 0);
+            while at != 0 && count <= all {
+                count += 1;
+                at = get(&self.node(at)?.next);
+            }
+            Ok(count)
+        };
+        census.free += walk(get(&self.free))?;
+        for head in self.heads.as_ref() {
+            census.reachable += walk(get(head))?;
+        }
+        Ok(census)
+    }
+}
+
+/// Which structure chains are.
+pub trait Kind: 'static {
+    /// Performs an operation. Nobody else is at it.
+    fn act<S: Storage>(chains: &Chains<S>, op: Op) -> Result<Option<u64>, StableError>;
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident: |$it:ident, $op:ident| $act:expr;)*) => {$(
+        $(#[$doc])*
+        pub struct $name(PhantomData<()>);
+        impl Kind for $name {
+            #[inline(always)]
+            fn act<S: Storage>($it: &Chains<S>, $op: Op) -> Result<Option<u64>, StableError> {
+                $act
+            }
+        }
+    )*};
+}
+
+kinds! {
+    /// A stack.
+    AsStack: |it, op| match op {
+        Op::Put(_, value) => {
+            let number = it.take(0, value)?;
+            let (spot, _) = it.seek(0, |_| false)?;
+            it.link(&spot, number).map(|()| None)
+        }
+        Op::Take(_) | Op::Get(_) => it.pop(),
+    };
+    /// A queue.
+    AsFifo: |it, op| match op {
+        Op::Put(_, value) => it.push_back(value).map(|()| None),
+        Op::Take(_) | Op::Get(_) => it.pop_front(),
+    };
+    /// A list in the order of keys.
+    AsList: |it, op| match op {
+        Op::Put(key, value) => it.insert(0, key, value, false),
+        Op::Take(key) => it.remove(0, key),
+        Op::Get(key) => it.find(0, key),
+    };
+    /// A hash map.
+    AsHashMap: |it, op| match op {
+        Op::Put(key, value) => it.insert(it.bucket(key), key, value, true),
+        Op::Take(key) => it.remove(it.bucket(key), key),
+        Op::Get(key) => it.find(it.bucket(key), key),
+    };
+    /// A priority queue.
+    AsPriorityQueue: |it, op| match op {
+        Op::Put(priority, value) => {
+            let number = it.take(priority, value)?;
+            let (spot, _) = it.seek(0, |p| p <= priority)?;
+            it.link(&spot, number).map(|()| None)
+        }
+        Op::Take(_) => it.pop(),
+        Op::Get(priority) => it.find(0, priority),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_sync::Boxed;
+
+    fn chains(heads: usize) -> Chains<Boxed> {
+        Chains::new(4, heads)
+    }
+
+    #[test]
+    fn each_kind_gives_what_it_should() {
+        let take = |op: &dyn Fn(Op) -> Result<Option<u64>, StableError>| {
+            (0..4).map(|_| op(Op::Take(0)).unwrap()).collect::<Vec<_>>()
+        };
+        let (stack, fifo, queue) = (chains(1), chains(1), chains(1));
+        for (priority, value) in [(5, 1), (3, 2), (5, 3)] {
+            AsStack::act(&stack, Op::Put(priority, value)).unwrap();
+            AsFifo::act(&fifo, Op::Put(priority, value)).unwrap();
+            AsPriorityQueue::act(&queue, Op::Put(priority, value)).unwrap();
+        }
+        assert_eq!(take(&|op| AsStack::act(&stack, op)), [Some(3), Some(2), Some(1), None]);
+        assert_eq!(take(&|op| AsFifo::act(&fifo, op)), [Some(1), Some(2), Some(3), None]);
+        assert_eq!(take(&|op| AsPriorityQueue::act(&queue, op)), [Some(2), Some(1), Some(3), None]);
+        let (list, map) = (chains(1), chains(3));
+        for (structure, replaces) in [(&list, false), (&map, true)] {
+            let act = |op| if replaces { AsHashMap::act(structure, op) } else { AsList::act(structure, op) };
+            assert_eq!((act(Op::Put(7, 1)), act(Op::Put(7, 2))), (Ok(None), Ok(Some(1))));
+            assert_eq!(act(Op::Get(7)), Ok(Some(if replaces { 2 } else { 1 })));
+            assert_eq!(act(Op::Get(8)), Ok(None));
+            assert!(act(Op::Take(7)).unwrap().is_some());
+            assert_eq!(act(Op::Take(7)), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_full_one_says_so_and_mending_finds_what_a_dead_holder_had() {
+        let fifo = chains(1);
+        for value in 1..=4 {
+            AsFifo::act(&fifo, Op::Put(0, value)).unwrap();
+        }
+        assert_eq!(AsFifo::act(&fifo, Op::Put(0, 5)), Err(StableError::Exhausted));
+        assert_eq!(AsFifo::act(&fifo, Op::Take(0)), Ok(Some(1)));
+        // Dies after it has taken a node, before it has linked it.
+        fifo.take(0, 9).unwrap();
+        let census = fifo.census().unwrap();
+        assert_eq!((census.free, census.reachable), (0, 3));
+        fifo.mend().unwrap();
+        let census = fifo.census().unwrap();
+        assert_eq!((census.free, census.reachable), (1, 3));
+        AsFifo::act(&fifo, Op::Put(0, 6)).unwrap();
+        let all: Vec<_> = (0..5).map(|_| AsFifo::act(&fifo, Op::Take(0)).unwrap()).collect();
+        assert_eq!(all, [Some(2), Some(3), Some(4), Some(6), None]);
+    }
+}

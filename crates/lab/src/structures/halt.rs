@@ -1,0 +1,100 @@
+//! Stopping one thread of another process, wherever it is: by a signal whose handler stays until it is told to go on (for processes there is SIGSTOP); and having a participant wait between two operations.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::io;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Error;
+
+const SIGNAL: libc::c_int = libc::SIGUSR1;
+/// In the word: shall stop, has stopped.
+pub const STOP: u64 = 1;
+/// See above.
+pub const STOPPED: u64 = 2;
+/// In the word: shall wait between two operations, does so.
+pub const REST: u64 = 3;
+/// See above.
+pub const RESTING: u64 = 4;
+
+thread_local! {
+    /// The word that this thread obeys.
+    static WORD: Cell<*const AtomicU64> = const { Cell::new(null()) };
+}
+
+extern "C" fn stay(_signal: libc::c_int) {
+    // SAFETY: the place of this thread's errno, which the interrupted code may be about to read.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    // SAFETY: null, or a word that lives while `obey` runs, which resets it.
+    if let Some(word) = unsafe { WORD.get().as_ref() } {
+        // Release and Acquire: nothing of this thread's is done between the two.
+        if word.compare_exchange(STOP, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            while word.load(Ordering::Acquire) == STOPPED {
+                let a_while = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
+                // SAFETY: a valid time; what is left of it is not asked for. May be called in a handler.
+                unsafe { libc::nanosleep(&a_while, null_mut()) };
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// Between two operations: waits if the word says so, as if the participant were not there.
+#[inline(always)]
+pub fn rest(word: &AtomicU64) {
+    // Relaxed: asked for at no certain moment.
+    if word.load(Ordering::Relaxed) == REST {
+        wait_outside(word);
+    }
+}
+
+#[cold]
+fn wait_outside(word: &AtomicU64) {
+    // Release and Acquire: nothing of this participant's is done between the two.
+    if word.compare_exchange(REST, RESTING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        while word.load(Ordering::Acquire) == RESTING {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+    }
+}
+
+/// The calling thread's number in the system.
+pub fn thread_number() -> u64 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::gettid() as u64 }
+}
+
+/// Makes this process ready to have its threads stopped.
+pub fn prepare() -> Result<(), Error> {
+    // SAFETY: all-zero bytes are a valid `sigaction`; the handler is of the right type and calls only what may be called in a handler.
+    let failed = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stay as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(SIGNAL, &action, null_mut())
+    };
+    if failed == 0 { Ok(()) } else { Err(Error::system("preparing a signal", io::Error::last_os_error())) }
+}
+
+/// Runs `body` in a thread that stops when `word` says so and the signal comes.
+pub fn obey(word: &AtomicU64, body: impl FnOnce()) {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            WORD.set(null());
+        }
+    }
+    WORD.set(word);
+    let _reset = Reset;
+    body();
+}
+
+/// Sends the signal to a thread of a child process.
+pub fn signal(pid: i32, thread: u64) {
+    // SAFETY: plain numbers; the process is the caller's child and not collected, so that its number and those of its threads are its own.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, thread as libc::pid_t, SIGNAL) };
+}

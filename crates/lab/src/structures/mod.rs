@@ -1,0 +1,205 @@
+//! The structures of paper G in shared memory, and their rivals, under load: throughput and tail latency, with participants that are stopped or killed meanwhile.
+//!
+//! `mod.rs` says which structures and algorithms there are; `subject.rs` what they have in common, over DCAS and compare-and-swap; `chains.rs` and `under_lock.rs` the same structures under locks; `peers.rs` those of
+//! other crates (threads only). `board.rs` is what participants and supervisor share, `work.rs` what a participant does. `crew.rs` starts, stops and kills participants; `load.rs` measures, `kills.rs` kills; `shown.rs` makes tables and plots.
+
+mod board;
+mod chains;
+mod crew;
+mod halt;
+mod kills;
+mod load;
+mod peers;
+mod room;
+pub(crate) mod shown;
+mod subject;
+mod under_lock;
+mod work;
+
+pub use board::MOST;
+pub use kills::{Damage, kills};
+pub use load::{Load, throughput};
+pub use room::POOLS;
+
+/// A structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Structure {
+    /// Last in, first out.
+    Stack,
+    /// First in, first out.
+    Fifo,
+    /// Keys in order, with deletion from the middle.
+    List,
+    /// Keys in buckets.
+    HashMap,
+    /// The least first.
+    PriorityQueue,
+}
+
+impl Structure {
+    /// All of them.
+    pub const ALL: [Structure; 5] =
+        [Structure::Stack, Structure::Fifo, Structure::List, Structure::HashMap, Structure::PriorityQueue];
+
+    /// As in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Structure::Stack => "stack",
+            Structure::Fifo => "fifo",
+            Structure::List => "list",
+            Structure::HashMap => "hash-map",
+            Structure::PriorityQueue => "priority-queue",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Structure> {
+        Structure::ALL.into_iter().find(|s| s.name() == name)
+    }
+
+    /// Whether it has keys, by which it is read: the others only give and take.
+    pub const fn has_keys(self) -> bool {
+        matches!(self, Structure::List | Structure::HashMap)
+    }
+}
+
+/// Why no thread is killed.
+const NOT_ALONE: &str = "a thread cannot be killed without the others of its process";
+
+/// What a structure is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// Over Guerraoui, Kogan, Marathe and Zablotchi's DCAS: ours.
+    Guerraoui,
+    /// Over Harris, Fraser and Pratt's DCAS.
+    Harris,
+    /// Over a DCAS under a table of locks.
+    Locked,
+    /// Under our lock for processes that may die.
+    Robust,
+    /// Under a test&test&set lock with back-off.
+    TestAndTestAndSet,
+    /// Under the crate parking_lot's mutex; threads.
+    ParkingLot,
+    /// Compare-and-swap only: Harris and Michael's list.
+    HarrisMichael,
+    /// Compare-and-swap only, with counted references: Valois's list.
+    Valois,
+    /// The crates crossbeam-skiplist and crossbeam-queue; threads.
+    Crossbeam,
+    /// The crate dashmap; threads.
+    DashMap,
+}
+
+impl Algorithm {
+    /// All of them, in the order in which tables show them.
+    pub const ALL: [Algorithm; 10] = [
+        Algorithm::Guerraoui,
+        Algorithm::Harris,
+        Algorithm::HarrisMichael,
+        Algorithm::Valois,
+        Algorithm::Locked,
+        Algorithm::Robust,
+        Algorithm::TestAndTestAndSet,
+        Algorithm::ParkingLot,
+        Algorithm::Crossbeam,
+        Algorithm::DashMap,
+    ];
+
+    /// As in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Guerraoui => "guerraoui",
+            Algorithm::Harris => "harris",
+            Algorithm::Locked => "locked",
+            Algorithm::Robust => "robust",
+            Algorithm::TestAndTestAndSet => "test-and-test-and-set",
+            Algorithm::ParkingLot => "parking-lot",
+            Algorithm::HarrisMichael => "harris-michael",
+            Algorithm::Valois => "valois",
+            Algorithm::Crossbeam => "crossbeam",
+            Algorithm::DashMap => "dashmap",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| a.name() == name)
+    }
+
+    /// Whether there is such a structure.
+    pub const fn offers(self, structure: Structure) -> bool {
+        match self {
+            Algorithm::HarrisMichael | Algorithm::Valois => matches!(structure, Structure::List),
+            Algorithm::Crossbeam => {
+                matches!(structure, Structure::Fifo | Structure::List | Structure::PriorityQueue)
+            }
+            Algorithm::DashMap => matches!(structure, Structure::HashMap),
+            _ => true,
+        }
+    }
+
+    /// Why none of its participants can be killed and recovered from, if that is so.
+    pub const fn cannot_recover(self) -> Option<&'static str> {
+        match self {
+            Algorithm::ParkingLot | Algorithm::Crossbeam | Algorithm::DashMap => Some(NOT_ALONE),
+            Algorithm::Valois => {
+                Some("what a dead participant refers to is never free again: there is nothing to recover by")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether its memory cannot be shared by processes.
+    pub const fn threads_only(self) -> bool {
+        matches!(self, Algorithm::ParkingLot | Algorithm::Crossbeam | Algorithm::DashMap)
+    }
+}
+
+/// Who shares a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharing {
+    /// Processes.
+    Processes,
+    /// Threads of one process.
+    Threads,
+}
+
+impl Sharing {
+    /// As in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sharing::Processes => "processes",
+            Sharing::Threads => "threads",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Contest {
+    /// Which structure.
+    pub structure: Structure,
+    /// Made of what.
+    pub algorithm: Algorithm,
+    /// Shared by whom.
+    pub sharing: Sharing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_every_structure_has_rivals() {
+        assert!(Structure::ALL.iter().all(|s| Structure::from_name(s.name()) == Some(*s)));
+        assert!(Algorithm::ALL.iter().all(|a| Algorithm::from_name(a.name()) == Some(*a)));
+        for structure in Structure::ALL {
+            let rivals = Algorithm::ALL.iter().filter(|a| a.offers(structure)).count();
+            assert!(rivals >= 6, "{structure:?}");
+        }
+        assert!(
+            !Algorithm::DashMap.offers(Structure::Stack) && !Algorithm::HarrisMichael.offers(Structure::Fifo)
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What the structures have in common, as the participants use them.
+
+use towpath_machine::Native;
+use towpath_sync::Storage;
+use towpath_sync::dcas::DoubleCas;
+use towpath_sync::stable::{
+    Census, Fifo, HarrisMichaelList, HashMap, List, PriorityQueue, Recover, StableError, Stack, ValoisList,
+};
+
+use super::board::{Board, Member};
+use super::work::{Task, work};
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Key (or priority) and value.
+    Put(u64, u64),
+    /// The one with this key; from structures without keys the next one.
+    Take(u64),
+    /// The one with this key.
+    Get(u64),
+}
+
+/// A structure under measurement.
+pub trait Subject: Sync {
+    /// Performs an operation. Returns the value that was taken out, found, or in the way.
+    fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError>;
+
+    /// Ends what the dead have begun, and frees what they had. Returns of how many descriptors it cannot be said yet.
+    fn recover(&self, member: &Member<'_>, is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError>;
+
+    /// Where the descriptors are. Nobody may be at it.
+    fn census(&self, member: &Member<'_>) -> Result<Census, StableError>;
+
+    /// A participant's life: here, so that it is compiled for each structure by itself.
+    fn work(&self, member: &Member<'_>, board: &Board<'_>, task: &Task) {
+        work(self, member, board, task);
+    }
+}
+
+macro_rules! recovered {
+    ([$($generics:tt)*] $structure:ty, |$it:ident, $actor:ident, $op:ident| $act:expr) => {
+        impl<$($generics)*> Subject for $structure {
+            #[inline(always)]
+            fn act(&self, member: &Member<'_>, $op: Op) -> Result<Option<u64>, StableError> {
+                let ($it, $actor) = (self, &member.actor());
+                $act
+            }
+            fn recover(
+                &self,
+                member: &Member<'_>,
+                is_dead: &dyn Fn(usize) -> bool,
+            ) -> Result<usize, StableError> {
+                Ok(Recover::recover(self, &member.actor(), is_dead)?.pending)
+            }
+            fn census(&self, member: &Member<'_>) -> Result<Census, StableError> {
+                Recover::census(self, &member.actor())
+            }
+        }
+    };
+}
+
+/// An operation of what has keys.
+macro_rules! by_key {
+    ($it:expr, $actor:expr, $op:expr) => {
+        match $op {
+            Op::Put(key, value) => $it.insert($actor, key, value),
+            Op::Take(key) => $it.remove($actor, key),
+            Op::Get(key) => $it.get($actor, key),
+        }
+    };
+}
+
+recovered!([D: DoubleCas<Native>, S: Storage] Stack<Native, D, S>, |it, actor, op| match op {
+    Op::Put(_, value) => it.push(actor, value).map(|()| None),
+    Op::Take(_) => it.pop(actor),
+    Op::Get(_) => it.changes(actor).map(Some),
+});
+recovered!([D: DoubleCas<Native>, S: Storage] Fifo<Native, D, S>, |it, actor, op| match op {
+    Op::Put(_, value) => it.push(actor, value).map(|()| None),
+    Op::Take(_) | Op::Get(_) => it.pop(actor),
+});
+recovered!([D: DoubleCas<Native>, S: Storage] List<Native, D, S>, |it, actor, op| by_key!(it, actor, op));
+recovered!([D: DoubleCas<Native>, S: Storage] HashMap<Native, D, S>, |it, actor, op| by_key!(it, actor, op));
+recovered!([D: DoubleCas<Native>, S: Storage] PriorityQueue<Native, D, S>, |it, actor, op| match op {
+    Op::Put(priority, value) => it.insert(actor, priority, value).map(|()| None),
+    Op::Take(_) => Ok(it.pop(actor)?.map(|(_, value)| value)),
+    Op::Get(_) => Ok(it.first(actor)?.map(|(_, value)| value)),
+});
+recovered!([S: Storage] HarrisMichaelList<Native, S>, |it, actor, op| by_key!(it, actor, op));
+
+impl<S: Storage> Subject for ValoisList<Native, S> {
+    #[inline(always)]
+    fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+        by_key!(self, &member.actor(), op)
+    }
+    /// It has no way to.
+    fn recover(&self, _member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
+        Err(StableError::Abandoned)
+    }
+    fn census(&self, _member: &Member<'_>) -> Result<Census, StableError> {
+        Err(StableError::Abandoned)
+    }
+}

@@ -1,0 +1,304 @@
+//! What a participant does: operations as fast as it can, some of them timed; or, where participants are killed, operations whose effect is written down.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towpath_machine::Processor;
+use towpath_sim::Random;
+use towpath_sync::stable::StableError;
+
+use super::board::{Board, MOST, Member, TOKENS};
+use super::subject::{Op, Subject};
+use super::{Structure, halt};
+
+/// One operation in so many is timed: reading the clock takes as long as a short operation.
+const TIMED: u64 = 16;
+/// How many keys of its own a participant has, where whereabouts are written down.
+const KEYS: u64 = 64;
+/// What a value is besides its key.
+const VERSIONS: u64 = 1000;
+
+/// Which work.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    /// On which structure.
+    pub structure: Structure,
+    /// How many operations in a hundred read.
+    pub reads: u32,
+    /// Where pseudo-random choices start.
+    pub seed: u64,
+    /// Whether the whereabouts of everything are written down.
+    pub recorded: bool,
+}
+
+/// How many keys there are, about half of which are in: short chains for what is searched from its beginning.
+const fn keys(structure: Structure) -> u64 {
+    match structure {
+        Structure::List => 128,
+        _ => 4096,
+    }
+}
+
+/// Puts in what a structure has in it while it is measured.
+pub fn fill(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> Result<(), StableError> {
+    let mut random = Random::new(7, 0);
+    let ops: Vec<Op> = match structure {
+        Structure::Stack | Structure::Fifo => (1..=1024).map(|value| Op::Put(0, value)).collect(),
+        // From the last on, so that each is put in at the beginning.
+        Structure::List | Structure::HashMap => {
+            (0..keys(structure)).rev().filter(|key| key % 2 == 0).map(|key| Op::Put(key, key)).collect()
+        }
+        Structure::PriorityQueue => (1..=64).map(|value| Op::Put(random.below(1000), value)).collect(),
+    };
+    ops.into_iter().try_for_each(|op| subject.act(member, op).map(|_| ()))
+}
+
+/// Why a participant gave up, as a number that is not 0, and back.
+fn code(error: StableError) -> u64 {
+    error as u64 + 1
+}
+
+/// The error of that number.
+pub fn error(code: u64) -> Option<StableError> {
+    use StableError::{Abandoned, Corrupt, Exhausted, Stranger, TooDeep, TooLarge, Unsuited};
+    let all = [Exhausted, Stranger, TooDeep, TooLarge, Corrupt, Abandoned, Unsuited];
+    all.into_iter().find(|e| self::code(*e) == code)
+}
+
+// Words of the board: Release and Acquire, so that what a dead one wrote last is known in order.
+fn read(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Acquire)
+}
+fn write(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Release);
+}
+
+/// A participant's life, until all shall end or it cannot go on.
+pub fn work<T: Subject + ?Sized>(subject: &T, member: &Member<'_>, board: &Board<'_>, task: &Task) {
+    let outcome = match (task.recorded, task.structure.has_keys()) {
+        (false, _) => loaded(subject, member, board, task),
+        (true, true) => with_keys(subject, member, board, task),
+        (true, false) => with_tokens(subject, member, board, task),
+    };
+    if let Err(error) = outcome {
+        write(board.failed(member.me), code(error));
+    }
+}
+
+fn loaded<T: Subject + ?Sized>(
+    subject: &T,
+    member: &Member<'_>,
+    board: &Board<'_>,
+    task: &Task,
+) -> Result<(), StableError> {
+    let me = member.me;
+    let mut random = Random::new(task.seed, me as u64);
+    let (has_keys, keys) = (task.structure.has_keys(), keys(task.structure));
+    let done = board.done(me);
+    // Goes on counting where a predecessor has ended. Relaxed, here and below: a count, and a flag that orders nothing.
+    let mut operations = done.load(Ordering::Relaxed);
+    let mut turn = 0u64;
+    let halt = board.halt(me);
+    while board.end().load(Ordering::Relaxed) == 0 {
+        let number = random.word();
+        let op = if has_keys {
+            let key = number / 256 % keys;
+            match number % 256 {
+                n if n * 100 < u64::from(task.reads) * 256 => Op::Get(key),
+                n if n % 2 == 0 => Op::Put(key, turn),
+                _ => Op::Take(key),
+            }
+        } else if turn.is_multiple_of(2) {
+            Op::Put(number % 1000, turn * MOST as u64 + me as u64)
+        } else {
+            Op::Take(0)
+        };
+        // The first of some, then the second of the next: both kinds where they alternate.
+        let timed = turn % TIMED == turn / TIMED % 2;
+        turn += 1;
+        let start = if timed { member.cpu.now() } else { 0 };
+        match subject.act(member, op) {
+            Ok(_) => operations += 1,
+            // For want of room nothing was done.
+            Err(StableError::Exhausted) => {}
+            Err(error) => return Err(error),
+        }
+        if timed {
+            board.note(me, member.cpu.now() - start);
+        }
+        done.store(operations, Ordering::Relaxed);
+        halt::rest(halt);
+    }
+    Ok(())
+}
+
+/// A participant that changes only keys of its own, and so knows what must be there, but for the one that its predecessor was about.
+fn with_keys<T: Subject + ?Sized>(
+    subject: &T,
+    member: &Member<'_>,
+    board: &Board<'_>,
+    task: &Task,
+) -> Result<(), StableError> {
+    let me = member.me;
+    let key = |n: u64| n * MOST as u64 + me as u64 + 1;
+    let is_right = |n: u64, value: u64| value / VERSIONS == key(n);
+    subject.recover(member, &|p| p == me)?;
+    check_keys(subject, member, board, me)?;
+    let mut random = Random::new(task.seed, 0);
+    while read(board.end()) == 0 {
+        let (n, turn) = (random.below(KEYS), random.below(VERSIONS));
+        let there = read(board.present(me)) >> n & 1 == 1;
+        write(board.intent(me), n + 1);
+        let (op, after) = match turn % 3 {
+            0 => (Op::Put(key(n), key(n) * VERSIONS + turn), true),
+            1 => (Op::Take(key(n)), false),
+            _ => (Op::Get(key(n)), there),
+        };
+        match subject.act(member, op) {
+            Ok(found) => {
+                if found.is_some() != there || found.is_some_and(|value| !is_right(n, value)) {
+                    board.inconsistent().fetch_add(1, Ordering::Relaxed);
+                }
+                let present = read(board.present(me)) & !(1 << n) | u64::from(after) << n;
+                write(board.present(me), present);
+            }
+            Err(StableError::Exhausted) => {}
+            Err(error) => return Err(error),
+        }
+        write(board.intent(me), 0);
+        write(board.done(me), read(board.done(me)) + 1);
+    }
+    Ok(())
+}
+
+/// Compares somebody's keys with what must be there; nobody else changes them.
+pub fn check_keys<T: Subject + ?Sized>(
+    subject: &T,
+    member: &Member<'_>,
+    board: &Board<'_>,
+    whose: usize,
+) -> Result<(), StableError> {
+    let (intent, mut present) = (read(board.intent(whose)), read(board.present(whose)));
+    for n in 0..KEYS {
+        let key = n * MOST as u64 + whose as u64 + 1;
+        let found = subject.act(member, Op::Get(key))?;
+        let there = present >> n & 1 == 1;
+        if intent != n + 1 && there && found.is_none() {
+            board.lost().fetch_add(1, Ordering::Relaxed);
+        } else if intent != n + 1 && !there && found.is_some()
+            || found.is_some_and(|value| value / VERSIONS != key)
+        {
+            board.inconsistent().fetch_add(1, Ordering::Relaxed);
+        }
+        present = present & !(1 << n) | u64::from(found.is_some()) << n;
+    }
+    write(board.present(whose), present);
+    write(board.intent(whose), 0);
+    Ok(())
+}
+
+/// Where a token is: in nobody's structure, about to be put in, in. Above that whose it is.
+const OUT: u64 = 0;
+const GOING_IN: u64 = 1;
+const IN: u64 = 2;
+const STATE: u64 = 3;
+/// What a participant is about.
+pub const TAKING: u64 = 1;
+const PUTTING: u64 = 2;
+
+const fn mark(state: u64, whose: usize) -> u64 {
+    (whose as u64) << 8 | state
+}
+
+/// Puts half of the tokens in; the others belong to the participants.
+pub fn deal(
+    subject: &dyn Subject,
+    member: &Member<'_>,
+    board: &Board<'_>,
+    procs: usize,
+) -> Result<(), StableError> {
+    for token in 0..TOKENS {
+        if token % 2 == 0 {
+            subject.act(member, Op::Put(token as u64 % 64, token as u64 + 1))?;
+        }
+        write(board.token(token), mark(if token % 2 == 0 { IN } else { OUT }, token / 2 % procs));
+    }
+    Ok(())
+}
+
+/// Notes that a token has come out. Returns it, if it is one.
+fn came_out(board: &Board<'_>, value: u64, whose: usize) -> Option<usize> {
+    let token = (value as usize).checked_sub(1).filter(|token| *token < TOKENS);
+    // AcqRel: of whoever has it one after the other.
+    let before = token.map(|token| board.token(token).swap(mark(OUT, whose), Ordering::AcqRel));
+    if before.is_none_or(|mark| mark & STATE == OUT) {
+        // Nothing that anybody has put in, or it has come out before.
+        board.inconsistent().fetch_add(1, Ordering::Relaxed);
+    }
+    token
+}
+
+/// A participant that puts in tokens, each of which exists once, and takes out whatever comes.
+fn with_tokens<T: Subject + ?Sized>(
+    subject: &T,
+    member: &Member<'_>,
+    board: &Board<'_>,
+    task: &Task,
+) -> Result<(), StableError> {
+    let me = member.me;
+    subject.recover(member, &|p| p == me)?;
+    write(board.intent(me), 0);
+    let mut mine = Vec::with_capacity(TOKENS);
+    mine.extend((0..TOKENS).filter(|token| read(board.token(*token)) == mark(OUT, me)));
+    let mut random = Random::new(task.seed, 0);
+    while read(board.end()) == 0 {
+        let number = random.word();
+        let puts = number.is_multiple_of(2) || mine.len() > TOKENS / 4;
+        match if puts { mine.pop() } else { None } {
+            Some(token) => {
+                write(board.token(token), mark(GOING_IN, me));
+                write(board.intent(me), PUTTING);
+                match subject.act(member, Op::Put(number % 64, token as u64 + 1)) {
+                    Ok(_) => {
+                        let (old, new) = (mark(GOING_IN, me), mark(IN, me));
+                        // AcqRel: as in `came_out`. Fails if somebody has taken it already.
+                        let _ = board.token(token).compare_exchange(
+                            old,
+                            new,
+                            Ordering::AcqRel,
+                            Ordering::Acquire,
+                        );
+                    }
+                    Err(StableError::Exhausted) => {
+                        write(board.token(token), mark(OUT, me));
+                        mine.push(token);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            None => {
+                write(board.intent(me), TAKING);
+                if let Some(value) = subject.act(member, Op::Take(0))? {
+                    mine.extend(came_out(board, value, me));
+                }
+            }
+        }
+        write(board.intent(me), 0);
+        write(board.done(me), read(board.done(me)) + 1);
+    }
+    Ok(())
+}
+
+/// Takes everything out and counts what should have come and did not, less what those may have taken along who died while they took something out. Nobody else is at it.
+pub fn count_tokens(
+    subject: &dyn Subject,
+    member: &Member<'_>,
+    board: &Board<'_>,
+    died_taking: u64,
+) -> Result<(), StableError> {
+    while let Some(value) = subject.act(member, Op::Take(0))? {
+        came_out(board, value, member.me);
+    }
+    let missing = (0..TOKENS).filter(|token| read(board.token(*token)) & STATE == IN).count() as u64;
+    board.lost().fetch_add(missing.saturating_sub(died_taking), Ordering::Relaxed);
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! A run queue shared by processes: every rank puts jobs in and takes out the most urgent one there is. Rank 1 dies in the middle of it, perhaps of an operation: nobody waits for it, and a
+//! survivor gets back what it had in its hands.
+//!
+//! ```text
+//! towpath run -n 4 --on-death=report target/release/examples/run_queue
+//! ```
+
+use towpath::{World, stable};
+
+/// Up to 200 jobs at a time, up to 16 processes.
+type Jobs = stable::in_world::PriorityQueue<201, 16>;
+
+/// How many jobs each rank brings.
+const JOBS: u64 = 20_000;
+/// After how long rank 1 dies.
+const FATAL: std::time::Duration = std::time::Duration::from_millis(3);
+
+fn main() -> Result<(), towpath::Error> {
+    let world = World::join()?;
+    let jobs = stable::open::<Jobs>(&world, "run-queue")?;
+    world.barrier(Default::default())?;
+
+    if world.rank() == 1 {
+        std::thread::spawn(|| {
+            std::thread::sleep(FATAL);
+            std::process::abort(); // as a crash would, in the middle of anything: no farewell, nothing cleaned up
+        });
+    }
+    let (mut done, mut next) = (0u64, None);
+    let run = |(urgency, job): (u64, u64)| {
+        assert!(urgency < 8, "job {job} of urgency {urgency}: nobody has brought that");
+        std::hint::black_box((0..urgency * 10).sum::<u64>());
+    };
+    for number in 0..JOBS {
+        // One that had no room is brought later; meanwhile there is work to do.
+        let job = next.take().unwrap_or((number % 8, u64::from(world.rank()) << 32 | number));
+        if jobs.insert(job.0, job.1).is_err() {
+            next = Some(job);
+        }
+        if let Some(job) = jobs.pop().expect("the queue is whole, whatever has happened to others") {
+            run(job);
+            done += 1;
+        }
+    }
+    let freed = jobs.recover()?.freed;
+    while let Some(job) = jobs.pop().expect("as above") {
+        run(job);
+        done += 1;
+    }
+    println!("rank {}: ran {done} jobs, got {freed} descriptors back from the dead", world.rank());
+    Ok(())
+}
