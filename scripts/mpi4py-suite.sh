@@ -39,7 +39,7 @@ if [ "$over" = towpath ]; then
             done
             ;;
         open-mpi) export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi ;;
-        intel) export I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=towpath ;;
+        intel) export I_MPI_FABRICS=ofi I_MPI_OFI_PROVIDER=towpath MPIR_CVAR_CH4_OFI_ENABLE_RMA=0 ;;
     esac
 fi
 log=${SUITE_LOG:-$(mktemp)}
