@@ -18,6 +18,7 @@
 
 mod adjacent;
 mod native;
+mod park;
 mod plain;
 mod processor;
 mod switch;
@@ -28,6 +29,7 @@ mod checked;
 #[cfg(feature = "loom")]
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
 pub use native::{Heap, Native, NativeBytes, NativeKernelMutex};
+pub use park::UNHEARD_NS;
 pub use plain::Plain;
 pub use processor::{
     ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network,

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
-use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Place, Prefetch, Processor};
+use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Place, Prefetch, Processor};
 
 /// The processor that really acts. Copy it freely; it holds nothing but its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,51 +272,6 @@ impl Processor for Native {
         // SAFETY: `t` is a valid place for the result; CLOCK_MONOTONIC always exists.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    }
-}
-
-/// The address of the half of a word that holds its low 32 bits: what a futex compares.
-fn low_half(word: &AtomicU64) -> *mut u32 {
-    let half = word.as_ptr().cast::<u32>();
-    if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half }
-}
-
-impl Park for Native {
-    fn park(&self, word: &AtomicU64, expected: u64, timeout_ns: u64) {
-        let timeout = libc::timespec {
-            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
-        };
-        // The shared (not private) kind, since the word may be mapped by other processes. Every outcome (woken, value differs,
-        // timed out, interrupted) means the same to the caller: look again.
-        // SAFETY: the address is that of a live word, aligned to 4; the kernel only reads it; `timeout` outlives the call.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                low_half(word),
-                libc::FUTEX_WAIT,
-                expected as u32,
-                &timeout as *const libc::timespec,
-            );
-        }
-    }
-
-    fn wake(&self, word: &AtomicU64, count: u32) -> u32 {
-        // SAFETY: the address is that of a live word, aligned to 4; the kernel does not touch its contents.
-        let woken = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                low_half(word),
-                libc::FUTEX_WAKE,
-                count.min(i32::MAX as u32) as i32,
-            )
-        };
-        woken.max(0) as u32
-    }
-
-    fn yield_now(&self) {
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Happened {
     pub untagged: u64,
     /// Frames that came.
     pub frames: u64,
+    /// Changes when another domain of the process gives the program something.
+    pub elsewhere: u64,
 }
 
 impl Happened {
@@ -200,8 +202,8 @@ impl Idle {
         if happened.calls != before.calls {
             self.reset();
             self.fresh = true;
-        } else if happened.frames != before.frames {
-            // Others were served; the program has got nothing.
+        } else if (happened.frames, happened.elsewhere) != (before.frames, before.elsewhere) {
+            // Others were served, or the program was, elsewhere; here it has got nothing.
             self.polls = self.polls.min(self.free());
             self.nap = 0;
         }
@@ -387,6 +389,11 @@ mod tests {
         rank.polls(1000, 100);
         // Served others: sleeps soon again, but shortly.
         rank.happened.frames += 1;
+        let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
+        assert_eq!(slept(&soon)[..], [FIRST_NAP]);
+        // The same if the program was given something elsewhere.
+        rank.polls(1000, 100);
+        rank.happened.elsewhere += 1;
         let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
         assert_eq!(slept(&soon)[..], [FIRST_NAP]);
         // Computed.

@@ -29,3 +29,4 @@ pub mod port;
 pub mod receive;
 pub mod settings;
 pub mod slab;
+pub mod vigil;

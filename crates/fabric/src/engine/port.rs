@@ -4,6 +4,7 @@
 
 use core::cell::{Cell, OnceCell, RefCell};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towpath_am::claim::{Claim, Towpath};
@@ -58,8 +59,8 @@ struct Slots {
 
 /// The receiving side of an endpoint.
 pub struct Port {
-    /// Its segment.
-    pub segment: Segment,
+    /// Its segment. Who sleeps on its doorbell holds it too.
+    pub segment: Arc<Segment>,
     /// Its address.
     pub address: Address,
     cpu: Native,
@@ -83,7 +84,7 @@ impl Port {
     ///
     /// There is no memory for it.
     pub fn open() -> Result<Port, AttachError> {
-        let segment = Segment::create()?;
+        let segment = Arc::new(Segment::create()?);
         let mut nonce = [0; 8];
         // If the system has no random numbers the time will do: it is against mistakes, not against enemies.
         let random = rustix_random(&mut nonce);

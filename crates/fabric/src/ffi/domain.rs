@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::engine::address::Address;
-use crate::engine::bell;
 use crate::engine::endpoint::Endpoint;
 use crate::engine::idle::{Happened, Idle, LOOK_EVERY, Pause, Turn};
 use crate::engine::memory::Regions;
-use crate::engine::port::Port;
 use crate::engine::settings::Settings;
+use crate::engine::vigil::{self, Watcher};
 use towpath_machine::{Native, Park, Processor};
 
 use super::ep::Ep;
@@ -25,9 +24,9 @@ use super::wait::{Listener, Listeners, News};
 use super::{atomic, av, cntr, cq, ep, mr};
 
 /// How long one sleeps at most while something waits for space that others make, in nanoseconds: they don't ring.
-const SHORTLY: u64 = 50_000;
+pub const SHORTLY: u64 = 50_000;
 /// The same while a sender has claimed a place and not yet filled it.
-const BEHIND: u64 = 1_000_000;
+pub const BEHIND: u64 = 1_000_000;
 /// How often processes and cores are counted while the peers stay the same.
 const COUNT_EVERY: u64 = 1_000_000_000;
 
@@ -39,7 +38,8 @@ pub struct Domain {
     pub settings: Settings,
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
-    crowd: Cell<(usize, u64)>,
+    /// How many peers there were when they were last counted.
+    crowd_of: Cell<usize>,
     counted: Cell<u64>,
     turn: RefCell<Turn>,
     /// Where to say that the program was given something ([`found`]).
@@ -48,8 +48,11 @@ pub struct Domain {
     pub listeners: Listeners,
     looked: Cell<u64>,
     /// How many threads sleep, and what had happened when the last one fell asleep or was woken.
-    sleepers: Cell<usize>,
-    slept_at: Cell<Happened>,
+    pub sleepers: Cell<usize>,
+    pub slept_at: Cell<Happened>,
+    /// What had happened when its endpoint lay down while the program's other domains are awake ([`vigil`]).
+    pub lies: Cell<Option<Happened>>,
+    watcher: Watcher,
     /// What was opened on it.
     pub users: Users,
     _fabric: Hold,
@@ -99,7 +102,7 @@ pub unsafe extern "C" fn open(
             settings: Settings::from_environment(),
             endpoints: RefCell::default(),
             regions: Regions::default(),
-            crowd: Cell::new((0, 0)),
+            crowd_of: Cell::new(0),
             counted: Cell::new(0),
             turn: RefCell::default(),
             found: found(),
@@ -107,6 +110,8 @@ pub unsafe extern "C" fn open(
             looked: Cell::new(0),
             sleepers: Cell::new(0),
             slept_at: Cell::default(),
+            lies: Cell::default(),
+            watcher: Watcher::new(),
             users: Users::default(),
             _fabric: Fabric::hold(fabric),
         };
@@ -156,7 +161,7 @@ impl Domain {
 
     /// Runs something for each endpoint. The domain is locked.
     #[inline(always)]
-    fn each(&self, mut what: impl FnMut(&mut Endpoint)) {
+    pub fn each(&self, mut what: impl FnMut(&mut Endpoint)) {
         for &ep in self.endpoints.borrow().iter() {
             // SAFETY: an endpoint leaves the list before it goes; the lock is held.
             what(unsafe { &mut (*ep).endpoint });
@@ -197,13 +202,16 @@ impl Domain {
     /// The program was given something: it need not yield before it looks at it.
     #[inline(always)]
     pub fn gave(&self) {
+        if vigil::is_needed() {
+            vigil::gave();
+        }
         if let Some(found) = self.found {
             // Relaxed: a hint.
             found.store(1, Ordering::Relaxed);
         }
     }
 
-    fn happened(&self) -> Happened {
+    pub fn happened(&self) -> Happened {
         let mut happened = Happened::default();
         self.each(|endpoint| happened.add(&endpoint.core.happened));
         happened
@@ -218,7 +226,12 @@ impl Domain {
         until: impl Fn() -> bool,
     ) -> Guard<'a> {
         let crowded = self.is_crowded();
-        let happened = self.happened();
+        let mut happened = self.happened();
+        let in_company = vigil::is_needed();
+        if in_company {
+            self.join(happened);
+            happened.elsewhere = vigil::given();
+        }
         let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings);
         if look {
             self.each(|endpoint| endpoint.look_after());
@@ -257,81 +270,25 @@ impl Domain {
                 Native::with_id(0).yield_now();
                 self.enter()
             }
-            Pause::Sleep(ns) => self.sleep(guard, if self.is_stuck() { ns.min(SHORTLY) } else { ns }),
+            Pause::Sleep(ns) => {
+                let ns = if self.is_stuck() { ns.min(SHORTLY) } else { ns };
+                // Who asks for a wait, here, means what comes here.
+                self.sleep(guard, ns, in_company && force.is_none())
+            }
         };
         self.progress();
         idle.borrow_mut().paused();
         guard
     }
 
-    fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64) -> Guard<'a> {
-        self.sleepers.set(self.sleepers.get() + 1);
-        self.slept_at.set(self.happened());
-        let guard = match self.endpoints.borrow()[..] {
-            [only] => {
-                // SAFETY: as in `each`. What sleeps without the lock touches only the port's words, which nobody changes while an endpoint is in use.
-                let port = unsafe { &(*only).endpoint.port };
-                self.sleep_on(port, guard, ns)
-            }
-            _ => self.sleep_on_all(guard, ns),
-        };
-        self.sleepers.set(self.sleepers.get() - 1);
-        guard
-    }
-
-    fn sleep_on<'a>(&'a self, port: &Port, guard: Guard<'a>, ns: u64) -> Guard<'a> {
-        let Some(rung) = port.lie_down() else { return guard };
-        let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
-        drop(guard);
-        port.park(rung, ns);
-        let guard = self.enter();
-        port.get_up();
-        guard
-    }
-
-    /// On the bells of several endpoints (or of none).
-    fn sleep_on_all<'a>(&'a self, guard: Guard<'a>, mut ns: u64) -> Guard<'a> {
-        let (mut bells, mut came) = (Vec::new(), false);
-        self.each(|endpoint| {
-            match endpoint.port.bell() {
-                Ok(bell) => bells.push(bell.inner()),
-                Err(_) => ns = ns.min(SHORTLY),
-            }
-            came |= !endpoint.port.listen();
-            if endpoint.port.is_behind() {
-                ns = ns.min(BEHIND);
-            }
-        });
-        if came {
-            return guard;
-        }
-        drop(guard);
-        bell::wait(&bells, ns);
-        self.enter()
-    }
-
-    /// Another thread has taken or done something meanwhile that may be what a sleeper waits for. The domain is locked.
-    #[cold]
-    fn wake_sleepers(&self) {
-        let happened = self.happened();
-        if self.slept_at.replace(happened) != happened {
-            self.ring();
-        }
-    }
-
-    /// Wakes whoever sleeps here. The domain is locked.
-    pub fn ring(&self) {
-        self.each(|endpoint| endpoint.port.ring());
-    }
-
     /// Whether more processes than cores share what there is.
     fn is_crowded(&self) -> bool {
         let mut peers = 0;
         self.each(|endpoint| peers += endpoint.core.peers.len());
-        if self.crowd.get().0 != peers {
+        if self.crowd_of.get() != peers {
             self.recount();
         }
-        self.crowd.get().1 != 0
+        vigil::is_crowded()
     }
 
     /// Counts them, if that was not done lately: cores and quotas seldom change, and asking for them takes long.
@@ -361,8 +318,9 @@ impl Domain {
         });
         let counted = || crate::engine::crowd::is_crowded(&mut pids, foreign.len());
         let crowded = self.settings.crowded.map_or_else(counted, |set| set == 1);
-        self.crowd.set((peers, crowded.into()));
-        self.each(|endpoint| endpoint.core.crowded = crowded);
+        self.crowd_of.set(peers);
+        self.watcher.counted(crowded);
+        self.each(|endpoint| endpoint.core.crowded = vigil::is_crowded());
     }
 
     /// A listener for those who want one.

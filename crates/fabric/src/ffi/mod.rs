@@ -18,6 +18,7 @@ mod mr;
 mod no;
 mod object;
 mod rma;
+mod sleep;
 mod sys;
 mod wait;
 
