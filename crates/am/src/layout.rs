@@ -2,7 +2,7 @@
 //! parameters and is checked by everyone who joins.
 
 use towpath_machine::{LINE, Native};
-use towpath_shm::OBJECT_BYTES;
+use towpath_shm::{OBJECT_BYTES, WorldSpec};
 use towpath_sync::Policy;
 
 use crate::claim::{Algorithm, Locks};
@@ -110,6 +110,17 @@ impl WorldConfig {
     /// The size of the area, in bytes.
     pub fn area_bytes(&self) -> u64 {
         Layout::of(self).total
+    }
+
+    /// A world like this: what to make with [`World::create`](towpath_shm::World::create).
+    pub fn spec(&self, name: Option<&str>) -> WorldSpec {
+        WorldSpec {
+            name: name.map(str::to_owned),
+            processes: self.processes,
+            area_bytes: self.area_bytes(),
+            object_bytes: self.object_bytes,
+            params: self.params(),
+        }
     }
 
     /// The parameters that travel with the world.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Bundle, Endpoint, Name, Status, Tag, Token, WorldConfig};
-use towpath_shm::{World, WorldSpec};
+use towpath_shm::World;
 use towpath_testkit::{Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
 
 const RECEIVER: u32 = 0;
@@ -69,14 +69,7 @@ impl Scene {
             segment_bytes: if what == What::Stored { 4096 } else { 0 },
             ..WorldConfig::new(3)
         };
-        let world = World::create(&WorldSpec {
-            name: None,
-            processes: 3,
-            area_bytes: config.area_bytes(),
-            object_bytes: 0,
-            params: config.params(),
-        })
-        .unwrap();
+        let world = World::create(&config.spec(None)).unwrap();
         let enter = |rank| {
             let handle = world.reopen().unwrap();
             handle.enter(Some(rank)).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, SignalEndpoint, Tag, WorldConfig};
 use towpath_machine::Native;
-use towpath_shm::{World, WorldSpec};
+use towpath_shm::World;
 use towpath_sync::dcas::{Actor, Guerraoui};
 use towpath_sync::stable::HashMap;
 use towpath_sync::{InPlace, Spinning};
@@ -73,14 +73,7 @@ impl Scene {
     fn with(algorithm: Algorithm, processes: u32) -> Scene {
         let config =
             WorldConfig { algorithm, packets: 8, blocks: 4, block_size: 64, ..WorldConfig::new(processes) };
-        let world = World::create(&WorldSpec {
-            name: None,
-            processes,
-            area_bytes: config.area_bytes(),
-            object_bytes: 0,
-            params: config.params(),
-        })
-        .unwrap();
+        let world = World::create(&config.spec(None)).unwrap();
         let mine = world.reopen().unwrap();
         mine.enter(Some(JUDGE)).unwrap();
         let endpoint = Endpoint::new(&mine).unwrap();

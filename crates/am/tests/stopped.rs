@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Endpoint, Error, Name, Payload, Status, Tag, Token, WorldConfig};
-use towpath_shm::{World, WorldSpec};
+use towpath_shm::World;
 use towpath_sync::Policy;
 use towpath_testkit::{Child, Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
 
@@ -178,14 +178,7 @@ impl Scene {
             segment_bytes: if what == What::Stored { 4096 } else { 0 },
             ..WorldConfig::new(4)
         };
-        let world = World::create(&WorldSpec {
-            name: None,
-            processes: 4,
-            area_bytes: config.area_bytes(),
-            object_bytes: 0,
-            params: config.params(),
-        })
-        .unwrap();
+        let world = World::create(&config.spec(None)).unwrap();
         let handle = world.reopen().unwrap();
         handle.enter(Some(RECEIVER)).unwrap();
         let receiver = match what {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Endpoint, Error, Name, Payload, Token, WorldConfig};
-use towpath_shm::{World, WorldSpec};
+use towpath_shm::World;
 use towpath_sync::Policy;
 use towpath_testkit::{Child, Choice, pin_to, shared_words, two_cores, watchdog};
 
@@ -314,14 +314,7 @@ fn run(name: &str, algorithm: Algorithm, waiting: Policy, count: u64, limit: Dur
         segment_bytes: (2 * RANKS as u64 * longs * LONGEST).next_multiple_of(4096),
         ..WorldConfig::new(RANKS as u32)
     };
-    let world = World::create(&WorldSpec {
-        name: None,
-        processes: RANKS as u32,
-        area_bytes: config.area_bytes(),
-        object_bytes: 0,
-        params: config.params(),
-    })
-    .expect("a world of a few megabytes");
+    let world = World::create(&config.spec(None)).expect("a world of a few megabytes");
     let start = Instant::now();
     let children: Vec<Child> =
         (0..RANKS).map(|rank| Child::fork(|| member(&world, rank, count, &tallies))).collect();

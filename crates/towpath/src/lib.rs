@@ -48,13 +48,7 @@ pub mod stable;
 /// A configuration that makes no sense; too little shared memory, with what to do about it.
 pub fn create(name: Option<&str>, config: &WorldConfig) -> Result<World, Error> {
     config.check()?;
-    Ok(World::create(&WorldSpec {
-        name: name.map(str::to_owned),
-        processes: config.processes,
-        area_bytes: config.area_bytes(),
-        object_bytes: config.object_bytes,
-        params: config.params(),
-    })?)
+    Ok(World::create(&config.spec(name))?)
 }
 
 /// The README's program compiles.

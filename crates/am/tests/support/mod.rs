@@ -25,14 +25,8 @@ pub fn tiny(processes: u32, algorithm: Algorithm) -> WorldConfig {
 
 /// A world without a name.
 pub fn world(config: &WorldConfig) -> World {
-    World::create(&WorldSpec {
-        name: None,
-        processes: config.endpoints,
-        area_bytes: config.area_bytes(),
-        object_bytes: 0,
-        params: config.params(),
-    })
-    .expect("a world of a few megabytes")
+    World::create(&WorldSpec { processes: config.endpoints, ..config.spec(None) })
+        .expect("a world of a few megabytes")
 }
 
 /// The same with every rank entered by this process: a handle for each.
