@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs mpi4py's own test suite:   scripts/mpi4py-suite.sh IMPL RANKS [towpath|own] [options of its runtests.py…]
 #   IMPL  mpich, open-mpi or intel, as installed by scripts/install-peers.sh
-#   towpath (the default) sends everything through the provider in FI_PROVIDER_PATH, or in target/release/fabric, or in target/release; own: through the MPI's own transport.
-# Prints the tests that failed, one a line, and "OK" or "FAILED"; the whole output goes to the file named in SUITE_LOG, if it is set. TIMEOUT: seconds (900).
+#   towpath (the default) sends everything through the provider in FI_PROVIDER_PATH, or in target/release/fabric, or in target/release, which is built if there is none; own: through the MPI's own transport.
+# Prints the tests that failed, one a line, and "OK" or "FAILED"; the whole output goes to the file named in SUITE_LOG, if it is set. TIMEOUT: seconds (900, or 1800 with 8 ranks or more).
 # FETCH_ONLY=yes: runs nothing.
 # Fetches mpi4py's source distribution once, and puts mpi4py and numpy into the MPI's virtual environment.
 set -euo pipefail
@@ -29,8 +29,10 @@ fi
 if [ "$over" = towpath ]; then
     built="${CARGO_TARGET_DIR:-$PWD/target}/release"
     [ -e "$built/fabric/libtowpath-fi.so" ] && built="$built/fabric"
+    # Not built yet, or not under the name that libfabric looks for.
+    [ -n "${FI_PROVIDER_PATH:-}" ] || [ -e "$built/libtowpath-fi.so" ] || built=$(bash scripts/build-fabric.sh)
     export FI_PROVIDER=towpath FI_PROVIDER_PATH="${FI_PROVIDER_PATH:-$built}"
-    [ -e "$FI_PROVIDER_PATH/libtowpath-fi.so" ] || { echo "no provider in $FI_PROVIDER_PATH: run scripts/build-fabric.sh" >&2; exit 2; }
+    [ -e "$FI_PROVIDER_PATH/libtowpath-fi.so" ] || { echo "no provider in $FI_PROVIDER_PATH: unset FI_PROVIDER_PATH, or run scripts/build-fabric.sh" >&2; exit 2; }
     case $impl in
         mpich)
             export MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1
@@ -45,13 +47,13 @@ fi
 log=${SUITE_LOG:-$(mktemp)}
 set +e
 cd "$suite/mpi4py-$version"
-timeout "${TIMEOUT:-900}" "$peer/bin/mpiexec" "${options[@]}" -n "$ranks" "$peer/bin/python" test/runtests.py --no-builddir -v "$@" >"$log" 2>&1
+timeout "${TIMEOUT:=$((ranks < 8 ? 900 : 1800))}" "$peer/bin/mpiexec" "${options[@]}" -n "$ranks" "$peer/bin/python" test/runtests.py --no-builddir -v "$@" >"$log" 2>&1
 code=$?
 set -e
 grep -hoE '(FAIL|ERROR): [A-Za-z_0-9]+ \([^)]*\)' "$log" | sort -u || true
 grep -hE '^(Ran|OK|FAILED)' "$log" | sort | uniq -c || true
 case $code in
     0) echo OK ;;
-    124) echo "FAILED: no end after ${TIMEOUT:-900} s"; exit 1 ;;
+    124) echo "FAILED: no end after $TIMEOUT s"; exit 1 ;;
     *) echo "FAILED: exit code $code"; tail -n 5 "$log"; exit 1 ;;
 esac

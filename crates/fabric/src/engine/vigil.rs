@@ -5,6 +5,8 @@
 //!
 //! Each thread has its own list, and in it are only words that outlive their domain: nothing of another domain is touched but its doorbell. A domain that is no longer polled is forgotten after [`ROUND`] polls of others.
 //! What wakes a sleeper on behalf of another domain does so once: then that domain counts as awake until it lies down again.
+//!
+//! Where several threads poll the same domains one of them may get a domain up that another one has on its list as lying: then that one may sleep in vain, but not longer than [`Settings::nap`](super::settings::Settings::nap).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

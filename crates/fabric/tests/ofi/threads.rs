@@ -1,6 +1,7 @@
 //! Several threads: on one endpoint, on several of one domain, and on a domain each.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::support::*;
 use sys::*;
@@ -29,7 +30,7 @@ impl Board {
 
     /// Polls until the report with this context has come, by whomever it was taken.
     fn wait(&self, node: &Node, cq: *mut fid_cq, context: usize) {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while self.reports[context].load(Ordering::Acquire) == 0 {
             if let Some(report) = node.take(cq) {
                 assert_eq!(report.error, 0, "{report:?}");
@@ -210,4 +211,66 @@ fn one_sleeps_while_another_works(together: bool) {
         }
     });
     nothing_more(&pair);
+}
+
+#[test]
+fn a_loop_over_two_domains_hears_what_comes_to_either() {
+    // Who slept in one of them alone would sleep for so long.
+    const NAP: Duration = Duration::from_millis(100);
+    let nap = NAP.as_nanos().to_string();
+    // Yields would last as long as other programs like.
+    let environment =
+        vec![("TOWPATH_NAP", nap), ("TOWPATH_CROWDED", "1".to_owned()), ("TOWPATH_YIELDS", "0".to_owned())];
+    let n: Vec<_> =
+        nodes(3, &Options { environment, ..Options::default() }).into_iter().map(Shared).collect();
+    let alone = time_of_answers(&n, false);
+    let beside = time_of_answers(&n, true);
+    assert!(beside < 20 * alone + 5 * NAP, "answers take {beside:?} instead of {alone:?}");
+}
+
+/// A thread asks another, which takes its time, and polls for the answers, in the same loop as a domain to which nothing comes, if that is wanted.
+fn time_of_answers(n: &[Shared<Node>], beside: bool) -> Duration {
+    const ROUNDS: usize = 60;
+    let (echo, asker, idle) = (&n[0], &n[1], &n[2]);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let Shared(echo) = echo;
+            for _ in 0..ROUNDS {
+                receive_one(echo, 1, || {});
+                std::thread::sleep(Duration::from_millis(1));
+                send_one(echo, 1);
+            }
+        });
+        let (Shared(asker), Shared(idle)) = (asker, idle);
+        let mut never = [0; 8];
+        for round in 0..ROUNDS {
+            if beside {
+                // Who has asked for something sleeps soon, and long. Polled more often than it takes to fall asleep.
+                assert_eq!(idle.receive(idle.peers[0], None, &mut never, round), 0);
+            }
+            send_one(asker, 0);
+            receive_one(asker, 0, || {
+                (0..if beside { 30 } else { 0 }).for_each(|_| assert_eq!(idle.take(idle.rx), None))
+            });
+        }
+    });
+    start.elapsed()
+}
+
+fn send_one(node: &Node, to: usize) {
+    while node.send(node.peers[to], None, &[1; 8], 0) != 0 {}
+}
+
+/// Does something after each poll in vain.
+fn receive_one(node: &Node, from: usize, otherwise: impl Fn()) {
+    let mut into = [0; 8];
+    assert_eq!(node.receive(node.peers[from], None, &mut into, 0), 0);
+    loop {
+        match node.take(node.rx) {
+            Some(report) => return assert_eq!(report.error, 0, "{report:?}"),
+            None => otherwise(),
+        }
+        while node.take(node.tx).is_some() {}
+    }
 }
