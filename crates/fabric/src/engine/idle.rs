@@ -86,6 +86,8 @@ pub struct Idle {
     happened: Happened,
     /// The program has started something since the last time that something came.
     fresh: bool,
+    /// The last thing that happened was here, and not in another domain.
+    is_here: bool,
     crowded: bool,
     /// A pause has just ended.
     has_paused: bool,
@@ -202,8 +204,14 @@ impl Idle {
         if happened.calls != before.calls {
             self.reset();
             self.fresh = true;
-        } else if (happened.frames, happened.elsewhere) != (before.frames, before.elsewhere) {
-            // Others were served, or the program was, elsewhere; here it has got nothing.
+            self.is_here = true;
+        } else if happened.elsewhere != before.elsewhere {
+            self.reset();
+            self.fresh = false;
+            self.is_here = false;
+        } else if happened.frames != before.frames {
+            self.is_here = true;
+            // Others were served; the program has got nothing.
             self.polls = self.polls.min(self.free());
             self.nap = 0;
         }
@@ -285,9 +293,19 @@ impl Idle {
         if self.fresh { 1 } else { FREE }
     }
 
+    /// Whether more than an answer from another core takes was in vain.
+    pub fn is_waiting(&self) -> bool {
+        self.vain > GLANCES
+    }
+
     /// Whether it has been waiting for long enough to sleep.
     pub fn is_long(&self) -> bool {
         self.vain > LONG
+    }
+
+    /// Whether what the program waits for will most likely come here. If not, and it polls other domains too, it had better wait in one of those.
+    pub fn is_here(&self) -> bool {
+        self.is_here
     }
 
     /// A pause has ended.
@@ -391,11 +409,15 @@ mod tests {
         rank.happened.frames += 1;
         let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
         assert_eq!(slept(&soon)[..], [FIRST_NAP]);
-        // The same if the program was given something elsewhere.
+        // Was given something elsewhere.
         rank.polls(1000, 100);
         rank.happened.elsewhere += 1;
-        let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
+        let soon = rank.polls(1000, (2 * FREE + rank.settings.yields + 1) as usize);
         assert_eq!(slept(&soon)[..], [FIRST_NAP]);
+        assert!(!rank.idle.is_here());
+        rank.happened.calls += 1;
+        rank.polls(1000, 1);
+        assert!(rank.idle.is_here());
         // Computed.
         rank.polls(1000, 100);
         assert_eq!(rank.poll(1_000_000, 0), Pause::None);

@@ -53,6 +53,8 @@ pub struct Domain {
     /// What had happened when its endpoint lay down while the program's other domains are awake ([`vigil`]).
     pub lies: Cell<Option<Happened>>,
     watcher: Watcher,
+    /// How often the program was given something here.
+    given: Cell<u64>,
     /// What was opened on it.
     pub users: Users,
     _fabric: Hold,
@@ -112,6 +114,7 @@ pub unsafe extern "C" fn open(
             slept_at: Cell::default(),
             lies: Cell::default(),
             watcher: Watcher::new(),
+            given: Cell::new(0),
             users: Users::default(),
             _fabric: Fabric::hold(fabric),
         };
@@ -203,6 +206,7 @@ impl Domain {
     #[inline(always)]
     pub fn gave(&self) {
         if vigil::is_needed() {
+            self.given.set(self.given.get() + 1);
             vigil::gave();
         }
         if let Some(found) = self.found {
@@ -229,13 +233,23 @@ impl Domain {
         let mut happened = self.happened();
         let in_company = vigil::is_needed();
         if in_company {
-            self.join(happened);
-            happened.elsewhere = vigil::given();
+            self.get_up_if(happened);
+            happened.elsewhere = vigil::given().wrapping_sub(self.given.get());
         }
         let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings);
         if look {
             self.each(|endpoint| endpoint.look_after());
             self.recount_sometimes();
+        }
+        if in_company && idle.borrow().is_waiting() {
+            self.join();
+        }
+        if in_company
+            && force.is_none()
+            && !idle.borrow().is_here()
+            && matches!(pause, Pause::Spin(_) | Pause::Yield)
+        {
+            pause = Pause::None;
         }
         if let Some(ns) = force {
             pause = match pause {

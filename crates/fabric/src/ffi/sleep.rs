@@ -51,10 +51,14 @@ impl Domain {
         core::ptr::from_ref(self).addr()
     }
 
-    /// A poll was in vain, and this thread may be polling other domains too.
-    pub fn join(&self, happened: Happened) {
+    /// Polls are in vain, and this thread may be polling other domains too.
+    pub fn join(&self) {
         vigil::polled(self.name());
-        // Something has come, or been started: it does not lie any more.
+    }
+
+    /// Something has come, or been started: it does not lie any more.
+    #[inline(always)]
+    pub fn get_up_if(&self, happened: Happened) {
         if self.lies.get().is_some_and(|before| before != happened) {
             self.each(|endpoint| self.get_up(&endpoint.port));
         }
