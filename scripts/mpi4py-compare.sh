@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Runs mpi4py's own test suite over Towpath, and compares what fails with what fails over the MPI's own transport:
-#   scripts/mpi4py-compare.sh [--record] IMPLS RANKS [TIMES]
+#   scripts/mpi4py-compare.sh [--record | --record-towpath] IMPLS RANKS [TIMES]
 #     IMPLS, RANKS   lists with commas: mpich,open-mpi 1,2,4,8
 #     TIMES          so many runs of each, one after the other (1); a run without end fails
-#     --record       first runs the suite over the MPI's own transport as well, and writes both lists into ci/mpi4py/
+#     --record          first runs the suite over the MPI's own transport as well, and writes both lists into ci/mpi4py/
+#     --record-towpath  writes the list over Towpath only
 # Without --record the recorded list of the own transport (ci/mpi4py/IMPL-own-RANKS.txt, or that of the most ranks below) is what counts, and beside it ci/mpi4py/IMPL-never.txt: what this MPI
 # cannot do over libfabric at all, whatever the provider; the file's comments say why.
 # Intel MPI: SUITE_OPTIONS='-e test_dynproc', which ends in a segmentation fault over its own transport.
-# Ends with 1 if over Towpath a test fails that does not fail over the MPI's own transport. Options for runtests.py: SUITE_OPTIONS.
+# Ends with 1 if over Towpath a test fails that does not fail over the MPI's own transport. Where the failures over Towpath are recorded too (ci/mpi4py/IMPL-towpath-RANKS.txt) it says what has changed. Options for runtests.py: SUITE_OPTIONS.
 set -euo pipefail
 record=
-[ "${1:-}" = --record ] && { record=yes; shift; }
-[ $# -ge 2 ] || { sed -n '2,10p' "$0"; exit 2; }
+case ${1:-} in
+    --record) record=both; shift ;;
+    --record-towpath) record=towpath; shift ;;
+esac
+[ $# -ge 2 ] || { sed -n '2,12p' "$0"; exit 2; }
 cd "$(dirname "$0")/.."
 lists=ci/mpi4py
 work=$(mktemp -d)
@@ -37,7 +41,7 @@ suite() {
 for impl in ${1//,/ }; do
     for ranks in ${2//,/ }; do
         known="$lists/$impl-own-$ranks.txt"
-        if [ -n "$record" ]; then
+        if [ "$record" = both ]; then
             suite "$impl" "$ranks" own "$work/own"
             cp "$work/own" "$known"
         fi
@@ -48,7 +52,9 @@ for impl in ${1//,/ }; do
         [ -e "$known" ] || { echo "no list $known: make it with --record" >&2; exit 2; }
         for time in $(seq "${3:-1}"); do
             suite "$impl" "$ranks" towpath "$work/ours"
-            [ -n "$record" ] && [ "$time" = 1 ] && cp "$work/ours" "$lists/$impl-towpath-$ranks.txt"
+            ours="$lists/$impl-towpath-$ranks.txt"
+            [ -n "$record" ] && [ "$time" = 1 ] && cp "$work/ours" "$ours"
+            [ ! -e "$ours" ] || diff "$ours" "$work/ours" | sed -n "s/^</    recorded, and passes now:/p; s/^>/    not recorded:/p" || true
             cat "$known" "$lists/$impl-never.txt" 2>/dev/null | grep -v '^#' | LC_ALL=C sort -u >"$work/known" || true
             if ! new=$(LC_ALL=C comm -13 "$work/known" "$work/ours") || [ -n "$new" ]; then
                 echo "over Towpath only:"; echo "$new" | sed 's/^/    /'
