@@ -45,7 +45,7 @@ for impl in ${1//,/ }; do
             suite "$impl" "$ranks" own "$work/own"
             cp "$work/own" "$known"
         fi
-        # More ranks than the own transport gets on with (MPICH's at 8 ranks on 2 cores does not end): what fails with fewer ranks counts.
+        # Not recorded over the own transport with so many ranks: what fails with fewer ranks counts.
         for fewer in $(seq $((ranks - 1)) -1 1); do
             [ -e "$known" ] || known="$lists/$impl-own-$fewer.txt"
         done
