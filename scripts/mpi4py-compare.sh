@@ -15,7 +15,7 @@ case ${1:-} in
     --record) record=both; shift ;;
     --record-towpath) record=towpath; shift ;;
 esac
-[ $# -ge 2 ] || { sed -n '2,12p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,11p' "$0"; exit 2; }
 cd "$(dirname "$0")/.."
 lists=ci/mpi4py
 work=$(mktemp -d)
