@@ -133,13 +133,14 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
         return before;
     }
     if domain.progress() > 0 || cntr.counter.value.get() != before {
-        cntr.idle.borrow_mut().reset();
+        cntr.idle.borrow_mut().gave(|| domain.happened());
     } else {
         guard = domain.pause(guard, &cntr.idle, None, || cntr.counter.value.get() != before);
     }
     let (value, _) = cntr.now();
     cntr.seen.set((value, cntr.seen.get().1));
     if value != before {
+        cntr.idle.borrow_mut().gave(|| domain.happened());
         domain.gave();
     }
     drop(guard);

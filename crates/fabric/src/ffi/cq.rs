@@ -190,8 +190,9 @@ unsafe extern "C" fn readfrom(
     }
     if cq.queue.is_vain() {
         guard = domain.pause(guard, &cq.idle, None, || !cq.queue.is_empty());
-    } else {
-        cq.idle.borrow_mut().reset();
+    }
+    if !cq.queue.is_vain() {
+        cq.idle.borrow_mut().gave(|| domain.happened());
     }
     // SAFETY: libfabric's contract.
     let given = unsafe { cq.give(buf, count, from) };

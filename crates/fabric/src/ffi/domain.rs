@@ -9,7 +9,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::engine::address::Address;
 use crate::engine::endpoint::Endpoint;
-use crate::engine::idle::{Happened, Idle, LOOK_EVERY, Pause, Turn};
+use crate::engine::happened::Happened;
+use crate::engine::idle::{Idle, LOOK_EVERY, Pause};
+use crate::engine::looks::Turn;
 use crate::engine::memory::Regions;
 use crate::engine::settings::Settings;
 use crate::engine::vigil::{self, Watcher};
@@ -253,8 +255,8 @@ impl Domain {
         }
         if let Some(ns) = force {
             pause = match pause {
-                Pause::Spin(_) | Pause::Sleep(_) if idle.borrow().is_long() => Pause::Sleep(ns),
                 Pause::Sleep(_) => Pause::Sleep(ns),
+                _ if idle.borrow().is_long() => Pause::Sleep(ns),
                 other => other,
             };
         }
@@ -270,7 +272,7 @@ impl Domain {
                         core::hint::spin_loop();
                     }
                     if self.progress() > 0 && until() {
-                        idle.borrow_mut().reset();
+                        idle.borrow_mut().gave(|| self.happened());
                         return guard;
                     }
                     if Native::with_id(0).now() >= end {
@@ -291,7 +293,7 @@ impl Domain {
             }
         };
         self.progress();
-        idle.borrow_mut().paused();
+        idle.borrow_mut().paused(pause);
         guard
     }
 

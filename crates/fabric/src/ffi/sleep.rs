@@ -1,7 +1,7 @@
 //! How a domain sleeps: on the doorbell of its endpoint, on those of the program's other domains too ([`vigil`]), or on the bells of several endpoints.
 
 use crate::engine::bell;
-use crate::engine::idle::Happened;
+use crate::engine::happened::Happened;
 use crate::engine::port::Port;
 use crate::engine::vigil::{self, Beds, Company};
 
