@@ -4,6 +4,7 @@ use crate::format::{bandwidth, digits, nanoseconds, size};
 use crate::ladder::Version;
 use crate::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
+    TEST_US,
 };
 use crate::record::{Metric, Record};
 use crate::report::{Line, Look, Value, lines};
@@ -221,6 +222,7 @@ impl Shown {
             (BARRIER_US, "µs", "barrier"),
             (ALLREDUCE_US, "µs", "allreduce of 8 bytes"),
             (ALLTOALL_US, "µs", "alltoall of 1 KB"),
+            (TEST_US, "µs", "a test in vain after each microsecond of work"),
         ] {
             let column = |procs: u32| (format!("{procs} processes"), metric, procs, None);
             let columns = self.procs(results, metric).into_iter().map(column).collect();

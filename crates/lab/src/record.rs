@@ -200,6 +200,8 @@ pub mod metrics {
         ALLREDUCE_US = "allreduce_us", "us";
         /// `mpi`: 1,024 bytes from each rank to each other.
         ALLTOALL_US = "alltoall_us", "us";
+        /// `mpi`: what a test in vain costs a rank that works for a microsecond between two.
+        TEST_US = "test_us", "us";
         /// `logp`: request and reply.
         ROUND_TRIP = "round_trip_ns", "ns";
         /// `stress`: what the reader receives.

@@ -8,6 +8,7 @@ use crate::experiment::{Bench, Experiment, Samples, Variant};
 use crate::mpi::{Announced, Kind, Launcher, Measuring, Over, Provider};
 use crate::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
+    TEST_US,
 };
 use crate::record::{Metric, Subject};
 use crate::transport::Run;
@@ -169,6 +170,7 @@ fn parse(text: &str) -> Vec<(Metric, Option<u64>, f64)> {
             "barrier_us" => figures.push((BARRIER_US, None, value)),
             "allreduce_us" => figures.push((ALLREDUCE_US, None, value)),
             "alltoall_us" => figures.push((ALLTOALL_US, None, value)),
+            "test_us" => figures.push((TEST_US, None, value)),
             _ => {}
         }
     }
