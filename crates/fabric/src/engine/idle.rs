@@ -12,9 +12,8 @@
 //! It begins anew when the program starts an operation, when something comes, and when the program was doing something else between two polls ([`Pace`]). Where cores are shared time passes while others run, so the
 //! thread's own processor time is looked at; asking for it takes a call of the system, so not before it matters.
 //!
-//! A program may also poll in passing, to see what has come while it computes, and then each of these stages keeps it from its work. So who often goes on although nothing has come is left alone for longer
-//! ([`Habit`]); where there are cores to spare nobody is kept for more than some 20 µs of looking on, and nobody sleeps unless others want the core; and where cores are shared only those sleep at once who do nothing
-//! else while somebody computes ([`Pace`]).
+//! A program may also poll in passing, while it computes, and then each of these stages keeps it from its work. So who often goes on although nothing has come is left alone for longer ([`Habit`]); where there are cores to spare nobody
+//! is kept for more than some 20 µs of looking on, and nobody sleeps unless others want the core; and where cores are shared only those sleep at once who do nothing else while somebody computes ([`Pace`]).
 
 use towpath_machine::{Native, Processor};
 
@@ -180,14 +179,15 @@ impl Idle {
             self.polls = self.polls.min(self.free());
             self.nap = 0;
         }
-        // Also early where a lot of time has passed: one more system call is nothing then.
-        let is_judged = !self.crowded || self.polls >= self.left_alone() + settings.yields || whole >= TIGHT;
+        // Early, too, where a lot of time has passed while nothing happened: one more system call is nothing then.
+        let is_judged = !self.crowded
+            || self.polls >= self.left_alone() + settings.yields
+            || (whole >= TIGHT && happened == before);
         let used = if !is_judged || !self.crowded { now } else { used() };
         let was_timed = core::mem::replace(&mut self.timed, is_judged);
         let gap = used.wrapping_sub(self.last.0);
         self.last = (used, now);
         let paused = core::mem::take(&mut self.has_paused);
-        // Else there is nothing to compare.
         if is_judged && was_timed && happened == before {
             self.pace.earn(gap, settings.nap);
             // It ran all the time, and with warm caches, so that is what it did.
@@ -341,7 +341,7 @@ mod tests {
             }
         }
 
-        /// One whose turn comes late when it yields: others compute.
+        /// One whose turn comes late when it yields.
         fn among_others(crowded: bool) -> Rank {
             let mut rank = Rank::new(crowded);
             rank.idle.away = COMPUTES;
