@@ -26,7 +26,7 @@ use super::settings::Settings;
 pub const LOOK_EVERY: u64 = 10_000_000;
 /// Polls closer together than this belong to one loop that waits, in nanoseconds.
 const TIGHT: u64 = 10_000;
-/// So many polls in a loop, some milliseconds, and it sleeps even where there are cores enough.
+/// So many polls in a loop, some milliseconds, and it sleeps even where there are cores enough, if others want them.
 const TIRED: u32 = 5_000;
 /// So often it looks on for longer than a glance, where there are cores to spare. What takes longer can wait for another turn of the MPI's loop.
 const SPINS: u32 = 4;
@@ -161,6 +161,7 @@ impl Idle {
     fn decide(&mut self, used: impl Fn() -> u64, now: u64, happened: Happened, settings: &Settings) -> Pause {
         let whole = now.wrapping_sub(self.last.1);
         let before = core::mem::replace(&mut self.happened, happened);
+        let is_still = happened == before;
         let given = core::mem::take(&mut self.given) && happened.calls == before.calls;
         if happened.calls != before.calls {
             if happened.frames == before.frames {
@@ -182,13 +183,14 @@ impl Idle {
         // Early, too, where a lot of time has passed while nothing happened: one more system call is nothing then.
         let is_judged = !self.crowded
             || self.polls >= self.left_alone() + settings.yields
-            || (whole >= TIGHT && happened == before);
+            || (whole >= TIGHT && is_still);
         let used = if !is_judged || !self.crowded { now } else { used() };
-        let was_timed = core::mem::replace(&mut self.timed, is_judged);
+        // Whether there is a gap to judge.
+        let is_timed = core::mem::replace(&mut self.timed, is_judged) && is_judged;
         let gap = used.wrapping_sub(self.last.0);
         self.last = (used, now);
         let paused = core::mem::take(&mut self.has_paused);
-        if is_judged && was_timed && happened == before {
+        if is_timed && is_still {
             self.pace.earn(gap, settings.nap);
             // It ran all the time, and with warm caches, so that is what it did.
             let is_clear = whole <= gap + SWITCHED && !paused;
@@ -196,9 +198,8 @@ impl Idle {
                 self.did_something_else();
             }
         }
-        if self.crowded && is_judged && was_timed && whole > gap + SWITCHED {
-            // The MPI yields.
-            self.away = whole - gap;
+        if self.crowded && is_timed && whole > gap + SWITCHED {
+            self.away = whole - gap; // The MPI yields.
         }
         self.since = self.since.saturating_add(1);
         self.polls = self.polls.saturating_add(1);
@@ -221,12 +222,11 @@ impl Idle {
     fn did_something_else(&mut self) {
         // With a core to itself that is read from a clock that interrupts and other programs hold up too, but not so often.
         if self.crowded || self.since < OFTEN {
-            let (vain, busy) = (self.vain, self.busy);
-            self.reset();
+            // Its polls stay in vain: what it goes on to do will tell whether it waits.
+            self.polls = 0;
+            self.nap = 0;
             self.fresh = false;
-            // What it goes on to do will tell whether it waits.
-            self.vain = vain;
-            self.busy = (busy + BUSY).min(BUSIEST);
+            self.busy = (self.busy + BUSY).min(BUSIEST);
         }
         self.since = 0;
     }

@@ -132,15 +132,16 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
         cntr.seen.set((before, cntr.seen.get().1));
         return before;
     }
-    if domain.progress() > 0 || cntr.counter.value.get() != before {
-        cntr.idle.borrow_mut().gave(|| domain.happened());
-    } else {
+    let is_vain = domain.progress() == 0 && cntr.counter.value.get() == before;
+    if is_vain {
         guard = domain.pause(guard, &cntr.idle, None, || cntr.counter.value.get() != before);
     }
     let (value, _) = cntr.now();
     cntr.seen.set((value, cntr.seen.get().1));
-    if value != before {
+    if !is_vain || value != before {
         cntr.idle.borrow_mut().gave(|| domain.happened());
+    }
+    if value != before {
         domain.gave();
     }
     drop(guard);
