@@ -104,6 +104,13 @@ static void stress(int rank, int size, long messages, double seconds) {
     }
 }
 
+/* Whether a round took too little of the time to count, as rank 0 finds: all repeat it, longer. */
+static int was_short(double took, double seconds) {
+    int again = took < seconds / 3;
+    MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return again;
+}
+
 static void bulk(int rank, long bytes, double seconds) {
     /* Two buffers in turn, as towpath's own measurement does; the receiver says when it has one. */
     char *buffer[2] = {malloc(bytes), malloc(bytes)}, ack = 0;
@@ -122,9 +129,7 @@ static void bulk(int rank, long bytes, double seconds) {
         if (rank == 0) MPI_Send(&ack, 1, MPI_BYTE, 1, END, MPI_COMM_WORLD);
         if (rank == 1) MPI_Recv(&ack, 1, MPI_BYTE, 0, END, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         double took = MPI_Wtime() - start;
-        int again = took < seconds / 3;
-        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        if (!again) {
+        if (!was_short(took, seconds)) {
             if (rank == 0) printf("%.3f\n", (double)bytes * count / took);
             return;
         }
@@ -200,9 +205,7 @@ static double many_to_one(int rank, int size, double seconds) {
             for (long i = 0; i < count; i++) MPI_Send(&word, 1, MPI_LONG_LONG, 0, DATA, MPI_COMM_WORLD);
         }
         double took = MPI_Wtime() - start;
-        int again = took < seconds / 3;
-        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        if (!again) return count * (size - 1) / took;
+        if (!was_short(took, seconds)) return count * (size - 1) / took;
         count *= 4;
     }
 }
@@ -224,9 +227,7 @@ static double collective(int which, int rank, int size, double seconds) {
             else MPI_Alltoall(from, PIECE, MPI_BYTE, to, PIECE, MPI_BYTE, MPI_COMM_WORLD);
         }
         double took = MPI_Wtime() - start;
-        int again = took < seconds / 3;
-        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        if (!again) {
+        if (!was_short(took, seconds)) {
             free(from);
             free(to);
             return took / count * 1e6;
@@ -262,9 +263,7 @@ static double testing(int rank, int size, double seconds) {
             MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         }
         double took = MPI_Wtime() - start, lost = took > bare ? (took - bare) / count * 1e6 : 0, most;
-        int again = took < seconds / 3;
-        MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        if (!again) {
+        if (!was_short(took, seconds)) {
             MPI_Send(&word, 1, MPI_INT, (rank + size - 1) % size, END, MPI_COMM_WORLD);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             MPI_Allreduce(&lost, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
