@@ -206,6 +206,13 @@ impl Core {
     /// It was not sent, and nothing will be reported.
     #[inline]
     pub fn send(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
+        let result = self.try_send(message);
+        self.happened.tried(&result);
+        result
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
         let Settings { eager, unexpected, ring_after, .. } = self.settings;
         let len = message.buffer.len();
         let peer = self.way(message.peer)?;
@@ -340,7 +347,12 @@ impl Core {
 
     /// Whether a peer can be sent to, for operations that always queue. Opens the way to it.
     pub(super) fn check(&mut self, to: u32) -> Result<(), Refusal> {
-        if self.way(to)?.queue.len() >= QUEUE { Err(Refusal::Again) } else { Ok(()) }
+        let result = match self.way(to) {
+            Ok(peer) if peer.queue.len() >= QUEUE => Err(Refusal::Again),
+            result => result.map(|_| ()),
+        };
+        self.happened.tried(&result);
+        result
     }
 
     /// Sends what waits, as far as there is space.

@@ -1,0 +1,199 @@
+//! Ranks that poll in vain, with clocks that the test moves.
+
+use super::*;
+
+/// A rank that shares its core, and the clocks that it sees.
+struct Rank {
+    idle: Idle,
+    used: u64,
+    now: u64,
+    happened: Happened,
+    settings: Settings,
+}
+
+impl Rank {
+    fn new(crowded: bool) -> Rank {
+        let idle = Idle { crowded, ..Idle::default() };
+        Rank {
+            idle,
+            used: 1 << 40,
+            now: 1 << 50,
+            happened: Happened::default(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// One whose turn comes late when it yields.
+    fn among_others(crowded: bool) -> Rank {
+        let mut rank = Rank::new(crowded);
+        rank.idle.away = COMPUTES;
+        rank
+    }
+
+    /// Another poll in vain, after it ran and after it was off its core for so long.
+    fn poll(&mut self, ran: u64, off: u64) -> Pause {
+        self.used += ran;
+        self.now += ran + off;
+        let used = self.used;
+        let pause = self.idle.decide(|| used, self.now, self.happened, &self.settings);
+        self.idle.has_paused = pause != Pause::None;
+        pause
+    }
+
+    fn polls(&mut self, ran: u64, count: usize) -> Vec<Pause> {
+        (0..count).map(|_| self.poll(ran, 0)).collect()
+    }
+}
+
+fn slept(pauses: &[Pause]) -> Vec<u64> {
+    pauses.iter().filter_map(|p| if let Pause::Sleep(ns) = p { Some(*ns) } else { None }).collect()
+}
+
+#[test]
+fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
+    let mut rank = Rank::among_others(true);
+    let pauses = rank.polls(1000, 100);
+    assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
+    // Who has asked for something sleeps soon.
+    let mut asker = Rank::among_others(true);
+    asker.happened.calls += 1;
+    let yields = asker.settings.yields as usize;
+    let first = asker.polls(500, yields + 3);
+    assert_eq!(first[0], Pause::None);
+    assert!(first[1..=yields].iter().all(|p| *p == Pause::Yield));
+    assert_eq!(first[yields + 1..], [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
+    // An MPI that yields by itself need not be made to.
+    let mut asker = Rank::new(true);
+    asker.happened.calls += 1;
+    assert!((0..=yields).all(|_| asker.poll(500, SWITCHED) == Pause::None));
+    let sleeps = slept(&pauses);
+    assert!(sleeps.is_sorted() && sleeps[0] == FIRST_NAP && sleeps.last() == Some(&rank.settings.nap));
+    assert!(!pauses.windows(2).any(|p| matches!(p, [Pause::Sleep(_), Pause::Sleep(_)])));
+    assert!(rank.idle.is_long());
+}
+
+#[test]
+fn a_loop_around_operations_that_do_not_come_through_here_never_sleeps() {
+    // Messages to itself: five polls in each, and what the program does between them.
+    let mut rank = Rank::new(true);
+    for _ in 0..100 {
+        assert!(slept(&rank.polls(1100, 5)).is_empty());
+        assert!(!matches!(rank.poll(2400, 0), Pause::Sleep(_)));
+    }
+}
+
+#[test]
+fn being_off_the_core_is_not_taken_for_work() {
+    let mut rank = Rank::new(true);
+    let pauses: Vec<_> =
+        (0..100).map(|i| rank.poll(if i % 3 == 0 { 3000 } else { 1000 }, 1_000_000)).collect();
+    assert!(slept(&pauses).len() > 10);
+}
+
+#[test]
+fn what_happens_begins_it_anew() {
+    let mut rank = Rank::among_others(true);
+    rank.polls(1000, 100);
+    // Served others: sleeps soon again, but shortly.
+    rank.happened.frames += 1;
+    let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
+    assert_eq!(slept(&soon)[..], [FIRST_NAP]);
+    // Was given something elsewhere.
+    rank.polls(1000, 100);
+    rank.happened.elsewhere += 1;
+    let soon = rank.polls(1000, (2 * FREE + rank.settings.yields + 1) as usize);
+    assert_eq!(slept(&soon)[..], [FIRST_NAP]);
+    assert!(!rank.idle.is_here());
+    rank.happened.calls += 1;
+    rank.polls(1000, 1);
+    assert!(rank.idle.is_here());
+    // Computed.
+    rank.polls(1000, 100);
+    assert_eq!(rank.poll(1_000_000, 0), Pause::None);
+    // Started something.
+    rank.polls(1000, 100);
+    rank.happened.calls += 1;
+    assert_eq!(rank.poll(1000, 0), Pause::None);
+}
+
+#[test]
+fn who_waits_for_room_sleeps_however_long_its_tries_take_and_is_not_taken_for_one_that_goes_on() {
+    for crowded in [true, false] {
+        let mut rank = Rank::new(crowded);
+        for _ in 0..100 {
+            rank.happened.calls += 1;
+            let pauses: Vec<_> = (0..100)
+                .map(|i| {
+                    rank.happened.refused += 1;
+                    rank.poll(300 * (1 + i % 3), 0)
+                })
+                .collect();
+            assert!(!crowded || slept(&pauses).len() > 5, "{pauses:?}");
+        }
+        assert_eq!(rank.idle.habit.patience(), 0);
+    }
+}
+
+#[test]
+fn with_cores_to_spare_it_looks_on_for_an_answer() {
+    let mut rank = Rank::new(false);
+    rank.happened.calls += 1;
+    assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
+    // Nor if it was given something, and looks whether there is more.
+    rank.idle.gave(|| rank.happened);
+    assert_eq!(rank.poll(500, 0), Pause::None);
+    assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
+    // But not if it has asked nothing.
+    let mut rank = Rank::new(false);
+    assert_eq!(rank.poll(500, 0), Pause::None);
+    // Nor does it sleep if nobody wants the core.
+    assert!(slept(&rank.polls(500, 2 * TIRED as usize)).is_empty());
+    let mut rank = Rank::among_others(false);
+    assert_eq!(slept(&rank.polls(500, 2 * TIRED as usize)).len(), 1);
+}
+
+#[test]
+fn who_looks_in_passing_loses_little() {
+    // A test after each 300 ns of work, where a wait has shown how short a turn is; nothing comes. Half of its time at most, and next to nothing with a core to itself.
+    for (crowded, most) in [(false, 1), (true, 100)] {
+        let mut rank = Rank::new(crowded);
+        rank.polls(150, 100);
+        rank.happened.calls += 1;
+        let pauses = rank.polls(450, 10_000);
+        let lost = pauses.iter().map(|p| match p {
+            Pause::Spin(ns) | Pause::Sleep(ns) => *ns,
+            _ => 0,
+        });
+        let lost = lost.sum::<u64>();
+        assert!(lost <= 45_000 * most, "{lost}: {:?}", slept(&pauses));
+    }
+    // One who computes for longer between two polls does not even yield.
+    let mut rank = Rank::among_others(true);
+    rank.happened.calls += 1;
+    assert!(rank.polls(3 * TIGHT, 20).iter().all(|p| *p == Pause::None));
+    // One who starts something every hundred polls.
+    let mut rank = Rank::among_others(true);
+    for _ in 0..100 {
+        rank.happened.calls += 1;
+        rank.polls(150, 100);
+    }
+    rank.happened.calls += 1;
+    assert!(slept(&rank.polls(150, 100)).is_empty());
+}
+
+#[test]
+fn an_interrupt_now_and_then_is_not_taken_for_work_but_work_is() {
+    let mut rank = Rank::among_others(false);
+    let wait = |rank: &mut Rank| -> Vec<Pause> {
+        let mut poll = |i| {
+            rank.idle.away = COMPUTES;
+            rank.poll(if i % 100 == 0 { 3 * TIGHT } else { 500 }, 0)
+        };
+        (0..3 * TIRED).map(&mut poll).collect()
+    };
+    assert!(slept(&wait(&mut rank)).len() > TIRED as usize);
+    // Three polls, and what it does then.
+    let pauses: Vec<_> =
+        (0..3 * TIRED).map(|i| rank.poll(if i % 3 == 0 { 3 * TIGHT } else { 500 }, 0)).collect();
+    assert!(slept(&pauses).len() < OFTEN as usize);
+}
