@@ -14,6 +14,9 @@
 //!
 //! A program may also poll in passing, while it computes, and then each of these stages keeps it from its work. So who often goes on although nothing has come is left alone for longer ([`Habit`]); where there are cores to spare nobody
 //! is kept for more than some 20 µs of looking on, and nobody sleeps unless others want the core; and where cores are shared only those sleep at once who do nothing else while somebody computes ([`Pace`]).
+//!
+//! Other programs may want the cores too, and one that computes keeps what a yield gives it for as long as the scheduler lets it: milliseconds. Who has lost that much does not yield again for a while, but sleeps instead: whoever
+//! sends wakes it, and the scheduler gives it the core back at once, because it has not used its share.
 
 use towpath_machine::{Native, Processor};
 
@@ -26,8 +29,6 @@ use super::settings::Settings;
 pub const LOOK_EVERY: u64 = 10_000_000;
 /// Polls closer together than this belong to one loop that waits, in nanoseconds.
 const TIGHT: u64 = 10_000;
-/// So many polls in a loop, some milliseconds, and it sleeps even where there are cores enough, if others want them.
-const TIRED: u32 = 5_000;
 /// So often it looks on for longer than a glance, where there are cores to spare. What takes longer can wait for another turn of the MPI's loop.
 const SPINS: u32 = 4;
 /// Others may want the core even of who is left alone: it yields once in so many polls.
@@ -48,12 +49,18 @@ const FREE: u32 = 6;
 const FIRST_NAP: u64 = 50_000;
 /// And if it has, so that somebody will most likely ring.
 const FIRST_NAP_OF_ASKER: u64 = 200_000;
+/// So many sleeps with one poll in between, where others compute.
+const NAPS: u32 = 4;
 /// Who was asked to wait sleeps after so many polls in vain.
 const LONG: u32 = 20;
 /// A thread that has lost more than this between two polls was not running all the time, in nanoseconds.
 const SWITCHED: u64 = 1_000;
 /// Somebody who keeps the core for longer than this when he gets it does not only poll, in nanoseconds.
 const COMPUTES: u64 = 20_000;
+/// And for longer than this, he may do nothing else, in nanoseconds.
+const HOLDS: u64 = 500_000;
+/// Then it does not yield again before so many times as long has passed.
+const DEAR: u64 = 16;
 
 /// What a program that polls in vain is doing.
 #[derive(Debug, Default)]
@@ -64,6 +71,8 @@ pub struct Idle {
     vain: u32,
     /// Its last sleep, or 0.
     nap: u64,
+    /// How many there were.
+    naps: u32,
     /// The clocks at the end of the last step: the thread's own (where cores are shared, and if `timed`), everybody's.
     last: (u64, u64),
     timed: bool,
@@ -73,6 +82,8 @@ pub struct Idle {
     busy: u32,
     /// How long it was off its core when it last yielded.
     away: u64,
+    /// When it may yield again: not at once after that was dear.
+    yields_at: u64,
     /// Polls since the last pause.
     unpaused: u32,
     /// Polls since it was last taken for doing something else.
@@ -145,11 +156,20 @@ impl Idle {
         self.polls = 0;
         self.vain = 0;
         self.nap = 0;
+        self.naps = 0;
         self.busy = 0;
     }
 
     /// A poll found nothing: what to do, and whether it is time to look after things.
-    pub fn step(&mut self, crowded: bool, happened: Happened, settings: &Settings) -> (Pause, bool) {
+    ///
+    /// `others`: whether others than the ranks want to run on this machine.
+    pub fn step(
+        &mut self,
+        crowded: bool,
+        happened: Happened,
+        settings: &Settings,
+        others: impl Fn() -> bool,
+    ) -> (Pause, bool) {
         let now = Native::with_id(0).now();
         if crowded != self.crowded {
             *self = Idle { crowded, looked: self.looked, ..Idle::default() };
@@ -158,11 +178,18 @@ impl Idle {
         if look {
             self.looked = now;
         }
-        (self.decide(if crowded { cpu_time } else { || 0 }, now, happened, settings), look)
+        (self.decide(if crowded { cpu_time } else { || 0 }, now, happened, settings, others), look)
     }
 
     /// `used`: the thread's own processor time.
-    fn decide(&mut self, used: impl Fn() -> u64, now: u64, happened: Happened, settings: &Settings) -> Pause {
+    fn decide(
+        &mut self,
+        used: impl Fn() -> u64,
+        now: u64,
+        happened: Happened,
+        settings: &Settings,
+        others: impl Fn() -> bool,
+    ) -> Pause {
         let whole = now.wrapping_sub(self.last.1);
         let before = core::mem::replace(&mut self.happened, happened);
         let is_still = happened == before;
@@ -187,7 +214,7 @@ impl Idle {
         self.wants_room = happened.refused != before.refused;
         // Early, too, where a lot of time has passed while nothing happened: one more system call is nothing then.
         let is_judged = !self.crowded
-            || self.polls >= self.left_alone() + settings.yields
+            || self.polls >= self.left_alone() + self.yields(settings)
             || (whole >= TIGHT && is_still);
         let used = if !is_judged || !self.crowded { now } else { used() };
         // Whether there is a gap to judge.
@@ -204,7 +231,7 @@ impl Idle {
             }
         }
         if self.crowded && is_timed && whole > gap + SWITCHED {
-            self.away = whole - gap; // The MPI yields.
+            self.was_away(whole - gap, others); // The MPI yields.
         }
         self.since = self.since.saturating_add(1);
         self.polls = self.polls.saturating_add(1);
@@ -218,9 +245,23 @@ impl Idle {
         self.unpaused = if pause == Pause::None { self.unpaused + 1 } else { 0 };
         if self.unpaused >= SELDOM && (whole < SWITCHED || !self.crowded) {
             self.unpaused = 0;
-            return Pause::Yield;
+            return if self.is_dear() { Pause::None } else { Pause::Yield };
         }
         pause
+    }
+
+    /// It has been off its core. If that was long because ranks compute it may yield again: they will do so too. If another program does, that takes as long as the scheduler gives it at a time, but who is woken has
+    /// the core back at once.
+    fn was_away(&mut self, ns: u64, others: impl Fn() -> bool) {
+        self.away = ns;
+        if ns >= HOLDS && others() {
+            self.yields_at = self.last.1 + DEAR * ns;
+        }
+    }
+
+    /// Whether a yield would most likely take as long as somebody else computes.
+    fn is_dear(&self) -> bool {
+        self.last.1 < self.yields_at
     }
 
     /// It was not only polling.
@@ -242,47 +283,64 @@ impl Idle {
             0 => Pause::None,
             n if n <= 2 && !self.fresh => Pause::None,
             n if n <= GLANCES => Pause::Spin(GLANCE.min(settings.spin)),
-            // Somebody wants the core all the same.
-            n if n >= TIRED && self.away >= COMPUTES && self.pace.may_sleep(settings.nap, true) => {
-                self.away = 0;
-                Pause::Sleep(settings.nap)
-            }
-            n if n > GLANCES + 2 * SPINS => Pause::None,
+            n if n > GLANCES + 2 * SPINS && !n.is_multiple_of(SELDOM) => Pause::None,
             // Other programs may want the core even where the ranks have one each.
-            n if n.is_multiple_of(2) => Pause::Yield,
+            n if n.is_multiple_of(2) && !self.is_dear() => Pause::Yield,
+            n if n.is_multiple_of(2) => self.sleep(settings).unwrap_or(Pause::None),
             _ => Pause::Spin(settings.spin),
         }
     }
 
     /// With fewer cores than ranks.
     fn shared(&mut self, whole: u64, settings: &Settings) -> Pause {
-        let (free, alone) = (self.free(), self.left_alone());
+        let (alone, yields) = (self.left_alone(), self.yields(settings));
+        let free = if self.is_dear() { self.free_beside_others() } else { self.free() };
         match self.polls {
             n if n <= alone => Pause::None,
-            n if n <= alone + settings.yields => {
+            n if n <= alone + yields => {
                 if whole < SWITCHED {
                     Pause::Yield
                 } else {
                     Pause::None
                 }
             }
-            n if n <= alone + settings.yields + free => Pause::None,
+            n if n <= alone + yields + free => Pause::None,
             _ => {
-                self.polls = alone + settings.yields + free / 2;
-                let next = match (self.nap, self.fresh) {
-                    (0, true) => FIRST_NAP_OF_ASKER,
-                    (0, false) => FIRST_NAP,
-                    (_, true) => settings.nap,
-                    (nap, false) => nap * 2,
-                };
-                let next = next.min(settings.nap);
-                if !self.wants_room && !self.pace.may_sleep(next, self.away >= COMPUTES) {
-                    return Pause::Yield;
-                }
-                self.nap = next;
-                Pause::Sleep(self.nap)
+                self.polls = alone + yields + if self.is_dear() { 0 } else { free / 2 };
+                self.sleep(settings).unwrap_or(if self.is_dear() { Pause::None } else { Pause::Yield })
             }
         }
+    }
+
+    /// So many yields before it sleeps, where cores are shared.
+    fn yields(&self, settings: &Settings) -> u32 {
+        if self.is_dear() { 0 } else { settings.yields }
+    }
+
+    /// So many polls return at once before the next sleep if others compute: the MPI may yield in its own loop, at the same price. But what it does must be looked at now and then, or it may never return to its work.
+    fn free_beside_others(&self) -> u32 {
+        match self.naps {
+            0 => 0,
+            n if n.is_multiple_of(NAPS) || !self.fresh => FREE / 2,
+            _ => 0,
+        }
+    }
+
+    /// Sleeps, if it may: shortly, then longer.
+    fn sleep(&mut self, settings: &Settings) -> Option<Pause> {
+        let next = match (self.nap, self.fresh) {
+            (0, true) => FIRST_NAP_OF_ASKER,
+            (0, false) => FIRST_NAP,
+            (_, true) => settings.nap,
+            (nap, false) => nap * 2,
+        };
+        let next = next.min(settings.nap);
+        let may = self.wants_room || self.pace.may_sleep(next, self.away >= COMPUTES);
+        may.then(|| {
+            self.nap = next;
+            self.naps += 1;
+            Pause::Sleep(next)
+        })
     }
 
     /// So many polls return at once where cores are shared, with regard to what the program is doing.
@@ -310,12 +368,14 @@ impl Idle {
         self.is_here
     }
 
-    /// A pause has ended.
-    pub fn paused(&mut self, pause: Pause) {
+    /// A pause has ended. `others`: as above.
+    pub fn paused(&mut self, pause: Pause, others: impl Fn() -> bool) {
         self.has_paused = true;
         let now = Native::with_id(0).now();
+        let away = now.wrapping_sub(self.last.1);
+        self.last.1 = now;
         if pause == Pause::Yield {
-            self.away = now.wrapping_sub(self.last.1);
+            self.was_away(away, others);
         }
         self.last = (if self.crowded && self.timed { cpu_time() } else { now }, now);
     }

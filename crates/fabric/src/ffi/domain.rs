@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -42,6 +42,8 @@ pub struct Domain {
     pub regions: Regions,
     /// How many peers there were when they were last counted.
     crowd_of: Cell<usize>,
+    /// How many ranks there were then.
+    ranks: Cell<usize>,
     counted: Cell<u64>,
     turn: RefCell<Turn>,
     /// Where to say that the program was given something ([`found`]).
@@ -107,6 +109,7 @@ pub unsafe extern "C" fn open(
             endpoints: RefCell::default(),
             regions: Regions::default(),
             crowd_of: Cell::new(0),
+            ranks: Cell::new(1),
             counted: Cell::new(0),
             turn: RefCell::default(),
             found: found(),
@@ -238,7 +241,8 @@ impl Domain {
             self.get_up_if(happened);
             happened.elsewhere = vigil::given().wrapping_sub(self.given.get());
         }
-        let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings);
+        let others = || crate::engine::crowd::is_exceeded(self.ranks.get());
+        let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings, others);
         if look {
             self.each(|endpoint| endpoint.look_after());
             self.recount_sometimes();
@@ -293,7 +297,7 @@ impl Domain {
             }
         };
         self.progress();
-        idle.borrow_mut().paused(pause);
+        idle.borrow_mut().paused(pause, others);
         guard
     }
 
@@ -319,7 +323,7 @@ impl Domain {
     fn recount(&self) {
         self.counted.set(Native::with_id(0).now());
         let mut peers = 0;
-        let mut pids = vec![std::process::id()];
+        let mut pids = BTreeSet::from([std::process::id()]);
         let mut foreign = HashSet::new();
         self.each(|endpoint| {
             peers += endpoint.core.peers.len();
@@ -328,11 +332,12 @@ impl Domain {
                 if peer.is_foreign {
                     foreign.insert((pid, start, namespace));
                 } else {
-                    pids.push(pid);
+                    pids.insert(pid);
                 }
             }
         });
-        let counted = || crate::engine::crowd::is_crowded(&mut pids, foreign.len());
+        self.ranks.set(pids.len() + foreign.len());
+        let counted = || crate::engine::crowd::is_crowded(&pids, foreign.len());
         let crowded = self.settings.crowded.map_or_else(counted, |set| set == 1);
         self.crowd_of.set(peers);
         self.watcher.counted(crowded);

@@ -9,6 +9,8 @@ struct Rank {
     now: u64,
     happened: Happened,
     settings: Settings,
+    /// Another program wants its core.
+    others: bool,
 }
 
 impl Rank {
@@ -20,6 +22,7 @@ impl Rank {
             now: 1 << 50,
             happened: Happened::default(),
             settings: Settings::default(),
+            others: false,
         }
     }
 
@@ -30,12 +33,21 @@ impl Rank {
         rank
     }
 
+    /// One whose core another program wants, too, and keeps for as long as it may.
+    fn beside_a_program(crowded: bool) -> Rank {
+        let mut rank = Rank::new(crowded);
+        rank.others = true;
+        rank.idle.last.1 = rank.now;
+        rank.idle.was_away(u64::from(u32::MAX), || true);
+        rank
+    }
+
     /// Another poll in vain, after it ran and after it was off its core for so long.
     fn poll(&mut self, ran: u64, off: u64) -> Pause {
         self.used += ran;
         self.now += ran + off;
         let used = self.used;
-        let pause = self.idle.decide(|| used, self.now, self.happened, &self.settings);
+        let pause = self.idle.decide(|| used, self.now, self.happened, &self.settings, || self.others);
         self.idle.has_paused = pause != Pause::None;
         pause
     }
@@ -147,18 +159,47 @@ fn with_cores_to_spare_it_looks_on_for_an_answer() {
     let mut rank = Rank::new(false);
     assert_eq!(rank.poll(500, 0), Pause::None);
     // Nor does it sleep if nobody wants the core.
-    assert!(slept(&rank.polls(500, 2 * TIRED as usize)).is_empty());
+    assert!(slept(&rank.polls(500, 10_000)).is_empty());
     let mut rank = Rank::among_others(false);
-    assert_eq!(slept(&rank.polls(500, 2 * TIRED as usize)).len(), 1);
+    assert!(slept(&rank.polls(500, 10_000)).is_empty());
+}
+
+#[test]
+fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding() {
+    for crowded in [false, true] {
+        let mut rank = Rank::beside_a_program(crowded);
+        rank.happened.calls += 1;
+        let pauses = rank.polls(500, 1000);
+        assert!(!pauses.contains(&Pause::Yield), "{pauses:?}");
+        let (first, sleeps) = (&pauses[..4], slept(&pauses));
+        assert!(slept(first)[0] == FIRST_NAP_OF_ASKER && sleeps.len() > 20, "{pauses:?}");
+        assert_eq!(sleeps.last(), Some(&rank.settings.nap));
+        // In the end it looks again whether that is so.
+        rank.idle.yields_at = 0;
+        let later = rank.polls(500, 100);
+        assert!(later.contains(&Pause::Yield), "{crowded} {later:?}");
+    }
+    // Ranks may compute for as long: among them it goes on yielding.
+    let mut rank = Rank::new(true);
+    rank.idle.was_away(2 * HOLDS, || false);
+    assert!(!rank.idle.is_dear());
 }
 
 #[test]
 fn who_looks_in_passing_loses_little() {
     // A test after each 300 ns of work, where a wait has shown how short a turn is; nothing comes. Half of its time at most, and next to nothing with a core to itself.
-    for (crowded, most) in [(false, 1), (true, 100)] {
-        let mut rank = Rank::new(crowded);
+    for (mut rank, most) in [
+        (Rank::new(false), 1),
+        (Rank::new(true), 100),
+        (Rank::beside_a_program(false), 100),
+        (Rank::beside_a_program(true), 100),
+    ] {
         rank.polls(150, 100);
         rank.happened.calls += 1;
+        // Beside a program that computes it takes a while to find out.
+        if rank.others {
+            rank.polls(450, 100);
+        }
         let pauses = rank.polls(450, 10_000);
         let lost = pauses.iter().map(|p| match p {
             Pause::Spin(ns) | Pause::Sleep(ns) => *ns,
@@ -172,28 +213,24 @@ fn who_looks_in_passing_loses_little() {
     rank.happened.calls += 1;
     assert!(rank.polls(3 * TIGHT, 20).iter().all(|p| *p == Pause::None));
     // One who starts something every hundred polls.
-    let mut rank = Rank::among_others(true);
-    for _ in 0..100 {
+    for mut rank in [Rank::among_others(true), Rank::beside_a_program(true), Rank::beside_a_program(false)] {
+        for _ in 0..100 {
+            rank.happened.calls += 1;
+            rank.polls(150, 100);
+        }
         rank.happened.calls += 1;
-        rank.polls(150, 100);
+        assert!(slept(&rank.polls(150, 100)).is_empty());
     }
-    rank.happened.calls += 1;
-    assert!(slept(&rank.polls(150, 100)).is_empty());
 }
 
 #[test]
 fn an_interrupt_now_and_then_is_not_taken_for_work_but_work_is() {
-    let mut rank = Rank::among_others(false);
-    let wait = |rank: &mut Rank| -> Vec<Pause> {
-        let mut poll = |i| {
-            rank.idle.away = COMPUTES;
-            rank.poll(if i % 100 == 0 { 3 * TIGHT } else { 500 }, 0)
-        };
-        (0..3 * TIRED).map(&mut poll).collect()
+    let mut rank = Rank::beside_a_program(false);
+    let mut polls = |often: usize| -> Vec<Pause> {
+        (0..10_000).map(|i| rank.poll(if i % often == 0 { 3 * TIGHT } else { 500 }, 0)).collect()
     };
-    assert!(slept(&wait(&mut rank)).len() > TIRED as usize);
+    let waits = slept(&polls(100)).len();
     // Three polls, and what it does then.
-    let pauses: Vec<_> =
-        (0..3 * TIRED).map(|i| rank.poll(if i % 3 == 0 { 3 * TIGHT } else { 500 }, 0)).collect();
-    assert!(slept(&pauses).len() < OFTEN as usize);
+    let works = slept(&polls(3)).len();
+    assert!(waits > 200 && works < OFTEN as usize, "{waits} {works}");
 }
