@@ -59,7 +59,7 @@ const SWITCHED: u64 = 1_000;
 const COMPUTES: u64 = 20_000;
 /// And for longer than this, he may do nothing else, in nanoseconds.
 const HOLDS: u64 = 500_000;
-/// Then it does not yield again before so many times as long has passed.
+/// Then it does not yield again before so many times as long has passed, or so many times [`LOOK_EVERY`].
 const DEAR: u64 = 16;
 
 /// What a program that polls in vain is doing.
@@ -255,7 +255,8 @@ impl Idle {
     fn was_away(&mut self, ns: u64, others: impl Fn() -> bool) {
         self.away = ns;
         if ns >= HOLDS && others() {
-            self.yields_at = self.last.1 + DEAR * ns;
+            // It may have been stopped for hours.
+            self.yields_at = self.last.1 + DEAR * ns.min(LOOK_EVERY);
         }
     }
 
@@ -338,7 +339,7 @@ impl Idle {
         let may = self.wants_room || self.pace.may_sleep(next, self.away >= COMPUTES);
         may.then(|| {
             self.nap = next;
-            self.naps += 1;
+            self.naps = self.naps.wrapping_add(1);
             Pause::Sleep(next)
         })
     }
