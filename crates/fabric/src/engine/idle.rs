@@ -231,7 +231,7 @@ impl Idle {
             }
         }
         if self.crowded && is_timed && whole > gap + SWITCHED {
-            self.was_away(whole - gap, others); // The MPI yields.
+            self.was_away(whole - gap, now, others); // The MPI yields.
         }
         self.since = self.since.saturating_add(1);
         self.polls = self.polls.saturating_add(1);
@@ -252,11 +252,16 @@ impl Idle {
 
     /// It has been off its core. If that was long because ranks compute it may yield again: they will do so too. If another program does, that takes as long as the scheduler gives it at a time, but who is woken has
     /// the core back at once.
-    fn was_away(&mut self, ns: u64, others: impl Fn() -> bool) {
+    fn was_away(&mut self, ns: u64, now: u64, others: impl Fn() -> bool) {
         self.away = ns;
-        if ns >= HOLDS && others() {
+        if ns < HOLDS {
+            return;
+        }
+        // To ask takes some microseconds, which are not the program's.
+        self.timed = false;
+        if others() {
             // It may have been stopped for hours.
-            self.yields_at = self.last.1 + DEAR * ns.min(LOOK_EVERY);
+            self.yields_at = now + DEAR * ns.min(LOOK_EVERY);
         }
     }
 
@@ -286,16 +291,16 @@ impl Idle {
             n if n <= GLANCES => Pause::Spin(GLANCE.min(settings.spin)),
             n if n > GLANCES + 2 * SPINS && !n.is_multiple_of(SELDOM) => Pause::None,
             // Other programs may want the core even where the ranks have one each.
-            n if n.is_multiple_of(2) && !self.is_dear() => Pause::Yield,
-            n if n.is_multiple_of(2) => self.sleep(settings).unwrap_or(Pause::None),
+            n if n.is_multiple_of(2) && self.is_dear() => self.sleep(settings).unwrap_or(Pause::None),
+            n if n.is_multiple_of(2) => Pause::Yield,
             _ => Pause::Spin(settings.spin),
         }
     }
 
     /// With fewer cores than ranks.
     fn shared(&mut self, whole: u64, settings: &Settings) -> Pause {
-        let (alone, yields) = (self.left_alone(), self.yields(settings));
-        let free = if self.is_dear() { self.free_beside_others() } else { self.free() };
+        let (alone, yields, dear) = (self.left_alone(), self.yields(settings), self.is_dear());
+        let free = if dear { self.free_beside_others() } else { self.free() };
         match self.polls {
             n if n <= alone => Pause::None,
             n if n <= alone + yields => {
@@ -307,8 +312,8 @@ impl Idle {
             }
             n if n <= alone + yields + free => Pause::None,
             _ => {
-                self.polls = alone + yields + if self.is_dear() { 0 } else { free / 2 };
-                self.sleep(settings).unwrap_or(if self.is_dear() { Pause::None } else { Pause::Yield })
+                self.polls = alone + yields + if dear { 0 } else { free / 2 };
+                self.sleep(settings).unwrap_or(if dear { Pause::None } else { Pause::Yield })
             }
         }
     }
@@ -373,10 +378,8 @@ impl Idle {
     pub fn paused(&mut self, pause: Pause, others: impl Fn() -> bool) {
         self.has_paused = true;
         let now = Native::with_id(0).now();
-        let away = now.wrapping_sub(self.last.1);
-        self.last.1 = now;
         if pause == Pause::Yield {
-            self.was_away(away, others);
+            self.was_away(now.wrapping_sub(self.last.1), now, others);
         }
         self.last = (if self.crowded && self.timed { cpu_time() } else { now }, now);
     }

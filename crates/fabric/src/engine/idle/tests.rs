@@ -37,8 +37,7 @@ impl Rank {
     fn beside_a_program(crowded: bool) -> Rank {
         let mut rank = Rank::new(crowded);
         rank.others = true;
-        rank.idle.last.1 = rank.now;
-        rank.idle.was_away(u64::from(u32::MAX), || true);
+        rank.idle.was_away(u64::from(u32::MAX), rank.now, || true);
         rank
     }
 
@@ -181,7 +180,7 @@ fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding()
     }
     // Ranks may compute for as long: among them it goes on yielding.
     let mut rank = Rank::new(true);
-    rank.idle.was_away(2 * HOLDS, || false);
+    rank.idle.was_away(2 * HOLDS, rank.now, || false);
     assert!(!rank.idle.is_dear());
 }
 
