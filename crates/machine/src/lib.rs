@@ -21,6 +21,7 @@ mod native;
 mod park;
 mod plain;
 mod processor;
+mod streaming;
 mod switch;
 
 #[cfg(feature = "loom")]
@@ -35,6 +36,7 @@ pub use processor::{
     ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network,
     Park, Place, Prefetch, Processor, RollBack, Scheduling,
 };
+pub use streaming::{copy_by_lines, copy_past_caches};
 
 pub use core::sync::atomic::Ordering;
 

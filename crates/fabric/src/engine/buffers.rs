@@ -3,7 +3,9 @@
 //! libfabric's caller promises that a buffer stays valid until the operation's completion; nothing here outlives that, and everything here that touches such memory is in this file.
 #![allow(unsafe_code)]
 
-use core::ptr::{copy, copy_nonoverlapping};
+use core::ptr::copy_nonoverlapping;
+
+use towpath_machine::{copy_by_lines, copy_past_caches};
 
 /// The most pieces of a buffer (`iov_limit`).
 pub const MAX_PIECES: usize = 8;
@@ -101,14 +103,28 @@ impl Buffer {
     #[inline]
     pub unsafe fn read(&self, at: usize, to: *mut u8, len: usize) {
         if at == 0 && len <= self.first.1 {
-            // SAFETY: in bounds of the first piece; the caller vouches for `to`. They may be the same memory in a program that sends to itself.
+            // SAFETY: in bounds of the first piece; the caller vouches for `to`, which is memory of ours and no caller's buffer.
             unsafe { copy_small(self.first.0 as *const u8, to, len) };
             return;
         }
         let mut done = 0;
         for (from, n) in self.range(at, len) {
             // SAFETY: as above, piece by piece; `range` gives at most `len` bytes.
-            unsafe { copy(from as *const u8, to.add(done), n) };
+            unsafe { copy_by_lines(from as *const u8, to.add(done), n) };
+            done += n;
+        }
+    }
+
+    /// Copies `len` bytes from offset `at` to memory that another core will read, past the caches.
+    ///
+    /// # Safety
+    ///
+    /// `to..to + len` is writable, and no part of the buffer.
+    pub unsafe fn read_past_caches(&self, at: usize, to: *mut u8, len: usize) {
+        let mut done = 0;
+        for (from, n) in self.range(at, len) {
+            // SAFETY: in bounds, piece by piece; `range` gives at most `len` bytes, and the caller vouches for `to`.
+            unsafe { copy_past_caches(from as *const u8, to.add(done), n) };
             done += n;
         }
     }
@@ -128,7 +144,7 @@ impl Buffer {
         let mut done = 0;
         for (to, n) in self.range(at, len) {
             // SAFETY: as above.
-            unsafe { copy(from.add(done), to as *mut u8, n) };
+            unsafe { copy_by_lines(from.add(done), to as *mut u8, n) };
             done += n;
         }
     }
@@ -146,7 +162,7 @@ impl Buffer {
 ///
 /// # Safety
 ///
-/// As [`core::ptr::copy`].
+/// As [`copy_by_lines`].
 #[inline(always)]
 unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: reads before it writes in the first case; the caller vouches for both ranges.
@@ -154,7 +170,7 @@ unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
         if len == 8 {
             to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
         } else {
-            copy(from, to, len);
+            copy_by_lines(from, to, len);
         }
     }
 }

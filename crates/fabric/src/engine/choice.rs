@@ -2,15 +2,9 @@
 //! shares a core with whom: Gropp & Lusk 1997, §3 leave the thresholds to the machine, too.
 //!
 //! **What is measured.** The receiver's time per byte, on the clock: for a direct copy the time of the copy; for a pipelined message the time from asking for it to its last byte, over all bytes that came meanwhile, since
-//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of `SAMPLES` counts.
+//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of some counts.
 //!
-//! **States** of a class, one for each size (powers of two) and [`Place`]:
-//!
-//! ```text
-//! Current   uses the way that it is to use anyway, and measures it       -> Other, after SAMPLES values
-//! Other     uses the other way, and measures it                          -> Settled, after SAMPLES values: the other way from now on if it is clearly better
-//! Settled   uses its way, and measures nothing                           -> Current, after so many messages; twice as many each time that nothing has changed
-//! ```
+//! **What for.** One [`Contest`] for each size (powers of two) and [`Place`].
 //!
 //! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives gives no value; the class stays as it is until others have.
 //!
@@ -19,10 +13,8 @@
 
 use towpath_machine::{Native, Processor};
 
-/// Values that a way is judged by.
-const SAMPLES: u8 = 4;
-/// A class rests for so many messages at first, and at most for so many.
-const REST: (u32, u32) = (64, 1 << 14);
+use super::contest::{Contest, Heat};
+
 /// The sizes of the smallest and of the largest class, as powers of two. Others are counted as these.
 const SIZES: (u32, u32) = (10, 25);
 const CLASSES: usize = (SIZES.1 - SIZES.0 + 1) as usize;
@@ -41,15 +33,6 @@ pub enum Way {
     Direct,
 }
 
-impl Way {
-    fn other(self) -> Way {
-        match self {
-            Way::Pipelined => Way::Direct,
-            Way::Direct => Way::Pipelined,
-        }
-    }
-}
-
 /// Between whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -66,62 +49,16 @@ pub enum Place {
 pub struct Trial {
     place: u8,
     class: u8,
-    round: u32,
+    heat: Heat,
     at: u64,
     moved: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Current,
-    Other,
-    Settled,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Class {
-    state: State,
-    way: Way,
-    values: u8,
-    /// Counts the states: a value of an earlier one is too late.
-    round: u32,
-    /// The least time of the way in use, and of the other, in nanoseconds for a mebibyte.
-    best: [u64; 2],
-    /// Settled: messages until it looks again, and how many there were at first.
-    left: u32,
-    rest: u32,
-}
-
-impl Class {
-    fn new(way: Way) -> Class {
-        Class { state: State::Current, way, values: 0, round: 0, best: [u64::MAX; 2], left: 0, rest: REST.0 }
-    }
-
-    fn go(&mut self, state: State) {
-        self.state = state;
-        self.round = self.round.wrapping_add(1);
-        self.values = 0;
-    }
-
-    /// Both ways have been measured.
-    fn judge(&mut self) {
-        let [current, other] = self.best;
-        // By an eighth at least: a change for less is not worth the next one back.
-        if other < current - current / 8 {
-            self.way = self.way.other();
-            self.rest = REST.0;
-        } else {
-            self.rest = (self.rest * 2).min(REST.1);
-        }
-        self.left = self.rest;
-        self.go(State::Settled);
-    }
 }
 
 /// What an endpoint has found out so far.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    classes: [[Class; CLASSES]; 3],
+    /// The first way is [`Way::Pipelined`].
+    classes: [[Contest; CLASSES]; 3],
     /// Bytes of long messages that have come, in whatever way.
     moved: u64,
     refused: bool,
@@ -130,7 +67,7 @@ pub struct Choice {
 impl Default for Choice {
     fn default() -> Self {
         // Where cores are shared a sender that need not run is worth most; so this begins with what is most likely right.
-        let of = |way| [Class::new(way); CLASSES];
+        let of = |way| [Contest::new(way == Way::Direct); CLASSES];
         Choice { classes: [of(Way::Pipelined), of(Way::Direct), of(Way::Direct)], moved: 0, refused: false }
     }
 }
@@ -142,23 +79,11 @@ impl Choice {
             return (Way::Pipelined, None);
         }
         let size = len.max(1).ilog2().clamp(SIZES.0, SIZES.1) - SIZES.0;
-        let class = &mut self.classes[place as usize][size as usize];
-        let way = match class.state {
-            State::Settled if class.left > 0 => {
-                class.left -= 1;
-                return (class.way, None);
-            }
-            State::Settled => {
-                class.best = [u64::MAX; 2];
-                class.go(State::Current);
-                class.way
-            }
-            State::Current => class.way,
-            State::Other => class.way.other(),
-        };
+        let (direct, heat) = self.classes[place as usize][size as usize].turn();
+        let way = if direct { Way::Direct } else { Way::Pipelined };
         let trial =
-            Trial { place: place as u8, class: size as u8, round: class.round, at: now(), moved: self.moved };
-        (way, Some(trial))
+            |heat| Trial { place: place as u8, class: size as u8, heat, at: now(), moved: self.moved };
+        (way, heat.map(trial))
     }
 
     /// Bytes of a long message have come.
@@ -171,24 +96,11 @@ impl Choice {
     pub fn arrived(&mut self, trial: &Trial, now: u64) {
         let class = &mut self.classes[usize::from(trial.place)][usize::from(trial.class)];
         let bytes = self.moved.wrapping_sub(trial.moved);
-        if trial.round != class.round || bytes == 0 {
+        if bytes == 0 {
             return;
         }
-        let which = match class.state {
-            State::Current => 0,
-            State::Other => 1,
-            State::Settled => return,
-        };
         let time = u128::from(now.saturating_sub(trial.at)) << 20;
-        let value = u64::try_from(time / u128::from(bytes)).unwrap_or(u64::MAX);
-        class.best[which] = class.best[which].min(value);
-        class.values += 1;
-        if class.values >= SAMPLES {
-            match class.state {
-                State::Current => class.go(State::Other),
-                _ => class.judge(),
-            }
-        }
+        class.took(trial.heat, u64::try_from(time / u128::from(bytes)).unwrap_or(u64::MAX));
     }
 
     /// The system has no direct copies.
@@ -205,7 +117,14 @@ impl Choice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::contest::{REST, SAMPLES};
     use super::*;
+
+    impl Way {
+        fn other(self) -> Way {
+            if self == Way::Direct { Way::Pipelined } else { Way::Direct }
+        }
+    }
 
     /// A machine with a made-up clock: a byte takes `[pipelined, direct]` picoseconds.
     struct Machine {

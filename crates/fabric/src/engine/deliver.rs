@@ -196,7 +196,7 @@ impl Core {
             return;
         };
         // At once as much as there is space for: then the receiver has something to do.
-        match stream.push(link, 8) {
+        match stream.push(link, 16) {
             Some(super::link::Sent::Yes) => {
                 if let Some(ticket) = stream.then {
                     self.reports.end(&ticket, 0);

@@ -213,7 +213,8 @@ impl Core {
 
     #[inline]
     fn try_send(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
-        let Settings { eager, unexpected, ring_after, .. } = self.settings;
+        let Settings { eager, unexpected, ring_after, past_caches, .. } = self.settings;
+        let crowded = self.crowded;
         let len = message.buffer.len();
         let peer = self.way(message.peer)?;
         let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
@@ -223,7 +224,7 @@ impl Core {
             }
             return self.send_behind(message);
         }
-        link.promote(ring_after);
+        link.promote(ring_after, past_caches, crowded);
         let counted = len > INJECT;
         let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < unexpected;
         if len <= link.piece().min(eager) && room && !message.matched {

@@ -146,6 +146,25 @@ impl Content<'_> {
     }
 }
 
+impl Content<'_> {
+    /// Copies it past the caches.
+    ///
+    /// # Safety
+    ///
+    /// `to` is writable for [`Content::len`] bytes, and shared memory of ours, which no caller's buffer overlaps.
+    #[allow(unsafe_code)]
+    pub unsafe fn copy_past_caches(&self, to: *mut u8) {
+        match self {
+            // SAFETY: the caller's promise.
+            Content::Part(buffer, at, len) => unsafe { buffer.read_past_caches(*at, to, *len) },
+            // SAFETY: the caller's promise.
+            Content::Bytes(bytes) => unsafe {
+                towpath_machine::copy_past_caches(bytes.as_ptr(), to, bytes.len())
+            },
+        }
+    }
+}
+
 /// A frame to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {

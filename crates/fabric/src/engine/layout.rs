@@ -29,10 +29,12 @@ pub const BLOCKS: usize = 64;
 pub const BLOCK: usize = 8 << 10;
 /// Slots of a pair.
 pub const SLOTS: usize = 512;
-/// Bytes behind a pair's slots.
-pub const SLOT_BYTES: usize = 256 << 10;
+/// Bytes behind a pair's slots: more than a core's own caches hold, so that those to be written have left the reader's.
+pub const SLOT_BYTES: usize = 2 << 20;
+/// Of these, as many as a pair uses until it has earned them all.
+pub const FIRST_BYTES: usize = 256 << 10;
 /// The longest piece that goes through a pair's bytes.
-pub const SLOT_PIECE: usize = 32 << 10;
+pub const SLOT_PIECE: usize = 16 << 10;
 
 /// The beginning of an endpoint's segment. The owner writes `identity`, `closed`, `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
 #[repr(C)]
@@ -94,6 +96,8 @@ pub struct SlotsHeader {
     pub answer: OwnLine<AtomicU64>,
     /// The receiver: how many slots it has emptied.
     pub progress: OwnLine<AtomicU64>,
+    /// The receiver: how long the piece took that was to be timed, and its ticket ([`report`](super::stores::report)).
+    pub told: OwnLine<AtomicU64>,
 }
 
 /// The receiver will look at the slots.

@@ -234,21 +234,25 @@ impl Link {
         }
     }
 
-    /// Gets slots for this pair on their way, if it has earned them. Call it when nothing waits to be sent.
+    /// Gets slots for this pair on their way, or more of their memory, if it has earned them. Call it when nothing waits to be sent.
     #[inline]
-    pub fn promote(&mut self, after: u32) {
-        if self.sent >= after && !matches!(self.slots, Slots::Used(_) | Slots::Declined) {
-            self.promote_slowly();
+    pub fn promote(&mut self, after: u32, past: Option<usize>, crowded: bool) {
+        match &mut self.slots {
+            // Where cores are shared the caches are, too.
+            Slots::Used(pair) if pair.has_earned() && !crowded => pair.grow(),
+            Slots::Used(_) | Slots::Declined => {}
+            _ if self.sent >= after => self.promote_slowly(past),
+            _ => {}
         }
     }
 
     #[cold]
-    fn promote_slowly(&mut self) {
+    fn promote_slowly(&mut self, past: Option<usize>) {
         self.slots = match core::mem::replace(&mut self.slots, Slots::Declined) {
             Slots::None => {
                 let nonce = self.cpu.now();
                 // Without memory for slots the shared queue does.
-                match PairOut::create(nonce) {
+                match PairOut::create(nonce, past) {
                     Ok(pair) if self.passes(&pair, nonce) => Slots::Made(Box::new(pair), nonce),
                     _ => Slots::Declined,
                 }

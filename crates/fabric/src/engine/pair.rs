@@ -4,11 +4,14 @@
 //!
 //! **Progress.** Wait-free on both sides.
 //!
-//! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until it moves `progress` past it. `progress`, `answer`: the receiver.
+//! **Bytes.** Longer messages are copied twice, but both ends at once, and each line crosses from core to core once: what is fetched out of the sender's own buffer stays there. How they are written is measured
+//! ([`Stores`]). A pair that has moved 4 MiB and does not share its cores gets more of them, so that a line has left the reader's cache by the time that it is written again.
+//!
+//! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until it moves `progress` past it. `progress`, `answer`, `told`: the receiver.
 //!
 //! **A death.** The sender's: what it published arrives, what it had not is not there. The receiver's: the slots fill up, and the sender finds its process dead.
 //!
-//! **Memory.** About 300 KiB for each ordered pair that has earned it; made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
+//! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a lot (of addresses: 2 MiB); made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
 //! every pair's slots in turn.
 #![allow(unsafe_code)]
 
@@ -16,15 +19,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
 
 use towpath_am::packet::{Form, Header, READY};
-use towpath_machine::{Native, Prefetch};
+use towpath_machine::{Native, Prefetch, Processor};
 
 use super::attach::{AttachError, PairMemory};
 use super::buffers::Payload;
 use super::frame::{Arrived, Frame, LINE};
-use super::layout::{ACCEPTED, DECLINED, SLOT_BYTES, SLOTS};
+use super::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES, SLOTS};
+use super::stores::{Stores, TIMED, report};
 
 const LEN: u64 = SLOTS as u64;
-const CAPACITY: u64 = SLOT_BYTES as u64;
+/// A pair that has moved so many bytes has earned all of its memory.
+const EARNS: u64 = 4 << 20;
 
 fn lap(ticket: u64) -> u16 {
     (ticket / LEN + 1) as u16
@@ -38,6 +43,10 @@ pub struct PairOut {
     /// Where the next bytes go, counted without end, and up to where they are free again.
     at: u64,
     freed: u64,
+    /// How many of the bytes are given out in turn.
+    capacity: u64,
+    moved: u64,
+    stores: Stores,
     /// Per slot: where the bytes given out so far ended.
     ends: Box<[u64; SLOTS]>,
 }
@@ -55,11 +64,23 @@ pub enum Answer {
 
 impl PairOut {
     /// New slots, with a number by which the receiver recognises them.
-    pub fn create(nonce: u64) -> Result<PairOut, AttachError> {
+    ///
+    /// `past`: from how many bytes on a piece is written past the caches (0: never), or as is measured.
+    pub fn create(nonce: u64, past: Option<usize>) -> Result<PairOut, AttachError> {
         let memory = PairMemory::create()?;
         // Relaxed: ordered by the announcement.
         memory.header().nonce.store(nonce, Ordering::Relaxed);
-        Ok(PairOut { memory, next: 0, emptied: 0, at: 0, freed: 0, ends: Box::new([0; SLOTS]) })
+        Ok(PairOut {
+            memory,
+            next: 0,
+            emptied: 0,
+            at: 0,
+            freed: 0,
+            capacity: FIRST_BYTES as u64,
+            moved: 0,
+            stores: Stores::new(past),
+            ends: Box::new([0; SLOTS]),
+        })
     }
 
     /// Their descriptor.
@@ -93,26 +114,9 @@ impl PairOut {
         }
         let mut line = frame.line();
         if line.bulk {
-            let len = frame.content.len() as u64;
-            // In one piece: what is left before the end is passed over.
-            let start = if self.at % CAPACITY + len > CAPACITY {
-                self.at.next_multiple_of(CAPACITY)
-            } else {
-                self.at
-            };
-            let end = (start + len).next_multiple_of(64);
-            if end - self.freed > CAPACITY {
-                self.look();
-                if end - self.freed > CAPACITY {
-                    return false;
-                }
-            }
-            let Some(to) = self.memory.bytes((start % CAPACITY) as usize, len as usize) else { return false };
-            // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them.
-            unsafe { frame.content.copy_to(to) };
-            line.cells[frame.kind.words()] = (start % CAPACITY) | len << 32;
+            let Some(place) = self.put(frame) else { return false };
+            line.cells[frame.kind.words()] = place;
             line.args += 2;
-            self.at = end;
         }
         self.ends[self.next as usize % SLOTS] = self.at;
         let slot = self.memory.slot(self.next);
@@ -128,6 +132,61 @@ impl PairOut {
         self.next += 1;
         Native::with_id(0).prefetch_exclusive(&self.memory.slot(self.next).header);
         true
+    }
+
+    /// Copies a payload to where there is space for it: its place, as the slot names it.
+    #[inline]
+    fn put(&mut self, frame: &Frame<'_>) -> Option<u64> {
+        let (len, capacity) = (frame.content.len() as u64, self.capacity);
+        // In one piece: what is left before the end is passed over.
+        let start =
+            if self.at % capacity + len > capacity { self.at.next_multiple_of(capacity) } else { self.at };
+        let end = (start + len).next_multiple_of(64);
+        if end - self.freed > capacity {
+            self.look();
+            if end - self.freed > capacity {
+                return None;
+            }
+        }
+        let at = start % capacity;
+        let to = self.memory.bytes(at as usize, len as usize)?;
+        // (T1) Acquire: pairs with the Release (T2) in `PairIn::take`, though nothing else depends on it.
+        let told = || self.memory.header().told.load(Ordering::Acquire);
+        let (past, trial) = self.stores.choose(self.next, len as usize, told);
+        let begun = trial.map(|_| Native::with_id(0).now());
+        // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them, and no buffer of a caller lies there.
+        unsafe { if past { frame.content.copy_past_caches(to) } else { frame.content.copy_to(to) } }
+        if let (Some(trial), Some(begun)) = (trial, begun) {
+            let ns = Native::with_id(0).now().saturating_sub(begun);
+            self.stores.wrote(trial, self.next, len as usize, ns);
+        }
+        self.at = end;
+        self.moved += len;
+        Some(at | if trial.is_some() { TIMED } else { 0 } | len << 32)
+    }
+
+    /// Whether it has earned more memory than it uses.
+    #[inline(always)]
+    pub fn has_earned(&self) -> bool {
+        self.moved >= EARNS && self.capacity < SLOT_BYTES as u64
+    }
+
+    /// From now on uses all of its memory.
+    #[cold]
+    pub fn grow(&mut self) {
+        self.look();
+        // It goes on behind the first part, which is free again when all that lies there has been taken.
+        self.capacity = SLOT_BYTES as u64;
+        self.at = FIRST_BYTES as u64;
+        if self.emptied == self.next {
+            self.freed = self.at;
+            return;
+        }
+        self.freed = 0;
+        for ticket in self.emptied..self.next {
+            self.ends[ticket as usize % SLOTS] = 0;
+        }
+        self.ends[(self.next - 1) as usize % SLOTS] = self.at;
     }
 
     #[cold]
@@ -189,14 +248,23 @@ impl PairIn {
         // Relaxed: ordered by (S2).
         let cells: [u64; LINE / 8] = core::array::from_fn(|i| slot.args[i].load(Ordering::Relaxed));
         let tag = slot.tag.load(Ordering::Relaxed);
+        let mut begun = None;
         let frame = Arrived::read(header.handler(), header.args(), tag, &cells, |words| {
             let place = *cells.get(words)?;
-            let (at, len) = (place as u32 as usize, (place >> 32) as usize);
+            if place & TIMED != 0 {
+                begun = Some(Native::with_id(0).now());
+            }
+            let (at, len) = ((place & (TIMED - 1)) as usize, (place >> 32) as usize);
             let from = self.memory.bytes(at, len)?;
             // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says so; if it does, the bytes are wrong, no more.
             Some(unsafe { Payload::new(from, len) })
         });
         let result = deliver(frame);
+        if let Some(begun) = begun {
+            let ns = Native::with_id(0).now().saturating_sub(begun);
+            // (T2) Release: pairs with the Acquire (T1).
+            self.memory.header().told.store(report(self.head, ns), Ordering::Release);
+        }
         self.head += 1;
         // (S4) Release: our reads come before; pairs with the Acquire (S3).
         self.memory.header().progress.store(self.head, Ordering::Release);
@@ -217,7 +285,7 @@ mod tests {
     use super::*;
 
     fn ends() -> (PairOut, PairIn) {
-        let out = PairOut::create(42).unwrap();
+        let out = PairOut::create(42, None).unwrap();
         assert_eq!(out.answer(), Answer::None);
         let memory = PairMemory::attach(std::process::id(), out.descriptor(), 42).unwrap();
         let into = PairIn::accept(memory);
@@ -231,7 +299,14 @@ mod tests {
 
     #[test]
     fn frames_of_all_lengths_come_out_in_order_when_it_is_full_and_when_it_is_not() {
+        for past in [None, Some(0), Some(1)] {
+            frames_of_all_lengths_come_out_in_order(past);
+        }
+    }
+
+    fn frames_of_all_lengths_come_out_in_order(past: Option<usize>) {
         let (mut out, mut into) = ends();
+        out.stores = Stores::new(past);
         let data: Vec<u8> = (0..40_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
         let (mut sent, mut taken) = (0u64, 0u64);
         let mut seed = 1u64;
@@ -242,6 +317,9 @@ mod tests {
         let mut lengths = Vec::new();
         while taken < 6000 {
             if sent < 6000 {
+                if out.has_earned() && (sent % 3 == 2 || out.moved > 2 * EARNS) {
+                    out.grow();
+                }
                 let n = length(sent);
                 let ok = out.send(&frame(sent, &data[..n]));
                 if ok {
@@ -260,11 +338,12 @@ mod tests {
         }
         assert!(!into.is_ready());
         assert!(out.is_empty());
+        assert_eq!(out.capacity, SLOT_BYTES as u64);
     }
 
     #[test]
     fn slots_of_somebody_else_are_not_taken() {
-        let out = PairOut::create(1).unwrap();
+        let out = PairOut::create(1, None).unwrap();
         assert!(matches!(
             PairMemory::attach(std::process::id(), out.descriptor(), 2),
             Err(AttachError::Another { .. })

@@ -17,6 +17,8 @@ pub struct Settings {
     pub direct: Option<usize>,
     /// `TOWPATH_CMA_CROWDED`: the same where there are more processes than cores.
     pub direct_crowded: Option<usize>,
+    /// `TOWPATH_PAST_CACHES`: from how many bytes on a piece of a message is written past the caches (non-temporal stores), 0: never. Not set: as is measured ([`Stores`](super::stores::Stores)).
+    pub past_caches: Option<usize>,
     /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in nanoseconds, once the program polls in a loop.
     pub spin: u64,
     /// `TOWPATH_YIELDS`: where there are more processes than cores, how many turns it gives to others before it sleeps.
@@ -43,6 +45,7 @@ impl Default for Settings {
             rings: 64,
             direct: None,
             direct_crowded: None,
+            past_caches: None,
             spin: 5_000,
             yields: 8,
             nap: 1_000_000,
@@ -80,6 +83,8 @@ impl Settings {
         self.direct = number("TOWPATH_CMA", variable("TOWPATH_CMA")).or(self.direct);
         self.direct_crowded =
             number("TOWPATH_CMA_CROWDED", variable("TOWPATH_CMA_CROWDED")).or(self.direct_crowded);
+        self.past_caches =
+            number("TOWPATH_PAST_CACHES", variable("TOWPATH_PAST_CACHES")).or(self.past_caches);
         set(&mut self.spin, "TOWPATH_SPIN", variable("TOWPATH_SPIN"));
         set(&mut self.yields, "TOWPATH_YIELDS", variable("TOWPATH_YIELDS"));
         set(&mut self.nap, "TOWPATH_NAP", variable("TOWPATH_NAP"));
