@@ -13,6 +13,7 @@ mod device;
 mod distributed;
 mod locked;
 mod native;
+mod ours;
 mod pool;
 mod printed;
 mod semaphore;
@@ -43,7 +44,7 @@ pub enum Version {
     TestAndSet,
     /// Packet slots without locks, test&set locks around the pool (Section 7).
     SlotsTestAndSet,
-    /// Towpath's endpoints.
+    /// Towpath's own device for MPIs.
     Towpath,
 }
 

@@ -5,17 +5,17 @@
 //! The one `unsafe` operation takes views of payload bytes in a world's area; see there. `Plain` is implemented for structures of atomic words.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use towpath::{Algorithm, Endpoint, Policy, WorldConfig};
+use towpath::Policy;
 use towpath_machine::{Native, NativeBytes, Plain};
 use towpath_shm::{Area, World, WorldSpec};
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Lock, Wait};
 
 use super::locked::{Ends, PACKETS, Packet};
+use super::ours::{ADDRESS_WORDS, Ours};
 use super::pool::Table;
 use super::slots::Slot;
 use super::{ControlPackets, Device, Exclusive, LockedQueues, Pool, SHORT_BELOW, Semaphores, Slots, Version};
@@ -64,15 +64,24 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
         }
     };
     if version == Version::Towpath {
-        let config = WorldConfig { algorithm: Algorithm::Towpath, ..WorldConfig::new(procs as u32) };
-        let world = towpath::create(None, &config).map_err(|e| Error::Other(Box::new(e)))?;
+        let spec = WorldSpec {
+            name: None,
+            processes: procs as u32,
+            area_bytes: 4096,
+            object_bytes: 0,
+            params: [0; 16],
+        };
+        let world = World::create(&spec).map_err(|e| Error::Other(Box::new(e)))?;
+        let addresses = SharedPages::new(procs * ADDRESS_WORDS)?;
         team(&cores, limit, |rank| {
             exit(
                 rank,
                 (|| {
                     world.enter(Some(rank as u32))?;
-                    let link = Ours::new(&world, bytes)?;
                     let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
+                    let own = Ours::open(rank, &addresses, adaptive(&world))?;
+                    world.barrier(Policy::Adaptive)?;
+                    let link = own.meet((rank + procs / 2) % procs, &addresses)?;
                     part.play_between_barriers(&link)
                 })(),
             )
@@ -124,7 +133,7 @@ struct Memory<'a> {
     start: u64,
 }
 
-type Anything = Box<dyn std::error::Error>;
+pub(super) type Anything = Box<dyn std::error::Error>;
 
 impl<'a> Memory<'a> {
     fn new(area: &'a Area, procs: usize) -> Result<Self, Anything> {
@@ -202,6 +211,11 @@ struct Theirs<'a, C, X> {
     wait: Wait<'a>,
 }
 
+/// As everybody waits here.
+fn adaptive(world: &World) -> Wait<'_> {
+    Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() }
+}
+
 /// A process's part in a measurement.
 struct Part<'a> {
     procs: usize,
@@ -221,8 +235,7 @@ impl Part<'_> {
         device: &Device<'_, Native, C, X>,
     ) -> Result<(), Anything> {
         let world = self.world;
-        let wait =
-            Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
+        let wait = adaptive(world);
         self.play_between_barriers(&Theirs { device, cpu: Native::with_id(device.me as u32), wait })
     }
 
@@ -282,7 +295,8 @@ impl Part<'_> {
 }
 
 /// What ping-pong is played through.
-trait Link {
+pub(super) trait Link {
+    /// Returns when the buffer can be used again.
     fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything>;
     /// Returns the tag and the length.
     fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything>;
@@ -295,97 +309,6 @@ impl<C: ControlPackets<Native>, X: Exclusive<Native>> Link for Theirs<'_, C, X> 
     }
     fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything> {
         Ok(self.device.receive(&self.cpu, &self.wait, from, buffer))
-    }
-}
-
-/// Handlers: a message in the arguments, and one in the segment.
-const INLINE: u8 = 1;
-const STORED: u8 = 2;
-/// What fits into the arguments beside tag and length.
-const INLINE_BYTES: usize = 56;
-
-/// What the handlers leave.
-#[derive(Default)]
-struct Arrived {
-    /// How many messages there have been.
-    count: AtomicU64,
-    tag: AtomicU64,
-    len: AtomicU64,
-    data: [AtomicU64; INLINE_BYTES / 8],
-}
-
-/// Towpath's endpoints as a link: short requests, and long transfers into private memory (two copies, as in the paper's versions).
-struct Ours {
-    endpoint: Endpoint,
-    arrived: Arc<Arrived>,
-}
-
-impl Ours {
-    fn new(world: &towpath::World, bytes: usize) -> Result<Self, Anything> {
-        let endpoint = Endpoint::with_private_segment(world, bytes.next_multiple_of(64).max(64))?;
-        let arrived = Arc::new(Arrived::default());
-        // Relaxed, all of them: handlers run in the thread that reads what they leave.
-        let note = |arrived: &Arrived, args: &[u32]| {
-            let [tag, len, ..] = *args else { return };
-            arrived.tag.store(tag.into(), Ordering::Relaxed);
-            arrived.len.store(len.into(), Ordering::Relaxed);
-            arrived.count.store(arrived.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        };
-        let there = Arc::clone(&arrived);
-        endpoint.set_handler(INLINE, move |message| {
-            let args = message.args();
-            for (word, pair) in there.data.iter().zip(args.get(2..).unwrap_or(&[]).chunks(2)) {
-                let high = pair.get(1).copied().unwrap_or(0);
-                word.store(u64::from(pair[0]) | u64::from(high) << 32, Ordering::Relaxed);
-            }
-            note(&there, args);
-        });
-        let there = Arc::clone(&arrived);
-        endpoint.set_handler(STORED, move |message| note(&there, message.args()));
-        endpoint.map_world()?;
-        Ok(Ours { endpoint, arrived })
-    }
-}
-
-impl Link for Ours {
-    fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
-        let mut args = [0u32; 16];
-        (args[0], args[1]) = (tag as u32, data.len() as u32);
-        if data.len() > INLINE_BYTES {
-            return Ok(self.endpoint.request_long(to, STORED, &args[..2], data, 0)?);
-        }
-        for (arg, chunk) in args[2..].iter_mut().zip(data.chunks(4)) {
-            let mut four = [0; 4];
-            four[..chunk.len()].copy_from_slice(chunk);
-            *arg = u32::from_le_bytes(four);
-        }
-        Ok(self.endpoint.request(to, INLINE, &args[..2 + data.len().div_ceil(4)])?)
-    }
-
-    fn receive(&self, _from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything> {
-        // Relaxed, all of them: written by handlers of this thread.
-        let before = self.arrived.count.load(Ordering::Relaxed);
-        debug_assert_eq!(before, 0, "one message at a time");
-        self.endpoint.poll_until(|| self.arrived.count.load(Ordering::Relaxed) > 0);
-        self.arrived.count.store(0, Ordering::Relaxed);
-        let len = self.arrived.len.load(Ordering::Relaxed) as usize;
-        if len <= INLINE_BYTES {
-            for (chunk, word) in buffer[..len].chunks_mut(8).zip(&self.arrived.data) {
-                chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes()[..chunk.len()]);
-            }
-        } else {
-            self.peek(len, buffer);
-        }
-        Ok((self.arrived.tag.load(Ordering::Relaxed), len))
-    }
-}
-
-impl Ours {
-    /// The first and the last byte of what lies in the segment: that is where the data is to be, so nothing is copied once more.
-    fn peek(&self, len: usize, buffer: &mut [u8]) {
-        for at in [0, len - 1] {
-            self.endpoint.segment().read(at as u64, &mut buffer[at..=at]);
-        }
     }
 }
 
