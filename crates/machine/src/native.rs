@@ -201,6 +201,13 @@ impl Processor for Native {
     }
     #[inline(always)]
     fn fence(&self, order: Ordering) {
+        // A locked access to one's own stack orders as MFENCE does, in half the time.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if order == Ordering::SeqCst {
+            // SAFETY: changes nothing but flags, which it says; and not said to leave memory alone, so the compiler moves no access across it.
+            unsafe { core::arch::asm!("lock or dword ptr [rsp], 0") };
+            return;
+        }
         fence(order);
     }
     // A datum is read and written as a relaxed atomic: as cheap as a plain access, and no undefined behaviour when

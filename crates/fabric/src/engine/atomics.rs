@@ -234,7 +234,7 @@ fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Opt
 }
 
 /// An atomic operation of ours.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Atomic<'a> {
     /// On which memory.
     pub target: Target,
@@ -262,14 +262,14 @@ impl Core {
     ///
     /// It did not start.
     pub fn start_atomic(&mut self, atomic: &Atomic<'_>, ticket: Ticket) -> Result<(), Refusal> {
-        let Atomic { target, op, of, count, operand, compare, into } = *atomic;
+        let Atomic { target, op, of, count, operand, compare, ref into } = *atomic;
         let bytes = count.saturating_mul(of.size());
         let fits = |b: &[u8], needed: bool| if needed { b.len() == bytes } else { b.is_empty() };
         if !is_valid(op, of)
             || bytes > LONGEST
             || !fits(operand, op != Op::Read)
             || !fits(compare, op.compares())
-            || into.is_some_and(|b| b.len() < bytes)
+            || into.as_ref().is_some_and(|b| b.len() < bytes)
         {
             return Err(Refusal::Invalid);
         }
@@ -277,7 +277,8 @@ impl Core {
         self.happened.called(false);
         let tag = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
         let peer = target.peer;
-        let number = self.onesided.insert(OneSided { peer, ticket, into: into.unwrap_or_default(), came: 0 });
+        let number =
+            self.onesided.insert(OneSided { peer, ticket, into: into.clone().unwrap_or_default(), came: 0 });
         let words = [target.address, target.key, number, count as u64];
         self.post(peer, Kind::Atomic, tag, words, &[compare, operand].concat());
         Ok(())

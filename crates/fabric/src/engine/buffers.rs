@@ -13,12 +13,11 @@ pub const MAX_PIECES: usize = 8;
 /// A piece of the caller's memory: address and length.
 pub type Span = (usize, usize);
 
-/// A scattered buffer of the caller's.
-#[derive(Clone, Copy, Debug, Default)]
+/// A buffer of the caller's, scattered or not. Small, since it is handed on several times for each message.
+#[derive(Clone, Debug, Default)]
 pub struct Buffer {
     first: Span,
-    rest: [Span; MAX_PIECES - 1],
-    pieces: u8,
+    rest: Option<Box<[Span]>>,
     len: usize,
 }
 
@@ -30,7 +29,7 @@ impl Buffer {
     /// The memory is readable (to be sent) or writable (to be received into) until the operation that gets the buffer is completed.
     #[inline(always)]
     pub unsafe fn one(at: usize, len: usize) -> Buffer {
-        Buffer { first: (at, len), rest: [(0, 0); MAX_PIECES - 1], pieces: 1, len }
+        Buffer { first: (at, len), rest: None, len }
     }
 
     /// Several; `None` if there are too many.
@@ -39,16 +38,19 @@ impl Buffer {
     ///
     /// As [`Buffer::one`], for each.
     pub unsafe fn many(spans: impl IntoIterator<Item = Span>) -> Option<Buffer> {
-        let mut buffer = Buffer::default();
-        for span in spans.into_iter().filter(|s| s.1 > 0) {
-            match usize::from(buffer.pieces) {
-                0 => buffer.first = span,
-                n => *buffer.rest.get_mut(n - 1)? = span,
+        let mut spans = spans.into_iter().filter(|s| s.1 > 0);
+        let first = spans.next().unwrap_or_default();
+        let mut rest = Vec::new();
+        let mut len = first.1;
+        for span in spans {
+            if rest.len() == MAX_PIECES - 1 {
+                return None;
             }
-            buffer.pieces += 1;
-            buffer.len = buffer.len.checked_add(span.1)?;
+            len = len.checked_add(span.1)?;
+            rest.push(span);
         }
-        Some(buffer)
+        let rest = (!rest.is_empty()).then(|| rest.into_boxed_slice());
+        Some(Buffer { first, rest, len })
     }
 
     /// Bytes in all.
@@ -69,11 +71,11 @@ impl Buffer {
 
     /// Whether it is all in one piece.
     pub fn is_contiguous(&self) -> bool {
-        self.pieces <= 1
+        self.rest.is_none()
     }
 
     fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        core::iter::once(self.first).chain(self.rest).take(self.pieces.into())
+        core::iter::once(self.first).chain(self.rest.iter().flatten().copied())
     }
 
     /// The parts of the range `at..at + len`, as far as it exists.

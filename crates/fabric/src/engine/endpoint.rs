@@ -263,7 +263,8 @@ impl Core {
         let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < self.settings.unexpected;
         let flags = if data.is_some() { flag::DATA } else { 0 };
         let tagged = tag.is_some();
-        let source = if message.inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(*buffer) };
+        let source =
+            if message.inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(buffer.clone()) };
         let words = |number| [len as u64, data.unwrap_or(0), flags, number];
         if len <= self.settings.eager && room {
             if counted {

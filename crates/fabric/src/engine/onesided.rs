@@ -57,7 +57,7 @@ impl Core {
         self.happened.called(false);
         let number =
             self.onesided.insert(OneSided { peer: to.peer, ticket, into: Buffer::default(), came: 0 });
-        let source = if inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(*buffer) };
+        let source = if inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(buffer.clone()) };
         let what = What::Write { address: to.address, key: to.key, number, data };
         let stream = Stream { what, source, at: 0, end: buffer.len(), then: None };
         self.enqueue(to.peer, Queued::Stream(stream));
@@ -73,7 +73,8 @@ impl Core {
     pub fn read(&mut self, from: Target, buffer: &Buffer, ticket: Ticket) -> Result<(), Refusal> {
         self.check(from.peer)?;
         self.happened.called(false);
-        let number = self.onesided.insert(OneSided { peer: from.peer, ticket, into: *buffer, came: 0 });
+        let number =
+            self.onesided.insert(OneSided { peer: from.peer, ticket, into: buffer.clone(), came: 0 });
         let words = [from.address, from.key, number, buffer.len() as u64];
         self.post(from.peer, Kind::Read, 0, words, &[]);
         Ok(())

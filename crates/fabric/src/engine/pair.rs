@@ -16,7 +16,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use towpath_am::packet::{Form, Header, READY};
 use towpath_machine::{Native, Prefetch, Processor};
@@ -276,7 +276,7 @@ impl PairIn {
 #[inline(always)]
 pub fn publish_then_look() {
     // (W1) SeqCst: pairs with itself on the other side: either the sender sees the sleeper, or the sleeper the message.
-    fence(Ordering::SeqCst);
+    Native::with_id(0).fence(Ordering::SeqCst);
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ use super::pair::{PairIn, publish_then_look};
 
 /// Frames taken from one pair's slots before the others have their turn.
 const TURN: usize = 64;
+/// The shared queue is looked at in one of so many polls at least.
+const QUEUE_EVERY: u32 = 8;
 
 /// A sender's number at a receiver: its place among the members, and a count of the place's uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +68,7 @@ pub struct Port {
     cpu: Native,
     receiver: RefCell<Receiver>,
     quota: Cell<usize>,
+    polls: Cell<u32>,
     pairs: RefCell<Vec<Slots>>,
     new_pairs: RefCell<Vec<Slots>>,
     /// The owner's own slots are new.
@@ -100,6 +103,7 @@ impl Port {
             cpu: Native::with_id(0),
             receiver: RefCell::default(),
             quota: Cell::new(FIRST_QUOTA),
+            polls: Cell::new(0),
             pairs: RefCell::default(),
             new_pairs: RefCell::default(),
             own_follows: Cell::new(false),
@@ -144,7 +148,12 @@ impl Port {
                 taken += 1;
             }
         }
-        taken += self.poll_queue(&mut deliver);
+        // Who got something from its pairs wants to go on with it: the rest is looked at when they are quiet, or now and then.
+        let polls = self.polls.get().wrapping_add(1);
+        self.polls.set(polls);
+        if taken == 0 || polls.is_multiple_of(QUEUE_EVERY) {
+            taken += self.poll_queue(&mut deliver);
+        }
         let mut leaving = self.leaving.borrow_mut();
         if !leaving.is_empty() {
             for member in leaving.drain(..) {
