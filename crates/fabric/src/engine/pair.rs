@@ -11,12 +11,12 @@
 //!
 //! **A death.** The sender's: what it published arrives, what it had not is not there. The receiver's: the slots fill up, and the sender finds its process dead.
 //!
-//! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a lot (of addresses: 2 MiB); made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
+//! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a lot, 16 of a process's at most (of addresses: 2 MiB each); made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
 //! every pair's slots in turn.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use towpath_am::packet::{Form, Header, READY};
 use towpath_machine::{Native, Prefetch, Processor};
@@ -30,6 +30,10 @@ use super::stores::{Stores, TIMED, report};
 const LEN: u64 = SLOTS as u64;
 /// A pair that has moved so many bytes has earned all of its memory.
 const EARNS: u64 = 4 << 20;
+/// So many pairs of a process get it at most: 32 MiB.
+const MOST: u32 = 16;
+/// How many have it.
+static GROWN: AtomicU32 = AtomicU32::new(0);
 
 fn lap(ticket: u64) -> u16 {
     (ticket / LEN + 1) as u16
@@ -171,9 +175,16 @@ impl PairOut {
         self.moved >= EARNS && self.capacity < SLOT_BYTES as u64
     }
 
-    /// From now on uses all of its memory.
+    /// From now on uses all of its memory, unless too many pairs do.
     #[cold]
     pub fn grow(&mut self) {
+        // Relaxed, both: a count.
+        if GROWN.fetch_add(1, Ordering::Relaxed) >= MOST {
+            GROWN.fetch_sub(1, Ordering::Relaxed);
+            // It may ask again when it has moved as much once more.
+            self.moved = 0;
+            return;
+        }
         self.look();
         // It goes on behind the first part, which is free again when all that lies there has been taken.
         self.capacity = SLOT_BYTES as u64;
@@ -204,6 +215,15 @@ impl PairOut {
     pub fn is_empty(&mut self) -> bool {
         self.look();
         self.next == self.emptied
+    }
+}
+
+impl Drop for PairOut {
+    fn drop(&mut self) {
+        if self.capacity == SLOT_BYTES as u64 {
+            // Relaxed: a count.
+            GROWN.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -302,6 +322,27 @@ mod tests {
         for past in [None, Some(0), Some(1)] {
             frames_of_all_lengths_come_out_in_order(past);
         }
+        // Here, since no other test may grow pairs meanwhile.
+        only_so_many_pairs_get_all_of_their_memory();
+    }
+
+    fn only_so_many_pairs_get_all_of_their_memory() {
+        let grown = |pair: &PairOut| pair.capacity == SLOT_BYTES as u64;
+        let mut pairs: Vec<PairOut> = (0..=MOST).map(|_| PairOut::create(1, None).unwrap()).collect();
+        for pair in &mut pairs {
+            pair.moved = EARNS;
+            assert!(pair.has_earned());
+            pair.grow();
+            assert!(!pair.has_earned());
+        }
+        assert_eq!(pairs.iter().filter(|pair| grown(pair)).count(), MOST as usize);
+        // One goes: the next one gets what it had.
+        pairs.remove(0);
+        let last = pairs.last_mut().unwrap();
+        assert!(!grown(last));
+        last.moved = EARNS;
+        last.grow();
+        assert!(grown(last));
     }
 
     fn frames_of_all_lengths_come_out_in_order(past: Option<usize>) {
