@@ -109,12 +109,8 @@ impl Buffer {
             unsafe { copy_small(self.first.0 as *const u8, to, len) };
             return;
         }
-        let mut done = 0;
-        for (from, n) in self.range(at, len) {
-            // SAFETY: as above, piece by piece; `range` gives at most `len` bytes.
-            unsafe { copy_by_lines(from as *const u8, to.add(done), n) };
-            done += n;
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.gather(at, to, len, copy_by_lines) };
     }
 
     /// Copies `len` bytes from offset `at` to memory that another core will read, past the caches.
@@ -123,10 +119,19 @@ impl Buffer {
     ///
     /// `to..to + len` is writable, and no part of the buffer.
     pub unsafe fn read_past_caches(&self, at: usize, to: *mut u8, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.gather(at, to, len, copy_past_caches) };
+    }
+
+    /// # Safety
+    ///
+    /// As [`Buffer::read_past_caches`].
+    #[inline(always)]
+    unsafe fn gather(&self, at: usize, to: *mut u8, len: usize, copy: unsafe fn(*const u8, *mut u8, usize)) {
         let mut done = 0;
         for (from, n) in self.range(at, len) {
             // SAFETY: in bounds, piece by piece; `range` gives at most `len` bytes, and the caller vouches for `to`.
-            unsafe { copy_past_caches(from as *const u8, to.add(done), n) };
+            unsafe { copy(from as *const u8, to.add(done), n) };
             done += n;
         }
     }

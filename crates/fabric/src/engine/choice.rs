@@ -2,9 +2,9 @@
 //! shares a core with whom: Gropp & Lusk 1997, §3 leave the thresholds to the machine, too.
 //!
 //! **What is measured.** The receiver's time per byte, on the clock: for a direct copy the time of the copy; for a pipelined message the time from asking for it to its last byte, over all bytes that came meanwhile, since
-//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of some counts.
+//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of a few counts.
 //!
-//! **What for.** One [`Contest`] for each size (powers of two) and [`Place`].
+//! **Classes.** One [`Contest`] for each size (powers of two) and [`Place`].
 //!
 //! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives gives no value; the class stays as it is until others have.
 //!

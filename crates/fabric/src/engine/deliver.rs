@@ -3,7 +3,7 @@
 use super::attach::PairMemory;
 use super::choice::now;
 use super::completion::error;
-use super::endpoint::{Core, Refusal};
+use super::endpoint::{Core, PIECES, Refusal};
 use super::frame::{Arrived, Kind, flag};
 use super::peer::{Assembly, Peer, Stream, Way, What};
 use super::port::{MemberId, Port};
@@ -196,7 +196,7 @@ impl Core {
             return;
         };
         // At once as much as there is space for: then the receiver has something to do.
-        match stream.push(link, 16) {
+        match stream.push(link, PIECES) {
             Some(super::link::Sent::Yes) => {
                 if let Some(ticket) = stream.then {
                     self.reports.end(&ticket, 0);

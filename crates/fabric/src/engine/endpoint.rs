@@ -72,7 +72,7 @@ pub struct Held {
 /// So many frames may wait for one peer before sends to it are refused.
 const QUEUE: usize = 256;
 /// Pieces of one stream before others have their turn.
-const PIECES: usize = 16;
+pub(super) const PIECES: usize = 16;
 
 /// Everything but the port.
 pub struct Core {

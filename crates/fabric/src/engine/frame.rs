@@ -144,9 +144,7 @@ impl Content<'_> {
             },
         }
     }
-}
 
-impl Content<'_> {
     /// Copies it past the caches.
     ///
     /// # Safety

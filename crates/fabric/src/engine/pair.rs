@@ -23,6 +23,7 @@ use towpath_machine::{Native, Prefetch, Processor};
 
 use super::attach::{AttachError, PairMemory};
 use super::buffers::Payload;
+use super::choice::now;
 use super::frame::{Arrived, Frame, LINE};
 use super::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES, SLOTS};
 use super::stores::{Stores, TIMED, report};
@@ -157,12 +158,11 @@ impl PairOut {
         // (T1) Acquire: pairs with the Release (T2) in `PairIn::take`, though nothing else depends on it.
         let told = || self.memory.header().told.load(Ordering::Acquire);
         let (past, trial) = self.stores.choose(self.next, len as usize, told);
-        let begun = trial.map(|_| Native::with_id(0).now());
+        let timed = trial.map(|trial| (trial, now()));
         // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them, and no buffer of a caller lies there.
         unsafe { if past { frame.content.copy_past_caches(to) } else { frame.content.copy_to(to) } }
-        if let (Some(trial), Some(begun)) = (trial, begun) {
-            let ns = Native::with_id(0).now().saturating_sub(begun);
-            self.stores.wrote(trial, self.next, len as usize, ns);
+        if let Some((trial, begun)) = timed {
+            self.stores.wrote(trial, self.next, len as usize, now().saturating_sub(begun));
         }
         self.at = end;
         self.moved += len;
@@ -272,7 +272,7 @@ impl PairIn {
         let frame = Arrived::read(header.handler(), header.args(), tag, &cells, |words| {
             let place = *cells.get(words)?;
             if place & TIMED != 0 {
-                begun = Some(Native::with_id(0).now());
+                begun = Some(now());
             }
             let (at, len) = ((place & (TIMED - 1)) as usize, (place >> 32) as usize);
             let from = self.memory.bytes(at, len)?;
@@ -281,9 +281,11 @@ impl PairIn {
         });
         let result = deliver(frame);
         if let Some(begun) = begun {
-            let ns = Native::with_id(0).now().saturating_sub(begun);
             // (T2) Release: pairs with the Acquire (T1).
-            self.memory.header().told.store(report(self.head, ns), Ordering::Release);
+            self.memory
+                .header()
+                .told
+                .store(report(self.head, now().saturating_sub(begun)), Ordering::Release);
         }
         self.head += 1;
         // (S4) Release: our reads come before; pairs with the Acquire (S3).

@@ -10,15 +10,15 @@
 //! nothing to win below [`SHORTEST`].
 
 use super::contest::{Contest, Heat};
+use super::layout::SLOT_PIECE;
 
 /// Shorter pieces are written with plain stores.
 pub const SHORTEST: usize = 2 << 10;
 /// The mark of a piece whose time is to be told, among the bits of its place.
 pub const TIMED: u64 = 1 << 31;
 
-/// One for each power of two, up to this.
-const LONGEST: u32 = 15;
-const CLASSES: usize = (LONGEST - SHORTEST.ilog2() + 1) as usize;
+/// One for each power of two, up to the longest piece.
+const CLASSES: usize = (SLOT_PIECE.ilog2() - SHORTEST.ilog2() + 1) as usize;
 /// A piece whose time has not come when so many others have been sent will not be told any more.
 const LOST: u64 = 1 << 12;
 
@@ -77,7 +77,7 @@ impl Stores {
                 self.pending = None;
             }
         }
-        let class = len.ilog2().min(LONGEST) - SHORTEST.ilog2();
+        let class = len.ilog2().min(SLOT_PIECE.ilog2()) - SHORTEST.ilog2();
         let (past, heat) = self.classes[class as usize].turn();
         let trial = heat.filter(|_| self.pending.is_none());
         (past, trial.map(|heat| Trial { class: class as u8, heat }))

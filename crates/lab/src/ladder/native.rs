@@ -64,14 +64,8 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
         }
     };
     if version == Version::Towpath {
-        let spec = WorldSpec {
-            name: None,
-            processes: procs as u32,
-            area_bytes: 4096,
-            object_bytes: 0,
-            params: [0; 16],
-        };
-        let world = World::create(&spec).map_err(|e| Error::Other(Box::new(e)))?;
+        // Its own memory is the device's; the world is for the barriers.
+        let world = world_of(procs, 0)?;
         let addresses = SharedPages::new(procs * ADDRESS_WORDS)?;
         team(&cores, limit, |rank| {
             exit(
@@ -91,15 +85,7 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
             Version::SystemV | Version::SlotsSystemV => Some(Semaphores::new(procs + 1)?),
             _ => None,
         };
-        let spec = WorldSpec {
-            name: None,
-            processes: procs as u32,
-            area_bytes: (MEMORY + (procs + 1) * size_of::<TestAndSet<Native>>()).next_multiple_of(4096)
-                as u64,
-            object_bytes: 0,
-            params: [0; 16],
-        };
-        let world = World::create(&spec).map_err(|e| Error::Other(Box::new(e)))?;
+        let world = world_of(procs, MEMORY + (procs + 1) * size_of::<TestAndSet<Native>>())?;
         team(&cores, limit, |rank| {
             exit(
                 rank,
@@ -122,6 +108,18 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
     }
     // Relaxed: written by a process that has ended.
     Ok(f64::from_bits(pages.word(0).load(Ordering::Relaxed)))
+}
+
+/// A world of so many processes with so much memory for them to use.
+fn world_of(procs: usize, bytes: usize) -> Result<World, Error> {
+    let spec = WorldSpec {
+        name: None,
+        processes: procs as u32,
+        area_bytes: bytes.max(1).next_multiple_of(4096) as u64,
+        object_bytes: 0,
+        params: [0; 16],
+    };
+    World::create(&spec).map_err(|e| Error::Other(Box::new(e)))
 }
 
 /// The paper's shared memory, attached.

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use towpath_fi::engine::address::Address;
+use towpath_fi::engine::address::{ADDRESS_BYTES, Address};
 use towpath_fi::engine::buffers::Buffer;
 use towpath_fi::engine::completion::{Class, Completion, CompletionQueue, Ticket};
 use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
@@ -21,13 +21,9 @@ use super::native::{Anything, Link};
 use crate::process::SharedPages;
 
 /// Words of an address.
-pub const ADDRESS_WORDS: usize = 8;
+pub const ADDRESS_WORDS: usize = ADDRESS_BYTES / 8;
 /// Polls in vain before it makes room for others: with a core to itself, and where cores are shared, about as long as it takes to switch to another process and back.
 const POLLS: [u32; 2] = [4096, 256];
-/// Then it yields so often before it sleeps, as the device does under an MPI.
-const YIELDS: u32 = 8;
-/// How long it sleeps at most, in nanoseconds.
-const NAP: u64 = 1_000_000;
 
 /// A process's device.
 pub struct Ours<'a> {
@@ -80,14 +76,16 @@ impl<'a> Ours<'a> {
                 continue;
             }
             polls += 1;
+            // Then it yields and sleeps as the device does under an MPI.
+            let Settings { yields, nap, .. } = endpoint.core.settings;
             let most = POLLS[usize::from(endpoint.core.crowded)];
-            if polls > most && polls <= most + YIELDS {
+            if polls > most && polls <= most + yields {
                 endpoint.core.crowded = self.wait.around.oversubscribed();
                 std::thread::yield_now();
             } else if polls > most && !endpoint.is_stuck() {
                 endpoint.look_after();
                 if let Some(rung) = endpoint.port.lie_down() {
-                    endpoint.port.park(rung, NAP);
+                    endpoint.port.park(rung, nap);
                     endpoint.port.get_up();
                 }
             }
