@@ -1,13 +1,16 @@
 //! `towpath mpirun`: an unmodified MPI program, started by the launcher of the MPI for which it was built, with its messages over Towpath.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use towpath_lab::mpi::{ANNOUNCE, Announced, Kind, Launcher, Provider, find_program, launcher_for};
+use towpath_lab::mpi::{
+    ANNOUNCE, Announced, Kind, Launcher, Provider, find_program, launcher_for, ranks_asked_for,
+};
+use towpath_lab::topology::allowed_cores;
 
 use crate::{Failure, Outcome};
 
@@ -24,6 +27,7 @@ const SOON: Duration = Duration::from_secs(10);
   towpath mpirun -n 4 ./program
   towpath mpirun -n 8 python3 program.py          mpi4py; more processes than cores need no flag
   towpath mpirun --print-env --mpi open-mpi       settings for a launcher or batch system of your own
+  towpath mpirun --print-env --mpi open-mpi -n 16 those for 16 ranks on this machine
 
 The provider must have been built: scripts/install-fabric.sh, then scripts/build-fabric.sh. See docs/mpi.md.
 
@@ -73,7 +77,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     };
     let kind = launcher.as_ref().map(|l| l.kind).or(wanted).unwrap_or(Kind::Mpich);
-    let settings = kind.settings(&provider);
+    let mut settings = kind.settings(&provider);
+    settings.extend(crowded(kind, &arguments.arguments));
     if let Some(launcher) = &launcher {
         launcher.check().map_err(failed)?;
     }
@@ -97,6 +102,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
         eprintln!("towpath mpirun: {}", nobody(kind));
     }
     Ok(ExitCode::from(code(status)))
+}
+
+/// What makes the MPI behave where many ranks share a core, unless the user has settings of that kind.
+fn crowded(kind: Kind, arguments: &[OsString]) -> Vec<(&'static str, String)> {
+    let is_own = |text: &OsStr| text.to_string_lossy().contains("coll_tuned");
+    if arguments.iter().any(|word| is_own(word)) || std::env::vars_os().any(|(name, _)| is_own(&name)) {
+        return Vec::new();
+    }
+    let ranks = ranks_asked_for(arguments).unwrap_or(0);
+    let all = kind.crowded_settings(ranks, allowed_cores().len());
+    all.iter().map(|(name, value)| (*name, (*value).to_string())).collect()
 }
 
 /// Waits for the launcher. Signals from the terminal reach it by themselves, being of the same process group.
@@ -147,6 +163,19 @@ fn quoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_user_sets_of_collective_operations_stays() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let many = 3 * allowed_cores().len().min(16);
+        let is_set = |line: &str| !crowded(Kind::OpenMpi, &words(line)).is_empty();
+        if allowed_cores().len() <= 16 {
+            assert!(is_set(&format!("-n {many} sh")));
+        }
+        assert!(!is_set(&format!("-n {many} --mca coll_tuned_barrier_algorithm 3 sh")));
+        assert!(!is_set("-n 2 sh"));
+        assert!(!is_set("sh"));
+    }
 
     #[test]
     fn values_are_quoted_where_a_shell_would_change_them() {

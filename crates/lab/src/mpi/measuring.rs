@@ -83,9 +83,13 @@ impl Measuring {
             command.args(["--oversubscribe", "--allow-run-as-root"]);
             command.args(["--bind-to", if pinned { "core" } else { "none" }]);
             if crowded {
-                // Its best setting there.
+                // Its best settings there.
                 command.args(["--mca", "mpi_yield_when_idle", "1"]);
             }
+            // Which `towpath mpirun` makes, too; they serve its own transport as well.
+            command.envs(
+                self.launcher.kind.crowded_settings(procs as usize, run.placement.cores()).iter().copied(),
+            );
         } else if pinned {
             command.args(["-bind-to", "core"]);
         }

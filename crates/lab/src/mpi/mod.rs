@@ -11,5 +11,5 @@ mod provider;
 pub use announced::Announced;
 pub use launcher::{Kind, Launcher};
 pub use measuring::{Measuring, Over};
-pub use program::{Flavour, find_program, launcher_for};
+pub use program::{Flavour, find_program, launcher_for, ranks_asked_for};
 pub use provider::{ANNOUNCE, Provider};

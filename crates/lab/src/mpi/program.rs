@@ -21,6 +21,18 @@ pub fn find_program(arguments: &[OsString]) -> Option<(usize, PathBuf)> {
         .find_map(|(n, word)| Some((n, executable(word)?)))
 }
 
+/// How many ranks a launcher's arguments ask for, on this machine alone. `None` if they don't say, name other hosts, or start several programs.
+pub fn ranks_asked_for(arguments: &[OsString]) -> Option<usize> {
+    let end = find_program(arguments).map_or(arguments.len(), |(n, _)| n);
+    let own: Vec<_> = arguments[..end].iter().map(|word| word.to_string_lossy()).collect();
+    let elsewhere = |word: &str| word == "-H" || word.contains("host") || word.contains("machinefile");
+    if own.iter().any(|word| elsewhere(word)) || arguments[end..].iter().any(|word| word == ":") {
+        return None;
+    }
+    let at = own.iter().position(|word| ["-n", "-np", "--n", "--np", "-c"].contains(&word.as_ref()))?;
+    own.get(at + 1)?.parse().ok()
+}
+
 /// The file that a command's name stands for.
 fn executable(name: &OsStr) -> Option<PathBuf> {
     let is_one =
@@ -138,6 +150,21 @@ mod tests {
             assert!(file.is_file());
         }
         assert_eq!(find_program(&words("-n 4 ./no-such-program-anywhere")), None);
+    }
+
+    #[test]
+    fn ranks_are_counted_where_all_are_here() {
+        for (line, ranks) in [
+            ("-n 4 sh script -n 5", Some(4)),
+            ("--mca pml cm -np 16 sh", Some(16)),
+            ("sh -n 4", None),
+            ("-n x sh", None),
+            ("--hostfile names -n 4 sh", None),
+            ("-H a,b -n 4 sh", None),
+            ("-n 4 sh : -n 4 sh", None),
+        ] {
+            assert_eq!(ranks_asked_for(&words(line)), ranks, "{line}");
+        }
     }
 
     #[test]
