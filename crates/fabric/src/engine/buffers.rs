@@ -97,6 +97,12 @@ impl Buffer {
         unsafe { Buffer::many(self.range(bytes, usize::MAX)) }.unwrap_or_default()
     }
 
+    /// Where `len` bytes from offset `at` on are, if they lie in one piece.
+    #[inline(always)]
+    pub fn in_one_piece(&self, at: usize, len: usize) -> Option<*const u8> {
+        (at.checked_add(len)? <= self.first.1).then_some((self.first.0 + at) as *const u8)
+    }
+
     /// Copies `len` bytes from offset `at` to shared or private memory.
     ///
     /// # Safety
@@ -172,10 +178,14 @@ impl Buffer {
 /// As [`copy_by_lines`].
 #[inline(always)]
 unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: reads before it writes in the first case; the caller vouches for both ranges.
+    // SAFETY: reads before it writes in the first case, within `len` bytes; the caller vouches for both ranges.
     unsafe {
-        if len == 8 {
-            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
+        if (8..=16).contains(&len) {
+            // The first eight and the last eight, which may be in part the same.
+            let first = from.cast::<u64>().read_unaligned();
+            let last = from.add(len - 8).cast::<u64>().read_unaligned();
+            to.cast::<u64>().write_unaligned(first);
+            to.add(len - 8).cast::<u64>().write_unaligned(last);
         } else {
             copy_by_lines(from, to, len);
         }
@@ -208,6 +218,18 @@ impl Payload {
         Payload { at: bytes.as_ptr(), len: bytes.len() }
     }
 
+    /// Private words, as the bytes that they are in memory.
+    pub fn of_cells(cells: &[u64]) -> Payload {
+        Payload { at: cells.as_ptr().cast(), len: size_of_val(cells) }
+    }
+
+    /// So many of them, from `at` on. `None`: they are not all there.
+    #[inline(always)]
+    pub fn part(&self, at: usize, len: usize) -> Option<Payload> {
+        // SAFETY: within the payload.
+        (at.checked_add(len)? <= self.len).then(|| Payload { at: unsafe { self.at.add(at) }, len })
+    }
+
     /// How many.
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -227,10 +249,11 @@ impl Payload {
     }
 
     /// Copies them into private memory, which must have exactly as many bytes.
+    #[inline(always)]
     pub fn copy_to_slice(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len, "a payload is copied whole");
         // SAFETY: readable (promised to `new`), and of this length; private memory of ours can't overlap it.
-        unsafe { copy_nonoverlapping(self.at, to.as_mut_ptr(), self.len) }
+        unsafe { copy_small(self.at, to.as_mut_ptr(), self.len) }
     }
 
     /// A private copy.

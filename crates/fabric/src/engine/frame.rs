@@ -88,10 +88,20 @@ impl Kind {
         (Kind::Bye, 0),
     ];
 
+    /// How many words each has, in three bits each.
+    const WORDS: u64 = {
+        let (mut all, mut n) = (0, 0);
+        while n < Kind::ALL.len() {
+            all |= (Kind::ALL[n].1 as u64) << (n * 3);
+            n += 1;
+        }
+        all
+    };
+
     /// How many words it has.
     #[inline(always)]
     pub fn words(self) -> usize {
-        Kind::ALL[self as usize].1.into()
+        (Kind::WORDS >> (self as usize * 3) & 7) as usize
     }
 
     #[inline(always)]
@@ -145,6 +155,27 @@ impl Content<'_> {
         }
     }
 
+    /// Gives its bytes, eight at a time, as many as fit on a line.
+    #[allow(unsafe_code)]
+    #[inline(always)]
+    fn cells(&self, put: impl FnMut(usize, u64)) {
+        let mut gathered = [0u8; LINE];
+        let (from, len) = match self {
+            Content::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
+            Content::Part(buffer, at, len) => match buffer.in_one_piece(*at, *len) {
+                Some(from) => (from, *len),
+                None => {
+                    let len = (*len).min(LINE);
+                    // SAFETY: as many bytes as the array has, at most.
+                    unsafe { buffer.read(*at, gathered.as_mut_ptr(), len) };
+                    (gathered.as_ptr(), len)
+                }
+            },
+        };
+        // SAFETY: the bytes of a slice or an array, or of a caller's buffer, which is readable.
+        unsafe { cells_of(from, len.min(LINE), put) }
+    }
+
     /// Copies it past the caches.
     ///
     /// # Safety
@@ -176,37 +207,76 @@ pub struct Frame<'a> {
     pub content: Content<'a>,
 }
 
-/// A frame as it goes on a line.
+/// How a frame goes on a line.
+#[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// The handler's byte.
     pub handler: u8,
-    /// How many arguments of 32 bits.
+    /// How many arguments of 32 bits, without the place of a payload that does not fit.
     pub args: usize,
-    /// The arguments.
-    pub cells: [u64; LINE / 8],
-    /// The payload did not fit.
+    /// The payload does not fit.
     pub bulk: bool,
 }
 
 const BULK: u8 = 1 << 7;
 
+/// Gives bytes eight at a time, the last ones with zeros behind them.
+///
+/// # Safety
+///
+/// `len` bytes are readable at `from`.
+#[allow(unsafe_code)]
+#[inline(always)]
+unsafe fn cells_of(from: *const u8, len: usize, mut put: impl FnMut(usize, u64)) {
+    // SAFETY: the caller of these asks for bytes within `len` only.
+    let (eight, four, two) = unsafe {
+        (
+            |at: usize| from.add(at).cast::<u64>().read_unaligned().to_le(),
+            |at: usize| u64::from(from.add(at).cast::<u32>().read_unaligned().to_le()),
+            |at: usize| u64::from(from.add(at).cast::<u16>().read_unaligned().to_le()),
+        )
+    };
+    let (whole, rest) = (len / 8, len % 8);
+    for n in 0..whole {
+        put(n, u64::from_le(eight(n * 8)));
+    }
+    let last = match (len, rest) {
+        (_, 0) => return,
+        // The last eight, without those that were given.
+        (8.., _) => eight(len - 8) >> (64 - rest * 8),
+        (4.., _) => four(0) | four(len - 4) << (len * 8 - 32),
+        (2.., _) => two(0) | two(len - 2) << (len * 8 - 16),
+        // SAFETY: one byte.
+        _ => u64::from(unsafe { *from }),
+    };
+    put(whole, u64::from_le(last));
+}
+
 impl Frame<'_> {
     /// Lays it out for a line.
-    #[allow(unsafe_code)]
     #[inline(always)]
     pub fn line(&self) -> Line {
-        let words = self.kind.words();
-        let mut cells = [0u64; LINE / 8];
-        cells[..WORDS].copy_from_slice(&self.words);
-        let len = self.content.len();
+        let (words, len) = (self.kind.words(), self.content.len());
         if len > LINE - words * 8 {
-            return Line { handler: self.kind as u8 | BULK, args: words * 2, cells, bulk: true };
+            return Line { handler: self.kind as u8 | BULK, args: words * 2, bulk: true };
         }
-        // SAFETY: `len` bytes behind the words are on the line, as was just checked.
-        unsafe { self.content.copy_to(cells.as_mut_ptr().cast::<u8>().add(words * 8)) };
         let args = words * 2 + len.div_ceil(4);
         let pad = (args * 4 - words * 8 - len) as u8;
-        Line { handler: self.kind as u8 | pad << 5, args, cells, bulk: false }
+        Line { handler: self.kind as u8 | pad << 5, args, bulk: false }
+    }
+
+    /// Gives what goes on the line to `put`, cell by cell: the words, then the payload, or the `place` of one that does not fit. Each cell is made in a register: bytes that are put together in memory and then read in other portions
+    /// keep the processor waiting until they have left its store buffer.
+    #[inline(always)]
+    pub fn cells(&self, place: Option<u64>, mut put: impl FnMut(usize, u64)) {
+        let words = self.kind.words();
+        for (n, word) in self.words[..words].iter().enumerate() {
+            put(n, *word);
+        }
+        match place {
+            Some(place) => put(words, place),
+            None => self.content.cells(|n, cell| put(words + n, cell)),
+        }
     }
 }
 
@@ -224,14 +294,14 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Reads a line. `bulk`: the payload that is elsewhere, if the line says so. `None`: nonsense.
-    #[allow(unsafe_code)]
+    /// Reads a line. `words`: its first cells; `line`: all of it, which stays readable while the frame is used; `bulk`: the payload that is elsewhere, if the line says so. `None`: nonsense.
     #[inline(always)]
     pub fn read(
         handler: u8,
         args: usize,
         tag: u64,
-        cells: &[u64; LINE / 8],
+        words: [u64; WORDS],
+        line: Payload,
         bulk: impl FnOnce(usize) -> Option<Payload>,
     ) -> Option<Arrived> {
         let kind = Kind::from_number(handler & 0x1f)?;
@@ -241,13 +311,9 @@ impl Arrived {
         } else {
             let pad = usize::from(handler >> 5 & 3);
             let len = (args * 4).checked_sub(count * 8 + pad)?;
-            if len > LINE - count * 8 {
-                return None;
-            }
-            // SAFETY: on the line, as was just checked; the caller keeps the cells while the frame is used.
-            unsafe { Payload::new(cells.as_ptr().cast::<u8>().add(count * 8), len) }
+            line.part(count * 8, len)?
         };
-        Some(Arrived { kind, tag, words: [cells[0], cells[1], cells[2], cells[3]], payload })
+        Some(Arrived { kind, tag, words, payload })
     }
 }
 
@@ -263,8 +329,16 @@ mod tests {
                 let frame = Frame { kind, tag: 9, words: [1, 2, 3, 4], content: Content::Bytes(&bytes) };
                 let line = frame.line();
                 assert_eq!(line.bulk, usize::from(len) > LINE - kind.words() * 8);
-                let back =
-                    Arrived::read(line.handler, line.args, 9, &line.cells, |_| Some(Payload::of(&bytes)));
+                let mut cells = [u64::MAX; LINE / 8];
+                frame.cells(line.bulk.then_some(5), |n, cell| cells[n] = cell);
+                let back = Arrived::read(
+                    line.handler,
+                    line.args,
+                    9,
+                    [cells[0], cells[1], cells[2], cells[3]],
+                    Payload::of_cells(&cells),
+                    |_| Some(Payload::of(&bytes)),
+                );
                 let back = back.unwrap();
                 assert_eq!((back.kind, back.payload.to_vec()), (kind, bytes.clone()));
                 assert_eq!(back.words[..kind.words()], [1, 2, 3, 4][..kind.words()]);
@@ -273,11 +347,30 @@ mod tests {
     }
 
     #[test]
+    fn payloads_in_several_pieces_survive_it_too() {
+        let bytes: Vec<u8> = (1..=48).collect();
+        for at in 0..24 {
+            for len in 0..=24 {
+                let (first, second) = bytes.split_at(20);
+                let spans =
+                    [(first.as_ptr() as usize, first.len()), (second.as_ptr() as usize, second.len())];
+                // SAFETY: read only, while the vector lives.
+                #[allow(unsafe_code)]
+                let buffer = unsafe { Buffer::many(spans) }.unwrap();
+                let mut cells = [0u64; LINE / 8];
+                Content::Part(&buffer, at, len).cells(|n, cell| cells[n] = cell);
+                let back = Payload::of_cells(&cells).part(0, len).unwrap().to_vec();
+                assert_eq!(back, bytes[at..at + len], "{len} bytes from {at} on");
+            }
+        }
+    }
+
+    #[test]
     fn nonsense_is_no_frame() {
-        let cells = [0; LINE / 8];
+        let line = [0; LINE];
         for handler in 0..=255u8 {
             for args in 0..32 {
-                if let Some(frame) = Arrived::read(handler, args, 0, &cells, |_| None) {
+                if let Some(frame) = Arrived::read(handler, args, 0, [0; 4], Payload::of(&line), |_| None) {
                     assert!(frame.payload.len() + frame.kind.words() * 8 <= LINE);
                 }
             }

@@ -4,7 +4,7 @@
 //! segment   header: identity | closed | doorbell | asleep | bell    the owner's
 //!           members, one per sender: state | address | intents | taken, answer
 //!           queue: control | slots | extras | block heads | blocks     as in the room am
-//! slots     header: identity | answer | progress
+//! slots     header: identity | answer | progress | volley | told
 //!           slots, one line each
 //!           bytes
 //! ```
@@ -96,6 +96,8 @@ pub struct SlotsHeader {
     pub answer: OwnLine<AtomicU64>,
     /// The receiver: how many slots it has emptied.
     pub progress: OwnLine<AtomicU64>,
+    /// Both ends, in turn ([`Volley`](super::volley::Volley)).
+    pub volley: Slot<Native>,
     /// The receiver: how long the piece took that was to be timed, and its ticket ([`report`](super::stores::report)).
     pub told: OwnLine<AtomicU64>,
 }

@@ -190,9 +190,12 @@ impl Link {
     fn send_shared(&mut self, frame: &Frame<'_>) -> Sent {
         let line = frame.line();
         let mut args = [0u32; LINE / 4];
-        for (pair, cell) in args.chunks_exact_mut(2).zip(line.cells) {
-            pair[0] = cell as u32;
-            pair[1] = (cell >> 32) as u32;
+        if line.bulk {
+            // The payload goes by itself.
+            let words = Frame { content: Content::NONE, ..*frame };
+            words.cells(None, |n, cell| put_cell(&mut args, n, cell));
+        } else {
+            frame.cells(None, |n, cell| put_cell(&mut args, n, cell));
         }
         let out = Outgoing {
             form: if line.bulk { Form::Medium } else { Form::Short },
@@ -311,6 +314,13 @@ impl Link {
         bell.fetch_add(1, Ordering::Release);
         self.cpu.wake(bell, u32::MAX);
     }
+}
+
+/// A cell as two arguments, the low half first.
+#[inline(always)]
+fn put_cell(args: &mut [u32; LINE / 4], n: usize, cell: u64) {
+    args[n * 2] = cell as u32;
+    args[n * 2 + 1] = (cell >> 32) as u32;
 }
 
 #[allow(unsafe_code)]

@@ -36,3 +36,4 @@ pub mod settings;
 pub mod slab;
 pub mod stores;
 pub mod vigil;
+pub mod volley;

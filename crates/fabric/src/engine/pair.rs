@@ -9,6 +9,8 @@
 //!
 //! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until it moves `progress` past it. `progress`, `answer`, `told`: the receiver.
 //!
+//! **Two directions.** Where both ends have slots for each other they may also share one line ([`super::volley`]), for messages that answer each other.
+//!
 //! **A death.** The sender's: what it published arrives, what it had not is not there. The receiver's: the slots fill up, and the sender finds its process dead.
 //!
 //! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a lot, 16 of a process's at most (of addresses: 2 MiB each); made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
@@ -16,17 +18,19 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use towpath_am::packet::{Form, Header, READY};
+use towpath_am::packet::{Form, Header, READY, Slot};
 use towpath_machine::{Native, Prefetch, Processor};
 
 use super::attach::{AttachError, PairMemory};
 use super::buffers::Payload;
 use super::choice::now;
-use super::frame::{Arrived, Frame, LINE};
+use super::frame::{Arrived, Frame, LINE, Line};
 use super::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES, SLOTS};
 use super::stores::{Stores, TIMED, report};
+use super::volley::{self, Lane, Volley};
 
 const LEN: u64 = SLOTS as u64;
 /// A pair that has moved so many bytes has earned all of its memory.
@@ -36,13 +40,69 @@ const MOST: u32 = 16;
 /// How many have it.
 static GROWN: AtomicU32 = AtomicU32::new(0);
 
+/// Writes a frame to a line, but for the header.
+#[inline(always)]
+fn lay_down(line: &Slot<Native>, frame: &Frame<'_>, place: Option<u64>) {
+    // Relaxed, both: published by the header (S1, V1).
+    line.tag.store(frame.tag, Ordering::Relaxed);
+    frame.cells(place, |n, cell| {
+        if let Some(to) = line.args.get(n) {
+            to.store(cell, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Reads a frame from a line. The payload stays there, or where `bulk` says.
+#[inline(always)]
+fn pick_up(
+    line: &Slot<Native>,
+    header: Header,
+    bulk: impl FnOnce(u64) -> Option<Payload>,
+) -> Option<Arrived> {
+    // Relaxed, all: ordered by the look at the header (S2, V2).
+    let words = core::array::from_fn(|n| line.args[n].load(Ordering::Relaxed));
+    // SAFETY: the line's cells, mapped for as long as the pair; who sent them promises not to touch them before they are done with; if it does, the bytes are wrong, no more.
+    let all = unsafe { Payload::new(line.args.as_ptr().cast(), LINE) };
+    Arrived::read(header.handler(), header.args(), line.tag.load(Ordering::Relaxed), words, all, |words| {
+        bulk(line.args.get(words)?.load(Ordering::Relaxed))
+    })
+}
+
 fn lap(ticket: u64) -> u16 {
     (ticket / LEN + 1) as u16
 }
 
+/// The line that two directions share, at one of its ends.
+struct Conversation {
+    volley: Volley,
+    /// Where the line is.
+    memory: Rc<PairMemory>,
+}
+
+impl Conversation {
+    #[inline(always)]
+    fn line(&self) -> &Slot<Native> {
+        &self.memory.header().volley
+    }
+
+    #[inline(always)]
+    fn look(&self, head: u64) -> Option<Header> {
+        self.volley.look(&Native::with_id(0), self.line(), head)
+    }
+}
+
+/// Has both directions share a line: that of the end which may write first. The other end must look at it (by the same call) before anything is sent.
+pub fn converse(out: &mut PairOut, into: &mut PairIn, first: bool) {
+    let memory = Rc::clone(if first { &out.memory } else { &into.memory });
+    let shared = Rc::new(Conversation { volley: Volley::new(first), memory });
+    into.conversation = Some(Rc::clone(&shared));
+    out.conversation = Some(shared);
+}
+
 /// The sending end.
 pub struct PairOut {
-    memory: PairMemory,
+    memory: Rc<PairMemory>,
+    conversation: Option<Rc<Conversation>>,
     next: u64,
     emptied: u64,
     /// Where the next bytes go, counted without end, and up to where they are free again.
@@ -72,11 +132,12 @@ impl PairOut {
     ///
     /// `past`: from how many bytes on a piece is written past the caches (0: never), or as is measured.
     pub fn create(nonce: u64, past: Option<usize>) -> Result<PairOut, AttachError> {
-        let memory = PairMemory::create()?;
+        let memory = Rc::new(PairMemory::create()?);
         // Relaxed: ordered by the announcement.
         memory.header().nonce.store(nonce, Ordering::Relaxed);
         Ok(PairOut {
             memory,
+            conversation: None,
             next: 0,
             emptied: 0,
             at: 0,
@@ -109,27 +170,40 @@ impl PairOut {
     }
 
     /// Sends, if there is space.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, frame: &Frame<'_>) -> bool {
+        let line = frame.line();
+        if !line.bulk
+            && let Some(shared) = &self.conversation
+            && shared.volley.is_ours()
+        {
+            let packet = Header::new(Form::Short, line.handler, line.args, 0);
+            lay_down(shared.line(), frame, None);
+            shared.volley.send(&Native::with_id(0), shared.line(), packet, self.next);
+            return true;
+        }
+        self.send_in_slot(frame, line)
+    }
+
+    #[inline]
+    fn send_in_slot(&mut self, frame: &Frame<'_>, mut line: Line) -> bool {
+        let mut place = None;
         if self.next - self.emptied >= LEN {
             self.look();
             if self.next - self.emptied >= LEN {
                 return false;
             }
         }
-        let mut line = frame.line();
         if line.bulk {
-            let Some(place) = self.put(frame) else { return false };
-            line.cells[frame.kind.words()] = place;
+            place = self.put(frame);
+            if place.is_none() {
+                return false;
+            }
             line.args += 2;
         }
         self.ends[self.next as usize % SLOTS] = self.at;
         let slot = self.memory.slot(self.next);
-        // Relaxed: published by (S1).
-        slot.tag.store(frame.tag, Ordering::Relaxed);
-        for (cell, value) in slot.args.iter().zip(line.cells).take(line.args.div_ceil(2)) {
-            cell.store(value, Ordering::Relaxed);
-        }
+        lay_down(slot, frame, place);
         let header =
             Header::new(Form::Short, line.handler, line.args, 0).with_state(READY).with_lap(lap(self.next));
         // (S1) Release: what the slot holds comes before; pairs with the Acquire (S2) in `PairIn::next`.
@@ -211,7 +285,7 @@ impl PairOut {
         }
     }
 
-    /// Whether everything that was sent has been taken.
+    /// Whether everything that was sent through slots has been taken.
     pub fn is_empty(&mut self) -> bool {
         self.look();
         self.next == self.emptied
@@ -229,7 +303,8 @@ impl Drop for PairOut {
 
 /// The receiving end.
 pub struct PairIn {
-    memory: PairMemory,
+    memory: Rc<PairMemory>,
+    conversation: Option<Rc<Conversation>>,
     head: u64,
 }
 
@@ -238,7 +313,7 @@ impl PairIn {
     pub fn accept(memory: PairMemory) -> PairIn {
         // (A2) Release: pairs with the Acquire (A1).
         memory.header().answer.store(ACCEPTED, Ordering::Release);
-        PairIn { memory, head: 0 }
+        PairIn { memory: Rc::new(memory), conversation: None, head: 0 }
     }
 
     /// Refuses them.
@@ -248,29 +323,59 @@ impl PairIn {
     }
 
     #[inline(always)]
-    fn header(&self) -> Option<Header> {
+    fn in_slot(&self) -> Option<Header> {
         // (S2) Acquire: pairs with the Release (S1).
         let header = Header(self.memory.slot(self.head).header.load(Ordering::Acquire));
         (header.state() == READY && header.lap() == lap(self.head)).then_some(header)
     }
 
+    #[inline(always)]
+    fn next(&self) -> Option<(Lane, Header)> {
+        let Some(shared) = &self.conversation else { return self.in_slot().map(|h| (Lane::Slot, h)) };
+        volley::next(|| shared.look(self.head), || self.in_slot())
+    }
+
     /// Whether there is something to take.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        self.header().is_some()
+        self.next().is_some()
     }
 
     /// Delivers the next frame, if there is one: `Some(None)` if it makes no sense.
     #[inline(always)]
     pub fn take<T>(&mut self, deliver: impl FnOnce(Option<Arrived>) -> T) -> Option<T> {
-        let header = self.header()?;
-        let slot = self.memory.slot(self.head);
-        // Relaxed: ordered by (S2).
-        let cells: [u64; LINE / 8] = core::array::from_fn(|i| slot.args[i].load(Ordering::Relaxed));
-        let tag = slot.tag.load(Ordering::Relaxed);
+        let next = self.next()?;
+        Some(self.deliver(next, deliver))
+    }
+
+    /// The same, looking on for at most so many nanoseconds.
+    #[inline(always)]
+    pub fn take_within<T>(&mut self, ns: u64, deliver: impl FnOnce(Option<Arrived>) -> T) -> Option<T> {
+        let mut next = None;
+        let word = &self.memory.slot(self.head).header;
+        // Relaxed: both lanes are looked at, and ordered, by `next`.
+        let _ = Native::with_id(0).spin_until(word, Ordering::Relaxed, ns, |_| {
+            next = self.next();
+            next.is_some()
+        });
+        Some(self.deliver(next?, deliver))
+    }
+
+    #[inline(always)]
+    fn deliver<T>(
+        &mut self,
+        (lane, header): (Lane, Header),
+        deliver: impl FnOnce(Option<Arrived>) -> T,
+    ) -> T {
+        if let (Lane::Volley, Some(shared)) = (lane, &self.conversation) {
+            let frame = pick_up(shared.line(), header, |_| None);
+            // What it sends meanwhile goes through slots.
+            let result = deliver(frame);
+            shared.volley.taken();
+            return result;
+        }
         let mut begun = None;
-        let frame = Arrived::read(header.handler(), header.args(), tag, &cells, |words| {
-            let place = *cells.get(words)?;
+        let frame = pick_up(self.memory.slot(self.head), header, |place| {
             if place & TIMED != 0 {
                 begun = Some(now());
             }
@@ -290,7 +395,7 @@ impl PairIn {
         self.head += 1;
         // (S4) Release: our reads come before; pairs with the Acquire (S3).
         self.memory.header().progress.store(self.head, Ordering::Release);
-        Some(result)
+        result
     }
 }
 

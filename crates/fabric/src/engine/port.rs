@@ -218,7 +218,9 @@ impl Port {
                 let _block = free_afterwards(q, &self.cpu, header);
                 let cells: [u64; LINE / 8] = core::array::from_fn(|i| self.cpu.read(&slot.args[i]));
                 let tag = self.cpu.read(&slot.tag);
-                let frame = Arrived::read(header.handler(), header.args(), tag, &cells, |_| {
+                let words = [cells[0], cells[1], cells[2], cells[3]];
+                let line = Payload::of_cells(&cells);
+                let frame = Arrived::read(header.handler(), header.args(), tag, words, line, |_| {
                     let block = q.blocks.get(header.block()).filter(|_| header.has_block())?;
                     let len = (self.cpu.read(&block.len) as usize).min(q.block_size);
                     payload(q, header.block(), len)

@@ -15,7 +15,7 @@ use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Lock, Wait};
 
 use super::locked::{Ends, PACKETS, Packet};
-use super::ours::{ADDRESS_WORDS, Ours};
+use super::ours::{ADDRESS_WORDS, Opened};
 use super::pool::Table;
 use super::slots::Slot;
 use super::{ControlPackets, Device, Exclusive, LockedQueues, Pool, SHORT_BELOW, Semaphores, Slots, Version};
@@ -64,7 +64,7 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
         }
     };
     if version == Version::Towpath {
-        // Its own memory is the device's; the world is for the barriers.
+        // Its memory is its own; the world is for the barriers.
         let world = world_of(procs, 0)?;
         let addresses = SharedPages::new(procs * ADDRESS_WORDS)?;
         team(&cores, limit, |rank| {
@@ -73,9 +73,9 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> R
                 (|| {
                     world.enter(Some(rank as u32))?;
                     let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
-                    let own = Ours::open(rank, &addresses, adaptive(&world))?;
+                    let own = Opened::new(rank, &addresses)?;
                     world.barrier(Policy::Adaptive)?;
-                    let link = own.meet((rank + procs / 2) % procs, &addresses)?;
+                    let link = own.meet(rank, (rank + procs / 2) % procs, &addresses, adaptive(&world))?;
                     part.play_between_barriers(&link)
                 })(),
             )

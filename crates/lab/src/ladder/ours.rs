@@ -1,137 +1,161 @@
-//! Our own rung of the ladder: the device that carries MPI programs over Towpath (`fabric/src/engine/`), as they use it: tagged messages, matched by source and tag, short, eager and rendezvous.
+//! Our own rung of the ladder: the pairs of slots through which the device that carries MPI programs moves their messages (`fabric/src/engine/pair.rs`), one for each direction, and the line that both share (`volley.rs`).
+//!
+//! Like the paper's versions it carries the messages of one process to another in order, and waits for space and for messages. Matching by tags and completions are not its business, nor theirs: the device does that above.
 //!
 //! # Safety
 //!
-//! The one `unsafe` operation gives the device a caller's buffer; every call here returns only when that is done with.
+//! The one `unsafe` operation gives a pair a caller's buffer; every call here returns only when that is done with.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use towpath_fi::engine::address::{ADDRESS_BYTES, Address};
+use towpath_fi::engine::attach::PairMemory;
 use towpath_fi::engine::buffers::Buffer;
-use towpath_fi::engine::completion::{Class, Completion, CompletionQueue, Ticket};
-use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
-use towpath_fi::engine::receive::Receive;
-use towpath_fi::engine::settings::Settings;
-use towpath_sync::Wait;
+use towpath_fi::engine::frame::{Arrived, Content, Frame, Kind, LINE};
+use towpath_fi::engine::layout::SLOT_PIECE;
+use towpath_fi::engine::pair::{PairIn, PairOut, converse};
+use towpath_machine::{Native, Park, Processor};
+use towpath_sync::{Wait, Waiting};
 
 use super::native::{Anything, Link};
 use crate::process::SharedPages;
 
-/// Words of an address.
-pub const ADDRESS_WORDS: usize = ADDRESS_BYTES / 8;
-/// Polls in vain before it makes room for others: with a core to itself, and where cores are shared, about as long as it takes to switch to another process and back.
-const POLLS: [u32; 2] = [4096, 256];
+/// What each process leaves for its partner: its pid, the descriptor of its slots, and their nonce.
+pub const ADDRESS_WORDS: usize = 3;
+/// How long it looks on with a core to itself before it makes room for others, in nanoseconds.
+const LOOKS_ON: u64 = 20_000;
 
-/// A process's device.
+/// Slots that are not met yet.
+pub struct Opened {
+    out: PairOut,
+}
+
+/// A process's end of a conversation.
 pub struct Ours<'a> {
-    endpoint: RefCell<Endpoint>,
-    sent: Rc<CompletionQueue>,
-    received: Rc<CompletionQueue>,
-    partner: u32,
+    out: RefCell<PairOut>,
+    into: RefCell<PairIn>,
+    cpu: Native,
     wait: Wait<'a>,
 }
 
-impl<'a> Ours<'a> {
-    /// Opens it, and leaves its address for the others.
-    pub fn open(rank: usize, addresses: &SharedPages, wait: Wait<'a>) -> Result<Self, Anything> {
-        let mut endpoint = Endpoint::open(Settings::default())?;
-        let (sent, received) = (Rc::default(), Rc::default());
-        endpoint.core.reports.transmit = Some(Rc::clone(&sent));
-        endpoint.core.reports.receive = Some(Rc::clone(&received));
-        for (n, word) in endpoint.port.address.to_words().into_iter().enumerate() {
+impl Opened {
+    /// Makes the slots of the way out, and leaves word for the partner.
+    pub fn new(rank: usize, addresses: &SharedPages) -> Result<Self, Anything> {
+        let nonce = Native::with_id(0).now();
+        let out = PairOut::create(nonce, None)?;
+        let words = [u64::from(std::process::id()), u64::from(out.descriptor()), nonce];
+        for (n, word) in words.into_iter().enumerate() {
             // Relaxed: a barrier comes before anybody reads it.
             addresses.word(rank * ADDRESS_WORDS + n).store(word, Ordering::Relaxed);
         }
-        Ok(Ours { endpoint: RefCell::new(endpoint), sent, received, partner: 0, wait })
+        Ok(Opened { out })
     }
 
-    /// Takes the partner's address, which it has left.
-    pub fn meet(mut self, partner: usize, addresses: &SharedPages) -> Result<Self, Anything> {
+    /// Takes those of the partner, which has made them. Another barrier comes before the first message.
+    pub fn meet<'a>(
+        mut self,
+        rank: usize,
+        partner: usize,
+        addresses: &SharedPages,
+        wait: Wait<'a>,
+    ) -> Result<Ours<'a>, Anything> {
         // Relaxed: as above.
-        let word = |n| addresses.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed);
-        let address =
-            Address::from_words(std::array::from_fn(word)).ok_or("the partner has left no address")?;
-        let core = &mut self.endpoint.get_mut().core;
-        self.partner = core.peer(address);
-        core.crowded = self.wait.around.oversubscribed();
-        Ok(self)
+        let [pid, descriptor, nonce] =
+            std::array::from_fn(|n| addresses.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed));
+        let mut into = PairIn::accept(PairMemory::attach(pid as u32, descriptor as u32, nonce)?);
+        converse(&mut self.out, &mut into, rank < partner);
+        Ok(Ours { out: RefCell::new(self.out), into: RefCell::new(into), cpu: Native::with_id(0), wait })
+    }
+}
+
+impl Ours<'_> {
+    /// Takes the next frame: waits for it.
+    #[inline(always)]
+    fn next<T>(&self, deliver: impl FnOnce(Arrived) -> T) -> Result<T, Anything> {
+        let mut into = self.into.borrow_mut();
+        let mut deliver = Some(deliver);
+        loop {
+            let looks_on = LOOKS_ON * u64::from(!self.wait.around.oversubscribed());
+            let taken =
+                into.take_within(looks_on, |frame| frame.and_then(|frame| Some(deliver.take()?(frame))));
+            match taken {
+                Some(taken) => return taken.ok_or_else(|| "a frame that makes no sense".into()),
+                None => self.cpu.yield_now(),
+            }
+        }
     }
 
-    /// Makes progress until there is a report in the queue, and takes it.
-    fn report(&self, queue: &CompletionQueue) -> Result<Completion, Anything> {
-        let mut polls = 0;
-        loop {
-            if let Some(report) = queue.pop() {
-                return Ok(report);
-            }
-            if let Some(failed) = queue.pop_error() {
-                return Err(format!("the device reports error {}", failed.error).into());
-            }
-            let mut endpoint = self.endpoint.borrow_mut();
-            if endpoint.progress() > 0 {
-                polls = 0;
-                continue;
-            }
-            polls += 1;
-            // Then it yields and sleeps as the device does under an MPI.
-            let Settings { yields, nap, .. } = endpoint.core.settings;
-            let most = POLLS[usize::from(endpoint.core.crowded)];
-            if polls > most && polls <= most + yields {
-                endpoint.core.crowded = self.wait.around.oversubscribed();
-                std::thread::yield_now();
-            } else if polls > most && !endpoint.is_stuck() {
-                endpoint.look_after();
-                if let Some(rung) = endpoint.port.lie_down() {
-                    endpoint.port.park(rung, nap);
-                    endpoint.port.get_up();
-                }
-            }
+    #[inline(always)]
+    fn put(&self, frame: &Frame<'_>) {
+        let mut out = self.out.borrow_mut();
+        if !out.send(frame) {
+            self.push(&mut out, frame);
+        }
+    }
+
+    /// Waits until there is space for a frame.
+    #[cold]
+    fn push(&self, out: &mut PairOut, frame: &Frame<'_>) {
+        let mut round = 0;
+        while !out.send(frame) {
+            // Nobody gives up here (see `Exclusive`).
+            let _ = self.wait.back_off(&self.cpu, round);
+            round += 1;
+        }
+    }
+
+    /// Sends what does not fit on a line.
+    fn send_long(&self, tag: u64, data: &[u8]) {
+        // SAFETY: read until the pieces are copied, which is before this returns.
+        let all = unsafe { Buffer::one(data.as_ptr() as usize, data.len()) };
+        let mut kind = Kind::StartTagged;
+        for at in (0..data.len()).step_by(SLOT_PIECE) {
+            let content = Content::Part(&all, at, SLOT_PIECE.min(data.len() - at));
+            self.put(&Frame { kind, tag, words: [data.len() as u64, 0, 0, 0], content });
+            kind = Kind::More;
+        }
+        let mut out = self.out.borrow_mut();
+        if out.has_earned() && !self.wait.around.oversubscribed() {
+            out.grow();
         }
     }
 }
 
-fn buffer(at: *const u8, len: usize) -> Buffer {
-    // SAFETY: the callers below keep the bytes borrowed (mutably, where they are written) until the completion.
-    unsafe { Buffer::one(at as usize, len) }
+/// A caller's buffer, as pieces are copied to it.
+fn whole(into: &mut [u8]) -> Buffer {
+    // SAFETY: the caller drops it before the borrow ends.
+    unsafe { Buffer::one(into.as_mut_ptr() as usize, into.len()) }
 }
 
 impl Link for Ours<'_> {
+    #[inline(always)]
     fn send(&self, _to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
-        let ticket = Ticket { context: 0, flags: 0, notify: true, class: Class::Send };
-        let message = Message0 {
-            peer: self.partner,
-            tag: Some(tag),
-            buffer: &buffer(data.as_ptr(), data.len()),
-            data: None,
-            ticket,
-            inject: false,
-            matched: false,
-        };
-        loop {
-            let mut endpoint = self.endpoint.borrow_mut();
-            match endpoint.core.send(&message) {
-                Ok(()) => break,
-                Err(Refusal::Again) => endpoint.progress(),
-                Err(other) => return Err(format!("the device refuses to send: {other:?}").into()),
-            };
+        if data.len() <= LINE {
+            self.put(&Frame { kind: Kind::EagerTagged, tag, words: [0; 4], content: Content::Bytes(data) });
+        } else {
+            self.send_long(tag, data);
         }
-        self.report(&self.sent)?;
         Ok(())
     }
 
+    #[inline(always)]
     fn receive(&self, _from: usize, into: &mut [u8]) -> Result<(u64, usize), Anything> {
-        let receive = Receive {
-            buffer: buffer(into.as_mut_ptr(), into.len()),
-            context: 0,
-            flags: 0,
-            notify: true,
-            multi: None,
-        };
-        self.endpoint.borrow_mut().receive(true, Core::pattern(Some(self.partner), 0, u64::MAX), receive);
-        let report = self.report(&self.received)?;
-        Ok((report.tag, report.len))
+        let (tag, mut done, len) = self.next(|frame| {
+            let here = frame.payload.len();
+            if frame.kind == Kind::EagerTagged && here <= into.len() {
+                frame.payload.copy_to_slice(&mut into[..here]);
+                return (frame.tag, here, here);
+            }
+            frame.payload.copy_to(&whole(into), 0);
+            (frame.tag, here, frame.words[0] as usize)
+        })?;
+        while done < len {
+            done += self.next(|frame| {
+                frame.payload.copy_to(&whole(into), done);
+                frame.payload.len()
+            })?;
+        }
+        Ok((tag, len))
     }
 }
