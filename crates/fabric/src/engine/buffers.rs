@@ -3,8 +3,6 @@
 //! libfabric's caller promises that a buffer stays valid until the operation's completion; nothing here outlives that, and everything here that touches such memory is in this file.
 #![allow(unsafe_code)]
 
-use core::ptr::copy_nonoverlapping;
-
 use towpath_machine::{copy_by_lines, copy_past_caches};
 
 /// The most pieces of a buffer (`iov_limit`).

@@ -301,6 +301,9 @@ impl Drop for PairOut {
     }
 }
 
+/// The next frame: where it is, and its header. To be delivered before anything else is.
+pub struct Found((Lane, Header));
+
 /// The receiving end.
 pub struct PairIn {
     memory: Rc<PairMemory>,
@@ -344,29 +347,27 @@ impl PairIn {
     /// Delivers the next frame, if there is one: `Some(None)` if it makes no sense.
     #[inline(always)]
     pub fn take<T>(&mut self, deliver: impl FnOnce(Option<Arrived>) -> T) -> Option<T> {
-        let next = self.next()?;
-        Some(self.deliver(next, deliver))
+        let found = Found(self.next()?);
+        Some(self.deliver(found, deliver))
     }
 
-    /// The same, looking on for at most so many nanoseconds.
+    /// Looks on for at most so many nanoseconds, and finds the next frame.
     #[inline(always)]
-    pub fn take_within<T>(&mut self, ns: u64, deliver: impl FnOnce(Option<Arrived>) -> T) -> Option<T> {
-        let mut next = None;
+    pub fn find(&self, ns: u64) -> Option<Found> {
+        let mut found = None;
         let word = &self.memory.slot(self.head).header;
         // Relaxed: both lanes are looked at, and ordered, by `next`.
         let _ = Native::with_id(0).spin_until(word, Ordering::Relaxed, ns, |_| {
-            next = self.next();
-            next.is_some()
+            found = self.next();
+            found.is_some()
         });
-        Some(self.deliver(next?, deliver))
+        found.map(Found)
     }
 
+    /// Delivers the frame that [`PairIn::find`] has found: `None` if it makes no sense.
     #[inline(always)]
-    fn deliver<T>(
-        &mut self,
-        (lane, header): (Lane, Header),
-        deliver: impl FnOnce(Option<Arrived>) -> T,
-    ) -> T {
+    pub fn deliver<T>(&mut self, found: Found, deliver: impl FnOnce(Option<Arrived>) -> T) -> T {
+        let Found((lane, header)) = found;
         if let (Lane::Volley, Some(shared)) = (lane, &self.conversation) {
             let frame = pick_up(shared.line(), header, |_| None);
             // What it sends meanwhile goes through slots.
@@ -487,6 +488,41 @@ mod tests {
         assert!(!into.is_ready());
         assert!(out.is_empty());
         assert_eq!(out.capacity, SLOT_BYTES as u64);
+    }
+
+    #[test]
+    fn both_directions_stay_in_order_through_line_and_slots() {
+        let (mut there, mut at_b) = ends();
+        let (mut back, mut at_a) = ends();
+        converse(&mut there, &mut at_a, true);
+        converse(&mut back, &mut at_b, false);
+        let data: Vec<u8> = (0..200).collect();
+        let mut seed = 7u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        let (mut sent, mut taken, mut through_line) = ([0u64; 2], [0u64; 2], 0);
+        for _ in 0..200_000 {
+            let way = random(2) as usize;
+            let (out, into) = if way == 0 { (&mut there, &mut at_b) } else { (&mut back, &mut at_a) };
+            if random(3) == 0 {
+                let (n, before) = (sent[way], out.next);
+                // Some do not fit on a line.
+                if out.send(&frame(n, &data[..(n * 7 % 60) as usize])) {
+                    sent[way] += 1;
+                    through_line += u64::from(out.next == before);
+                }
+            } else if let Some(got) = into.take(|f| f.map(|f| (f.tag, f.payload.to_vec()))) {
+                let n = taken[way];
+                assert_eq!(got, Some((n, data[..(n * 7 % 60) as usize].to_vec())));
+                taken[way] += 1;
+            } else {
+                assert_eq!(sent[way], taken[way], "what was sent is there");
+            }
+        }
+        let through_slots = sent[0] + sent[1] - through_line;
+        assert!(through_line > 5000 && through_slots > 5000, "{through_line} and {through_slots}");
     }
 
     #[test]

@@ -102,3 +102,148 @@ pub fn next(
     // What was sent before is there by now.
     Some(volley().map_or((Lane::Slot, in_slot), |header| (Lane::Volley, header)))
 }
+
+/// The line and one slot of each direction under the model checker. Cells are not atomic there: what can be read before it is written, or overwritten before it is read, fails the model.
+#[cfg(test)]
+mod tests {
+    use loom::sync::Arc;
+    use loom::thread;
+    use towpath_am::packet::Form;
+    use towpath_machine::{Arena, LoomArena, LoomProcessor, Place};
+
+    use super::*;
+
+    type Line = Slot<LoomProcessor>;
+
+    fn line() -> Line {
+        let arena = LoomArena::default();
+        Slot {
+            header: arena.word(Place::NewLine, 0),
+            tag: arena.cell(Place::SameLine, 0),
+            args: core::array::from_fn(|_| arena.cell(Place::SameLine, 0)),
+        }
+    }
+
+    /// What an end does wrong.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Planted {
+        Nothing,
+        /// It does not look at the line once more when it finds the slot full.
+        LooksOnce,
+        /// It writes the line though the other end has not answered there.
+        OutOfTurn,
+        /// It says that the line is its own before it has read it, and another thread of its process sends there.
+        TakenEarly,
+    }
+
+    struct Shared {
+        line: Line,
+        /// The first slot of the way from the end that writes first to the other.
+        slot: Line,
+    }
+
+    fn fill(cpu: &LoomProcessor, line: &Line, number: u64) {
+        cpu.write(&line.tag, number);
+        cpu.write(&line.args[0], number);
+    }
+
+    fn read(cpu: &LoomProcessor, line: &Line) -> u64 {
+        let (tag, cell) = (cpu.read(&line.tag), cpu.read(&line.args[0]));
+        assert_eq!(tag, cell);
+        tag
+    }
+
+    fn packet() -> Header {
+        Header::new(Form::Short, 0, 2, 0)
+    }
+
+    fn send(cpu: &LoomProcessor, end: &Volley, line: &Line, number: u64, before: u64) {
+        fill(cpu, line, number);
+        end.send(cpu, line, packet(), before);
+    }
+
+    fn send_in_slot(cpu: &LoomProcessor, slot: &Line, number: u64) {
+        fill(cpu, slot, number);
+        // Release: as (S1) in `pair.rs`.
+        cpu.store(&slot.header, packet().with_state(READY).0, Ordering::Release);
+    }
+
+    fn in_slot(cpu: &LoomProcessor, slot: &Line) -> Option<Header> {
+        // Acquire: as (S2) in `pair.rs`.
+        let header = Header(cpu.load(&slot.header, Ordering::Acquire));
+        (header.state() == READY).then_some(header)
+    }
+
+    /// The first end sends 1 through the line and 2 through the slot; the other takes both, answers 3 in the line, and gets 4 there.
+    fn model(planted: Planted) {
+        loom::model(move || {
+            let shared = Arc::new(Shared { line: line(), slot: line() });
+            let other = Arc::clone(&shared);
+            let first = thread::spawn(move || {
+                let (cpu, end) = (LoomProcessor { id: 1 }, Volley::new(true));
+                send(&cpu, &end, &other.line, 1, 0);
+                if planted == Planted::OutOfTurn {
+                    end.taken();
+                    send(&cpu, &end, &other.line, 2, 0);
+                } else {
+                    assert!(!end.is_ours());
+                    send_in_slot(&cpu, &other.slot, 2);
+                }
+                (end, cpu)
+            });
+            let (cpu, end) = (LoomProcessor { id: 0 }, Volley::new(false));
+            let mut taken = Vec::new();
+            let mut look = || {
+                let volley = || end.look(&cpu, &shared.line, 0);
+                let slot = || in_slot(&cpu, &shared.slot);
+                let found = if planted == Planted::LooksOnce {
+                    volley().map(|h| (Lane::Volley, h)).or_else(|| slot().map(|h| (Lane::Slot, h)))
+                } else {
+                    next(volley, slot)
+                };
+                match found {
+                    Some((Lane::Volley, _)) => {
+                        if planted == Planted::TakenEarly {
+                            end.taken();
+                            send(&cpu, &end, &shared.line, 3, 0);
+                        }
+                        taken.push(read(&cpu, &shared.line));
+                        end.taken();
+                    }
+                    Some((Lane::Slot, _)) => {
+                        taken.push(read(&cpu, &shared.slot));
+                        cpu.store(&shared.slot.header, 0, Ordering::Relaxed);
+                    }
+                    None => {}
+                }
+                taken.clone()
+            };
+            look();
+            let (theirs, their_cpu) = first.join().unwrap();
+            look();
+            assert_eq!(look(), [1, 2]);
+            // What comes next needs no second thread: each waits for the other.
+            assert!(end.is_ours() && theirs.look(&their_cpu, &shared.line, 0).is_none());
+            send(&cpu, &end, &shared.line, 3, 0);
+            assert!(end.look(&cpu, &shared.line, 1).is_none(), "our own message");
+            assert!(theirs.look(&their_cpu, &shared.line, 0).is_some());
+            assert_eq!(read(&their_cpu, &shared.line), 3);
+            theirs.taken();
+            send(&their_cpu, &theirs, &shared.line, 4, 1);
+            assert!(end.look(&cpu, &shared.line, 0).is_none(), "it comes after what is in slot 0");
+            assert!(end.look(&cpu, &shared.line, 1).is_some());
+        });
+    }
+
+    #[test]
+    fn messages_come_in_the_order_in_which_they_were_sent() {
+        model(Planted::Nothing);
+    }
+
+    #[test]
+    fn an_end_that_does_something_wrong_is_found_out() {
+        for planted in [Planted::LooksOnce, Planted::OutOfTurn, Planted::TakenEarly] {
+            assert!(std::panic::catch_unwind(|| model(planted)).is_err());
+        }
+    }
+}

@@ -7,24 +7,31 @@
 //! The one `unsafe` operation gives a pair a caller's buffer; every call here returns only when that is done with.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
 use towpath_fi::engine::attach::PairMemory;
 use towpath_fi::engine::buffers::Buffer;
 use towpath_fi::engine::frame::{Arrived, Content, Frame, Kind, LINE};
 use towpath_fi::engine::layout::SLOT_PIECE;
-use towpath_fi::engine::pair::{PairIn, PairOut, converse};
+use towpath_fi::engine::pair::{Found, PairIn, PairOut, converse, publish_then_look};
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::{Wait, Waiting};
 
 use super::native::{Anything, Link};
 use crate::process::SharedPages;
 
-/// What each process leaves for its partner: its pid, the descriptor of its slots, and their nonce.
-pub const ADDRESS_WORDS: usize = 3;
+/// Words of each process: its pid, the descriptor of its slots and their nonce, which it leaves for its partner; what it sleeps on; and whether it does.
+pub const ADDRESS_WORDS: usize = 5;
+const DOORBELL: usize = 3;
+const ASLEEP: usize = 4;
 /// How long it looks on with a core to itself before it makes room for others, in nanoseconds.
 const LOOKS_ON: u64 = 20_000;
+/// And before it asks whether cores are shared, and yields if they are: more than an answer takes from a partner that is running.
+const GLANCE: u64 = 500;
+/// How often it yields where cores are shared before it sleeps, and how long it sleeps at most, in nanoseconds: as the device does under an MPI.
+const YIELDS: u32 = 8;
+const NAP: u64 = 1_000_000;
 
 /// Slots that are not met yet.
 pub struct Opened {
@@ -35,19 +42,25 @@ pub struct Opened {
 pub struct Ours<'a> {
     out: RefCell<PairOut>,
     into: RefCell<PairIn>,
+    pages: &'a SharedPages,
+    /// Where our own words are, and the partner's.
+    rank: usize,
+    partner: usize,
     cpu: Native,
     wait: Wait<'a>,
+    /// There are more processes than cores.
+    crowded: Cell<bool>,
 }
 
 impl Opened {
     /// Makes the slots of the way out, and leaves word for the partner.
-    pub fn new(rank: usize, addresses: &SharedPages) -> Result<Self, Anything> {
+    pub fn new(rank: usize, pages: &SharedPages) -> Result<Self, Anything> {
         let nonce = Native::with_id(0).now();
         let out = PairOut::create(nonce, None)?;
         let words = [u64::from(std::process::id()), u64::from(out.descriptor()), nonce];
         for (n, word) in words.into_iter().enumerate() {
             // Relaxed: a barrier comes before anybody reads it.
-            addresses.word(rank * ADDRESS_WORDS + n).store(word, Ordering::Relaxed);
+            pages.word(rank * ADDRESS_WORDS + n).store(word, Ordering::Relaxed);
         }
         Ok(Opened { out })
     }
@@ -57,15 +70,16 @@ impl Opened {
         mut self,
         rank: usize,
         partner: usize,
-        addresses: &SharedPages,
+        pages: &'a SharedPages,
         wait: Wait<'a>,
     ) -> Result<Ours<'a>, Anything> {
         // Relaxed: as above.
         let [pid, descriptor, nonce] =
-            std::array::from_fn(|n| addresses.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed));
+            std::array::from_fn(|n| pages.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed));
         let mut into = PairIn::accept(PairMemory::attach(pid as u32, descriptor as u32, nonce)?);
         converse(&mut self.out, &mut into, rank < partner);
-        Ok(Ours { out: RefCell::new(self.out), into: RefCell::new(into), cpu: Native::with_id(0), wait })
+        let (out, into, cpu) = (RefCell::new(self.out), RefCell::new(into), Native::with_id(0));
+        Ok(Ours { out, into, pages, rank, partner, cpu, wait, crowded: Cell::new(false) })
     }
 }
 
@@ -74,15 +88,53 @@ impl Ours<'_> {
     #[inline(always)]
     fn next<T>(&self, deliver: impl FnOnce(Arrived) -> T) -> Result<T, Anything> {
         let mut into = self.into.borrow_mut();
-        let mut deliver = Some(deliver);
+        let found = into.find(GLANCE).unwrap_or_else(|| self.wait_for(&into));
+        let taken = into.deliver(found, |frame| frame.map(deliver));
+        taken.ok_or_else(|| "a frame that makes no sense".into())
+    }
+
+    /// Waits for the next frame, which did not come at once.
+    #[cold]
+    fn wait_for(&self, into: &PairIn) -> Found {
+        let mut round = 0;
         loop {
-            let looks_on = LOOKS_ON * u64::from(!self.wait.around.oversubscribed());
-            let taken =
-                into.take_within(looks_on, |frame| frame.and_then(|frame| Some(deliver.take()?(frame))));
-            match taken {
-                Some(taken) => return taken.ok_or_else(|| "a frame that makes no sense".into()),
-                None => self.cpu.yield_now(),
+            self.crowded.set(self.wait.around.oversubscribed());
+            if let Some(found) = into.find(if self.crowded.get() { 0 } else { LOOKS_ON }) {
+                return found;
             }
+            self.make_room(into, round);
+            round += 1;
+        }
+    }
+
+    /// Lets others run: the `round`-th time in a row.
+    #[cold]
+    fn make_room(&self, into: &PairIn, round: u32) {
+        if !self.crowded.get() || round < YIELDS {
+            return self.cpu.yield_now();
+        }
+        let word = |n| self.pages.word(self.rank * ADDRESS_WORDS + n);
+        // Acquire: before the last look; pairs with the Release in `ring`.
+        let rung = word(DOORBELL).load(Ordering::Acquire);
+        // Relaxed, both: ordered by the fence; at worst somebody rings in vain.
+        word(ASLEEP).store(1, Ordering::Relaxed);
+        publish_then_look();
+        if !into.is_ready() {
+            self.cpu.park(word(DOORBELL), rung, NAP);
+        }
+        word(ASLEEP).store(0, Ordering::Relaxed);
+    }
+
+    /// Wakes the partner, if it sleeps. (If it sleeps because it alone has noticed that cores are shared, it wakes by itself.)
+    #[cold]
+    fn ring(&self) {
+        let word = |n| self.pages.word(self.partner * ADDRESS_WORDS + n);
+        publish_then_look();
+        // Relaxed: ordered by the fence.
+        if word(ASLEEP).load(Ordering::Relaxed) != 0 {
+            // Release: what was sent comes before; pairs with the Acquire in `make_room`.
+            word(DOORBELL).fetch_add(1, Ordering::Release);
+            self.cpu.wake(word(DOORBELL), 1);
         }
     }
 
@@ -91,6 +143,9 @@ impl Ours<'_> {
         let mut out = self.out.borrow_mut();
         if !out.send(frame) {
             self.push(&mut out, frame);
+        }
+        if self.crowded.get() {
+            self.ring();
         }
     }
 
