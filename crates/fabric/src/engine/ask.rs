@@ -28,8 +28,7 @@ impl Peer {
             Err(why) => why.to_string(),
             Ok(()) if !self.is_foreign => match Link::join(&self.address, own) {
                 Ok(link) => {
-                    self.way = Way::Open(Box::new(link));
-                    return;
+                    return self.open(link);
                 }
                 // Alive, and not to be looked into: hidden, or not to be traced.
                 Err(AttachError::Open { pid, source })
@@ -44,6 +43,10 @@ impl Peer {
         self.close_way(&why, quietly);
     }
 
+    fn open(&mut self, link: Link) {
+        self.way = Way::Open(Box::new(link.with(self.conversation.as_ref())));
+    }
+
     fn ask(&mut self, own: &Address, instead: Option<AttachError>, quietly: bool) {
         self.way = Way::Asking(Box::new(Asking { connection: None, instead }));
         self.go_on_asking(own, quietly);
@@ -54,7 +57,7 @@ impl Peer {
         let Way::Asking(asking) = &mut self.way else { return };
         match asking.step(own, &self.address) {
             Ok(None) => {}
-            Ok(Some(link)) => self.way = Way::Open(Box::new(link)),
+            Ok(Some(link)) => self.open(link),
             Err(why) => {
                 self.has_ended = matches!(&why, AttachError::Silent { source, .. } if is_gone(source));
                 // A death is nothing to be said here: it is reported.

@@ -74,7 +74,7 @@ impl Core {
             Kind::Atomic => self.atomic(peer, &frame),
             Kind::Found => self.atomic_found(peer, &frame),
             Kind::Slots => {
-                let Peer { address, offered, is_foreign, .. } = &mut self.peers[peer as usize];
+                let Peer { address, offered, is_foreign, conversation, .. } = &mut self.peers[peer as usize];
                 // If they can't be mapped, no answer is an answer: the sender goes on without them.
                 let memory = match port.passed_slots(address, w[1]) {
                     Some(passed) => passed,
@@ -82,7 +82,7 @@ impl Core {
                     None => PairMemory::attach(address.pid, w[0] as u32, w[1]).ok(),
                 };
                 if let Some(memory) = memory {
-                    *offered = port.judge(memory, self.settings.rings);
+                    *offered = port.judge(memory, self.settings.rings, conversation.as_ref());
                 }
             }
             Kind::Follow => {

@@ -157,6 +157,7 @@ impl Core {
         peer.way = Way::Closed;
         peer.dead = true;
         peer.watch = None;
+        peer.conversation = None;
         for tagged in [true, false] {
             loop {
                 let space = if tagged { &mut self.tagged } else { &mut self.untagged };

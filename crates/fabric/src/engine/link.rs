@@ -6,6 +6,7 @@
 //! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks after its peers; while it sends: see `claim/towpath.rs` of the room am.
 
 use core::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use towpath_am::claim::Towpath;
@@ -22,7 +23,7 @@ use super::frame::{Content, Frame, Kind, LINE};
 use super::layout::{
     BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE, USES, VISITOR,
 };
-use super::pair::{Answer, PairOut, publish_then_look};
+use super::pair::{Answer, Conversation, PairOut, publish_then_look};
 use super::passing::Connection;
 use super::port::MemberId;
 
@@ -63,6 +64,8 @@ pub struct Link {
     rope: Rope,
     /// With whom we can't share /proc.
     connection: Option<Connection>,
+    /// What our slots will share with those of the other direction.
+    conversation: Option<Rc<Conversation>>,
 }
 
 /// Nobody waits here: a full queue is the caller's business.
@@ -141,9 +144,26 @@ impl Link {
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
             let cpu = Native::with_id(0);
             let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));
-            return Ok(Link { segment, me, sender, cpu, slots, sent: 0, staging, rope, connection });
+            let (sent, conversation) = (0, None);
+            return Ok(Link {
+                segment,
+                me,
+                sender,
+                cpu,
+                slots,
+                sent,
+                staging,
+                rope,
+                connection,
+                conversation,
+            });
         }
         Err(AttachError::TooMany { pid: to.pid, most: MEMBERS })
+    }
+
+    /// The same link, whose slots will share something with those of the other direction.
+    pub fn with(self, conversation: Option<&Rc<Conversation>>) -> Link {
+        Link { conversation: conversation.cloned(), ..self }
     }
 
     /// The longest payload of one frame.
@@ -256,7 +276,12 @@ impl Link {
                 let nonce = self.cpu.now();
                 // Without memory for slots the shared queue does.
                 match PairOut::create(nonce, past) {
-                    Ok(pair) if self.passes(&pair, nonce) => Slots::Made(Box::new(pair), nonce),
+                    Ok(mut pair) if self.passes(&pair, nonce) => {
+                        if let Some(conversation) = &self.conversation {
+                            pair.converse(conversation);
+                        }
+                        Slots::Made(Box::new(pair), nonce)
+                    }
                     _ => Slots::Declined,
                 }
             }

@@ -17,6 +17,7 @@
 //! every pair's slots in turn.
 #![allow(unsafe_code)]
 
+use std::cell::OnceCell;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,31 +73,35 @@ fn lap(ticket: u64) -> u16 {
     (ticket / LEN + 1) as u16
 }
 
-/// The line that two directions share, at one of its ends.
-struct Conversation {
+/// One end of what two directions between the same processes share: a line ([`super::volley`]), in the memory of that direction whose sender may write it first.
+pub struct Conversation {
     volley: Volley,
-    /// Where the line is.
-    memory: Rc<PairMemory>,
+    first: bool,
+    memory: OnceCell<Rc<PairMemory>>,
 }
 
 impl Conversation {
+    /// An end. One of the two is `first`, and both agree which.
+    pub fn new(first: bool) -> Rc<Conversation> {
+        Rc::new(Conversation { volley: Volley::new(first), first, memory: OnceCell::new() })
+    }
+
+    /// Where the line is, if it is known yet.
     #[inline(always)]
-    fn line(&self) -> &Slot<Native> {
-        &self.memory.header().volley
+    fn line(&self) -> Option<&Slot<Native>> {
+        Some(&self.memory.get()?.header().volley)
+    }
+
+    /// The line, if we may send there.
+    #[inline(always)]
+    fn ours(&self) -> Option<&Slot<Native>> {
+        if self.volley.is_ours() { self.line() } else { None }
     }
 
     #[inline(always)]
     fn look(&self, head: u64) -> Option<Header> {
-        self.volley.look(&Native::with_id(0), self.line(), head)
+        self.volley.look(&Native::with_id(0), self.line()?, head)
     }
-}
-
-/// Has both directions share a line: that of the end which may write first. The other end must look at it (by the same call) before anything is sent.
-pub fn converse(out: &mut PairOut, into: &mut PairIn, first: bool) {
-    let memory = Rc::clone(if first { &out.memory } else { &into.memory });
-    let shared = Rc::new(Conversation { volley: Volley::new(first), memory });
-    into.conversation = Some(Rc::clone(&shared));
-    out.conversation = Some(shared);
 }
 
 /// The sending end.
@@ -149,6 +154,15 @@ impl PairOut {
         })
     }
 
+    /// From now on short messages go through the line in common when it is ours. The receiver must look at it from when it accepts the slots ([`PairIn::converse`]).
+    pub fn converse(&mut self, with: &Rc<Conversation>) {
+        if with.first {
+            // Only the first slots of a way have the line.
+            let _ = with.memory.set(Rc::clone(&self.memory));
+        }
+        self.conversation = Some(Rc::clone(with));
+    }
+
     /// Their descriptor.
     pub fn descriptor(&self) -> u32 {
         self.memory.descriptor()
@@ -175,11 +189,11 @@ impl PairOut {
         let line = frame.line();
         if !line.bulk
             && let Some(shared) = &self.conversation
-            && shared.volley.is_ours()
+            && let Some(place) = shared.ours()
         {
             let packet = Header::new(Form::Short, line.handler, line.args, 0);
-            lay_down(shared.line(), frame, None);
-            shared.volley.send(&Native::with_id(0), shared.line(), packet, self.next);
+            lay_down(place, frame, None);
+            shared.volley.send(&Native::with_id(0), place, packet, self.next);
             return true;
         }
         self.send_in_slot(frame, line)
@@ -319,6 +333,15 @@ impl PairIn {
         PairIn { memory: Rc::new(memory), conversation: None, head: 0 }
     }
 
+    /// From now on looks at the line in common, too. To be called before the sender learns that its slots were accepted, or at least before it uses them.
+    pub fn converse(&mut self, with: &Rc<Conversation>) {
+        if !with.first {
+            // As in `PairOut::converse`.
+            let _ = with.memory.set(Rc::clone(&self.memory));
+        }
+        self.conversation = Some(Rc::clone(with));
+    }
+
     /// Refuses them.
     pub fn decline(memory: &PairMemory) {
         // (A2) Release: as above.
@@ -368,8 +391,11 @@ impl PairIn {
     #[inline(always)]
     pub fn deliver<T>(&mut self, found: Found, deliver: impl FnOnce(Option<Arrived>) -> T) -> T {
         let Found((lane, header)) = found;
-        if let (Lane::Volley, Some(shared)) = (lane, &self.conversation) {
-            let frame = pick_up(shared.line(), header, |_| None);
+        if lane == Lane::Volley
+            && let Some(shared) = &self.conversation
+            && let Some(line) = shared.line()
+        {
+            let frame = pick_up(line, header, |_| None);
             // What it sends meanwhile goes through slots.
             let result = deliver(frame);
             shared.volley.taken();
@@ -494,8 +520,11 @@ mod tests {
     fn both_directions_stay_in_order_through_line_and_slots() {
         let (mut there, mut at_b) = ends();
         let (mut back, mut at_a) = ends();
-        converse(&mut there, &mut at_a, true);
-        converse(&mut back, &mut at_b, false);
+        let (a, b) = (Conversation::new(true), Conversation::new(false));
+        at_b.converse(&b);
+        there.converse(&a);
+        at_a.converse(&a);
+        back.converse(&b);
         let data: Vec<u8> = (0..200).collect();
         let mut seed = 7u64;
         let mut random = |below: u64| {

@@ -1,6 +1,7 @@
 //! What an endpoint knows of another: how to reach it, and what is under way.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use towpath_shm::Watch;
 
@@ -10,7 +11,7 @@ use super::buffers::Buffer;
 use super::completion::Ticket;
 use super::frame::{Content, Frame, Kind, WORDS};
 use super::link::{Link, Sent};
-use super::pair::PairIn;
+use super::pair::{Conversation, PairIn};
 use super::port::MemberId;
 
 /// No address in the vector.
@@ -167,6 +168,8 @@ pub struct Peer {
     pub queue: VecDeque<Queued>,
     /// As what it sends to us.
     pub member: Option<MemberId>,
+    /// What the slots of both directions share. None with ourselves, and with the dead.
+    pub conversation: Option<Rc<Conversation>>,
     /// Slots of its, accepted, not yet to be followed.
     pub offered: Option<PairIn>,
     /// The message that it sends in pieces.
@@ -197,6 +200,7 @@ impl Peer {
             way: Way::Untried,
             queue: VecDeque::new(),
             member: None,
+            conversation: (address != *own).then(|| Conversation::new(own.to_words() < address.to_words())),
             offered: None,
             assembly: None,
             eager_sent: 0,

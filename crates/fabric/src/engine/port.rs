@@ -4,6 +4,7 @@
 
 use core::cell::{Cell, OnceCell, RefCell};
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,7 +25,7 @@ use super::frame::{Arrived, LINE};
 use super::layout::{
     FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES, VISITOR,
 };
-use super::pair::{PairIn, publish_then_look};
+use super::pair::{Conversation, PairIn, publish_then_look};
 
 /// Frames taken from one pair's slots before the others have their turn.
 const TURN: usize = 64;
@@ -278,12 +279,21 @@ impl Port {
     }
 
     /// Accepts or declines slots, whose sender then says when to follow them.
-    pub fn judge(&self, memory: PairMemory, most: usize) -> Option<PairIn> {
+    pub fn judge(
+        &self,
+        memory: PairMemory,
+        most: usize,
+        conversation: Option<&Rc<Conversation>>,
+    ) -> Option<PairIn> {
         if self.pairs() >= most {
             PairIn::decline(&memory);
             return None;
         }
-        Some(PairIn::accept(memory))
+        let mut pair = PairIn::accept(memory);
+        if let Some(conversation) = conversation {
+            pair.converse(conversation);
+        }
+        Some(pair)
     }
 
     /// The address of a member; `None` if there is no such member.

@@ -14,7 +14,7 @@ use towpath_fi::engine::attach::PairMemory;
 use towpath_fi::engine::buffers::Buffer;
 use towpath_fi::engine::frame::{Arrived, Content, Frame, Kind, LINE};
 use towpath_fi::engine::layout::SLOT_PIECE;
-use towpath_fi::engine::pair::{Found, PairIn, PairOut, converse, publish_then_look};
+use towpath_fi::engine::pair::{Conversation, Found, PairIn, PairOut, publish_then_look};
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::{Wait, Waiting};
 
@@ -77,7 +77,9 @@ impl Opened {
         let [pid, descriptor, nonce] =
             std::array::from_fn(|n| pages.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed));
         let mut into = PairIn::accept(PairMemory::attach(pid as u32, descriptor as u32, nonce)?);
-        converse(&mut self.out, &mut into, rank < partner);
+        let conversation = Conversation::new(rank < partner);
+        self.out.converse(&conversation);
+        into.converse(&conversation);
         let (out, into, cpu) = (RefCell::new(self.out), RefCell::new(into), Native::with_id(0));
         Ok(Ours { out, into, pages, rank, partner, cpu, wait, crowded: Cell::new(false) })
     }
