@@ -120,6 +120,8 @@ pub struct Endpoint {
     pub port: Port,
     /// The rest.
     pub core: Core,
+    /// The peer whose life is looked at next.
+    pub(super) looked_at: usize,
 }
 
 impl Endpoint {
@@ -154,13 +156,13 @@ impl Endpoint {
             look: Look::default(),
             happened: Happened::default(),
         };
-        Ok(Endpoint { port, core })
+        Ok(Endpoint { port, core, looked_at: 0 })
     }
 
     /// Takes what has arrived, and sends what waits. Returns how many frames arrived.
     #[inline]
     pub fn progress(&mut self) -> usize {
-        let Endpoint { port, core } = self;
+        let Endpoint { port, core, .. } = self;
         let taken = port.poll(core.to_itself, |from, frame| core.deliver(port, from, frame));
         core.happened.frames += taken as u64;
         if !core.busy.is_empty() || !core.streams.is_empty() {

@@ -15,15 +15,24 @@ use super::layout::MEMBERS;
 use super::peer::{Peer, Queued, Way};
 use super::receive::Body;
 
+/// So many peers' lives are looked at each time: the rest have their turn the next times, or with many ranks on few cores most of the time would go into asking for each other.
+const AT_A_TIME: usize = 16;
+/// So many places in a row that nobody has ever taken: nobody has taken those behind (the first free one is taken).
+const UNUSED: usize = 16;
+
 impl Endpoint {
-    /// Looks after what progress does not see: deaths, and places in the queue whose senders stopped.
+    /// Looks after what progress does not see: deaths (with more than 16 peers it takes several looks to see all of them), and places in the queue whose senders stopped.
     #[cold]
     pub fn look_after(&mut self) {
         self.port.serve();
         let lost = self.port.lost();
         let own = self.core.own;
         let (mut dead, mut closed) = (Vec::new(), Vec::new());
-        for (number, peer) in self.core.peers.iter_mut().enumerate().filter(|(_, p)| !p.dead) {
+        let count = self.core.peers.len();
+        let first = self.looked_at;
+        self.looked_at = if first + AT_A_TIME < count { first + AT_A_TIME } else { 0 };
+        let turn = self.core.peers.iter_mut().enumerate().skip(first).take(AT_A_TIME);
+        for (number, peer) in turn.filter(|(_, p)| !p.dead) {
             let is_dead = if peer.is_foreign {
                 lost.contains(&peer.address) || peer.is_lost(&own)
             } else {
@@ -53,7 +62,16 @@ impl Endpoint {
             }
         }
         // Those who died before they had said anything.
+        let mut unused = 0;
         for place in 0..MEMBERS {
+            if self.port.is_unused(place) {
+                unused += 1;
+                if unused >= UNUSED {
+                    break;
+                }
+                continue;
+            }
+            unused = 0;
             if self.core.by_member[place].is_some() || self.port.dead_member(place).is_none() {
                 continue;
             }
@@ -165,6 +183,35 @@ impl Core {
                 let Some(receive) = space.take_posted(place) else { break };
                 self.fail_receive(&receive, error::UNREACHABLE);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address::Address;
+    use super::super::settings::Settings;
+    use super::*;
+
+    #[test]
+    fn of_many_peers_all_the_dead_are_found_in_a_few_looks() {
+        let mut endpoint = Endpoint::open(Settings::default()).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let own = endpoint.port.address;
+        let peers: Vec<u32> = (0..3 * AT_A_TIME as u64)
+            .map(|n| {
+                // Every fourth is ourselves, as it were, and lives.
+                let pid = if n % 4 == 0 { own.pid } else { pid };
+                endpoint.core.peer(Address { pid, nonce: own.nonce.wrapping_add(n + 1), ..own })
+            })
+            .collect();
+        for _ in 0..3 {
+            endpoint.look_after();
+        }
+        for (n, peer) in peers.into_iter().enumerate() {
+            assert_eq!(endpoint.core.peers[peer as usize].dead, n % 4 != 0, "peer {n}");
         }
     }
 }

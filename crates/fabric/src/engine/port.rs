@@ -417,6 +417,12 @@ impl Port {
         self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
+    /// Whether nobody has ever taken this place. (Or it was taken and left as often as is counted, which makes no difference to anybody but the next one.)
+    pub fn is_unused(&self, place: usize) -> bool {
+        // Relaxed: at worst the next look finds it.
+        self.segment.members().get(place).is_none_or(|entry| entry.state.load(Ordering::Relaxed) == FREE)
+    }
+
     /// The member of this place, if it has joined, or begun to, and is dead.
     pub fn dead_member(&self, place: usize) -> Option<MemberId> {
         // Acquire: pairs with the Release of `Link::join`.

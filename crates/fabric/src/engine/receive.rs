@@ -92,7 +92,7 @@ pub struct Active {
 impl Endpoint {
     /// Posts a receive. It may be fulfilled at once.
     pub fn receive(&mut self, tagged: bool, pattern: Pattern, receive: Receive) {
-        let Endpoint { port, core } = self;
+        let Endpoint { port, core, .. } = self;
         core.happened.called(true);
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         if receive.multi.is_none() {
@@ -125,7 +125,7 @@ impl Endpoint {
     /// it away.
     pub fn peek(&mut self, tagged: bool, pattern: Pattern, receive: &Receive, claim: bool, discard: bool) {
         // Without making progress: MPICH, which has other ways to receive too, relies on a message's becoming visible only when it reads the completion queue.
-        let Endpoint { port, core } = self;
+        let Endpoint { port, core, .. } = self;
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         let mut found = space.find_waiting(&pattern);
         if pattern.source == ANY && core.settings.look_twice {
@@ -182,7 +182,7 @@ impl Endpoint {
 
     /// Receives the message that a peek with this context has claimed, or throws it away. `false`: there is none.
     pub fn claimed(&mut self, receive: Receive, discard: bool) -> bool {
-        let Endpoint { port, core } = self;
+        let Endpoint { port, core, .. } = self;
         let Some(message) = core.claimed.remove(&receive.context) else { return false };
         if discard {
             let envelope = message.envelope;
