@@ -58,6 +58,10 @@ for impl in ${1//,/ }; do
             cat "$known" "$lists/$impl-never.txt" 2>/dev/null | grep -v '^#' | LC_ALL=C sort -u >"$work/known" || true
             if ! new=$(LC_ALL=C comm -13 "$work/known" "$work/ours") || [ -n "$new" ]; then
                 echo "over Towpath only:"; echo "$new" | sed 's/^/    /'
+                # What each of them printed, from one of the ranks.
+                while read -r failure; do
+                    grep -F -m 1 -A 24 ": $failure" "$work/ours.log" | sed 's/^/    | /' || true
+                done <<<"$new"
                 [ -n "${KEEP_LOGS:-}" ] && cp "$work/ours.log" "$KEEP_LOGS/$impl-$ranks-$time.log"
                 bad=1
             fi
