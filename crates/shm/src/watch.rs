@@ -51,4 +51,12 @@ impl Watch {
     pub fn is_dead(&self) -> bool {
         self.dead || self.pidfd.as_ref().is_some_and(process::has_ended)
     }
+
+    /// Whether any of them is, at the price of one call of the system for all.
+    pub fn any_dead<'a>(watches: impl IntoIterator<Item = &'a Watch>) -> bool {
+        let mut dead = false;
+        let pidfds = watches.into_iter().inspect(|watch| dead |= watch.dead);
+        let ended = process::any_ended(pidfds.filter_map(|watch| watch.pidfd.as_ref()));
+        dead || ended
+    }
 }

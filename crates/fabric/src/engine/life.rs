@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use towpath_machine::{Native, Processor};
+use towpath_shm::Watch;
 
 use super::completion::error;
 use super::endpoint::{Core, Endpoint, Refusal};
@@ -31,12 +32,15 @@ impl Endpoint {
         let count = self.core.peers.len();
         let first = self.looked_at;
         self.looked_at = if first + AT_A_TIME < count { first + AT_A_TIME } else { 0 };
-        let turn = self.core.peers.iter_mut().enumerate().skip(first).take(AT_A_TIME);
-        for (number, peer) in turn.filter(|(_, p)| !p.dead) {
+        let turn = first..count.min(first + AT_A_TIME);
+        let watches = self.core.peers[turn.clone()].iter_mut().filter(|p| !p.dead).filter_map(Peer::watch);
+        // Asked for all at once, since hardly ever any is.
+        let any_dead = Watch::any_dead(watches);
+        for (number, peer) in turn.clone().zip(&mut self.core.peers[turn]).filter(|(_, p)| !p.dead) {
             let is_dead = if peer.is_foreign {
                 lost.contains(&peer.address) || peer.is_lost(&own)
             } else {
-                peer.is_dead_now()
+                any_dead && peer.is_dead_now()
             };
             if is_dead {
                 dead.push(number as u32);

@@ -216,8 +216,13 @@ impl Peer {
 
     /// Whether it is dead, as far as it is seen from here under its pid: asks the system.
     pub fn is_dead_now(&mut self) -> bool {
+        self.watch().is_some_and(|watch| watch.is_dead())
+    }
+
+    /// What tells, if anything does.
+    pub fn watch(&mut self) -> Option<&Watch> {
         let process = self.address.process();
-        !self.is_foreign && self.watch.get_or_insert_with(|| process.watch()).is_dead()
+        if self.is_foreign { None } else { Some(self.watch.get_or_insert_with(|| process.watch())) }
     }
 
     /// Whether everything that was to be sent is out.
