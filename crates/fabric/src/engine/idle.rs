@@ -76,6 +76,8 @@ pub struct Idle {
     /// The clocks at the end of the last step: the thread's own (where cores are shared, and if `timed`), everybody's.
     last: (u64, u64),
     timed: bool,
+    /// It has polled since then without a look at the clock.
+    unseen: bool,
     pace: Pace,
     habit: Habit,
     /// It is left alone for so many polls more.
@@ -140,6 +142,15 @@ impl Idle {
         self.given = true;
     }
 
+    /// It was given something, and only looked whether there is more: a poll in vain, which is not worth a look at the clocks.
+    #[inline(always)]
+    pub fn looked_for_more(&mut self) {
+        self.given = false;
+        self.polls += 1;
+        self.timed = false;
+        self.unseen = true;
+    }
+
     /// It has started something, with nothing given: but room, if that is what it waited for.
     fn went_on(&mut self) {
         let in_passing = if self.crowded { FREE } else { GLANCES };
@@ -190,7 +201,7 @@ impl Idle {
         settings: &Settings,
         others: impl Fn() -> bool,
     ) -> Pause {
-        let whole = now.wrapping_sub(self.last.1);
+        let whole = if core::mem::take(&mut self.unseen) { 0 } else { now.wrapping_sub(self.last.1) };
         let before = core::mem::replace(&mut self.happened, happened);
         let is_still = happened == before;
         let given = core::mem::take(&mut self.given) && happened.calls == before.calls;

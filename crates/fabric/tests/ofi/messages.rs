@@ -133,6 +133,50 @@ fn every_call_that_sends_meets_every_call_that_receives() {
     }
 }
 
+/// Reads from a queue with room for so many reports. How many there were.
+fn read(n: &Node, room: usize) -> usize {
+    // SAFETY: space for so many entries of the longest format; plain C structures may be zero.
+    unsafe {
+        let mut entries: Vec<fi_cq_tagged_entry> = vec![core::mem::zeroed(); room];
+        match call!(n.rx, ops, read, entries.as_mut_ptr().cast(), room) {
+            AGAIN => 0,
+            given => usize::try_from(given).expect("no errors"),
+        }
+    }
+}
+
+#[test]
+fn who_reads_until_nothing_is_left_is_told_so_once_without_a_look() {
+    let n = nodes(2, &Options { together: false, ..Options::default() });
+    let mut into = [[0; 8]; 42];
+    for into in &mut into {
+        assert_eq!(n[1].receive(n[1].peers[0], None, into, 7), 0);
+    }
+    let send = || start(&n[..1], || n[0].send(n[0].peers[1], None, &[3; 8], 1));
+    for (room, looks) in [(100, false), (8, true)] {
+        let mut came = 0;
+        // More than it takes to earn slots: both ways.
+        while came < 20 {
+            send();
+            let given = until(&n[..1], || Some(read(&n[1], room)).filter(|&given| given > 0));
+            assert_eq!(given, 1);
+            send();
+            // It has come, but who has room for a hundred only wanted to know that the one was all.
+            assert_eq!(read(&n[1], room), usize::from(looks), "room for {room}");
+            assert_eq!(read(&n[1], room), usize::from(!looks), "room for {room}");
+            assert_eq!(read(&n[1], room), 0);
+            came += 2;
+        }
+    }
+    // Nor is it told so if it has started something.
+    send();
+    assert_eq!(until(&n[..1], || Some(read(&n[1], 100)).filter(|&given| given > 0)), 1);
+    let mut last = [0; 8];
+    assert_eq!(n[1].receive(n[1].peers[0], None, &mut last, 7), 0);
+    send();
+    assert_eq!(read(&n[1], 100), 1);
+}
+
 #[test]
 fn eight_pieces_are_scattered_and_gathered() {
     let n = nodes(2, &Options::default());

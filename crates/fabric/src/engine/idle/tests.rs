@@ -73,6 +73,10 @@ fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
     assert_eq!(first[0], Pause::None);
     assert!(first[1..=yields].iter().all(|p| *p == Pause::Yield));
     assert_eq!(first[yields + 1..], [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
+    // Nor does it matter how long ago the clock was looked at if it was not when it looked for more.
+    asker.idle.gave(|| asker.happened);
+    asker.idle.looked_for_more();
+    assert_eq!(asker.poll(500, 100 * SWITCHED), Pause::Yield);
     // An MPI that yields by itself need not be made to.
     let mut asker = Rank::new(true);
     asker.happened.calls += 1;
@@ -153,6 +157,9 @@ fn with_cores_to_spare_it_looks_on_for_an_answer() {
     // Nor if it was given something, and looks whether there is more.
     rank.idle.gave(|| rank.happened);
     assert_eq!(rank.poll(500, 0), Pause::None);
+    assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
+    rank.idle.gave(|| rank.happened);
+    rank.idle.looked_for_more();
     assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
     // But not if it has asked nothing.
     let mut rank = Rank::new(false);
