@@ -80,17 +80,20 @@ fn stat_of(pid: u32) -> io::Result<Option<(u8, u64)>> {
     }
 }
 
-/// Whether the process behind a pidfd is dead (all its threads have ended; it may still be a zombie).
+/// Whether the process behind a pidfd is dead (all its threads have ended; it may still be a zombie). Allocates nothing: signal handlers and forked children ask, too.
 pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
-    any_ended([pidfd])
+    any_ended(&mut [to_ask(pidfd)])
 }
 
-/// Whether any of them is.
-pub(crate) fn any_ended<'a>(pidfds: impl IntoIterator<Item = &'a OwnedFd>) -> bool {
-    let poll_fd = |fd: &'a OwnedFd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN);
-    let mut fds: Vec<_> = pidfds.into_iter().map(poll_fd).collect();
+/// A process to ask for.
+pub(crate) fn to_ask(pidfd: &OwnedFd) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)
+}
+
+/// Whether any of them is dead.
+pub(crate) fn any_ended(fds: &mut [PollFd<'_>]) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut fds, Some(&now)), Ok(1..)) && fds.iter().any(|fd| fd.revents().contains(PollFlags::IN))
+    matches!(poll(fds, Some(&now)), Ok(1..)) && fds.iter().any(|fd| fd.revents().contains(PollFlags::IN))
 }
 
 /// A pidfd for the process with this pid, provided that its start time is accepted. `Ok(None)`: no telling, but not known

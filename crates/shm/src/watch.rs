@@ -54,9 +54,13 @@ impl Watch {
 
     /// Whether any of them is, at the price of one call of the system for all.
     pub fn any_dead<'a>(watches: impl IntoIterator<Item = &'a Watch>) -> bool {
-        let mut dead = false;
-        let pidfds = watches.into_iter().inspect(|watch| dead |= watch.dead);
-        let ended = process::any_ended(pidfds.filter_map(|watch| watch.pidfd.as_ref()));
-        dead || ended
+        let mut fds = Vec::new();
+        for watch in watches {
+            if watch.dead {
+                return true;
+            }
+            fds.extend(watch.pidfd.as_ref().map(process::to_ask));
+        }
+        !fds.is_empty() && process::any_ended(&mut fds)
     }
 }
