@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use towpath_shm::{Error, leftovers};
 
+use crate::output::{remark, say};
 use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
@@ -24,25 +25,25 @@ pub fn run(arguments: &Arguments) -> Outcome {
         let size = crate::doctor::size(world.bytes);
         let path = world.path.display();
         if arguments.dry_run {
-            println!("would remove {path} ({size})");
+            say!("would remove {path} ({size})")?;
             removed += 1;
             continue;
         }
         match world.remove() {
             Ok(true) => {
-                println!("removed {path} ({size})");
+                say!("removed {path} ({size})")?;
                 removed += 1;
             }
             // Gone, or alive again, since it was listed.
             Ok(false) | Err(Error::NameTaken { .. }) => {}
             Err(e) => {
-                eprintln!("towpath: {path}: {e}");
+                remark!("towpath: {path}: {e}");
                 failed = true;
             }
         }
     }
     if removed == 0 && !failed {
-        println!("nothing is left behind");
+        say!("nothing is left behind")?;
     }
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

@@ -5,6 +5,7 @@ mod clean;
 mod doctor;
 mod explore;
 mod mpirun;
+mod output;
 mod reproduce;
 mod run;
 mod sim;
@@ -54,7 +55,10 @@ fn main() -> ExitCode {
         None => bench::run(&bench::BenchArgs::default()),
     };
     result.unwrap_or_else(|failure| {
-        eprintln!("towpath: {}", failure.message);
+        // Nobody is left to be told of a closed pipe.
+        if !failure.message.is_empty() {
+            output::remark!("towpath: {}", failure.message);
+        }
         ExitCode::from(failure.code)
     })
 }
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
 /// Why a command gave up.
 #[derive(Debug)]
 struct Failure {
+    /// Empty: the command ends quietly.
     message: String,
     code: u8,
 }
