@@ -31,7 +31,9 @@ mod checked;
 pub use checked::{LoomArena, LoomBytes, LoomCell, LoomMutex, LoomProcessor, LoomWord};
 pub use native::{Heap, Native, NativeBytes, NativeKernelMutex};
 pub use park::UNHEARD_NS;
-pub use plain::Plain;
+#[doc(hidden)]
+pub use plain::describe_type;
+pub use plain::{Object, Plain, TypeText};
 pub use processor::{
     ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network,
     Park, Place, Prefetch, Processor, RollBack, Scheduling,

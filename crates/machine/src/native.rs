@@ -50,14 +50,26 @@ impl Native {
     /// The calling thread's processor: a number from 0 to 63 that no other living thread of this process has (freed when the
     /// thread ends), plus this process's base ([`Native::set_process_base`]). A 65th thread gets number 64 and more.
     pub fn current() -> Self {
+        Native { id: PROCESS_BASE.load(Ordering::Relaxed) + Self::of_thread().id }
+    }
+
+    /// The calling thread's processor, counted from 0 whatever this process's base is: for what only threads of this
+    /// process use.
+    pub fn of_thread() -> Self {
         THREAD_NUMBER.with(|slot| {
             let n = slot.0.get().unwrap_or_else(|| {
                 let n = take_thread_number();
                 slot.0.set(Some(n));
                 n
             });
-            Native { id: PROCESS_BASE.load(Ordering::Relaxed) + n }
+            Native { id: n }
         })
+    }
+
+    /// The calling thread's processor in a world in which this process is participant `participant`: as
+    /// [`Native::current`], whatever other worlds the process has entered since.
+    pub fn of_participant(participant: u32) -> Self {
+        Native { id: participant * THREADS_PER_PROCESS + Self::of_thread().id }
     }
 
     /// Sets the number from which this process's threads count, so that numbers are unique among the processes of a world:

@@ -5,47 +5,152 @@
 //! last. If it dies before, nothing refers to the slot or the memory, and the next creator uses both. So nothing
 //! leaks and nothing has to be repaired.
 //!
+//! **Identity.** A slot holds the text of the object's type ([`Object::describe`]) and a hash of all of it, its size and its
+//! alignment. An object is opened only as the type that it was created as.
+//!
 //! **Progress.** Looking up is wait-free (64 slots); creating is blocking.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
+use core::fmt;
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use towpath_machine::Plain;
+use towpath_machine::{Native, Object, Plain, TypeText};
+use towpath_sync::{Exclusive, Guard, Lock, LockError, Mutex, Policy, Wait};
 
-use crate::layout::{HEAP, PAGE, Slot};
+use crate::layout::{HEAP, PAGE, Slot, TYPE_WORDS};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
 use crate::world::Inner;
 use crate::{Error, World};
 
 /// A named object in a world's segment. Keeps the world mapped.
-#[derive(Debug)]
-pub struct Shared<T: Plain> {
-    _world: World,
+///
+/// Dereferences to the object if that is [`Plain`]. A [`Mutex`] is locked by [`Shared::lock`]; an element of an array
+/// is [`Shared::at`].
+pub struct Shared<T: Object> {
+    world: World,
     object: NonNull<T>,
 }
 
-// SAFETY: a reference to a `Plain` object, which is `Sync`, together with a handle.
-unsafe impl<T: Plain> Send for Shared<T> {}
+// SAFETY: a reference to an object that is `Sync` (`Object`), together with a handle.
+unsafe impl<T: Object> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl<T: Plain> Sync for Shared<T> {}
+unsafe impl<T: Object> Sync for Shared<T> {}
 
-impl<T: Plain> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        Shared { _world: self._world.clone(), object: self.object }
+impl<T: Object> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("type", &format_args!("{}", TypeText::<T>::default()))
+            .finish_non_exhaustive()
     }
 }
 
-impl<T: Plain> core::ops::Deref for Shared<T> {
+impl<T: Object> Shared<T> {
+    fn new(world: World, object: NonNull<T>) -> Self {
+        if T::NAMES_USERS {
+            // Relaxed, with a fence (7) SeqCst between this and the loads of `me` in `World::lock`: either they see that
+            // the process has left, or the fence's partner (8) in `World::leave` sees this handle.
+            world.inner().local.handles.fetch_add(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+        Shared { world, object }
+    }
+
+    /// The world in which the object lies.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The object itself, for the rooms that know how to use one that is not [`Plain`].
+    pub fn as_ptr(&self) -> NonNull<T> {
+        self.object
+    }
+}
+
+impl<T: Object> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared::new(self.world.clone(), self.object)
+    }
+}
+
+impl<T: Object> Drop for Shared<T> {
+    fn drop(&mut self) {
+        if T::NAMES_USERS {
+            let handles = &self.world.inner().local.handles;
+            // Release: what was done by this handle comes before the leaving that it no longer prevents; pairs with the
+            // fence (8). A fork clears the count: the child's copies are not counted.
+            let _ = handles.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
+        }
+    }
+}
+
+impl<T: Object + Plain> core::ops::Deref for Shared<T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: within the heap and aligned (checked by `place`), mapped as long as the world's handle lives, any
         // bits are a `T`.
         unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T: Object, const N: usize> Shared<[T; N]> {
+    /// An element of the array.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is not below `N`.
+    pub fn at(&self, index: usize) -> Shared<T> {
+        assert!(index < N, "element {index} of an array of {N}");
+        // SAFETY: within the array (just checked), which lies within the mapping.
+        let element = unsafe { self.object.cast::<T>().add(index) };
+        Shared::new(self.world.clone(), element)
+    }
+}
+
+impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Shared<Mutex<T, L>> {
+    /// Acquires the mutex as this process, a participant of the world. Waits as [`Policy::Adaptive`] does.
+    ///
+    /// If the last owner died while it held the mutex, the guard says so ([`Guard::owner_died`]).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::NotEntered`]; [`LockError::Poisoned`]; under a lock that does not know its owner
+    /// [`LockError::Abandoned`] if a process died that held it or may have been about to, and [`LockError::Capacity`].
+    pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
+        // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a mutex.
+        let mutex = unsafe { self.object.as_ref() };
+        // SAFETY: the mutex lies in this world; other programs reach it through the same function only, since its type
+        // is a part of its identity and not `Plain`; the handle is counted.
+        unsafe { self.world.lock(mutex) }
+    }
+}
+
+impl World {
+    /// Acquires a mutex that lies in this world's memory, as [`Shared::lock`]. For the rooms that have mutexes within
+    /// objects of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::lock`].
+    ///
+    /// # Safety
+    ///
+    /// * The mutex lies in this world's segment, and all processes lock it by this function only.
+    /// * This process does not leave the world while the guard lives: it has a [`Shared`] of a type with
+    ///   [`Object::NAMES_USERS`] open that long.
+    pub unsafe fn lock<'a, T, L: Lock<Native> + Exclusive>(
+        &'a self,
+        mutex: &'a Mutex<T, L>,
+    ) -> Result<Guard<'a, T, L>, LockError> {
+        let me = self.entered().ok_or(LockError::NotEntered)?;
+        let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
+        // SAFETY: a participant's identity is its own (rank and generation), and it counts as dead only when its process
+        // has ended or has left, which it does not do while it has handles; the thread's number is its own.
+        unsafe { mutex.lock_between(Native::of_participant(me.index), wait) }
     }
 }
 
@@ -55,6 +160,27 @@ fn name_words(name: &str) -> Name {
     let mut bytes = [0u8; 32];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
     core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| bytes[8 * i + j])))
+}
+
+fn text_words(text: &str) -> [u64; TYPE_WORDS] {
+    let byte = |i| text.as_bytes().get(i).copied().unwrap_or(0);
+    core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| byte(8 * i + j))))
+}
+
+/// A slot's type, as far as it fits there. Another process may have written anything.
+fn type_text(slot: &Slot) -> String {
+    // Relaxed: as in `shared`.
+    let mut bytes: Vec<u8> =
+        slot.type_text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+    let full = bytes.last() != Some(&0);
+    bytes.truncate(bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len()));
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if full { text + " …" } else { text }
+}
+
+/// FNV-1a, of which only that it is the same in all programs matters.
+fn hash_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
 thread_local! {
@@ -90,20 +216,30 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another size or alignment), [`Error::DirectoryFull`],
-    /// [`Error::NestedPreparation`], [`Error::CreatorBusy`].
-    pub fn shared<T: Plain>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
+    /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another kind, version, parameter, size or
+    /// alignment), [`Error::DirectoryFull`], [`Error::NestedPreparation`], [`Error::CreatorBusy`].
+    pub fn shared<T: Object>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
         check_name(name, 32)?;
         let inner = self.inner();
         let me = inner.me()?;
         let words = name_words(name);
         let (bytes, align) = (size_of::<T>() as u64, align_of::<T>().max(64) as u64);
+        let text = TypeText::<T>::default().to_string();
+        let hash = hash_of(text.as_bytes());
         let found = |slot: &Slot| {
-            let slot_bytes = slot.bytes.load(Ordering::Relaxed);
-            if slot_bytes != bytes || slot.align.load(Ordering::Relaxed) != align {
-                return Err(Error::OtherType { name: name.to_owned(), found: slot_bytes, expected: bytes });
+            // Relaxed, all: written before the slot was ready (3), which was read with Acquire (4).
+            let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            let is = (get(&slot.bytes), get(&slot.align));
+            if is != (bytes, align) || get(&slot.type_hash) != hash {
+                let full =
+                    |text: &str, (bytes, align)| format!("{text} of {bytes} bytes, aligned to {align}");
+                return Err(Error::OtherType {
+                    name: name.to_owned(),
+                    found: full(&type_text(slot), is),
+                    expected: full(&text, (bytes, align)),
+                });
             }
-            self.place::<T>(slot.offset.load(Ordering::Relaxed))
+            self.place::<T>(get(&slot.offset))
         };
         if let Some(slot) = inner.lookup(&words) {
             return found(slot);
@@ -135,12 +271,14 @@ impl World {
             // Relaxed: published by (3).
             byte.store(0, Ordering::Relaxed);
         }
-        prepare(&shared);
+        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. Nobody else knows the object yet.
+        prepare(unsafe { shared.object.as_ref() });
         // Relaxed: published by (3).
         slot.offset.store(offset, Ordering::Relaxed);
         slot.bytes.store(bytes, Ordering::Relaxed);
         slot.align.store(align, Ordering::Relaxed);
-        for (to, from) in slot.name.iter().zip(words) {
+        slot.type_hash.store(hash, Ordering::Relaxed);
+        for (to, from) in slot.name.iter().zip(words).chain(slot.type_text.iter().zip(text_words(&text))) {
             to.store(from, Ordering::Relaxed);
         }
         // (3) Release: pairs with the Acquire (4) in `lookup` and `free_slot`.
@@ -150,7 +288,7 @@ impl World {
     }
 
     /// The object at an offset in the heap, whoever says so.
-    fn place<T: Plain>(&self, offset: u64) -> Result<Shared<T>, Error> {
+    fn place<T: Object>(&self, offset: u64) -> Result<Shared<T>, Error> {
         let len = size_of::<T>() as u64;
         let available = self.inner().heap_bytes();
         if offset.checked_add(len).is_none_or(|end| end > available) {
@@ -162,7 +300,7 @@ impl World {
         // SAFETY: the heap lies at `HEAP`, which is page-aligned, within every mapping, and the offset within the
         // heap (just checked).
         let object = unsafe { self.inner().segment.base().add((HEAP + offset) as usize) }.cast();
-        Ok(Shared { _world: self.clone(), object })
+        Ok(Shared::new(self.clone(), object))
     }
 }
 

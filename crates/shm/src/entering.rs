@@ -7,7 +7,7 @@
 //!
 //! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any more for one who has left.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -134,9 +134,31 @@ impl Inner {
         Some(me)
     }
 
+    /// Leaves, unless objects that name their users are open.
+    pub(crate) fn leave_unless_open(&self) -> Result<(), Error> {
+        let local = &self.local;
+        // Relaxed: as in `enter`.
+        let bits = local.me.swap(0, Ordering::Relaxed);
+        // (8) SeqCst: pairs with the fence (7) in `Shared::new`, and, with Acquire, with the Release in its `drop`.
+        fence(Ordering::SeqCst);
+        match local.handles.load(Ordering::Relaxed) {
+            0 => {
+                self.leave_as(bits);
+                Ok(())
+            }
+            objects => {
+                local.me.store(bits, Ordering::Relaxed);
+                Err(Error::ObjectsOpen { objects })
+            }
+        }
+    }
+
     pub(crate) fn leave(&self) {
         // Relaxed: as in `enter`.
-        let bits = self.local.me.swap(0, Ordering::Relaxed);
+        self.leave_as(self.local.me.swap(0, Ordering::Relaxed));
+    }
+
+    fn leave_as(&self, bits: u64) {
         if bits == 0 {
             return;
         }
@@ -160,6 +182,17 @@ impl Inner {
         self.count_processors();
         self.wake_everybody();
         self.local.entering.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts this process as dead, if it is a participant: it unwinds, so what it had to do for the others is not done.
+    pub(crate) fn fail(&self) {
+        let Ok(me) = self.me() else { return };
+        // (4) Acquire: as everywhere.
+        let seen = self.entry(me.index).word.load(Ordering::Acquire);
+        let word = EntryWord::unpack(seen);
+        if word.generation == me.generation && word.state == State::Entered {
+            self.note_death(me.index, seen);
+        }
     }
 
     /// Whether somebody alive has entered.

@@ -275,15 +275,24 @@ pub enum Error {
 
     /// A shared object of this name exists and is of another type.
     #[error(
-        "the shared object {name:?} has {found} bytes, here it should have {expected}; build all programs of the world alike"
+        "the shared object {name:?} is a {found:?}, here it should be a {expected:?}; open it as what it is, choose another name, or build all programs of the world alike"
     )]
     OtherType {
         /// The object.
         name: String,
-        /// Its size in the segment.
-        found: u64,
-        /// The size of the type that was asked for.
-        expected: u64,
+        /// Its type in the segment: kind, layout version, parameters, size and alignment.
+        found: String,
+        /// The type that was asked for.
+        expected: String,
+    },
+
+    /// The process can't leave: it may hold locks of the world.
+    #[error(
+        "this process can't leave the world while it has {objects} of its mutexes or structures open; drop them first"
+    )]
+    ObjectsOpen {
+        /// How many handles there are.
+        objects: u64,
     },
 
     /// No room for another shared object.

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::Error;
 
 /// The version of the layout of segments. Programs of different versions can't share a world.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// The largest number of processes in a world: one bit each in a word.
 pub const MAX_PROCESSES: usize = 64;
@@ -35,6 +35,9 @@ pub const OBJECT_BYTES: u64 = 64 * 1024;
 
 /// How many named shared objects there can be.
 pub(crate) const SLOTS: usize = 64;
+
+/// Words of a type's text in a slot.
+pub(crate) const TYPE_WORDS: usize = 23;
 
 /// Words of a set of processors: as many bits as the kernel's largest usual set.
 pub(crate) const CPU_WORDS: usize = 16;
@@ -113,6 +116,10 @@ pub(crate) struct Slot {
     pub align: AtomicU64,
     /// Padded with zeroes.
     pub name: [AtomicU64; 4],
+    /// Hash of the type's text, all of it.
+    pub type_hash: AtomicU64,
+    /// The type's text (`Object::describe`), as much as fits, padded with zeroes.
+    pub type_text: [AtomicU64; TYPE_WORDS],
 }
 
 /// See `directory.rs`.
@@ -137,10 +144,10 @@ pub(crate) struct Control {
 
 const _: () = {
     assert!(size_of::<Header>() == 256 && size_of::<Counts>() == 256 && size_of::<Entry>() == 256);
-    assert!(size_of::<Bell>() == 128 && size_of::<BarrierState>() == 384 && size_of::<Slot>() == 64);
+    assert!(size_of::<Bell>() == 128 && size_of::<BarrierState>() == 384 && size_of::<Slot>() == 256);
     assert!(offset_of!(Header, params) == 64 && offset_of!(Counts, deaths) == 128);
     assert!(offset_of!(Entry, cpus) == 128 && offset_of!(BarrierState, arrivals) == 128);
-    assert!(size_of::<Control>() == 256 + 256 + 64 * 256 + 64 * 128 + 384 + 128 + 64 * 64);
+    assert!(size_of::<Control>() == 256 + 256 + 64 * 256 + 64 * 128 + 384 + 128 + 64 * 256);
 };
 
 /// Where the heap starts.

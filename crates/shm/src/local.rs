@@ -24,6 +24,8 @@ pub(crate) struct Local {
     pub entering: AtomicU64,
     /// 1 while a thread of this process creates a shared object.
     pub creating: AtomicU64,
+    /// Open handles on objects that name their users ([`towpath_machine::Object::NAMES_USERS`]).
+    pub handles: AtomicU64,
     /// 1 in the process that opened the world, 0 in its children.
     pub opener: AtomicU64,
 }

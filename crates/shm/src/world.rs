@@ -33,8 +33,9 @@ pub struct WorldSpec {
 
 /// A world of processes that share a segment; this is one process's handle. Clones are the same handle.
 ///
-/// Dropping the last clone [leaves](World::leave) the world and unmaps the segment; if the world has a name and
-/// nobody else has it open, the name is removed too.
+/// Dropping the last clone leaves the world and unmaps the segment; if the world has a name and
+/// nobody else has it open, the name is removed too. Dropped while its thread unwinds from a panic, it counts as a
+/// death: the others learn of it as of any other.
 #[derive(Clone)]
 pub struct World(Arc<Inner>);
 
@@ -167,8 +168,13 @@ impl World {
     }
 
     /// Stops being a participant. Does nothing if this process is none.
-    pub fn leave(&self) {
-        self.0.leave();
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ObjectsOpen`]: the process has mutexes or structures of the world open, and may hold them. The others
+    /// would take a holder that has left for dead.
+    pub fn leave(&self) -> Result<(), Error> {
+        self.0.leave_unless_open()
     }
 
     /// This process's rank.
@@ -424,6 +430,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail();
+        }
         self.leave();
         // Only the process that opened the world: its children share its lock.
         if let Some((_, path)) = &self.name

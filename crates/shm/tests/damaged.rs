@@ -100,7 +100,7 @@ fn use_it(world: &World) {
             word.store(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
-    world.leave();
+    world.leave().unwrap();
 }
 
 proptest! {

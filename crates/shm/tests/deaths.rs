@@ -273,7 +273,7 @@ fn killed_while_entering_and_leaving_at_random() {
                 if world.shared::<AtomicU64>(&format!("object-{}", round % 60), |_| {}).is_err() {
                     return 2;
                 }
-                world.leave();
+                world.leave().unwrap();
             }
         });
         thread::sleep(Duration::from_micros(300 + round * 37 % 1500));

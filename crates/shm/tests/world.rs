@@ -84,7 +84,7 @@ fn entering_and_leaving() {
     let third = world.reopen().unwrap();
     assert!(matches!(third.enter(None), Err(Error::WorldFull { size: 2 })));
 
-    world.leave();
+    world.leave().unwrap();
     assert!(!second.is_alive(first));
     assert_eq!(world.entered(), None);
     third.enter(None).unwrap();

@@ -37,18 +37,21 @@ impl Intents {
         Intents { cleaned: AtomicU64::new(0), places: [const { AtomicU64::new(0) }; PLACES] }
     }
 
-    /// Writes the identity down. `None` if there is no place left.
-    pub(crate) fn enter(&self, identity: u32) -> Option<usize> {
-        let first = identity as usize % PLACES;
-        (0..PLACES).map(|i| (first + i) % PLACES).find(|&i| {
-            // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can then not be in the lock and not here. Nothing is handed over.
+    /// Writes the identity down, in one of the first `capacity` places. `None` if there is none left.
+    pub(crate) fn enter(&self, identity: u32, capacity: usize) -> Option<usize> {
+        let places = capacity.min(PLACES);
+        let first = identity as usize % places.max(1);
+        (0..places).map(|i| (first + i) % places).find(|&i| {
+            // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can then not be in the
+            // lock and not here. Pairs with the Release (2): the place's number is the owner's in the lock, whose
+            // memory of it is handed over.
             self.places[i].compare_exchange(0, identity.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
 
     /// The caller has left the lock.
     pub(crate) fn leave(&self, place: usize) {
-        // (2) Release: keeps what precedes, the lock's own accesses, before it. Pairs with (3).
+        // (2) Release: keeps what precedes, the lock's own accesses, before it. Pairs with (1), (3).
         self.places[place].store(0, Ordering::Release);
     }
 

@@ -26,7 +26,7 @@ mod waiting;
 pub use barrier::{Barrier, BarrierError};
 pub use counter::Counter;
 pub use lock::{Lock, LockError};
-pub use mutex::{Guard, Init, Mutex, RawLock};
+pub use mutex::{Exclusive, Guard, Init, Mutex, RawLock};
 pub use pool::{Link, Node, Pool, PoolError};
 pub use primitive::{AtMemory, Atomics, Kind, LoadLinked, Primitive, Universal};
 pub use space::WaitForSpace;

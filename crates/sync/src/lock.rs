@@ -13,6 +13,8 @@ pub enum LockError {
     Poisoned,
     /// The calling processor's id is not below [`Lock::capacity`]: use a lock with more places, or fewer threads.
     Capacity,
+    /// The lock lies in a world that this process has not entered.
+    NotEntered,
 }
 
 impl core::fmt::Display for LockError {
@@ -21,6 +23,7 @@ impl core::fmt::Display for LockError {
             LockError::Abandoned => "whoever held or queued for the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
             LockError::Poisoned => "the data behind the lock was left inconsistent by a process that died: make it anew",
             LockError::Capacity => "more threads than the lock has places: use a lock with more places, or another kind",
+            LockError::NotEntered => "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too)",
         })
     }
 }

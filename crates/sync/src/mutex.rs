@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-use towpath_machine::{Heap, Native, Plain, Processor};
+use towpath_machine::{Heap, Native, Object, Plain, Processor, TypeText};
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
@@ -18,8 +18,11 @@ fn adaptive() -> Wait<'static> {
 
 /// Data and the lock that protects it.
 ///
-/// Between threads: make it with [`Mutex::new`]. Between processes: put it into a world (`World::shared`, with [`Mutex::prepare`] as its preparation) and lock it with
-/// [`Mutex::lock_with`] and the world's surroundings, so that the death of an owner is found out.
+/// Between threads: made with [`Mutex::new`], locked with [`Mutex::lock`].
+///
+/// Between processes: a named object of a world. The handle that `World::shared` returns has a `lock` of its own, which
+/// knows the world: it tells the others who holds the lock, and learns of their deaths. A mutex in a world can't be
+/// reached in any other way, so both kinds of locking never meet.
 ///
 /// ```
 /// use towpath_sync::Mutex;
@@ -45,50 +48,75 @@ pub struct Mutex<T, L = Robust<Native>> {
 unsafe impl<T: Send, L: Send> Send for Mutex<T, L> {}
 // SAFETY: as above.
 unsafe impl<T: Send, L: Sync> Sync for Mutex<T, L> {}
-// SAFETY: `repr(C)` of a plain lock and plain data (any bit pattern valid, no pointers, no `Drop`); the data is accessed under the lock only.
-unsafe impl<T: Plain + Send, L: Plain> Plain for Mutex<T, L> {}
+// SAFETY: `repr(C)` of a plain lock and plain data (any bit pattern valid, no pointers, no `Drop`); the data is reached
+// under the lock only. Not `Plain`: a shared reference alone must not give access to a mutex in a world.
+unsafe impl<T: Plain + Object + Send, L: Plain + Object> Object for Mutex<T, L> {
+    const NAMES_USERS: bool = true;
 
-impl<T, L: Lock<Native>> Mutex<T, L> {
+    fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "mutex v1<{}, {}>", TypeText::<T>::default(), TypeText::<L>::default())
+    }
+}
+
+impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// An unlocked mutex between threads.
     pub fn new(value: T) -> Self {
         Mutex { lock: L::new(&Heap), intents: Intents::new(), data: UnsafeCell::new(value) }
     }
 
-    /// Prepares a mutex that came to be as zeroed shared memory, before anybody uses it.
+    /// Prepares a mutex that came to be as zeroed shared memory, before its first use.
     pub fn prepare(&self) {
         self.lock.prepare();
     }
 
-    /// Acquires, waiting as [`Policy::Adaptive`] does. The first call in a process measures what a context switch costs ([`Native::switch_cost`]).
+    /// Acquires, between threads of one process, waiting as [`Policy::Adaptive`] does. The first call in a process
+    /// measures what a context switch costs ([`Native::switch_cost`]).
     ///
     /// # Errors
     ///
     /// [`LockError::Poisoned`]; [`LockError::Capacity`].
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
-        self.lock_with(adaptive())
+        // SAFETY: no process but this one reaches the mutex, and nobody but this function locks it: what other callers
+        // of `lock_between` promise. `Alone` takes nobody for dead; each thread has a number of its own.
+        unsafe { self.lock_between(Native::of_thread(), adaptive()) }
     }
 
-    /// Acquires, waiting as told. Between processes, `around` is the world's (`World::surroundings`).
+    /// Acquires between processes: `wait.around` says who the caller is and who lives. For the rooms that lend mutexes
+    /// to processes.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner, if a process died that held the lock or may have been
-    /// about to: [`Robust`] and [`Posix`](crate::locks::Posix) know their owners and go on. [`LockError::Capacity`] also if 64 others hold such a lock or wait for it.
-    pub fn lock_with<'a>(&'a self, wait: Wait<'a>) -> Result<Guard<'a, T, L>, LockError> {
-        let cpu = Native::current();
-        if cpu.id() >= self.lock.capacity() {
-            return Err(LockError::Capacity);
-        }
+    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner, if a
+    /// process died that held the lock or may have been about to: [`Robust`] and [`Posix`](crate::locks::Posix) know
+    /// their owners and go on. [`LockError::Capacity`] also if 64 others hold such a lock or wait for it.
+    ///
+    /// # Safety
+    ///
+    /// * All that lock this mutex, by whatever call, agree on who is who: the surroundings of each give it an identity
+    ///   that no other process has, and say of an identity that it is dead only if its process holds no guard any more
+    ///   and never will.
+    /// * `cpu` has a number that no other thread with the same identity uses with this mutex at the same time.
+    pub unsafe fn lock_between<'a>(
+        &'a self,
+        cpu: Native,
+        wait: Wait<'a>,
+    ) -> Result<Guard<'a, T, L>, LockError> {
         let mut guard = Guard { mutex: self, wait, held: None, place: None, cpu, thread: PhantomData };
         let identity = if L::KNOWS_OWNER { 1 } else { wait.around.identity() };
         if identity == 1 {
+            if cpu.id() >= self.lock.capacity() {
+                return Err(LockError::Capacity);
+            }
             guard.held = Some(self.lock.lock(&cpu, &wait)?);
         } else {
             let before = self.intents.look(wait.around);
             // The guard gives the place back, also if the lock can't be had.
-            guard.place = Some(self.intents.enter(identity).ok_or(LockError::Capacity)?);
+            let place = self.intents.enter(identity, self.lock.capacity()).ok_or(LockError::Capacity)?;
+            guard.place = Some(place);
+            // Numbers of threads are unique in one process only; places are so among all that contend.
+            guard.cpu = Native::with_id(place as u32);
             let watching = Watching { around: wait.around, intents: &self.intents };
-            guard.held = Some(self.lock.lock(&cpu, &Wait { around: &watching, ..wait })?);
+            guard.held = Some(self.lock.lock(&guard.cpu, &Wait { around: &watching, ..wait })?);
             if let Some(before) = before {
                 self.intents.clean(before);
             }
@@ -177,21 +205,21 @@ impl<T, L: Lock<Native>> Drop for Guard<'_, T, L> {
 pub struct RawLock<L>(L);
 
 // SAFETY: the lock excludes, and unlocking makes what was done under it visible to the next holder.
-unsafe impl<L: Lock<Native, Held = ()> + Init> lock_api::RawMutex for RawLock<L> {
+unsafe impl<L: Lock<Native, Held = ()> + Init + Exclusive> lock_api::RawMutex for RawLock<L> {
     const INIT: Self = RawLock(L::UNLOCKED);
     type GuardMarker = lock_api::GuardSend;
 
     fn lock(&self) {
         let wait = adaptive();
         // Alone nothing is ever abandoned, poisoned or (with nothing to keep) over capacity.
-        while self.0.lock(&Native::current(), &wait).is_err() {}
+        while self.0.lock(&Native::of_thread(), &wait).is_err() {}
     }
     fn try_lock(&self) -> bool {
-        self.0.try_lock(&Native::current()).is_some()
+        self.0.try_lock(&Native::of_thread()).is_some()
     }
     unsafe fn unlock(&self) {
         let wait = adaptive();
-        self.0.unlock(&Native::current(), &wait, ());
+        self.0.unlock(&Native::of_thread(), &wait, ());
     }
 }
 
@@ -200,3 +228,12 @@ pub trait Init {
     /// An unlocked one.
     const UNLOCKED: Self;
 }
+
+/// A lock that really excludes: what safe code may trust with data ([`Mutex`]).
+///
+/// # Safety
+///
+/// [`Lock::lock`] and [`Lock::try_lock`] over [`Native`](towpath_machine::Native) succeed only if no other processor
+/// holds the lock, provided that the processors which use it at one time have different numbers below its capacity; and
+/// what was done under it happens before the next acquisition returns.
+pub unsafe trait Exclusive {}

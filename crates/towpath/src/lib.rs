@@ -25,13 +25,44 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! # Data under a mutex
+//!
+//! A [`Mutex`] is a named object of a world. Its handle locks it as this process, and learns of dead holders:
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicU64;
+//! use towpath::{Mutex, World};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let world = World::join()?;
+//! let table = world.shared::<Mutex<[AtomicU64; 1024]>>("table", Mutex::prepare)?;
+//! let mut guard = table.lock()?;
+//! if guard.owner_died() {
+//!     // The last owner may have changed half of it: repair it here, then say so.
+//!     guard.make_consistent();
+//! }
+//! *guard[7].get_mut() += 1;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A reference to the mutex itself, which could be locked as if only threads shared it, can't be had:
+//!
+//! ```compile_fail
+//! # use std::sync::atomic::AtomicU64;
+//! # use towpath::{Mutex, World};
+//! # let world = World::join().unwrap();
+//! let table = world.shared::<Mutex<[AtomicU64; 1024]>>("table", Mutex::prepare).unwrap();
+//! let threads: &Mutex<[AtomicU64; 1024]> = &table;
+//! ```
 #![deny(unsafe_code)]
 
 pub use towpath_am::{
     Algorithm, Audit, Bundle, Endpoint, Error, Events, MAX_ARGS, Name, Operation, ParallelBundle,
     ParallelEndpoint, Payload, Returned, Segment, SignalEndpoint, Status, Tag, Token, WorldConfig,
 };
-pub use towpath_machine::Plain;
+pub use towpath_machine::{Object, Plain};
 pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
 pub use towpath_sync::{Guard, LockError, Mutex, Policy};
 

@@ -1,4 +1,4 @@
-//! Type-stable memory, and structures in it that threads, processes and their signal handlers share: no lock, no allocation after they are made, nothing lost when somebody dies.
+//! Type-stable memory, and structures in it that threads, processes and their signal handlers share: no lock, no allocation after they are made, no descriptor lost when a process dies.
 //!
 //! **Between processes of a world**: [`open`] gives a [`Handle`] on the structure of that name, with the methods that one expects. [`in_world`] names the structures and their sizes.
 //!
@@ -17,7 +17,7 @@
 //!
 //! **In signal handlers**: a clone of the thread's handle; what it interrupts may be the same operation on the same structure ([`SignalEndpoint`](crate::SignalEndpoint)).
 //!
-//! **After a death**: nobody waits for the dead, and what they had begun has happened or has not. What they had in their hands is missing until somebody calls [`Handle::recover`], or takes their place ([`open`]).
+//! **After a death**: nobody waits for the dead, and what they had begun has happened or has not. The descriptors that they had in their hands are missing until somebody calls [`Handle::recover`], or takes their place ([`open`]). A value that a dead process had popped is gone with it.
 //!
 //! **Between threads**, at any size: the structures themselves, made with `new`; each of their operations takes an `Actor`, which says who acts ([`towpath_sync::dcas::Actor`]).
 #![allow(unsafe_code)]
@@ -25,10 +25,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::dcas::{Actor, DoubleCas};
 use towpath_sync::locks::Robust;
-use towpath_sync::{InPlace, Mutex, Policy, Spinning, Wait};
+use towpath_sync::{InPlace, Mutex, Spinning};
 
 pub use towpath_sync::stable::*;
 
@@ -66,7 +66,7 @@ pub mod in_world {
 const PLACES: usize = 64;
 
 /// What [`open`] opens.
-pub trait Structure: Plain + Send + Recover<Native> {
+pub trait Structure: Plain + Object + Send + Recover<Native> {
     /// For how many participants it is.
     const PARTICIPANTS: usize;
 }
@@ -83,8 +83,22 @@ struct Placed<T> {
     structure: T,
 }
 
-// SAFETY: `repr(C)`, made of plain values; all zero is an empty structure that nobody uses.
-unsafe impl<T: Plain> Plain for Placed<T> {}
+// SAFETY: `repr(C)`, made of plain values and a mutex of one; all zero is an empty structure without users; the text names
+// the structure's type.
+unsafe impl<T: Structure> Object for Placed<T> {
+    const NAMES_USERS: bool = true;
+
+    fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "structure v1<{}>", TypeText::<T>::default())
+    }
+}
+
+/// The structure that a handle refers to.
+fn placed<T: Structure>(shared: &Shared<Placed<T>>) -> &Placed<T> {
+    // SAFETY: aligned, mapped as long as the handle lives; any bits are a `Placed`, its words are atomic, and its mutex
+    // is locked by `in_turn` only.
+    unsafe { shared.as_ptr().as_ref() }
+}
 
 /// A structure in a world, as one participant uses it. A clone is the same participant: it is for signal handlers of the same thread. Other threads open it for themselves. When the last clone is dropped,
 /// the place is free.
@@ -99,7 +113,7 @@ struct Place<T: Structure> {
 impl<T: Structure> Drop for Place<T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `open` of whoever takes the place next.
-        self.placed.roster[self.number].store(0, Ordering::Release);
+        placed(&self.placed).roster[self.number].store(0, Ordering::Release);
     }
 }
 
@@ -125,9 +139,10 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
     let me = world
         .entered()
         .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
-    let placed: Shared<Placed<T>> = world.shared(name, |placed: &Placed<T>| placed.turn.prepare())?;
+    let shared: Shared<Placed<T>> = world.shared(name, |placed: &Placed<T>| placed.turn.prepare())?;
+    let placed = placed(&shared);
     let most = T::PARTICIPANTS.min(PLACES);
-    let number = in_turn(world, &placed, || {
+    let number = in_turn(world, placed, || {
         // Acquire: pairs with the Release of who has given it back.
         let owner = |place: &AtomicU64| place.load(Ordering::Acquire);
         let places = || placed.roster[..most].iter();
@@ -142,12 +157,12 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
         // Release: from here on it is ours, and if we die, somebody recovers it.
         placed.roster[number].store(me.to_bits(), Ordering::Release);
         // What others move just now, they have put down soon.
-        while recover(&placed, number, |p| p == number)?.pending > 0 {
+        while recover(placed, number, |p| p == number)?.pending > 0 {
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
         Ok(number)
     })?;
-    Ok(Handle(Arc::new(Place { world: world.clone(), placed, number })))
+    Ok(Handle(Arc::new(Place { world: world.clone(), placed: shared, number })))
 }
 
 fn is_dead(world: &World, owner: u64) -> bool {
@@ -160,8 +175,9 @@ fn in_turn<T: Structure, R>(
     placed: &Placed<T>,
     act: impl FnOnce() -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let wait = Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() };
-    let mut turn = placed.turn.lock_with(wait).map_err(|error| Error::BadWorld(error.to_string()))?;
+    // SAFETY: it lies in the world's memory and is locked here only; the callers hold a handle on an object that names its
+    // users (`Placed`).
+    let mut turn = unsafe { world.lock(&placed.turn) }.map_err(|error| Error::BadWorld(error.to_string()))?;
     if turn.owner_died() {
         turn.make_consistent(); // There is nothing that it could have half done.
     }
@@ -188,7 +204,7 @@ impl<T: Structure> Handle<T> {
     fn act<R>(&self, act: impl FnOnce(&T, &Actor<'_, Native, Spinning>) -> R) -> R {
         let me = self.0.number;
         let cpu = Native::with_id(me as u32);
-        act(&self.0.placed.structure, &Actor { cpu: &cpu, wait: &Spinning, me })
+        act(&placed(&self.0.placed).structure, &Actor { cpu: &cpu, wait: &Spinning, me })
     }
 
     /// Frees what the dead had in their hands, and their places. Anybody may do that at any time, while the others go on (but for those who recover, too, or open: they wait). Again, if something is [`Audit::pending`].
@@ -197,7 +213,8 @@ impl<T: Structure> Handle<T> {
     ///
     /// [`Error::BadWorld`] if the memory makes no sense.
     pub fn recover(&self) -> Result<Audit, Error> {
-        let Place { world, placed, number } = &*self.0;
+        let Place { world, placed: shared, number } = &*self.0;
+        let placed = placed(shared);
         in_turn(world, placed, || {
             // Acquire: as in `open`.
             let dead: [bool; PLACES] =
@@ -225,14 +242,14 @@ impl<T: Structure> Handle<T> {
 
 macro_rules! handle {
     ($($structure:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)* })*) => {$(
-        impl<D: DoubleCas<Native> + Plain, const N: usize, const E: usize> Structure
+        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize> Structure
             for $structure<Native, D, InPlace<N, E>>
         {
             const PARTICIPANTS: usize = E;
         }
 
         #[doc = concat!("A [`", stringify!($structure), "`] in a world.")]
-        impl<D: DoubleCas<Native> + Plain, const N: usize, const E: usize>
+        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize>
             Handle<$structure<Native, D, InPlace<N, E>>>
         {
             $(
@@ -298,7 +315,7 @@ handle! {
 impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Structure
     for PageMap<Native, D, InPlace<N, E>, A, B, C>
 where
-    D: DoubleCas<Native> + Plain,
+    D: DoubleCas<Native> + Plain + Object,
 {
     const PARTICIPANTS: usize = E;
 }
@@ -307,7 +324,7 @@ where
 impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize>
     Handle<PageMap<Native, D, InPlace<N, E>, A, B, C>>
 where
-    D: DoubleCas<Native> + Plain,
+    D: DoubleCas<Native> + Plain + Object,
 {
     /// See [`PageMap::map`].
     ///

@@ -93,7 +93,9 @@ impl<'a, L: Subject> Player<'a, L> {
     }
 
     pub fn lock(&self) -> Result<Guard<'a, Data, L>, LockError> {
-        self.around.scene.mutex.lock_with(self.wait)
+        let rank = self.around.world.rank();
+        // SAFETY: all lock it so, each as a participant of one world, which says who lives; each process has one thread.
+        unsafe { self.around.scene.mutex.lock_between(Native::of_participant(rank), self.wait) }
     }
 
     /// Takes the lock, looks at the data, changes or repairs it, and lets go.
@@ -104,7 +106,7 @@ impl<'a, L: Subject> Player<'a, L> {
             Ok(_) => Consistent,
             Err(LockError::Abandoned) => Abandoned,
             Err(LockError::Poisoned) => Poisoned,
-            Err(LockError::Capacity) => unreachable!("there are places enough"),
+            Err(LockError::Capacity | LockError::NotEntered) => unreachable!("there are places enough"),
         };
         let mut guard = result.ok();
         if let Some(guard) = &mut guard {

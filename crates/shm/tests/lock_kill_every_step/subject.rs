@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use towpath_machine::{Native, Plain};
 use towpath_sync::locks::{Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
-use towpath_sync::{Lock, PARKED};
+use towpath_sync::{Exclusive, Lock, PARKED};
 use towpath_testkit::Child;
 
 use crate::player::Act;
@@ -34,7 +34,7 @@ pub enum Found {
 use Found::{Abandoned, OwnerDied};
 
 /// A lock.
-pub trait Subject: Lock<Native> + Plain + Send {
+pub trait Subject: Lock<Native> + Exclusive + Plain + Send {
     const ACTS: &'static [Act];
     /// What its death is to whoever comes next.
     const DEATH: Found;
@@ -82,20 +82,30 @@ impl Subject for Posix<Native> {
 
 pub type Queue = Mcs<Native, 32>;
 
+/// A process's node, as tail and links name it: by its place among the mutex's intents, which lie behind the lock, after
+/// a word of their own. Of several processes of a rank it is the last one's.
+fn node_of(words: &[AtomicU64], rank: u32) -> Option<u64> {
+    let intents = &words[size_of::<Queue>() / 8 + 1..][..32];
+    let identity = |place: usize| intents[place].load(SeqCst);
+    let place = (0..32).filter(|&p| identity(p) & 0x7f == u64::from(rank) + 1).max_by_key(|&p| identity(p));
+    place.map(|place| place as u64 + 1)
+}
+
 impl Subject for Queue {
     const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between];
     const DEATH: Found = Abandoned;
 
     /// `tail`: it is the last in the queue.
     fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
-        words[0].load(SeqCst) & !PARKED == place(who.rank) as u64 + 1
+        node_of(words, who.rank) == Some(words[0].load(SeqCst) & !PARKED)
     }
 
     /// `nodes`, a line each, after the tail's: the other's says that it waits, and another one that it is next.
     fn in_line(words: &[AtomicU64], _other: &Child) -> bool {
-        let node = |place: usize| &words[8 * (1 + place)..][..2];
-        let next = |rank: u32| node(place(rank))[0].load(SeqCst) & !PARKED == place(OTHER) as u64 + 1;
-        node(place(OTHER))[1].load(SeqCst) & !PARKED == 1 && (next(JUDGE) || next(VICTIM))
+        let word = |node: u64, word: usize| words[8 * node as usize + word].load(SeqCst) & !PARKED;
+        let Some(other) = node_of(words, OTHER) else { return false };
+        let next = |rank| node_of(words, rank).is_some_and(|node| word(node, 0) == other);
+        word(other, 1) == 1 && (next(JUDGE) || next(VICTIM))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which barriers may lie in a segment.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Native, Plain, plain_objects};
 
 use super::{Centralized, Dissemination, McsTree};
 use crate::Primitive;
@@ -14,3 +14,9 @@ unsafe impl<const N: usize, M: Primitive<Native>> Plain for Centralized<Native, 
 unsafe impl<const N: usize> Plain for Dissemination<Native, N> {}
 // SAFETY: see above.
 unsafe impl<const N: usize> Plain for McsTree<Native, N> {}
+
+plain_objects! {
+    [const N: usize, M: Primitive<Native>] Centralized<Native, N, M> => "barrier/centralized v1", N, M::NAME;
+    [const N: usize] Dissemination<Native, N> => "barrier/dissemination v1", N;
+    [const N: usize] McsTree<Native, N> => "barrier/mcs-tree v1", N;
+}

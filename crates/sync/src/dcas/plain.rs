@@ -1,7 +1,7 @@
 //! Which implementations may lie in a segment: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Native, Plain, plain_objects};
 
 use super::{Adjacent, Bershad, Guerraoui, Harris, Locked, Variant};
 use crate::InPlace;
@@ -32,4 +32,13 @@ unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for Locked<Native, InPlace<NODES, PARTICIPANTS>>
 {
+}
+
+plain_objects! {
+    [V: Variant, const N: usize, const E: usize] Guerraoui<Native, InPlace<N, E>, V>
+        => "dcas/guerraoui v1", V::NAME, N, E;
+    [const N: usize, const E: usize] Harris<Native, InPlace<N, E>> => "dcas/harris v1", N, E;
+    [const N: usize, const E: usize] Adjacent<Native, InPlace<N, E>> => "dcas/adjacent v1", N, E;
+    [const N: usize, const E: usize] Bershad<Native, InPlace<N, E>> => "dcas/bershad v1", N, E;
+    [const N: usize, const E: usize] Locked<Native, InPlace<N, E>> => "dcas/locked v1", N, E;
 }

@@ -1,7 +1,7 @@
 //! Which queues, and what they are made of, may lie in a segment: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
 
 use super::{
     FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, TwoEnded, TwoLock, Valois, Variant,
@@ -60,4 +60,22 @@ unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for FetchOpTickets<Native, InPlace<NODES, PARTICIPANTS>>
 {
+}
+
+plain_objects! {
+    [M: Primitive<Native>] Counter<Native, M> => "counter v1", M::NAME;
+    [M: Universal<Native>, V: Variant, const N: usize, const E: usize] MichaelScott<Native, M, InPlace<N, E>, V>
+        => "queue/michael-scott v1", M::NAME, V::NAME, N, E;
+    [M: Universal<Native>, const N: usize, const E: usize] PrakashLeeJohnson<Native, M, InPlace<N, E>>
+        => "queue/prakash-lee-johnson v1", M::NAME, N, E;
+    [M: Universal<Native>, const N: usize, const E: usize] Valois<Native, M, InPlace<N, E>>
+        => "queue/valois v1", M::NAME, N, E;
+    [L, M, const N: usize, const E: usize] TwoEnded<Native, L, M, InPlace<N, E>>
+        where [L: Lock<Native> + Plain + Object, M: Universal<Native>]
+        => "queue/two-ended v1", TypeText::<L>::default(), M::NAME, N, E;
+    [L, M, const N: usize, const E: usize] TwoLock<Native, L, M, InPlace<N, E>>
+        where [L: Lock<Native> + Plain + Object, M: Universal<Native>]
+        => "queue/two-lock v1", TypeText::<L>::default(), M::NAME, N, E;
+    [const N: usize, const E: usize] FetchOpArray<Native, InPlace<N, E>> => "queue/fetch-op-array v1", N, E;
+    [const N: usize, const E: usize] FetchOpTickets<Native, InPlace<N, E>> => "queue/fetch-op-tickets v1", N, E;
 }

@@ -1,4 +1,4 @@
-//! Type-stable memory, and structures in it that are shared by threads, by processes and by their signal handlers: no lock, no allocation after they are made, and nothing lost when somebody dies in the
+//! Type-stable memory, and structures in it that are shared by threads, by processes and by their signal handlers: no lock, no allocation after they are made, and no descriptor lost when a process dies in the
 //! middle. One structure, one file.
 //!
 //! **Source.** Greenwald & Cheriton 1996: each update is one double compare-and-swap, of a version number and of one link ([`Figure 2`](List)). What it is made of is a parameter

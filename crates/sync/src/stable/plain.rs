@@ -1,7 +1,7 @@
 //! Which structures, and what they are made of, may lie in a segment: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
-use towpath_machine::{Native, Plain};
+use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
 
 use super::{
     ArrayFifo, ArrayStack, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, PageMap, Pool,
@@ -40,4 +40,34 @@ unsafe impl<D, const N: usize, const E: usize, const A: usize, const B: usize, c
 where
     D: DoubleCas<Native> + Plain,
 {
+}
+
+plain_objects! {
+    [const N: usize, const E: usize] HarrisMichaelList<Native, InPlace<N, E>> => "harris-michael-list v1", N, E;
+    [const N: usize, const E: usize] ValoisList<Native, InPlace<N, E>> => "valois-list v1", N, E;
+    [D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize]
+        PageMap<Native, D, InPlace<N, E>, A, B, C>
+        where [D: DoubleCas<Native> + Plain + Object]
+        => "page-map v1", N, E, A, B, C, TypeText::<D>::default();
+}
+
+macro_rules! objects {
+    ($($structure:ident $kind:literal)*) => {$(
+        plain_objects! {
+            [D, const N: usize, const E: usize] $structure<Native, D, InPlace<N, E>>
+                where [D: DoubleCas<Native> + Plain + Object]
+                => $kind, N, E, TypeText::<D>::default();
+        }
+    )*};
+}
+
+objects! {
+    Stack "stack v1"
+    Fifo "fifo v1"
+    ArrayStack "array-stack v1"
+    ArrayFifo "array-fifo v1"
+    List "list v1"
+    HashMap "hash-map v1"
+    PriorityQueue "priority-queue v1"
+    DependencyMap "dependency-map v1"
 }

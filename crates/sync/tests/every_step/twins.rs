@@ -10,7 +10,7 @@ use towpath_machine::{Native, Plain};
 use towpath_sync::dcas::{Actor, Guerraoui};
 use towpath_sync::locks::{Robust, TestAndTestAndSet};
 use towpath_sync::stable::List;
-use towpath_sync::{Alone, Lock, Mutex, Policy, Spinning, Wait};
+use towpath_sync::{Alone, Exclusive, Lock, Mutex, Policy, Spinning, Wait};
 use towpath_testkit::{Choice, Victim, mark, shared_words, watchdog};
 
 use crate::acts::Room;
@@ -27,11 +27,14 @@ trait Twin: 'static {
 #[repr(transparent)]
 struct Ours<L, const PARKS: bool>(Mutex<TheList, L>);
 
-impl<L: Lock<Native> + Plain, const PARKS: bool> Twin for Ours<L, PARKS> {
+impl<L: Lock<Native> + Exclusive + Plain, const PARKS: bool> Twin for Ours<L, PARKS> {
     const NAME: &'static str = if PARKS { "Mutex" } else { "spin lock" };
     fn locked(&self, act: impl FnOnce(&TheList)) {
         let policy = if PARKS { Policy::SpinThenPark } else { Policy::Spin };
-        act(&self.0.lock_with(Wait { policy, around: &Alone, budget: 1_000 }).expect("nobody dies"));
+        let wait = Wait { policy, around: &Alone, budget: 1_000 };
+        // SAFETY: all that lock it do so by this call; nobody is taken for dead, and each contender, a thread or a
+        // forked process, has a number of its own.
+        act(&unsafe { self.0.lock_between(Native::current(), wait) }.expect("nobody dies"));
     }
 }
 
