@@ -286,6 +286,9 @@ impl Domain for SharedMemory {
     fn is_alive(&self, participant: ParticipantId) -> bool {
         self.world().is_alive(participant)
     }
+    fn has_died(&self, rank: u32) -> bool {
+        self.world().has_died(rank)
+    }
     fn deaths(&self) -> u64 {
         self.world().deaths()
     }

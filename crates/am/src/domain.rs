@@ -146,6 +146,8 @@ pub trait Domain: Sized {
     fn size(&self) -> u32;
     /// Whether a participant lives, and has not left.
     fn is_alive(&self, participant: ParticipantId) -> bool;
+    /// Whether the rank's last process died, and no other one has taken its place.
+    fn has_died(&self, rank: u32) -> bool;
     /// How many deaths were noted so far.
     fn deaths(&self) -> u64;
     /// Looks for deaths that nobody has noted.

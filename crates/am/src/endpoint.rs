@@ -322,18 +322,27 @@ impl<D: Domain> Endpoint<D> {
         self.core.domain.name_of_rank(rank)
     }
 
-    /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for every rank of the world, with [`Tag::ALL`]. Waits until they exist.
+    /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for every rank of the world, with
+    /// [`Tag::ALL`]. Waits until they exist. A rank that is dead is not waited for: its entry stays unmapped.
     ///
     /// # Errors
     ///
-    /// [`Error::Resource`] if one of them has none after 30 seconds.
+    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead; all others are mapped
+    /// then. [`Error::Resource`] if a living one has no endpoint after 30 seconds.
     pub fn map_world(&self) -> Result<(), Error> {
         let domain = &self.core.domain;
         let start = domain.cpu().now();
+        let mut dead = None;
         for rank in 0..domain.size() {
-            let name = loop {
+            loop {
                 if let Some(name) = self.name_of_rank(rank) {
-                    break name;
+                    self.map(rank as usize, name, Tag::ALL)?;
+                    break;
+                }
+                domain.check_deaths();
+                if domain.has_died(rank) {
+                    dead = dead.or(Some(rank));
+                    break;
                 }
                 if domain.cpu().now() - start >= 30_000_000_000 {
                     return Err(Error::Resource(format!(
@@ -341,10 +350,9 @@ impl<D: Domain> Endpoint<D> {
                     )));
                 }
                 domain.pause(200_000);
-            };
-            self.map(rank as usize, name, Tag::ALL)?;
+            }
         }
-        Ok(())
+        dead.map_or(Ok(()), |rank| Err(towpath_shm::Error::MemberDied { rank }.into()))
     }
 
     /// Sends a request with arguments only. Waits for space if there is none, polling the bundle meanwhile.

@@ -143,8 +143,13 @@ impl WorldConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::BadWorld`] if another layout version made them, or if they make no sense.
+    /// [`Error::BadWorld`] if the world was made without a message area, if another layout version made them, or if they make no sense.
     pub fn from_params(p: &[u64; 16]) -> Result<Self, Error> {
+        if *p == [0; 16] {
+            return Err(Error::BadWorld(
+                "it has no message area: it was made by World::create; make it with towpath::create(name, &WorldConfig::new(processes)), or start its processes with `towpath run`".into(),
+            ));
+        }
         if p[0] != LAYOUT {
             return Err(Error::BadWorld(format!(
                 "its message area has layout {}, this program knows {LAYOUT}; build both with the same version of Towpath",

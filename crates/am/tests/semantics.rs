@@ -407,3 +407,40 @@ fn a_panicking_handler_loses_nothing_else() {
     assert_eq!(take(&pair.at_b).len(), 1);
     assert!(pair.b.audit().is_clean());
 }
+
+#[test]
+fn map_world_does_not_wait_for_dead_ranks() {
+    // Well below the time after which it would give up on a living one.
+    let _watchdog = Watchdog::new(Duration::from_secs(20), || "map_world waits for the dead".into());
+    let config = tiny(3, Algorithm::Towpath);
+    let world = support::world(&config);
+    let member = |rank| {
+        let member = world.reopen().unwrap();
+        member.enter(Some(rank)).unwrap();
+        member
+    };
+    let (first, last) = (member(0), member(2));
+    // Its process has failed without ever having entered.
+    world.process_ended(1, 4711, true);
+    let (a, c) = (Endpoint::new(&first).unwrap(), Endpoint::new(&last).unwrap());
+    for endpoint in [&a, &c] {
+        let error = endpoint.map_world().unwrap_err();
+        assert!(matches!(error, Error::World(towpath_shm::Error::MemberDied { rank: 1 })), "{error}");
+        assert_eq!([0, 1, 2].map(|rank| endpoint.mapping(rank).is_some()), [true, false, true]);
+    }
+}
+
+#[test]
+fn world_without_message_area_says_how_to_make_one() {
+    let spec = towpath_shm::WorldSpec {
+        name: None,
+        processes: 2,
+        area_bytes: 1 << 20,
+        object_bytes: 0,
+        params: [0; 16],
+    };
+    let world = towpath_shm::World::create(&spec).unwrap();
+    world.enter(None).unwrap();
+    let error = Endpoint::new(&world).unwrap_err().to_string();
+    assert!(error.contains("towpath::create") && !error.contains("version"), "{error}");
+}

@@ -66,6 +66,8 @@ impl fmt::Debug for World {
 impl World {
     /// Makes a world. The caller is not a participant yet: see [`World::enter`].
     ///
+    /// A world for endpoints is made with `towpath::create`, which lays out its area for messages.
+    ///
     /// A dead world of the same name is removed first.
     ///
     /// # Errors
@@ -243,6 +245,17 @@ impl World {
     /// zombie is dead. A death found is noted for all.
     pub fn is_alive(&self, id: ParticipantId) -> bool {
         self.0.is_alive(id)
+    }
+
+    /// Whether the last process of a rank died, and no other one has taken its place since. Only deaths that have been
+    /// noted ([`World::check_deaths`]).
+    pub fn has_died(&self, rank: u32) -> bool {
+        // (4) Acquire: pairs with the Release of the survivor that noted the death (3).
+        rank < self.0.processes
+            && matches!(
+                EntryWord::unpack(self.0.entry(rank).word.load(Ordering::Acquire)).state,
+                State::Dying | State::Dead
+            )
     }
 
     /// How many deaths were noted so far in this world. One load of a line that is otherwise not written.

@@ -186,6 +186,9 @@ impl<'m, C: Claim<Sim>> Domain for Simulated<'m, C> {
     fn is_alive(&self, participant: ParticipantId) -> bool {
         participant.generation == 1 && self.world.lives(participant.index)
     }
+    fn has_died(&self, rank: u32) -> bool {
+        !self.world.lives(rank)
+    }
     fn deaths(&self) -> u64 {
         self.world.deaths()
     }
