@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::layout::{Layout, WorldConfig};
 use crate::packet::{BlockHead, Extra, Slot};
 use crate::parallel::ParallelBundle;
-use crate::queue::{CLOSED, Control, Queue, intent};
+use crate::queue::{CLOSED, Control, Queue, STALL, intent};
 use crate::token::Token;
 
 // SAFETY: for all five: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
@@ -294,6 +294,10 @@ impl Domain for SharedMemory {
     }
     fn check_deaths(&self) {
         self.world().check_deaths();
+    }
+
+    fn look_every(&self) -> Option<u64> {
+        Some(STALL)
     }
 
     fn doorbell(&self, rank: u32) -> Option<&AtomicU64> {

@@ -377,6 +377,7 @@ impl<D: Domain> Core<D> {
     #[cold]
     pub(crate) fn look_after(&self, now: bool) {
         let time = self.cpu().now();
+        self.last_look.set(time);
         let due = now || time.wrapping_sub(self.last_check.get()) >= CHECK_EVERY;
         if due {
             self.last_check.set(time);

@@ -157,6 +157,10 @@ pub trait Domain: Sized {
     fn patience(&self) -> u64 {
         STALL
     }
+    /// How long a waiting sender goes on at most before it looks around, in nanoseconds; `None`: it only counts turns.
+    fn look_every(&self) -> Option<u64> {
+        None
+    }
     /// Whether the calling process is at its end and must not touch the domain's memory any more: its endpoints then stay as they are, like those of the dead.
     #[inline(always)]
     fn has_ended(&self) -> bool {

@@ -95,6 +95,8 @@ pub struct Core<D: Domain> {
     pub(crate) idle_polls: Cell<u32>,
     pub(crate) deaths_seen: Cell<u64>,
     pub(crate) last_check: Cell<u64>,
+    /// When the endpoint last looked after what polls don't see, in nanoseconds.
+    pub(crate) last_look: Cell<u64>,
     pub(crate) bundle: RefCell<Weak<BundleInner<D>>>,
     /// Whether a reply is waiting for space.
     pub(crate) replying: Cell<bool>,
@@ -218,6 +220,7 @@ impl<D: Domain> Endpoint<D> {
             idle_polls: Cell::new(0),
             deaths_seen: Cell::new(domain.deaths()),
             last_check: Cell::new(0),
+            last_look: Cell::new(0),
             bundle: RefCell::new(Weak::new()),
             replying: Cell::new(false),
             signalled: Signalled::default(),

@@ -65,7 +65,11 @@ pub trait Meanwhile: Copy {
     fn poll(&self) -> usize;
     /// Waits for a turn, the `round`-th since a poll has found something: [`Claim::await_space`].
     fn pause(&self, round: u32);
-    /// Every 64 turns: looks after what polls don't see. `false` if the destination turns out to be gone.
+    /// Whether it is time to look around, after the `round`-th turn. By default every 64 turns.
+    fn is_due(&self, round: u32) -> bool {
+        round.is_multiple_of(64)
+    }
+    /// Looks after what polls don't see. `false` if the destination turns out to be gone.
     fn look_around(&self) -> bool;
 }
 
@@ -224,7 +228,7 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
             }
             meanwhile.pause(round);
             round = round.saturating_add(1);
-            if round % 64 == 0 && !meanwhile.look_around() {
+            if meanwhile.is_due(round) && !meanwhile.look_around() {
                 return Err(give_up(Failure::Gone));
             }
         }

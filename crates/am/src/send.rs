@@ -70,6 +70,16 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
         let (side, cpu) = (&self.link.side, self.core.cpu());
         side.claim().await_space(side.queue(), &self.link.sender.borrow(), cpu, self.waiting, round);
     }
+    /// A turn may be a sleep of a millisecond. A sender that looks around only after many of them leaves a dead one's
+    /// place at the head of its own queue, and whoever waits for space there does the same.
+    fn is_due(&self, round: u32) -> bool {
+        let Core { domain, deaths_seen, last_look, .. } = self.core;
+        round.is_multiple_of(64)
+            || domain.deaths() != deaths_seen.get()
+            || domain
+                .look_every()
+                .is_some_and(|every| domain.cpu().now().wrapping_sub(last_look.get()) >= every)
+    }
     fn look_around(&self) -> bool {
         let _replying = self.replying();
         self.core.look_after(false);

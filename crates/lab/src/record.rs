@@ -216,7 +216,7 @@ pub mod metrics {
         OPERATIONS_PER_S = "operations_per_s", "operations/s";
         /// `structures`: the same while those that are stopped otherwise wait outside, in the same rounds: as many fewer participants.
         WITHOUT_PER_S = "operations_per_s_without", "operations/s";
-        /// `structures`: one operation in a thousand takes longer; of all participants, also what those that were stopped took meanwhile.
+        /// `structures`: one operation in a thousand takes longer; of all participants, also what those that were stopped took meanwhile. `crash`: one recovery in a thousand does.
         P999_US = "p999_us", "us";
         /// `structures`: descriptors that are neither free nor in the structure after recovery.
         LEAKED_DESCRIPTORS = "leaked_descriptors", "count";

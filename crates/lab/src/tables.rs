@@ -351,7 +351,7 @@ fn bulk(results: &Results) -> Table {
 }
 
 fn crash(results: &Results) -> Table {
-    let metrics = ["kills", "lost", "duplicated", "leaked_slots", "recovery_us"];
+    let metrics = ["kills", "lost", "duplicated", "leaked_slots", "recovery_us", "p999_us"];
     let rows = results
         .rows("crash")
         .iter()
@@ -383,7 +383,7 @@ fn crash(results: &Results) -> Table {
         note: "Lost: published and never delivered. Duplicated: delivered twice. Leaked: slots that stayed unusable. Recovery: from the kill \
                to the next message of a survivor."
             .into(),
-        header: header(&["algorithm", "kills", "lost", "duplicated", "leaked slots", "recovery", "longest"]),
+        header: header(&["algorithm", "kills", "lost", "duplicated", "leaked slots", "recovery", "p99.9", "longest"]),
         rows,
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::record::metrics::{DUPLICATED, KILLS, LEAKED_SLOTS, LOST, RECOVERY};
+use crate::record::metrics::{DUPLICATED, KILLS, LEAKED_SLOTS, LOST, P999_US, RECOVERY};
+use crate::stats::percentile;
 use crate::transport::{Crash, Side};
 
 /// The experiment.
@@ -62,6 +63,9 @@ fn samples(total: &Crash) -> Samples {
     samples.push(DUPLICATED, total.duplicated as f64);
     samples.push(LEAKED_SLOTS, total.leaked_slots as f64);
     samples.values.extend(total.recovery_us.iter().map(|&us| (RECOVERY, us)));
+    if let Some(us) = percentile(&total.recovery_us, 99.9) {
+        samples.push(P999_US, us);
+    }
     samples
 }
 
@@ -87,6 +91,8 @@ mod tests {
         );
         let recovery = sink.records.iter().find(|r| r.metric == "recovery_us").expect("it is recorded");
         assert_eq!((recovery.value, recovery.min, recovery.max, recovery.runs), (60.0, 50.0, 70.0, 9));
+        let p999 = figure("p999_us").expect("it is recorded");
+        assert!((69.9..=70.0).contains(&p999), "{p999}");
         assert!(sink.records.iter().all(|r| r.algorithm == "towpath"), "peers are not killed");
     }
 }

@@ -13,6 +13,7 @@ use towpath_sim::{Sim, SimArena, Simulation, machines};
 use towpath_sync::Policy;
 
 use super::domain::{Endpoint, Simulated, name_of, on};
+use super::waiting::Period;
 use super::world::{Sizes, World};
 use super::{Algorithm, Setup};
 
@@ -426,6 +427,51 @@ fn sleepers_are_woken_by_what_comes() {
             simulate(&sleepers, "towpath", members, seed);
             assert_eq!(sleepers.done.get(), members - 1);
             assert!(sleepers.slowest.get() < 10_000_000, "{} ns", sleepers.slowest.get());
+        }
+    }
+}
+
+/// Rank 0 takes nothing, and dies when the others have long been waiting for space in its queue.
+#[derive(Clone, Default)]
+struct Blocked {
+    died: Rc<Cell<u64>>,
+    latest: Rc<Cell<u64>>,
+    done: Rc<Cell<usize>>,
+}
+
+impl Program for Blocked {
+    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+        let endpoint = place.endpoint(SegmentKind::None);
+        if place.me == 0 {
+            // Long enough for the queue to fill, and for turns to have reached their full length.
+            place.cpu.work(5_000_000);
+            place.cpu.yield_now();
+            self.died.set(place.cpu.now());
+            return place.die();
+        }
+        let came_back = Rc::new(Cell::new(0));
+        let count = came_back.clone();
+        on(&endpoint, 0, move |_| count.set(count.get() + 1));
+        endpoint.map(0, name_of(&endpoint, 0), Tag::ALL).unwrap();
+        while came_back.get() == 0 {
+            endpoint.request(0, ASK, &[0]).unwrap();
+            endpoint.poll();
+        }
+        self.latest.set(self.latest.get().max(place.cpu.now()));
+        self.done.set(self.done.get() + 1);
+    }
+}
+
+/// Simulated time: natively a turn is a sleep of up to a millisecond, and 64 of them held survivors up for as long.
+#[test]
+fn waiting_sender_learns_of_a_death_within_a_few_turns() {
+    for members in [2, 3, 8] {
+        for seed in 1..=3 {
+            let blocked = Blocked::default();
+            simulate(&blocked, "towpath", members, seed);
+            assert_eq!(blocked.done.get(), members - 1);
+            let turns = (blocked.latest.get() - blocked.died.get()) / Period::ENTERPRISE.turn(64);
+            assert!(turns < 16, "{turns} turns, {members} members");
         }
     }
 }
