@@ -16,6 +16,7 @@ use crate::layout::{Layout, WorldConfig};
 use crate::packet::{BlockHead, Extra, Slot};
 use crate::parallel::ParallelBundle;
 use crate::queue::{CLOSED, Control, Queue, STALL, intent};
+use crate::suspicion::Suspicion;
 use crate::token::Token;
 
 // SAFETY: for all five: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
@@ -199,13 +200,18 @@ impl SharedMemory {
 pub struct Around<'a> {
     attached: &'a Attached,
     queue: &'a Queue<'a, Native>,
-    /// Since when nobody has been seen to hold the queue's lock, in nanoseconds; 0 if somebody was.
-    unheld: AtomicU64,
+    /// What this waiter does to find out whether the lock's words are damaged.
+    suspicion: Suspicion,
 }
 
-/// How long a lock may be neither held nor free before the waiters take its words for damaged, in nanoseconds. Longer than any process is likely
-/// to wait for its turn on a core between getting the lock and saying so.
-const DAMAGED: u64 = 5_000_000_000;
+impl Attached {
+    fn intents(
+        &self,
+    ) -> impl Iterator<Item = (u16, &'static Entry<Native>, &'static AtomicU64)> + Clone + '_ {
+        let entries = (0..self.config.endpoints as u16).filter_map(|e| Some((e, self.entry(e).ok()?)));
+        entries.flat_map(|(e, entry)| entry.intents.0.iter().map(move |word| (e, entry, word)))
+    }
+}
 
 impl Surroundings for Around<'_> {
     fn oversubscribed(&self) -> bool {
@@ -218,27 +224,15 @@ impl Surroundings for Around<'_> {
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
             return true;
         }
-        let mut held = false;
-        for entry in (0..self.attached.config.endpoints as u16).filter_map(|e| self.attached.entry(e).ok()) {
-            for word in &entry.intents.0 {
-                // Acquire: pairs with the Release of those who change their intent.
-                let intent = word.load(Ordering::Acquire);
-                if intent::phase(intent, self.queue.id) == Some(intent::LOCKING) {
-                    if !self.attached.owner_alive(entry) {
-                        return true;
-                    }
-                    held |= intent >> 20 == 1;
-                }
-            }
-        }
-        // Relaxed, all of them: the waiter's own.
-        let now = Native::with_id(0).now();
-        match self.unheld.load(Ordering::Relaxed) {
-            _ if held => self.unheld.store(0, Ordering::Relaxed),
-            0 => self.unheld.store(now, Ordering::Relaxed),
-            since => return now.saturating_sub(since) >= DAMAGED,
-        }
-        false
+        let id = self.queue.id;
+        let died = self.attached.intents().any(|(_, entry, word)| {
+            // Acquire: pairs with the Release of those who change their intent.
+            let intent = word.load(Ordering::Acquire);
+            intent::phase(intent, id) == Some(intent::LOCKING) && !self.attached.owner_alive(entry)
+        });
+        let words = self.attached.intents().map(|(endpoint, _, word)| (endpoint, word));
+        let cpu = Native::with_id(0);
+        died || self.suspicion.is_confirmed(&cpu, &self.queue.control.tail.0, id, words)
     }
 
     fn asleep(&self, asleep: bool) {
@@ -305,7 +299,7 @@ impl Domain for SharedMemory {
     }
     #[inline(always)]
     fn around<'a>(&'a self, queue: &'a Queue<'a, Native>) -> Around<'a> {
-        Around { attached: &self.attached, queue, unheld: AtomicU64::new(0) }
+        Around { attached: &self.attached, queue, suspicion: Suspicion::new(self.cpu.id() as u16) }
     }
     #[inline(always)]
     fn wait<'a, 'b: 'a>(&'a self, around: &'a Around<'b>) -> Wait<'a> {

@@ -27,6 +27,7 @@ pub mod queue;
 mod segment;
 mod send;
 mod signal;
+pub mod suspicion;
 mod token;
 
 pub use attach::SharedMemory;

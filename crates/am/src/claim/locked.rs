@@ -10,7 +10,8 @@
 //! **A sender that stops or dies.**
 //! * Between wanting the lock and having left it (intent [`intent::LOCKING`]): a stopped sender holds everybody up for as long as it is stopped.
 //!   If it dies, `posix` passes the lock on and the next owner finds the queue as it is (each step below leaves it valid); the spin locks cannot:
-//!   whoever waits learns of the death, the queue is closed, and its senders get their messages back as unreachable.
+//!   whoever waits learns of the death, the queue is closed, and its senders get their messages back
+//!   ([`Status::Congestion`](crate::Status::Congestion)). If its words are damaged, `suspicion.rs` finds that out.
 //! * With a claimed packet: the receiver waits for a stopped one; the place of a dead one is passed over and freed.
 //! * After publishing: the message is delivered.
 //!
@@ -26,6 +27,7 @@ use towpath_sync::{Lock, WaitForSpace};
 use super::Claim;
 use crate::packet::{CLAIMED, FREE, Header, SKIPPED, block_owner};
 use crate::queue::{CLOSED, Census, ClaimError, Queue, Receiver, Sender, TICKET, intent};
+use crate::suspicion::{SUSPECTED, refute};
 
 /// The algorithm, over a lock: a reference to it, or whatever else leads there.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +47,11 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     // SeqCst (C4), the exchange and the look at the tail: either whoever resets the queue for a new owner sees our intent and waits for us, or we see
     // that the queue is closed and don't touch its lock; pairs with the exchange that closes the tail and the census after it.
     cpu.swap(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::SeqCst);
-    if sender.shut_out(cpu.load(&q.control.tail, Ordering::SeqCst)) {
+    let mut tail = cpu.load(&q.control.tail, Ordering::SeqCst);
+    if tail & SUSPECTED != 0 {
+        tail = refute(cpu, &q.control.tail);
+    }
+    if sender.shut_out(tail) {
         // Release: as (C1).
         cpu.store(intent, 0, Ordering::Release);
         return Err(ClaimError::Closed);
@@ -99,7 +105,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
             // Release, both: a survivor that sees the tail advanced sees whose packet it is.
             let claimed = Header::claimed(sender.endpoint, sender.generation);
             cpu.store(header, claimed.0, Ordering::Release);
-            cpu.store(&q.control.tail, tail + 1, Ordering::Release);
+            cpu.store(&q.control.tail, (tail & !SUSPECTED) + 1, Ordering::Release);
             Ok(tail & TICKET)
         })
     }

@@ -1,0 +1,155 @@
+//! Whether the words of a lock in front of a queue are damaged: never believed while a living process has the lock or
+//! may get it, under every schedule; and found out when it is true.
+//!
+//! A sender that has looked often enough stays where it is for ever, as one that is stopped.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use towpath_am::queue::{CLOSED, intent};
+use towpath_am::suspicion::{HOLDS, SUSPECTED, Suspicion, refute};
+use towpath_machine::{Arena, LoomArena, LoomProcessor, LoomWord, Ordering, Place, Processor};
+use towpath_testkit::model;
+
+const QUEUE: u32 = 0;
+const FREE: u64 = 0;
+const HELD: u64 = 1;
+
+const fn locking(rest: u64) -> u64 {
+    intent::encode(QUEUE, intent::LOCKING, 0) | rest
+}
+
+/// What senders share: the lock (a test&set lock, or one that its holder hands to the next endpoint), tail, intents.
+struct Shared {
+    lock: LoomWord,
+    tail: LoomWord,
+    intents: Vec<LoomWord>,
+}
+
+impl Shared {
+    fn new(senders: usize, lock: u64) -> Shared {
+        let arena = LoomArena::default();
+        let word = |value| arena.word(Place::NewLine, value);
+        Shared { lock: word(lock), tail: word(0), intents: (0..senders).map(|_| word(0)).collect() }
+    }
+
+    fn is_closed(&self, cpu: &LoomProcessor) -> bool {
+        cpu.load(&self.tail, Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// The beginning of a call, as in `claim/locked.rs`.
+    fn begin(&self, cpu: &LoomProcessor, me: u16) {
+        cpu.swap(&self.intents[usize::from(me)], locking(0), Ordering::SeqCst);
+        // The model checker knows sequential consistency of fences only.
+        cpu.fence(Ordering::SeqCst);
+        if cpu.load(&self.tail, Ordering::SeqCst) & SUSPECTED != 0 {
+            refute(cpu, &self.tail);
+        }
+    }
+
+    /// The end of a call of the holder, which leaves this in the lock.
+    fn end(&self, cpu: &LoomProcessor, me: u16, lock: u64) {
+        assert!(!self.is_closed(cpu), "closed under its holder");
+        // Release: the lock's own; and (C1).
+        cpu.store(&self.lock, lock, Ordering::Release);
+        cpu.store(&self.intents[usize::from(me)], 0, Ordering::Release);
+    }
+
+    /// Looks whether this value is in the lock, and takes it then, so often; in between asks and answers. Returns
+    /// whether it was there.
+    fn wait(&self, cpu: &LoomProcessor, me: u16, awaited: u64, looks: usize) -> bool {
+        let suspicion = Suspicion::new(me);
+        let words = self.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
+        for _ in 0..looks {
+            // Acquire: the lock's own. A load, which may see an old value, where nobody else takes it.
+            let mine = match awaited {
+                FREE => {
+                    cpu.compare_exchange(&self.lock, FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                }
+                _ => cpu.load(&self.lock, Ordering::Acquire) == awaited,
+            };
+            if mine {
+                return true;
+            }
+            assert!(
+                !suspicion.is_confirmed(cpu, &self.tail, QUEUE, words.clone()),
+                "given up although it is sound"
+            );
+        }
+        false
+    }
+}
+
+/// The holder lets go, comes back and lets go again, while a waiter looks at the wrong moments.
+#[test]
+fn sender_that_begins_meanwhile_refutes_the_suspicion() {
+    model(6, || {
+        let shared = Arc::new(Shared::new(2, HELD));
+        let holder = LoomProcessor { id: 1 };
+        holder.store(&shared.intents[1], locking(HOLDS), Ordering::Relaxed);
+        let theirs = shared.clone();
+        let other = thread::spawn(move || {
+            theirs.end(&holder, 1, FREE);
+            theirs.begin(&holder, 1);
+            if theirs.wait(&holder, 1, FREE, 1) {
+                holder.store(&theirs.intents[1], locking(HOLDS), Ordering::Release);
+                theirs.end(&holder, 1, FREE);
+            }
+        });
+        let cpu = LoomProcessor { id: 0 };
+        shared.begin(&cpu, 0);
+        if shared.wait(&cpu, 0, FREE, 2) {
+            shared.end(&cpu, 0, FREE);
+        }
+        other.join().unwrap();
+    });
+}
+
+/// A waiter that the holder has just handed the lock to is not aware of it, and stays so.
+#[test]
+fn waiter_that_was_served_unawares_is_not_passed_over() {
+    const SERVES_2: u64 = 3;
+    model(3, || {
+        let shared = Arc::new(Shared::new(3, HELD));
+        // Who waits already: nothing of that is new.
+        let holder = LoomProcessor { id: 1 };
+        holder.store(&shared.intents[1], locking(HOLDS), Ordering::Relaxed);
+        for waiter in [0, 2] {
+            holder.store(&shared.intents[waiter], locking(0), Ordering::Relaxed);
+        }
+        let (theirs, second) = (shared.clone(), shared.clone());
+        let others = [
+            thread::spawn(move || theirs.end(&holder, 1, SERVES_2)),
+            thread::spawn(move || {
+                second.wait(&LoomProcessor { id: 2 }, 2, SERVES_2, 2);
+            }),
+        ];
+        // Its own turn never comes: the second does not hand over.
+        shared.wait(&LoomProcessor { id: 0 }, 0, FREE, 3);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// Damaged words: one waiter alone finds it out at its second look, two after a question and its answer.
+#[test]
+fn damaged_lock_is_given_up_when_all_that_wait_have_answered() {
+    model(2, || {
+        let damaged = 77;
+        let shared = Shared::new(2, damaged);
+        let [asks, answers] = [0, 1].map(|id| LoomProcessor { id });
+        let words = || shared.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
+        shared.begin(&asks, 0);
+        let alone = Suspicion::new(0);
+        let look = |waiter: &Suspicion, cpu| waiter.is_confirmed(cpu, &shared.tail, QUEUE, words());
+        assert!(!look(&alone, &asks));
+        shared.begin(&answers, 1);
+        let other = Suspicion::new(1);
+        // The new one has refuted it: asked again; then read, then answered.
+        assert!(!look(&alone, &asks) && !look(&alone, &asks));
+        assert!(!look(&other, &answers) && !look(&alone, &asks));
+        assert!(!look(&other, &answers) && !shared.is_closed(&asks));
+        assert!(look(&alone, &asks) && shared.is_closed(&asks));
+    });
+}
