@@ -8,7 +8,7 @@ use towpath_shm::Process;
 /// Bytes of an address as libfabric's users carry it about.
 pub const ADDRESS_BYTES: usize = 64;
 /// `towpathF`.
-const MAGIC: u64 = u64::from_le_bytes(*b"towpathF");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"towpathF");
 /// Changes whenever the layout of a segment or the meaning of a packet does.
 pub const LAYOUT: u32 = 6;
 /// The inode of the first user namespace on every machine.
@@ -198,7 +198,7 @@ fn inode(which: &str) -> u32 {
 }
 
 #[allow(unsafe_code)]
-fn effective_user() -> u32 {
+pub(super) fn effective_user() -> u32 {
     // SAFETY: no preconditions.
     unsafe { libc::geteuid() }
 }

@@ -32,6 +32,7 @@ pub mod passing;
 pub mod peer;
 pub mod port;
 pub mod receive;
+pub mod service;
 pub mod settings;
 pub mod slab;
 pub mod stores;

@@ -7,6 +7,7 @@ mod matching;
 mod messages;
 mod model;
 mod onesided;
+mod resources;
 mod strangers;
 mod support;
 mod threads;
