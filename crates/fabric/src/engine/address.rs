@@ -52,6 +52,13 @@ pub fn version_text(version: u32) -> String {
     format!("{}.{}.{}", version >> 20, version >> 10 & 0x3ff, version & 0x3ff)
 }
 
+/// A version from what people write; `None` if it is none.
+pub fn version_from_text(text: &str) -> Option<u32> {
+    let mut parts = text.split('.').map(|part| part.parse::<u32>().ok().filter(|&number| number < 1 << 10));
+    let version = parts.next()?? << 20 | parts.next()?? << 10 | parts.next()??;
+    parts.next().is_none().then_some(version)
+}
+
 /// Why nothing can be sent to an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {

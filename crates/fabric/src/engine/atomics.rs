@@ -265,8 +265,11 @@ impl Core {
         let Atomic { target, op, of, count, operand, compare, ref into } = *atomic;
         let bytes = count.saturating_mul(of.size());
         let fits = |b: &[u8], needed: bool| if needed { b.len() == bytes } else { b.is_empty() };
+        if bytes > LONGEST {
+            return Err(Refusal::TooLong);
+        }
         if !is_valid(op, of)
-            || bytes > LONGEST
+            || count == 0
             || !fits(operand, op != Op::Read)
             || !fits(compare, op.compares())
             || into.as_ref().is_some_and(|b| b.len() < bytes)
@@ -329,6 +332,7 @@ impl Core {
             Payload::of(&new).copy_to(&part, 0);
         }
         self.reports.remote(if write { Class::RemoteWrite } else { Class::RemoteRead });
+        self.regions.count(key, write);
         Ok((tag & FETCH != 0).then_some(old))
     }
 }

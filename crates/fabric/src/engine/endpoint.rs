@@ -37,6 +37,8 @@ pub enum Refusal {
     Unknown,
     /// An argument makes no sense.
     Invalid,
+    /// It is longer than any message, or than any atomic operation.
+    TooLong,
 }
 
 /// A message to be sent.
@@ -69,6 +71,8 @@ pub struct Held {
     pub ticket: Ticket,
 }
 
+/// The longest message, in bytes.
+pub const LONGEST: usize = 1 << 46;
 /// So many frames may wait for one peer before sends to it are refused.
 const QUEUE: usize = 256;
 /// Pieces of one stream before others have their turn.
@@ -258,6 +262,9 @@ impl Core {
     fn send_behind(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
         let Message0 { tag, buffer, data, ticket, .. } = *message;
         let len = buffer.len();
+        if len > LONGEST {
+            return Err(Refusal::TooLong);
+        }
         self.happened.called(message.tag.is_some());
         let peer = &mut self.peers[message.peer as usize];
         let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::buffers::Buffer;
+use super::completion::Counter;
 
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +23,20 @@ pub struct Region {
     pub writable: bool,
 }
 
+/// Who counts what others do to a region.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    reads: Option<Rc<Counter>>,
+    writes: Option<Rc<Counter>>,
+}
+
 /// All regions of a domain, shared by its endpoints.
 #[derive(Clone, Debug, Default)]
-pub struct Regions(Rc<RefCell<HashMap<u64, Region>>>);
+pub struct Regions {
+    all: Rc<RefCell<HashMap<u64, Region>>>,
+    /// By key, of those that have any.
+    counters: Rc<RefCell<HashMap<u64, Counters>>>,
+}
 
 impl Regions {
     /// Registers a region. `false`: the key is in use.
@@ -33,7 +45,7 @@ impl Regions {
     ///
     /// The memory stays readable and writable as the region says until [`Regions::remove`].
     pub unsafe fn add(&self, key: u64, region: Region) -> bool {
-        let mut regions = self.0.borrow_mut();
+        let mut regions = self.all.borrow_mut();
         if regions.contains_key(&key) {
             return false;
         }
@@ -43,18 +55,49 @@ impl Regions {
 
     /// A key that is not in use.
     pub fn free_key(&self) -> u64 {
-        let regions = self.0.borrow();
+        let regions = self.all.borrow();
         (1 << 32..).find(|key| !regions.contains_key(key)).unwrap_or(u64::MAX)
     }
 
     /// Ends a registration.
     pub fn remove(&self, key: u64) {
-        self.0.borrow_mut().remove(&key);
+        self.all.borrow_mut().remove(&key);
+        self.counters.borrow_mut().remove(&key);
+    }
+
+    /// Has a counter count what others do to a region. `false`: another one does that already.
+    pub fn bind(&self, key: u64, counter: &Rc<Counter>, reads: bool, writes: bool) -> bool {
+        let mut counters = self.counters.borrow_mut();
+        let of = counters.entry(key).or_default();
+        if reads && of.reads.is_some() || writes && of.writes.is_some() {
+            return false;
+        }
+        if reads {
+            of.reads = Some(Rc::clone(counter));
+        }
+        if writes {
+            of.writes = Some(Rc::clone(counter));
+        }
+        true
+    }
+
+    /// Counts that a peer has read a region, or changed it.
+    pub fn count(&self, key: u64, write: bool) {
+        let counters = self.counters.borrow();
+        // Hardly ever any has one.
+        if counters.is_empty() {
+            return;
+        }
+        let counter =
+            counters.get(&key).and_then(|of| if write { of.writes.as_ref() } else { of.reads.as_ref() });
+        if let Some(counter) = counter {
+            counter.count(0);
+        }
     }
 
     /// A part of a region, by what others call its first byte, if it may be used so.
     pub fn part(&self, key: u64, address: u64, len: u64, write: bool) -> Option<Buffer> {
-        let regions = self.0.borrow();
+        let regions = self.all.borrow();
         let region = regions.get(&key)?;
         let permitted = if write { region.writable } else { region.readable };
         let offset = address.checked_sub(region.first)?;

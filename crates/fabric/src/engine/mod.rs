@@ -22,6 +22,7 @@ pub mod idle;
 pub mod layout;
 pub mod life;
 pub mod link;
+pub mod locator;
 pub mod looks;
 pub mod matching;
 pub mod memory;

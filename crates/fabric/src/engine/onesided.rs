@@ -4,7 +4,7 @@
 
 use super::buffers::{Buffer, Payload};
 use super::completion::{Class, Completion, Ticket, WITH_DATA, error};
-use super::endpoint::{Core, Refusal};
+use super::endpoint::{Core, LONGEST, Refusal};
 use super::frame::{Arrived, Kind};
 use super::peer::{Queued, Source, Stream, What};
 
@@ -53,6 +53,9 @@ impl Core {
         ticket: Ticket,
         inject: bool,
     ) -> Result<(), Refusal> {
+        if buffer.len() > LONGEST {
+            return Err(Refusal::TooLong);
+        }
         self.check(to.peer)?;
         self.happened.called(false);
         let number =
@@ -71,6 +74,9 @@ impl Core {
     ///
     /// It did not start.
     pub fn read(&mut self, from: Target, buffer: &Buffer, ticket: Ticket) -> Result<(), Refusal> {
+        if buffer.len() > LONGEST {
+            return Err(Refusal::TooLong);
+        }
         self.check(from.peer)?;
         self.happened.called(false);
         let number =
@@ -97,6 +103,7 @@ impl Core {
         }
         if frame.tag & LAST != 0 {
             self.reports.remote(Class::RemoteWrite);
+            self.regions.count(key, true);
             if frame.tag & DATA != 0 {
                 let source = self.peers[peer as usize].listed;
                 let flags = REMOTE_WRITE | WITH_DATA;
@@ -112,6 +119,7 @@ impl Core {
         match self.regions.part(key, address, len, false) {
             Some(part) if len > 0 => {
                 self.reports.remote(Class::RemoteRead);
+                self.regions.count(key, false);
                 let what = What::Bytes { to: number };
                 let stream =
                     Stream { what, source: Source::Buffer(part), at: 0, end: len as usize, then: None };

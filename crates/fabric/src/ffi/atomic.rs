@@ -3,11 +3,13 @@
 use core::ffi::{c_int, c_void};
 
 use crate::engine::atomics::{Atomic, LONGEST, Op, Type, is_valid};
-use crate::engine::buffers::Buffer;
+use crate::engine::buffers::{Buffer, MAX_PIECES};
 use crate::engine::completion::Class;
 
 use super::ep::Ep;
 use super::failed;
+use super::message::parts;
+use super::no::later;
 use super::sys::*;
 
 /// The table.
@@ -23,6 +25,24 @@ pub static OPS: fi_ops_atomic = fi_ops_atomic {
     compwrite: Some(compwrite),
     compwritev: Some(compwritev),
     compwritemsg: Some(compwritemsg),
+    writevalid: Some(writevalid),
+    readwritevalid: Some(readwritevalid),
+    compwritevalid: Some(compwritevalid),
+};
+
+/// The same of an endpoint that is not enabled yet.
+pub static LATER: fi_ops_atomic = fi_ops_atomic {
+    size: size_of::<fi_ops_atomic>(),
+    write: later(),
+    writev: later(),
+    writemsg: later(),
+    inject: later(),
+    readwrite: later(),
+    readwritev: later(),
+    readwritemsg: later(),
+    compwrite: later(),
+    compwritev: later(),
+    compwritemsg: later(),
     writevalid: Some(writevalid),
     readwritevalid: Some(readwritevalid),
     compwritevalid: Some(compwritevalid),
@@ -46,9 +66,16 @@ struct What<'a> {
     flags: Option<u64>,
 }
 
+/// What more pieces than an operation takes, or pieces that are not there, stand for: one that is refused.
+const NONSENSE: fi_ioc = fi_ioc { addr: core::ptr::null_mut(), count: 1 };
+
 unsafe fn pieces<'a>(iov: *const fi_ioc, count: usize) -> Pieces<'a> {
-    // SAFETY: libfabric's contract: as many pieces.
-    if count == 0 || iov.is_null() { &[] } else { unsafe { core::slice::from_raw_parts(iov, count) } }
+    match count {
+        0 => &[],
+        _ if iov.is_null() || count > MAX_PIECES => core::slice::from_ref(const { &NONSENSE }),
+        // SAFETY: libfabric's contract: as many pieces.
+        _ => unsafe { core::slice::from_raw_parts(iov, count) },
+    }
 }
 
 fn single(addr: *const c_void, count: usize) -> fi_ioc {
@@ -60,6 +87,9 @@ fn count(pieces: Pieces<'_>) -> usize {
 }
 
 unsafe fn buffer(pieces: Pieces<'_>, size: usize) -> Option<Buffer> {
+    if pieces.iter().any(|p| p.addr.is_null() && p.count > 0) {
+        return None;
+    }
     // SAFETY: libfabric's contract: elements that stay until the completion.
     unsafe { Buffer::many(pieces.iter().map(|p| (p.addr as usize, p.count.saturating_mul(size)))) }
 }
@@ -81,7 +111,7 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
             return failed(FI_EINVAL) as isize;
         };
         if [&operand, &compare, &result].iter().any(|buffer| buffer.len() > LONGEST) {
-            return failed(FI_EINVAL) as isize;
+            return failed(FI_EMSGSIZE) as isize;
         }
         let (_guard, ep) = Ep::enter(ep);
         let class = if fetches { Class::Read } else { Class::Write };
@@ -141,40 +171,35 @@ unsafe extern "C" fn writev(
     }
 }
 
-/// The same from a message. One remote piece.
-unsafe fn from_message<'a>(
-    m: &'a fi_msg_atomic,
-    compare: Pieces<'a>,
-    result: Pieces<'a>,
+/// Starts an operation from a message. One remote piece, as long as the local ones.
+unsafe fn start_message(
+    ep: *mut fid_ep,
+    msg: *const fi_msg_atomic,
+    compare: Pieces<'_>,
+    result: Pieces<'_>,
     flags: u64,
-) -> Option<What<'a>> {
-    if m.rma_iov_count != 1 {
-        return None;
-    }
+) -> isize {
     // SAFETY: as in `write`.
-    let (remote, operand) = unsafe { (&*m.rma_iov, pieces(m.msg_iov, m.iov_count)) };
-    Some(What {
-        operand,
-        compare,
-        result,
-        of: m.addr,
-        addr: remote.addr,
-        key: remote.key,
-        datatype: m.datatype,
-        op: m.op,
-        context: m.context,
-        flags: Some(flags),
-    })
+    unsafe {
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
+        // On a tagged receive's buffer.
+        if flags & u64::from(FI_TAGGED) != 0 {
+            return failed(FI_EOPNOTSUPP) as isize;
+        }
+        let (operand, remote) = (pieces(m.msg_iov, m.iov_count), m.rma_iov.as_ref());
+        let Some(remote) = remote.filter(|_| m.rma_iov_count == 1) else { return failed(FI_EINVAL) as isize };
+        let (of, addr, key, context, flags) = (m.addr, remote.addr, remote.key, m.context, Some(flags));
+        let (datatype, op) = (m.datatype, m.op);
+        start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags })
+    }
 }
 
 unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
     // SAFETY: as in `write`.
-    unsafe {
-        match from_message(&*msg, &[], &[], flags) {
-            Some(what) => start(ep, what),
-            None => failed(FI_EINVAL) as isize,
-        }
-    }
+    unsafe { start_message(ep, msg, &[], &[], flags) }
 }
 
 unsafe extern "C" fn inject(
@@ -247,12 +272,7 @@ unsafe extern "C" fn readwritemsg(
     flags: u64,
 ) -> isize {
     // SAFETY: as in `write`.
-    unsafe {
-        match from_message(&*msg, &[], pieces(resultv, result_count), flags) {
-            Some(what) => start(ep, what),
-            None => failed(FI_EINVAL) as isize,
-        }
-    }
+    unsafe { start_message(ep, msg, &[], pieces(resultv, result_count), flags) }
 }
 
 unsafe extern "C" fn compwrite(
@@ -321,10 +341,7 @@ unsafe extern "C" fn compwritemsg(
     // SAFETY: as in `write`.
     unsafe {
         let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
-        match from_message(&*msg, compare, result, flags) {
-            Some(what) => start(ep, what),
-            None => failed(FI_EINVAL) as isize,
-        }
+        start_message(ep, msg, compare, result, flags)
     }
 }
 
@@ -378,6 +395,13 @@ pub unsafe extern "C" fn query(
     flags: u64,
 ) -> c_int {
     let (fetches, compares) = (flags & FI_FETCH_ATOMIC_ != 0, flags & FI_COMPARE_ATOMIC_ != 0);
+    if fetches && compares {
+        return failed(FI_EINVAL);
+    }
+    // On tagged receives' buffers.
+    if flags & u64::from(FI_TAGGED) != 0 {
+        return failed(FI_EOPNOTSUPP);
+    }
     let Some((count, size)) = valid(datatype, op, compares, fetches || compares) else {
         return failed(FI_EOPNOTSUPP);
     };

@@ -17,7 +17,7 @@ use super::wait::{Listener, News, is_offered, wait_object};
 #[repr(C)]
 pub struct Cntr {
     fid: fid_cntr,
-    domain: *const Domain,
+    pub domain: *const Domain,
     pub counter: Rc<Counter>,
     idle: RefCell<Idle>,
     /// What was read last: successes, errors.
@@ -54,7 +54,14 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract: null, or valid.
-    let wait = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
+    let attr = unsafe { attr.as_ref() };
+    if cntr.is_null() || attr.is_some_and(|attr| attr.events != FI_CNTR_EVENTS_COMP) {
+        return failed(FI_EINVAL);
+    }
+    if attr.is_some_and(|attr| attr.flags != 0) {
+        return failed(FI_EBADFLAGS);
+    }
+    let wait = attr.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
     let Some(listens) = is_offered(wait) else { return failed(FI_ENOSYS) };
     let domain: *const Domain = domain.cast();
     let (counter, seen) = (Rc::<Counter>::default(), Rc::default());
@@ -90,7 +97,7 @@ impl Drop for Cntr {
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: libfabric's contract: the argument is what the command says.
-    unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref(), command, arg) }
+    unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
 /// Whether the counter is as it was when it was read last, so that one may sleep on the wait object.

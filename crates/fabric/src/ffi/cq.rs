@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ const DRAINS: usize = 32;
 #[repr(C)]
 pub struct Cq {
     fid: fid_cq,
-    domain: *const Domain,
+    pub domain: *const Domain,
     pub queue: Rc<CompletionQueue>,
     idle: RefCell<Idle>,
     format: fi_cq_format,
@@ -59,12 +59,22 @@ pub unsafe extern "C" fn open(
     cq: *mut *mut fid_cq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `attr` is null or valid.
+    // SAFETY: libfabric's contract: an open domain; the rest is null or valid.
     unsafe {
+        if cq.is_null() {
+            return failed(FI_EINVAL);
+        }
         let (mut format, mut listens) = (FI_CQ_FORMAT_TAGGED, false);
         if let Some(attr) = attr.as_mut() {
             let Some(on_descriptor) = is_offered(attr.wait_obj) else { return failed(FI_ENOSYS) };
             listens = on_descriptor;
+            if attr.format > FI_CQ_FORMAT_TAGGED || attr.wait_cond > FI_CQ_COND_THRESHOLD {
+                return failed(FI_EINVAL);
+            }
+            // Say, a queue of another provider's.
+            if attr.flags & !u64::from(FI_AFFINITY) != 0 {
+                return failed(FI_EBADFLAGS);
+            }
             if attr.format == FI_CQ_FORMAT_UNSPEC {
                 attr.format = FI_CQ_FORMAT_TAGGED;
             }
@@ -102,7 +112,7 @@ impl Drop for Cq {
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: libfabric's contract: the argument is what the command says.
-    unsafe { wait_object((*fid.cast::<Cq>()).listener.as_deref(), command, arg) }
+    unsafe { wait_object((*fid.cast::<Cq>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
 /// Whether nothing is there, so that one may sleep on the wait object.
@@ -128,6 +138,9 @@ impl Cq {
     /// Writes completions as the format has them. Returns how many, or an error.
     #[inline]
     unsafe fn give(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+        if buf.is_null() && count > 0 {
+            return failed(FI_EINVAL) as isize;
+        }
         let mut given = 0;
         while given < count {
             let Some(c) = self.queue.pop() else { break };
@@ -248,6 +261,9 @@ unsafe extern "C" fn sreadfrom(
 unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flags: u64) -> isize {
     // SAFETY: libfabric's contract.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
+    if entry.is_null() {
+        return failed(FI_EINVAL) as isize;
+    }
     let _guard = domain.enter();
     let Some(c) = cq.queue.pop_error() else { return -(FI_EAGAIN as isize) };
     // SAFETY: libfabric's contract: a place for an entry, of which newer versions know more fields, that are set by those who ask for them.
@@ -287,22 +303,6 @@ unsafe extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    let text: &CStr = match prov_errno {
-        libc::EHOSTUNREACH => c"the other process is dead, or has closed its endpoint",
-        libc::ECANCELED => c"cancelled",
-        libc::ENOMSG => c"no message",
-        265 => c"the message was longer than its buffer",
-        266 => c"no such registered memory",
-        _ => c"error",
-    };
-    if !buf.is_null() && len > 0 {
-        let bytes = text.to_bytes_with_nul();
-        let n = bytes.len().min(len);
-        // SAFETY: libfabric's contract: `len` bytes of space.
-        unsafe {
-            core::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), buf, n);
-            *buf.add(n - 1) = 0;
-        }
-    }
-    text.as_ptr()
+    // SAFETY: libfabric's contract: `len` bytes of space, or none.
+    unsafe { super::explain(prov_errno, buf, len) }
 }

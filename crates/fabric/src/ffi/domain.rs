@@ -18,12 +18,13 @@ use crate::engine::vigil::{self, Watcher};
 use towpath_machine::{Native, Park, Processor};
 
 use super::ep::Ep;
+use super::eq::Eq;
 use super::fabric::Fabric;
 use super::no::{NOTHING, no};
 use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Listener, Listeners, News};
-use super::{atomic, av, cntr, cq, ep, mr};
+use super::{atomic, av, cntr, cq, ep, failed, mr};
 
 /// How long one sleeps at most while something waits for space that others make, in nanoseconds: they don't ring.
 pub const SHORTLY: u64 = 50_000;
@@ -38,6 +39,12 @@ pub struct Domain {
     /// Taken around everything, unless the program promised to have one thread at a time.
     lock: Option<Mutex<()>>,
     pub settings: Settings,
+    /// Programs have addresses as text (`FI_ADDR_STR`).
+    pub text: bool,
+    /// Where the ends of registrations are reported (`FI_REG_MR`), unless they are over when they return.
+    pub registrations: RefCell<Option<*const Eq>>,
+    /// Event queues that are bound to it.
+    queues: RefCell<Vec<Hold>>,
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
     /// How many peers there were when they were last counted.
@@ -70,7 +77,8 @@ impl Object for Domain {
     }
 }
 
-static FID: fi_ops = fi_ops { close: Some(close::<Domain>), bind: Some(bind), ..NOTHING };
+static FID: fi_ops =
+    fi_ops { close: Some(close::<Domain>), bind: Some(bind), control: Some(control), ..NOTHING };
 
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
@@ -93,8 +101,11 @@ pub unsafe extern "C" fn open(
     domain: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `info` and `domain` are valid.
+    // SAFETY: libfabric's contract: `info` and `domain` are valid, or null.
     unsafe {
+        if info.is_null() || domain.is_null() {
+            return failed(FI_EINVAL);
+        }
         crate::engine::dev_shm::warn();
         let threading = (*info).domain_attr.as_ref().map_or(FI_THREAD_SAFE, |attr| attr.threading);
         let alone = threading == FI_THREAD_DOMAIN;
@@ -106,6 +117,9 @@ pub unsafe extern "C" fn open(
             },
             lock: (!alone).then(Mutex::default),
             settings: Settings::from_environment(),
+            text: (*info).addr_format == FI_ADDR_STR,
+            registrations: RefCell::default(),
+            queues: RefCell::default(),
             endpoints: RefCell::default(),
             regions: Regions::default(),
             crowd_of: Cell::new(0),
@@ -134,9 +148,44 @@ fn found() -> Option<&'static AtomicU32> {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"towpath_found".as_ptr()).cast::<AtomicU32>().as_ref() }
 }
 
-/// An event queue for asynchronous registration: nothing here is asynchronous.
-unsafe extern "C" fn bind(_fid: *mut fid, _other: *mut fid, _flags: u64) -> c_int {
+/// Binds an event queue. With `FI_REG_MR` the ends of registrations are reported there.
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    // SAFETY: libfabric's contract: open objects, or null.
+    unsafe {
+        let domain = &*fid.cast::<Domain>();
+        let Some(eq) = Eq::of(other) else { return failed(FI_EINVAL) };
+        if flags & !FI_REG_MR != 0 {
+            return failed(FI_EBADFLAGS);
+        }
+        let _guard = domain.enter();
+        domain.queues.borrow_mut().push(eq.users.hold());
+        if flags & FI_REG_MR != 0 {
+            domain.registrations.replace(Some(eq));
+        }
+    }
     0
+}
+
+/// Keys of any memory are usable by whoever knows them: raw ones are the same.
+unsafe extern "C" fn control(_fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    if arg.is_null() {
+        return failed(FI_EINVAL);
+    }
+    match command as u32 {
+        FI_MAP_RAW_MR => {
+            // SAFETY: libfabric's contract: the argument of this command, with a key of the size that it says.
+            unsafe {
+                let raw = &*arg.cast::<fi_mr_map_raw>();
+                if raw.key.is_null() || raw.raw_key.is_null() || raw.key_size != size_of::<u64>() {
+                    return failed(FI_EINVAL);
+                }
+                raw.key.write(raw.raw_key.cast::<u64>().read_unaligned());
+            }
+            0
+        }
+        FI_UNMAP_KEY => 0,
+        _ => failed(FI_ENOSYS),
+    }
 }
 
 /// The domain is locked as long as this lives.

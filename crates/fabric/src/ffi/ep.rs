@@ -7,8 +7,10 @@ use std::rc::Rc;
 use crate::engine::address::{ADDRESS_BYTES, Address};
 use crate::engine::completion::{Class, Ticket};
 use crate::engine::endpoint::{Endpoint, Refusal};
+use crate::engine::locator::Locator;
 use crate::engine::onesided::Target;
 use crate::engine::peer::NOT_LISTED;
+use crate::engine::service::{Service, Taken};
 
 use super::av::Av;
 use super::cntr::Cntr;
@@ -18,8 +20,8 @@ use super::eq::Eq;
 use super::no::{NOTHING, no};
 use super::object::{Hold, header};
 use super::sys::*;
-use super::{atomic, message, rma};
-use super::{code, failed};
+use super::{atomic, av, message, names, rma};
+use super::{code, failed, info};
 
 #[repr(C)]
 pub struct Ep {
@@ -35,6 +37,9 @@ pub struct Ep {
     pub tx_selective: bool,
     pub rx_selective: bool,
     directed: bool,
+    /// The service under which it is to be found once it is enabled, and then that it is.
+    service: Option<Service>,
+    taken: Option<Taken>,
     /// The domain, and what is bound to this.
     holds: Vec<Hold>,
 }
@@ -74,9 +79,20 @@ pub unsafe extern "C" fn open(
     ep: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract: an open domain; the rest is null or valid.
     unsafe {
+        if info.is_null() || ep.is_null() {
+            return failed(FI_EINVAL);
+        }
+        let info = &*info;
+        if info.ep_attr.as_ref().is_some_and(|attr| ![FI_EP_UNSPEC, FI_EP_RDM].contains(&attr.type_)) {
+            return failed(FI_EINVAL);
+        }
         let domain: *const Domain = domain.cast();
+        let service = match source(info, &*domain) {
+            Ok(service) => service,
+            Err(errno) => return failed(errno),
+        };
         let endpoint = match Endpoint::open((*domain).settings) {
             Ok(endpoint) => endpoint,
             Err(why) => {
@@ -84,16 +100,15 @@ pub unsafe extern "C" fn open(
                 return failed(FI_ENOMEM);
             }
         };
-        let info = &*info;
         let mut object = Box::new(Ep {
             fid: fid_ep {
                 fid: header(FI_CLASS_EP, context, &FID),
                 ops: (&raw const OPS).cast_mut(),
                 cm: (&raw const CM).cast_mut(),
-                msg: (&raw const message::MSG).cast_mut(),
-                rma: (&raw const rma::OPS).cast_mut(),
-                tagged: (&raw const message::TAGGED).cast_mut(),
-                atomic: (&raw const atomic::OPS).cast_mut(),
+                msg: (&raw const message::MSG_LATER).cast_mut(),
+                rma: (&raw const rma::LATER).cast_mut(),
+                tagged: (&raw const message::TAGGED_LATER).cast_mut(),
+                atomic: (&raw const atomic::LATER).cast_mut(),
                 collective: core::ptr::null_mut(),
             },
             domain,
@@ -105,6 +120,8 @@ pub unsafe extern "C" fn open(
             tx_selective: false,
             rx_selective: false,
             directed: info.caps & FI_DIRECTED_RECV != 0,
+            service,
+            taken: None,
             holds: vec![(*domain).users.hold()],
         });
         object.endpoint.core.regions = (*domain).regions.clone();
@@ -114,6 +131,21 @@ pub unsafe extern "C" fn open(
         *ep = object.cast();
     }
     0
+}
+
+/// The service of an endpoint that is opened with these: none unless there is a source address that names one.
+unsafe fn source(info: &fi_info, domain: &Domain) -> Result<Option<Service>, u32> {
+    if info.src_addr.is_null() {
+        return Ok(None);
+    }
+    if !domain.text && info.src_addrlen < ADDRESS_BYTES {
+        return Err(FI_EINVAL);
+    }
+    // SAFETY: libfabric's contract: an address of the domain's format, as long as is said.
+    match unsafe { names::read(info.src_addr, domain.text) } {
+        Some(Locator::Service(service)) => Ok((service != Service::ANY).then_some(service)),
+        _ => Err(FI_EADDRNOTAVAIL),
+    }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
@@ -130,59 +162,28 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: libfabric's contract: `other` is an open object of the class that it names.
+    // SAFETY: libfabric's contract: `other` is null, or an open object of the class that it names.
     unsafe {
-        let (_guard, ep) = Ep::enter(fid.cast());
-        match (*other).fclass as u32 {
-            FI_CLASS_AV => {
-                let av = other.cast::<Av>();
-                ep.av = av;
-                ep.holds.push((*av).users.hold());
-                for (number, address) in (*av).entries.borrow().iter().enumerate() {
-                    if let Some(address) = address {
-                        ep.learn(&*av, number as u64, *address);
-                    }
-                }
-            }
-            FI_CLASS_CQ => {
-                let cq = other.cast::<Cq>();
-                ep.holds.push((*cq).users.hold());
-                let queue = &(*cq).queue;
-                if flags & FI_TRANSMIT_ != 0 {
-                    ep.endpoint.core.reports.transmit = Some(queue.clone());
-                    ep.tx_selective = flags & FI_SELECTIVE_COMPLETION != 0;
-                }
-                if flags & FI_RECV as u64 != 0 {
-                    ep.endpoint.core.reports.receive = Some(queue.clone());
-                    ep.rx_selective = flags & FI_SELECTIVE_COMPLETION != 0;
-                }
-            }
-            FI_CLASS_CNTR => {
-                let cntr = other.cast::<Cntr>();
-                ep.holds.push((*cntr).users.hold());
-                let counter = &(*cntr).counter;
-                let counters = &mut ep.endpoint.core.reports.counters;
-                for (flag, class) in [
-                    (FI_SEND, Class::Send),
-                    (FI_RECV, Class::Receive),
-                    (FI_READ, Class::Read),
-                    (FI_WRITE, Class::Write),
-                    (FI_REMOTE_READ, Class::RemoteRead),
-                    (FI_REMOTE_WRITE, Class::RemoteWrite),
-                ] {
-                    if flags & u64::from(flag) != 0 {
-                        counters[class as usize] = Some(Rc::clone(counter));
-                    }
-                }
-            }
-            FI_CLASS_EQ => ep.holds.push((*other.cast::<Eq>()).users.hold()),
-            _ => return failed(FI_EINVAL),
+        if other.is_null() {
+            return failed(FI_EINVAL);
         }
+        let (_guard, ep) = Ep::enter(fid.cast());
+        let bound = match (*other).fclass as u32 {
+            FI_CLASS_AV => ep.bind_vector(&*other.cast::<Av>()),
+            FI_CLASS_CQ => ep.bind_queue(&*other.cast::<Cq>(), flags),
+            FI_CLASS_CNTR => ep.bind_counter(&*other.cast::<Cntr>(), flags),
+            FI_CLASS_EQ => {
+                ep.holds.push((*other.cast::<Eq>()).users.hold());
+                Ok(())
+            }
+            _ => Err(FI_EINVAL),
+        };
+        bound.map_or_else(failed, |()| 0)
     }
-    0
 }
 
 const FI_TRANSMIT_: u64 = FI_SEND as u64;
+const RECEIVE: u64 = FI_RECV as u64;
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: libfabric's contract; the argument is what the command says.
@@ -190,19 +191,21 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         let (_guard, ep) = Ep::enter(fid.cast());
         // Relaxed: numbers by themselves, here and where they are read.
         match command as u32 {
-            FI_ENABLE => 0,
-            FI_GETOPSFLAG => {
-                let flags: *mut u64 = arg.cast();
-                let of = if *flags & FI_TRANSMIT_ != 0 { &ep.tx_flags } else { &ep.rx_flags };
-                *flags = of.load(Ordering::Relaxed);
-                0
-            }
-            FI_SETOPSFLAG => {
-                let flags = *arg.cast::<u64>();
-                if flags & FI_TRANSMIT_ != 0 {
-                    ep.tx_flags.store(flags & !FI_TRANSMIT_, Ordering::Relaxed);
+            FI_ENABLE => ep.enable(),
+            FI_GETOPSFLAG | FI_SETOPSFLAG => {
+                let Some(flags) = arg.cast::<u64>().as_mut() else { return failed(FI_EINVAL) };
+                let direction = *flags & (FI_TRANSMIT_ | u64::from(FI_RECV));
+                let (of, offered) = match direction {
+                    FI_TRANSMIT_ => (&ep.tx_flags, info::TX_FLAGS),
+                    RECEIVE => (&ep.rx_flags, info::RX_FLAGS),
+                    _ => return failed(FI_EINVAL),
+                };
+                if command as u32 == FI_GETOPSFLAG {
+                    *flags = of.load(Ordering::Relaxed);
+                } else if *flags & !(direction | offered) != 0 {
+                    return failed(FI_EBADFLAGS);
                 } else {
-                    ep.rx_flags.store(flags & !(FI_RECV as u64), Ordering::Relaxed);
+                    of.store(*flags & !direction, Ordering::Relaxed);
                 }
                 0
             }
@@ -226,6 +229,9 @@ unsafe extern "C" fn getopt(
 ) -> c_int {
     if level != FI_OPT_ENDPOINT as c_int || name != FI_OPT_MIN_MULTI_RECV as c_int {
         return failed(FI_ENOPROTOOPT_);
+    }
+    if value.is_null() || len.is_null() {
+        return failed(FI_EINVAL);
     }
     // SAFETY: libfabric's contract: `*len` bytes of space.
     unsafe {
@@ -251,7 +257,7 @@ unsafe extern "C" fn setopt(
     if level != FI_OPT_ENDPOINT as c_int || name != FI_OPT_MIN_MULTI_RECV as c_int {
         return failed(FI_ENOPROTOOPT_);
     }
-    if len < size_of::<usize>() {
+    if value.is_null() || len < size_of::<usize>() {
         return failed(FI_EINVAL);
     }
     // SAFETY: libfabric's contract: a value of that length.
@@ -265,12 +271,12 @@ unsafe extern "C" fn setopt(
 unsafe extern "C" fn getname(fid: *mut fid, address: *mut c_void, len: *mut usize) -> c_int {
     // SAFETY: libfabric's contract: `*len` bytes of space.
     unsafe {
-        let own = (*fid.cast::<Ep>()).endpoint.port.address.to_bytes();
-        let space = core::mem::replace(&mut *len, ADDRESS_BYTES);
-        if !address.is_null() {
-            core::ptr::copy_nonoverlapping(own.as_ptr(), address.cast(), space.min(ADDRESS_BYTES));
+        if len.is_null() {
+            return failed(FI_EINVAL);
         }
-        if space < ADDRESS_BYTES { -(FI_ETOOSMALL as c_int) } else { 0 }
+        let ep = &*fid.cast::<Ep>();
+        let (own, text) = (Locator::Endpoint(ep.endpoint.port.address), (*ep.domain).text);
+        if av::write(own, text, address, len) && !address.is_null() { 0 } else { -(FI_ETOOSMALL as c_int) }
     }
 }
 
@@ -288,6 +294,96 @@ impl Ep {
             let domain: &'a Domain = &*(*ep).domain;
             (domain.enter(), &mut *ep)
         }
+    }
+
+    fn bind_vector(&mut self, av: &Av) -> Result<(), u32> {
+        if !self.av.is_null() {
+            return Err(FI_EINVAL);
+        }
+        if av.domain != self.domain {
+            return Err(FI_EDOMAIN);
+        }
+        self.av = av;
+        // SAFETY: a vector is closed by `close` alone.
+        self.holds.push(unsafe { av.users.hold() });
+        for (number, address) in av.entries.borrow().iter().enumerate() {
+            if let Some(address) = address {
+                self.learn(av, number as u64, *address);
+            }
+        }
+        Ok(())
+    }
+
+    fn bind_queue(&mut self, cq: &Cq, flags: u64) -> Result<(), u32> {
+        let (sends, receives) = (flags & FI_TRANSMIT_ != 0, flags & RECEIVE != 0);
+        let reports = &mut self.endpoint.core.reports;
+        let is_bound = sends && reports.transmit.is_some() || receives && reports.receive.is_some();
+        if !sends && !receives || is_bound {
+            return Err(FI_EINVAL);
+        }
+        if cq.domain != self.domain {
+            return Err(FI_EDOMAIN);
+        }
+        let is_selective = flags & FI_SELECTIVE_COMPLETION != 0;
+        if sends {
+            reports.transmit = Some(Rc::clone(&cq.queue));
+            self.tx_selective = is_selective;
+        }
+        if receives {
+            reports.receive = Some(Rc::clone(&cq.queue));
+            self.rx_selective = is_selective;
+        }
+        // SAFETY: a queue is closed by `close` alone.
+        self.holds.push(unsafe { cq.users.hold() });
+        Ok(())
+    }
+
+    fn bind_counter(&mut self, cntr: &Cntr, flags: u64) -> Result<(), u32> {
+        let classes = [
+            (FI_SEND, Class::Send),
+            (FI_RECV, Class::Receive),
+            (FI_READ, Class::Read),
+            (FI_WRITE, Class::Write),
+            (FI_REMOTE_READ, Class::RemoteRead),
+            (FI_REMOTE_WRITE, Class::RemoteWrite),
+        ];
+        let counters = &mut self.endpoint.core.reports.counters;
+        let meant =
+            || classes.iter().filter(|(flag, _)| flags & u64::from(*flag) != 0).map(|(_, c)| *c as usize);
+        if meant().next().is_none() || meant().any(|class| counters[class].is_some()) {
+            return Err(FI_EINVAL);
+        }
+        if cntr.domain != self.domain {
+            return Err(FI_EDOMAIN);
+        }
+        for class in meant() {
+            counters[class] = Some(Rc::clone(&cntr.counter));
+        }
+        // SAFETY: a counter is closed by `close` alone.
+        self.holds.push(unsafe { cntr.users.hold() });
+        Ok(())
+    }
+
+    /// From now on it takes operations, and is found under its service.
+    fn enable(&mut self) -> c_int {
+        if self.av.is_null() {
+            return -(FI_ENOAV as c_int);
+        }
+        let reports = &self.endpoint.core.reports;
+        if reports.transmit.is_none() && reports.receive.is_none() {
+            return -(FI_ENOCQ as c_int);
+        }
+        if let Some(service) = self.service.filter(|_| self.taken.is_none()) {
+            match service.take(&self.endpoint.port.address) {
+                Ok(taken) => self.taken = Some(taken),
+                Err(why) => return -why.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL),
+            }
+        }
+        self.fid.msg = (&raw const message::MSG).cast_mut();
+        self.fid.rma = (&raw const rma::OPS).cast_mut();
+        self.fid.tagged = (&raw const message::TAGGED).cast_mut();
+        self.fid.atomic = (&raw const atomic::OPS).cast_mut();
+        0
     }
 
     /// The flags of calls that send and have none of their own.

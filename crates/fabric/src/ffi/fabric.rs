@@ -74,8 +74,11 @@ unsafe extern "C" fn open(
     fabric: *mut *mut fid_fabric,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: both pointers are valid.
+    // SAFETY: libfabric's contract: both pointers are valid, or null.
     unsafe {
+        if attr.is_null() || fabric.is_null() {
+            return failed(FI_EINVAL);
+        }
         let name = (*attr).name;
         if !name.is_null() && core::ffi::CStr::from_ptr(name as *const c_char) != info::FABRIC {
             return failed(FI_ENODATA);
@@ -95,9 +98,15 @@ unsafe extern "C" fn open(
 
 /// Whether the caller may sleep on the wait objects of these: not while there is something to read.
 unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
+    if fids.is_null() && count > 0 {
+        return failed(FI_EINVAL);
+    }
     for i in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: libfabric's contract: as many pointers to open objects.
         let fid = unsafe { *fids.add(i) };
+        if fid.is_null() {
+            return failed(FI_EINVAL);
+        }
         // SAFETY: as above.
         let class = unsafe { (*fid).fclass };
         let may = match class as u32 {
@@ -105,8 +114,8 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
             FI_CLASS_CQ => unsafe { super::cq::may_wait(fid) },
             // SAFETY: as above.
             FI_CLASS_CNTR => unsafe { super::cntr::may_wait(fid) },
-            // No event comes.
-            FI_CLASS_EQ => true,
+            // SAFETY: as above.
+            FI_CLASS_EQ => unsafe { eq::Eq::of(fid) }.is_none_or(eq::Eq::is_empty),
             _ => return failed(FI_EINVAL),
         };
         if !may {

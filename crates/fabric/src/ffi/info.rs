@@ -1,29 +1,32 @@
 //! What the provider offers, and to which hints.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::engine::address::ADDRESS_BYTES;
 use crate::engine::buffers::MAX_PIECES;
+use crate::engine::endpoint::LONGEST;
 use crate::engine::layout::BLOCK;
+use crate::engine::locator::Locator;
 use crate::engine::settings::INJECT;
 
-use super::failed;
+use super::names::Ends;
 use super::sys::*;
+use super::{failed, hints};
 
 /// The provider's name.
 pub const NAME: &CStr = c"towpath";
 /// The fabric's.
 pub const FABRIC: &CStr = c"towpath";
 /// The domain's.
-const DOMAIN: &CStr = c"towpath-shm";
+pub const DOMAIN: &CStr = c"towpath-shm";
 /// The provider's version.
 pub const VERSION: u32 = 1 << 16;
 /// The format of addresses: our own.
-const FORMAT: u32 = 1 << 31 | 0x7477;
+pub const FORMAT: u32 = 1 << 31 | 0x7477;
 /// And what is spoken.
-const PROTOCOL: u32 = 1 << 31 | 0x7477;
-/// The longest message.
-const LONGEST: usize = 1 << 46;
+pub const PROTOCOL: u32 = 1 << 31 | 0x7477;
+/// Its version.
+pub const PROTOCOL_VERSION: u32 = 1;
 
 const MESSAGES: u64 = (FI_MSG | FI_TAGGED) as u64;
 const ONE_SIDED: u64 = (FI_RMA | FI_ATOMIC) as u64;
@@ -34,8 +37,8 @@ const RECEIVE: u64 = MESSAGES
     | FI_SOURCE
     | FI_DIRECTED_RECV
     | FI_RMA_EVENT;
-const CAPS: u64 = TRANSMIT | RECEIVE | FI_LOCAL_COMM | FI_REMOTE_COMM;
-const ORDER: u64 = FI_ORDER_STRICT as u64
+pub const CAPS: u64 = TRANSMIT | RECEIVE | FI_LOCAL_COMM | FI_REMOTE_COMM;
+pub const ORDER: u64 = FI_ORDER_STRICT as u64
     | FI_ORDER_RMA_RAW
     | FI_ORDER_RMA_WAW
     | FI_ORDER_ATOMIC_RAR
@@ -44,72 +47,13 @@ const ORDER: u64 = FI_ORDER_STRICT as u64
     | FI_ORDER_ATOMIC_WAW
     | FI_ORDER_RMA_RAR
     | FI_ORDER_RMA_WAR;
-const TX_FLAGS: u64 = (FI_COMPLETION
+pub const TX_FLAGS: u64 = (FI_COMPLETION
     | FI_INJECT
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
     | FI_DELIVERY_COMPLETE
     | FI_MATCH_COMPLETE) as u64;
-const RX_FLAGS: u64 = (FI_COMPLETION | FI_MULTI_RECV) as u64;
-
-/// Whether the provider can do what is asked for.
-unsafe fn fits(hints: &fi_info) -> bool {
-    if hints.caps & !CAPS != 0 {
-        return false;
-    }
-    if hints.addr_format != FI_FORMAT_UNSPEC && hints.addr_format != FORMAT {
-        return false;
-    }
-    // SAFETY: libfabric's contract: each part is null or valid.
-    unsafe {
-        if let Some(ep) = hints.ep_attr.as_ref()
-            && (ep.type_ != FI_EP_UNSPEC && ep.type_ != FI_EP_RDM
-                || ep.tx_ctx_cnt > 1
-                || ep.rx_ctx_cnt > 1
-                || ep.protocol != FI_PROTO_UNSPEC && ep.protocol != PROTOCOL
-                || ep.max_msg_size > LONGEST)
-        {
-            return false;
-        }
-        if let Some(domain) = hints.domain_attr.as_ref() {
-            if domain.data_progress == FI_PROGRESS_AUTO || domain.control_progress == FI_PROGRESS_AUTO {
-                return false;
-            }
-            if domain.cq_data_size > 8 || domain.mr_key_size > 8 || domain.caps & !(CAPS | FI_LOCAL_COMM) != 0
-            {
-                return false;
-            }
-            if !domain.name.is_null() && CStr::from_ptr(domain.name) != DOMAIN {
-                return false;
-            }
-        }
-        if let Some(fabric) = hints.fabric_attr.as_ref()
-            && !fabric.name.is_null()
-            && CStr::from_ptr(fabric.name) != FABRIC
-        {
-            return false;
-        }
-        if let Some(tx) = hints.tx_attr.as_ref()
-            && (tx.caps & !CAPS != 0
-                || tx.inject_size > INJECT
-                || tx.iov_limit > MAX_PIECES
-                || tx.rma_iov_limit > 1
-                || tx.msg_order & !ORDER != 0
-                || tx.op_flags & !(TX_FLAGS) != 0)
-        {
-            return false;
-        }
-        if let Some(rx) = hints.rx_attr.as_ref()
-            && (rx.caps & !CAPS != 0
-                || rx.iov_limit > MAX_PIECES
-                || rx.msg_order & !ORDER != 0
-                || rx.op_flags & !(RX_FLAGS) != 0)
-        {
-            return false;
-        }
-    }
-    true
-}
+pub const RX_FLAGS: u64 = (FI_COMPLETION | FI_MULTI_RECV) as u64;
 
 /// What is asked for, or everything.
 fn wanted(asked: u64, all: u64) -> u64 {
@@ -131,37 +75,61 @@ unsafe fn part<T>() -> *mut T {
     unsafe { libc::calloc(1, size_of::<T>() + 256).cast() }
 }
 
+/// Gives out an address, in memory from libc. Returns its length; without an address, that of all but texts.
+unsafe fn give(end: Option<Locator>, text: bool, place: &mut *mut c_void) -> usize {
+    let Some(end) = end else { return if text { 0 } else { ADDRESS_BYTES } };
+    let bytes = if text { format!("{}\0", end.to_text()).into_bytes() } else { end.to_bytes().to_vec() };
+    // SAFETY: new memory of that length, unless there is none.
+    unsafe {
+        let memory = libc::malloc(bytes.len()).cast::<u8>();
+        if memory.is_null() {
+            return 0;
+        }
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), memory, bytes.len());
+        *place = memory.cast();
+    }
+    bytes.len()
+}
+
+/// `fi_getinfo`.
 pub unsafe extern "C" fn getinfo(
     version: u32,
-    _node: *const c_char,
-    _service: *const c_char,
-    _flags: u64,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `hints` is null or valid with its parts; `info` is a place for the answer.
+    // SAFETY: libfabric's contract: names are null or strings, `hints` is null or valid with its parts; `info` is a place for the answer.
     unsafe {
         let hints = hints.as_ref();
-        if hints.is_some_and(|hints| !fits(hints)) {
+        if info.is_null() {
+            return failed(FI_EINVAL);
+        }
+        if hints.is_some_and(|hints| !hints::fit(hints)) {
             return failed(FI_ENODATA);
         }
+        let text = hints.is_some_and(|hints| hints.addr_format == FI_ADDR_STR);
+        let ends = match Ends::of(node, service, flags, hints, text) {
+            Ok(ends) => ends,
+            Err(errno) => return failed(errno),
+        };
         let out: *mut fi_info = part();
         let tx: *mut fi_tx_attr = part();
         let rx: *mut fi_rx_attr = part();
         let ep: *mut fi_ep_attr = part();
         let domain: *mut fi_domain_attr = part();
         let fabric: *mut fi_fabric_attr = part();
-        if [out.cast::<u8>(), tx.cast(), rx.cast(), ep.cast(), domain.cast(), fabric.cast()]
-            .iter()
-            .any(|p| p.is_null())
-        {
+        let parts = [out.cast::<c_void>(), tx.cast(), rx.cast(), ep.cast(), domain.cast(), fabric.cast()];
+        if parts.iter().any(|p| p.is_null()) {
+            parts.iter().for_each(|p| libc::free(*p));
             return failed(FI_ENOMEM);
         }
         let caps = wanted(hints.map_or(0, |h| h.caps), CAPS);
         (*out).caps = caps;
-        (*out).addr_format = FORMAT;
-        (*out).src_addrlen = ADDRESS_BYTES;
-        (*out).dest_addrlen = ADDRESS_BYTES;
+        (*out).addr_format = if text { FI_ADDR_STR } else { FORMAT };
+        (*out).src_addrlen = give(ends.source, text, &mut (*out).src_addr);
+        (*out).dest_addrlen = give(ends.destination, text, &mut (*out).dest_addr);
         (*out).tx_attr = tx;
         (*out).rx_attr = rx;
         (*out).ep_attr = ep;
@@ -191,7 +159,7 @@ pub unsafe extern "C" fn getinfo(
 
         (*ep).type_ = FI_EP_RDM;
         (*ep).protocol = PROTOCOL;
-        (*ep).protocol_version = 1;
+        (*ep).protocol_version = PROTOCOL_VERSION;
         (*ep).max_msg_size = LONGEST;
         (*ep).max_order_raw_size = usize::MAX >> 1;
         (*ep).max_order_war_size = BLOCK;
@@ -222,15 +190,15 @@ pub unsafe extern "C" fn getinfo(
         (*domain).mr_mode = if version < 1 << 16 | 5 { FI_MR_SCALABLE as c_int } else { 0 };
         (*domain).mr_key_size = 8;
         (*domain).cq_data_size = 8;
-        (*domain).cq_cnt = 1024;
-        (*domain).ep_cnt = 1024;
-        (*domain).tx_ctx_cnt = 1024;
-        (*domain).rx_ctx_cnt = 1024;
+        (*domain).cq_cnt = hint_domain.map_or(0, |h| h.cq_cnt).max(1024);
+        (*domain).ep_cnt = hint_domain.map_or(0, |h| h.ep_cnt).max(1024);
+        (*domain).tx_ctx_cnt = hint_domain.map_or(0, |h| h.tx_ctx_cnt).max(1024);
+        (*domain).rx_ctx_cnt = hint_domain.map_or(0, |h| h.rx_ctx_cnt).max(1024);
         (*domain).max_ep_tx_ctx = 1;
         (*domain).max_ep_rx_ctx = 1;
-        (*domain).cntr_cnt = 1024;
+        (*domain).cntr_cnt = hint_domain.map_or(0, |h| h.cntr_cnt).max(1024);
         (*domain).mr_iov_limit = 1;
-        (*domain).mr_cnt = 1 << 20;
+        (*domain).mr_cnt = hint_domain.map_or(0, |h| h.mr_cnt).max(1 << 20);
         (*domain).caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
         (*domain).tclass = hint_domain.map_or(0, |h| h.tclass);
 

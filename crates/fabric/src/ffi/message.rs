@@ -2,13 +2,14 @@
 
 use core::ffi::c_void;
 
-use crate::engine::buffers::Buffer;
+use crate::engine::buffers::{Buffer, MAX_PIECES};
 use crate::engine::completion::Class;
 use crate::engine::endpoint::{Core, Message0};
 use crate::engine::receive::Receive;
 
 use super::ep::Ep;
 use super::failed;
+use super::no::later;
 use super::sys::*;
 
 const SENT: u64 = (FI_MSG | FI_SEND) as u64;
@@ -30,6 +31,20 @@ pub static MSG: fi_ops_msg = fi_ops_msg {
     injectdata: Some(injectdata),
 };
 
+/// The same of an endpoint that is not enabled yet.
+pub static MSG_LATER: fi_ops_msg = fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv: later(),
+    recvv: later(),
+    recvmsg: later(),
+    send: later(),
+    sendv: later(),
+    sendmsg: later(),
+    inject: later(),
+    senddata: later(),
+    injectdata: later(),
+};
+
 /// Tagged.
 pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
@@ -44,6 +59,20 @@ pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
     injectdata: Some(tinjectdata),
 };
 
+/// The same of an endpoint that is not enabled yet.
+pub static TAGGED_LATER: fi_ops_tagged = fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: later(),
+    recvv: later(),
+    recvmsg: later(),
+    send: later(),
+    sendv: later(),
+    sendmsg: later(),
+    inject: later(),
+    senddata: later(),
+    injectdata: later(),
+};
+
 /// One piece of the caller's memory.
 #[inline(always)]
 pub unsafe fn one(buf: *const c_void, len: usize) -> Buffer {
@@ -51,13 +80,41 @@ pub unsafe fn one(buf: *const c_void, len: usize) -> Buffer {
     unsafe { Buffer::one(buf as usize, len) }
 }
 
-/// Several; `None` if they are too many.
+/// Several; `None` if they are too many, or not there.
 pub unsafe fn many(iov: *const iovec, count: usize) -> Option<Buffer> {
+    if count > MAX_PIECES || iov.is_null() && count > 0 {
+        return None;
+    }
     // SAFETY: libfabric's contract: `count` pieces that stay until the completion.
     unsafe {
         let pieces: &[iovec] = if count == 0 { &[] } else { core::slice::from_raw_parts(iov, count) };
+        if pieces.iter().any(|piece| piece.iov_base.is_null() && piece.iov_len > 0) {
+            return None;
+        }
         Buffer::many(pieces.iter().map(|v| (v.iov_base as usize, v.iov_len)))
     }
+}
+
+/// Whether a buffer has a length, and no place.
+#[inline(always)]
+pub fn is_nowhere(buffer: &Buffer) -> bool {
+    buffer.address() == 0 && !buffer.is_empty()
+}
+
+/// The flags of a message that no operation here keeps: fences, multicasts, persistent memory, triggers.
+const NOT_KEPT: u64 = (FI_FENCE | FI_MULTICAST | FI_COMMIT_COMPLETE | FI_TRIGGER) as u64;
+
+/// The parts of a message that makes sense.
+///
+/// # Errors
+///
+/// What the call returns: there is no message, or its flags ask for what is not offered.
+pub unsafe fn parts<'a, M>(msg: *const M, flags: u64) -> Result<&'a M, isize> {
+    if flags & NOT_KEPT != 0 {
+        return Err(failed(FI_EBADFLAGS) as isize);
+    }
+    // SAFETY: libfabric's contract: null, or a message.
+    unsafe { msg.as_ref() }.ok_or(failed(FI_EINVAL) as isize)
 }
 
 /// What a send has beside its buffer.
@@ -72,6 +129,9 @@ struct What {
 
 #[inline(always)]
 unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
+    if is_nowhere(buffer) {
+        return failed(FI_EINVAL) as isize;
+    }
     // SAFETY: libfabric's contract.
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let kind = if what.tag.is_some() { SENT_TAGGED } else { SENT };
@@ -102,6 +162,9 @@ struct Wanted {
 
 #[inline(always)]
 unsafe fn receive_any(ep: *mut fid_ep, buffer: Buffer, wanted: Wanted) -> isize {
+    if is_nowhere(&buffer) {
+        return failed(FI_EINVAL) as isize;
+    }
     // SAFETY: libfabric's contract.
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let flags = wanted.flags;
@@ -163,7 +226,10 @@ unsafe extern "C" fn recvv(
 unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let m = &*msg;
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let wanted = Wanted { from: m.addr, tagged: false, tag: 0, ignore: 0, context: m.context, flags };
         receive_any(ep, buffer, wanted)
@@ -208,7 +274,10 @@ unsafe extern "C" fn trecvv(
 unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let m = &*msg;
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let (tag, ignore, context) = (m.tag, m.ignore, m.context);
         receive_any(ep, buffer, Wanted { from: m.addr, tagged: true, tag, ignore, context, flags })
@@ -249,7 +318,10 @@ unsafe extern "C" fn sendv(
 unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let m = &*msg;
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
         send_any(ep, &buffer, What { to: m.addr, tag: None, data, context: m.context, flags: Some(flags) })
@@ -330,7 +402,10 @@ unsafe extern "C" fn tsendv(
 unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
     // SAFETY: as in `recv`.
     unsafe {
-        let m = &*msg;
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
         let (to, context) = (m.addr, m.context);

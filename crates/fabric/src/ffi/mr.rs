@@ -1,9 +1,11 @@
 //! Memory registration: a key and a region. Nothing is pinned, so it costs next to nothing, and local buffers need none.
 
 use core::ffi::{c_int, c_void};
+use std::cell::RefCell;
 
 use crate::engine::memory::Region;
 
+use super::cntr::Cntr;
 use super::domain::Domain;
 use super::failed;
 use super::no::NOTHING;
@@ -14,6 +16,8 @@ use super::sys::*;
 struct Mr {
     fid: fid_mr,
     domain: *const Domain,
+    /// The counters that are bound to it.
+    counters: RefCell<Vec<Hold>>,
     users: Users,
     _domain: Hold,
 }
@@ -39,15 +43,29 @@ static FID: fi_ops = fi_ops { close: Some(close::<Mr>), bind: Some(bind), contro
 pub static OPS: fi_ops_mr =
     fi_ops_mr { size: size_of::<fi_ops_mr>(), reg: Some(reg), regv: Some(regv), regattr: Some(regattr) };
 
-unsafe fn register(
-    domain: *mut fid,
+/// What is registered, and how.
+struct Registration {
+    /// Address and length.
     piece: (usize, usize),
     access: u64,
     offset: u64,
     key: u64,
-    mr: *mut *mut fid_mr,
+    flags: u64,
     context: *mut c_void,
-) -> c_int {
+}
+
+/// What may be said of who uses a region.
+const ACCESS: u64 = (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE) as u64;
+
+unsafe fn register(domain: *mut fid, what: Registration, mr: *mut *mut fid_mr) -> c_int {
+    let Registration { piece, access, offset, key, flags, context } = what;
+    if mr.is_null() || piece.0.checked_add(piece.1).is_none() {
+        return failed(FI_EINVAL);
+    }
+    // Counters can be bound to any region.
+    if flags & !FI_RMA_EVENT != 0 {
+        return failed(FI_EBADFLAGS);
+    }
     // SAFETY: libfabric's contract: registered on the domain itself (endpoints are not asked for: FI_MR_ENDPOINT is not in the mode).
     unsafe {
         if (*domain).fclass != FI_CLASS_DOMAIN as usize {
@@ -55,8 +73,7 @@ unsafe fn register(
         }
         let domain: *const Domain = domain.cast();
         let _guard = (*domain).enter();
-        let all =
-            access & (FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV | FI_READ | FI_WRITE) as u64 == 0;
+        let all = access & ACCESS == 0;
         let region = Region {
             base: piece.0,
             len: piece.1,
@@ -70,10 +87,14 @@ unsafe fn register(
         let object = Mr {
             fid: fid_mr { fid: header(FI_CLASS_MR, context, &FID), mem_desc: core::ptr::null_mut(), key },
             domain,
+            counters: RefCell::default(),
             users: Users::default(),
             _domain: (*domain).users.hold(),
         };
         hand_out(object, mr);
+        if let Some(queue) = *(*domain).registrations.borrow() {
+            (*queue).report(FI_MR_COMPLETE, (*mr).cast(), context, 0);
+        }
     }
     0
 }
@@ -88,12 +109,19 @@ unsafe extern "C" fn reg(
     access: u64,
     offset: u64,
     requested_key: u64,
-    _flags: u64,
+    flags: u64,
     mr: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
+    let piece = (buf as usize, len);
     // SAFETY: libfabric's contract.
-    unsafe { register(fid, (buf as usize, len), access, offset, requested_key, mr, context) }
+    unsafe { register(fid, Registration { piece, access, offset, key: requested_key, flags, context }, mr) }
+}
+
+/// The one piece of a region.
+unsafe fn only(iov: *const iovec, count: usize) -> Option<(usize, usize)> {
+    // SAFETY: libfabric's contract: as many pieces, or none.
+    unsafe { iov.as_ref() }.filter(|_| count == 1).map(|piece| (piece.iov_base as usize, piece.iov_len))
 }
 
 unsafe extern "C" fn regv(
@@ -103,42 +131,82 @@ unsafe extern "C" fn regv(
     access: u64,
     offset: u64,
     requested_key: u64,
-    _flags: u64,
+    flags: u64,
     mr: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    if count != 1 {
-        return failed(FI_EINVAL);
-    }
-    // SAFETY: libfabric's contract: one piece.
+    // SAFETY: libfabric's contract.
     unsafe {
-        let piece = ((*iov).iov_base as usize, (*iov).iov_len);
-        register(fid, piece, access, offset, requested_key, mr, context)
+        let Some(piece) = only(iov, count) else { return failed(FI_EINVAL) };
+        register(fid, Registration { piece, access, offset, key: requested_key, flags, context }, mr)
     }
 }
 
 unsafe extern "C" fn regattr(
     fid: *mut fid,
     attr: *const fi_mr_attr,
-    _flags: u64,
+    flags: u64,
     mr: *mut *mut fid_mr,
 ) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract: valid, or null.
     unsafe {
-        let attr = &*attr;
-        if attr.iov_count != 1 {
-            return failed(FI_EINVAL);
-        }
-        let piece = ((*attr.mr_iov).iov_base as usize, (*attr.mr_iov).iov_len);
-        register(fid, piece, attr.access, attr.offset, attr.requested_key, mr, attr.context)
+        let Some(attr) = attr.as_ref() else { return failed(FI_EINVAL) };
+        let Some(piece) = only(attr.mr_iov, attr.iov_count) else { return failed(FI_EINVAL) };
+        let (access, offset, key, context) = (attr.access, attr.offset, attr.requested_key, attr.context);
+        register(fid, Registration { piece, access, offset, key, flags, context }, mr)
     }
 }
 
-/// To an endpoint or a counter: nothing depends on it.
-unsafe extern "C" fn bind(_fid: *mut fid, _other: *mut fid, _flags: u64) -> c_int {
-    0
+/// To a counter, which then counts what peers do to the region; to an endpoint, on which nothing depends.
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    const READS: u64 = FI_REMOTE_READ as u64;
+    const WRITES: u64 = FI_REMOTE_WRITE as u64;
+    // SAFETY: libfabric's contract: open objects, or null; the class says what it is.
+    unsafe {
+        let mr = &*fid.cast::<Mr>();
+        let domain = &*mr.domain;
+        match other.as_ref().map(|other| other.fclass as u32) {
+            Some(FI_CLASS_EP) if flags == 0 => 0,
+            Some(FI_CLASS_CNTR) if flags & !(READS | WRITES) != 0 || flags == 0 => failed(FI_EBADFLAGS),
+            Some(FI_CLASS_CNTR) => {
+                let cntr = &*other.cast::<Cntr>();
+                if cntr.domain != mr.domain {
+                    return failed(FI_EDOMAIN);
+                }
+                let _guard = domain.enter();
+                let (reads, writes) = (flags & READS != 0, flags & WRITES != 0);
+                if !domain.regions.bind(mr.fid.key, &cntr.counter, reads, writes) {
+                    return failed(FI_EINVAL);
+                }
+                mr.counters.borrow_mut().push(cntr.users.hold());
+                0
+            }
+            _ => failed(FI_EINVAL),
+        }
+    }
 }
 
-unsafe extern "C" fn control(_fid: *mut fid, command: c_int, _arg: *mut c_void) -> c_int {
-    if command == FI_ENABLE as c_int { 0 } else { failed(FI_ENOSYS) }
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    match command as u32 {
+        // Enabled from the first, and never in need of being looked at again.
+        FI_ENABLE | FI_REFRESH => 0,
+        FI_GET_RAW_MR => {
+            // SAFETY: libfabric's contract: the argument of this command, with as much space as it says.
+            unsafe {
+                let Some(raw) = arg.cast::<fi_mr_raw_attr>().as_ref() else { return failed(FI_EINVAL) };
+                let key = (*fid.cast::<Mr>()).fid.key;
+                let Some(size) = raw.key_size.as_mut() else { return failed(FI_EINVAL) };
+                let space = core::mem::replace(size, size_of::<u64>());
+                if space < size_of::<u64>() || raw.raw_key.is_null() {
+                    return -(FI_ETOOSMALL as c_int);
+                }
+                raw.raw_key.cast::<u64>().write_unaligned(key);
+                if let Some(base) = raw.base_addr.as_mut() {
+                    *base = 0;
+                }
+            }
+            0
+        }
+        _ => failed(FI_ENOSYS),
+    }
 }

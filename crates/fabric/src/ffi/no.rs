@@ -13,29 +13,37 @@ pub const NOTHING: fi_ops = fi_ops {
     ops_set: no(),
 };
 
-/// What a function that is not offered returns.
+/// What a function that is not offered returns, and one that is not offered yet.
 pub trait Answer {
-    /// It.
+    /// Not offered.
     const ANSWER: Self;
+    /// Not before the endpoint is enabled.
+    const LATER: Self;
 }
 
 impl Answer for i32 {
     const ANSWER: i32 = -(super::sys::FI_ENOSYS as i32);
+    const LATER: i32 = -(super::sys::FI_EOPBADSTATE as i32);
 }
 impl Answer for isize {
     const ANSWER: isize = -(super::sys::FI_ENOSYS as isize);
+    const LATER: isize = -(super::sys::FI_EOPBADSTATE as isize);
 }
 impl Answer for u64 {
     const ANSWER: u64 = 0;
+    const LATER: u64 = 0;
 }
 impl<T> Answer for *const T {
     const ANSWER: *const T = core::ptr::null();
+    const LATER: *const T = core::ptr::null();
 }
 
 /// A type of functions.
 pub trait Function: Sized {
-    /// One of them.
+    /// One of them, which is not offered.
     const NO: Option<Self>;
+    /// One of them, which is not offered before the endpoint is enabled.
+    const LATER: Option<Self>;
 }
 
 macro_rules! functions {
@@ -47,6 +55,12 @@ macro_rules! functions {
                 }
                 Some(no::<R, $($a),*>)
             };
+            const LATER: Option<Self> = {
+                unsafe extern "C" fn later<R: Answer, $($a),*>($(_: $a),*) -> R {
+                    R::LATER
+                }
+                Some(later::<R, $($a),*>)
+            };
         }
     )*};
 }
@@ -54,11 +68,16 @@ macro_rules! functions {
 functions! {
     (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) (A B C D E F G H I)
     (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L) (A B C D E F G H I J K L M)
-    (A B C D E F G H I J K L M N) (A B C D E F G H I J K L M N O)
+    (A B C D E F G H I J K L M N) (A B C D E F G H I J K L M N O) (A B C D E F G H I J K L M N O P)
 }
 
 /// The entry for a function that is not offered.
 #[allow(non_snake_case, clippy::upper_case_acronyms)]
 pub const fn no<F: Function>() -> Option<F> {
     F::NO
+}
+
+/// The entry for a function that is offered once the endpoint is enabled.
+pub const fn later<F: Function>() -> Option<F> {
+    F::LATER
 }

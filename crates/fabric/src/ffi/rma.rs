@@ -7,7 +7,8 @@ use crate::engine::completion::Class;
 
 use super::ep::Ep;
 use super::failed;
-use super::message::{many, one};
+use super::message::{is_nowhere, many, one, parts};
+use super::no::later;
 use super::sys::*;
 
 const READ: u64 = (FI_RMA | FI_READ) as u64;
@@ -27,6 +28,20 @@ pub static OPS: fi_ops_rma = fi_ops_rma {
     injectdata: Some(injectdata),
 };
 
+/// The same of an endpoint that is not enabled yet.
+pub static LATER: fi_ops_rma = fi_ops_rma {
+    size: size_of::<fi_ops_rma>(),
+    read: later(),
+    readv: later(),
+    readmsg: later(),
+    write: later(),
+    writev: later(),
+    writemsg: later(),
+    inject: later(),
+    writedata: later(),
+    injectdata: later(),
+};
+
 /// Whose memory, where.
 #[derive(Clone, Copy)]
 struct Place {
@@ -36,6 +51,9 @@ struct Place {
 }
 
 unsafe fn read_any(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: *mut c_void, flags: u64) -> isize {
+    if is_nowhere(buffer) {
+        return failed(FI_EINVAL) as isize;
+    }
     // SAFETY: libfabric's contract.
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let ticket = ep.ticket(context, READ, Some(flags), Class::Read);
@@ -51,6 +69,9 @@ unsafe fn write_any(
     context: *mut c_void,
     flags: Option<u64>,
 ) -> isize {
+    if is_nowhere(buffer) {
+        return failed(FI_EINVAL) as isize;
+    }
     // SAFETY: libfabric's contract.
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let ticket = ep.ticket(context, WRITTEN, flags, Class::Write);
@@ -97,14 +118,17 @@ unsafe fn place(m: &fi_msg_rma, len: usize) -> Option<Place> {
         return None;
     }
     // SAFETY: as in `read`.
-    let remote = unsafe { &*m.rma_iov };
+    let remote = unsafe { m.rma_iov.as_ref() }?;
     (remote.len == len).then_some(Place { of: m.addr, addr: remote.addr, key: remote.key })
 }
 
 unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
     // SAFETY: as in `read`.
     unsafe {
-        let m = &*msg;
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let Some(from) = place(m, buffer.len()) else { return failed(FI_EINVAL) as isize };
         read_any(ep, &buffer, from, m.context, flags)
@@ -145,7 +169,10 @@ unsafe extern "C" fn writev(
 unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
     // SAFETY: as in `read`.
     unsafe {
-        let m = &*msg;
+        let m = match parts(msg, flags) {
+            Ok(m) => m,
+            Err(error) => return error,
+        };
         let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
         let Some(to) = place(m, buffer.len()) else { return failed(FI_EINVAL) as isize };
         let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);

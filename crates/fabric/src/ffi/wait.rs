@@ -29,20 +29,59 @@ pub fn is_offered(wait: fi_wait_obj) -> Option<bool> {
 /// # Safety
 ///
 /// The argument is what the command says.
-pub unsafe fn wait_object(listener: Option<&Listener>, command: c_int, arg: *mut c_void) -> c_int {
-    match (command as u32, listener) {
-        (FI_GETWAIT, Some(listener)) if !arg.is_null() => {
+pub unsafe fn wait_object(descriptor: Option<RawFd>, command: c_int, arg: *mut c_void) -> c_int {
+    match (command as u32, descriptor) {
+        (FI_GETWAIT | FI_GETWAITOBJ, _) if arg.is_null() => failed(FI_EINVAL),
+        (FI_GETWAIT, Some(descriptor)) => {
             // SAFETY: the caller's promise: a place for a descriptor.
-            unsafe { arg.cast::<c_int>().write(listener.descriptor()) };
+            unsafe { arg.cast::<c_int>().write(descriptor) };
             0
         }
-        (FI_GETWAITOBJ, listener) if !arg.is_null() => {
-            let what = if listener.is_some() { FI_WAIT_FD } else { FI_WAIT_NONE };
+        (FI_GETWAITOBJ, descriptor) => {
+            let what = if descriptor.is_some() { FI_WAIT_FD } else { FI_WAIT_NONE };
             // SAFETY: the caller's promise: a place for a kind of wait object.
             unsafe { arg.cast::<fi_wait_obj>().write(what) };
             0
         }
         _ => failed(FI_ENOSYS),
+    }
+}
+
+/// A descriptor that is readable or not, as is wished.
+pub struct Bit {
+    event: OwnedFd,
+    is_set: Cell<bool>,
+}
+
+// SAFETY: whoever shares one calls `set` under a lock.
+unsafe impl Sync for Bit {}
+
+impl Bit {
+    /// One that is not readable.
+    ///
+    /// # Errors
+    ///
+    /// The system's: mostly that there are too many descriptors.
+    pub fn new() -> io::Result<Bit> {
+        // SAFETY: no preconditions.
+        let event = made(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        Ok(Bit { event, is_set: Cell::new(false) })
+    }
+
+    /// The descriptor.
+    pub fn descriptor(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+
+    /// From now on it is readable, or not.
+    pub fn set(&self, readable: bool) {
+        if self.is_set.replace(readable) == readable {
+            return;
+        }
+        let mut count = 1u64;
+        let (fd, at) = (self.event.as_raw_fd(), (&raw mut count).cast::<c_void>());
+        // SAFETY: eight bytes of a count, here and there.
+        unsafe { if readable { libc::write(fd, at, 8) } else { libc::read(fd, at, 8) } };
     }
 }
 

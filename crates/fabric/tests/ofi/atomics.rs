@@ -366,7 +366,7 @@ fn what_is_not_offered_is_refused() {
         compare: &[],
         found: &mut [],
     };
-    assert_eq!(case.call(0, &n[0], n[0].peers[1], 0), INVALID);
+    assert_eq!(case.call(0, &n[0], n[0].peers[1], 0), -(FI_EMSGSIZE as isize));
     let mut case = Case {
         form: Form::Fetch,
         op: FI_SUM,

@@ -212,23 +212,6 @@ fn what_is_not_offered_says_so() {
 }
 
 #[test]
-fn event_queues_are_quiet() {
-    let home = Home::new(&Options::default());
-    let mut eq = null_mut();
-    let (mut event, mut space) = (0, [0u8; 64]);
-    let at = space.as_mut_ptr().cast();
-    // SAFETY: attributes may be zero; open objects, and places for the answers.
-    unsafe {
-        let mut attr: fi_eq_attr = core::mem::zeroed();
-        assert_eq!(call!(home.fabric, ops, eq_open, &raw mut attr, &raw mut eq, null_mut()), 0);
-        assert_eq!(call!(eq, ops, read, &raw mut event, at, 64, 0), AGAIN);
-        assert_eq!(call!(eq, ops, sread, &raw mut event, at, 64, 1, 0), AGAIN);
-    }
-    assert_eq!(bind(home.domain, eq, 0), 0);
-    assert_eq!(close(eq), 0);
-}
-
-#[test]
 fn what_is_needed_is_not_closed() {
     let options = Options::default();
     let home = Home::new(&options);
