@@ -3,9 +3,11 @@
 
 mod atomics;
 mod errors;
+mod events;
 mod matching;
 mod messages;
 mod model;
+mod names;
 mod onesided;
 mod resources;
 mod strangers;

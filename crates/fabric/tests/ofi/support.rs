@@ -4,9 +4,8 @@
 #![allow(unsafe_code, dead_code)]
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::rc::Rc;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 #[allow(warnings, unsafe_op_in_unsafe_fn, clippy::all)]
@@ -18,6 +17,9 @@ use sys::*;
 #[path = "library.rs"]
 mod library;
 pub use library::library;
+#[path = "home.rs"]
+mod home;
+pub use home::{Home, Info};
 
 /// An entry of an object's table.
 macro_rules! call {
@@ -86,87 +88,6 @@ impl Default for Options {
             selective: false,
             together: false,
             environment: Vec::new(),
-        }
-    }
-}
-
-/// What `fi_getinfo` gave, or its error.
-pub struct Info(pub *mut fi_info);
-
-impl Info {
-    pub fn new(options: &Options) -> Result<Info, c_int> {
-        Info::asked(|hints| {
-            hints.caps = options.caps;
-            // SAFETY: `fi_allocinfo` gives hints with all their parts.
-            unsafe {
-                (*hints.ep_attr).type_ = FI_EP_RDM;
-                (*hints.domain_attr).threading = options.threading;
-                (*hints.domain_attr).av_type = options.av;
-            }
-        })
-    }
-
-    /// With other hints.
-    pub fn asked(change: impl FnOnce(&mut fi_info)) -> Result<Info, c_int> {
-        Info::asked_as(1 << 16 | 17, change)
-    }
-
-    /// As a program of this version of the interface.
-    pub fn asked_as(version: u32, change: impl FnOnce(&mut fi_info)) -> Result<Info, c_int> {
-        let library = library();
-        // SAFETY: hints of libfabric's own making, and a place for the answer.
-        unsafe {
-            let hints = (library.dupinfo)(null());
-            change(&mut *hints);
-            let mut info = null_mut();
-            let result = (library.getinfo)(version, null(), null(), 0, hints, &raw mut info);
-            (library.freeinfo)(hints);
-            if result == 0 { Ok(Info(info)) } else { Err(result) }
-        }
-    }
-}
-
-impl Drop for Info {
-    fn drop(&mut self) {
-        // SAFETY: libfabric made it, and it is not used any more.
-        unsafe { (library().freeinfo)(self.0) }
-    }
-}
-
-/// A fabric and a domain. Closed when dropped.
-pub struct Home {
-    pub fabric: *mut fid_fabric,
-    pub domain: *mut fid_domain,
-    pub info: Info,
-}
-
-impl Home {
-    pub fn new(options: &Options) -> Rc<Home> {
-        let info = Info::new(options).expect("the provider offers it");
-        // Settings are read when a domain is opened: one at a time, with its environment.
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-        let (mut fabric, mut domain) = (null_mut(), null_mut());
-        // SAFETY: what libfabric gave, and places for the answers; the environment is read only by whoever holds the lock.
-        unsafe {
-            for (name, value) in &options.environment {
-                std::env::set_var(name, value);
-            }
-            assert_eq!((library().fabric)((*info.0).fabric_attr, &raw mut fabric, null_mut()), 0);
-            assert_eq!(call!(fabric, ops, domain, info.0, &raw mut domain, null_mut()), 0);
-            for (name, _) in &options.environment {
-                std::env::remove_var(name);
-            }
-        }
-        Rc::new(Home { fabric, domain, info })
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert_eq!(close(self.domain), 0);
-            assert_eq!(close(self.fabric), 0);
         }
     }
 }
@@ -249,6 +170,13 @@ pub fn open_av(home: &Home, kind: fi_av_type) -> *mut fid_av {
 impl Node {
     /// An endpoint that is ready, and knows nobody.
     pub fn new(home: &Rc<Home>, options: &Options) -> Node {
+        let node = Node::bound(home, options);
+        assert_eq!(node.enable(), 0);
+        node
+    }
+
+    /// The same, not enabled yet.
+    pub fn bound(home: &Rc<Home>, options: &Options) -> Node {
         let mut ep = null_mut();
         // SAFETY: an open domain, its info, and a place for the answer.
         unsafe { assert_eq!(call!(home.domain, ops, endpoint, home.info.0, &raw mut ep, null_mut()), 0) };
@@ -262,10 +190,14 @@ impl Node {
         for (counter, what) in counters.into_iter().zip(COUNTED) {
             assert_eq!(bind(ep, counter, what.into()), 0);
         }
-        // SAFETY: no argument.
-        assert_eq!(unsafe { control(ep, FI_ENABLE, null_mut()) }, 0);
         let (peers, home) = (Vec::new(), Rc::clone(home));
         Node { ep, tx, rx, av, counters, peers, format: options.format, home }
+    }
+
+    /// `fi_enable`.
+    pub fn enable(&self) -> c_int {
+        // SAFETY: an open endpoint; no argument.
+        unsafe { control(self.ep, FI_ENABLE, null_mut()) }
     }
 
     /// Its address.

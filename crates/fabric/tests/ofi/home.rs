@@ -1,0 +1,118 @@
+//! What `fi_getinfo` finds, and the fabric and the domain that are opened with it.
+
+use std::ffi::{CString, c_int};
+use std::ptr::{null, null_mut};
+use std::rc::Rc;
+use std::sync::Mutex;
+
+use super::sys::*;
+use super::{Options, call, close, library};
+
+/// What `fi_getinfo` gave, or its error.
+pub struct Info(pub *mut fi_info);
+
+impl Info {
+    pub fn new(options: &Options) -> Result<Info, c_int> {
+        Info::asked(|hints| {
+            hints.caps = options.caps;
+            // SAFETY: `fi_allocinfo` gives hints with all their parts.
+            unsafe {
+                (*hints.ep_attr).type_ = FI_EP_RDM;
+                (*hints.domain_attr).threading = options.threading;
+                (*hints.domain_attr).av_type = options.av;
+            }
+        })
+    }
+
+    /// With other hints.
+    pub fn asked(change: impl FnOnce(&mut fi_info)) -> Result<Info, c_int> {
+        Info::asked_as(1 << 16 | 17, change)
+    }
+
+    /// As a program of this version of the interface.
+    pub fn asked_as(version: u32, change: impl FnOnce(&mut fi_info)) -> Result<Info, c_int> {
+        Info::named_as(version, None, None, 0, change)
+    }
+
+    /// For a node and a service, either of which may be missing.
+    pub fn named(
+        node: Option<&str>,
+        service: Option<&str>,
+        flags: u64,
+        change: impl FnOnce(&mut fi_info),
+    ) -> Result<Info, c_int> {
+        Info::named_as(1 << 16 | 17, node, service, flags, change)
+    }
+
+    fn named_as(
+        version: u32,
+        node: Option<&str>,
+        service: Option<&str>,
+        flags: u64,
+        change: impl FnOnce(&mut fi_info),
+    ) -> Result<Info, c_int> {
+        let [node, service] =
+            [node, service].map(|name| name.map(|name| CString::new(name).expect("no zero byte")));
+        let [node, service] =
+            [&node, &service].map(|name| name.as_ref().map_or(null(), |name| name.as_ptr()));
+        let library = library();
+        // SAFETY: hints of libfabric's own making, and a place for the answer.
+        unsafe {
+            let hints = (library.dupinfo)(null());
+            change(&mut *hints);
+            let mut info = null_mut();
+            let result = (library.getinfo)(version, node, service, flags, hints, &raw mut info);
+            (library.freeinfo)(hints);
+            if result == 0 { Ok(Info(info)) } else { Err(result) }
+        }
+    }
+}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY: libfabric made it, and it is not used any more.
+        unsafe { (library().freeinfo)(self.0) }
+    }
+}
+
+/// A fabric and a domain. Closed when dropped.
+pub struct Home {
+    pub fabric: *mut fid_fabric,
+    pub domain: *mut fid_domain,
+    pub info: Info,
+}
+
+impl Home {
+    pub fn new(options: &Options) -> Rc<Home> {
+        Home::of(Info::new(options).expect("the provider offers it"), options)
+    }
+
+    /// Of what was found.
+    pub fn of(info: Info, options: &Options) -> Rc<Home> {
+        // Settings are read when a domain is opened: one at a time, with its environment.
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+        let (mut fabric, mut domain) = (null_mut(), null_mut());
+        // SAFETY: what libfabric gave, and places for the answers; the environment is read only by whoever holds the lock.
+        unsafe {
+            for (name, value) in &options.environment {
+                std::env::set_var(name, value);
+            }
+            assert_eq!((library().fabric)((*info.0).fabric_attr, &raw mut fabric, null_mut()), 0);
+            assert_eq!(call!(fabric, ops, domain, info.0, &raw mut domain, null_mut()), 0);
+            for (name, _) in &options.environment {
+                std::env::remove_var(name);
+            }
+        }
+        Rc::new(Home { fabric, domain, info })
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(close(self.domain), 0);
+            assert_eq!(close(self.fabric), 0);
+        }
+    }
+}
