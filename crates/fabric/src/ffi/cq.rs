@@ -205,7 +205,8 @@ unsafe extern "C" fn readfrom(
         cq.idle.borrow_mut().looked_for_more();
         return -(FI_EAGAIN as isize);
     }
-    if cq.queue.is_empty() || cq.queue.len() < count {
+    // With no room for any it is progress that is asked for.
+    if cq.queue.len() < count || count == 0 {
         if domain.is_first() {
             // SAFETY: libfabric's contract.
             return unsafe { cq.give(buf, count, from) };

@@ -1,7 +1,9 @@
 //! The provider through libfabric's public calls: every operation that it offers, and what it says where it can't.
 #![allow(unsafe_code)]
 
+mod arguments;
 mod atomics;
+mod binding;
 mod errors;
 mod events;
 mod matching;
@@ -9,6 +11,7 @@ mod messages;
 mod model;
 mod names;
 mod onesided;
+mod regions;
 mod resources;
 mod strangers;
 mod support;
