@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 bash scripts/install-peers.sh
 bash scripts/install-fabric.sh
 cargo build --release --quiet --features iceoryx2,fabric
-cargo test --package towpath-fabric --features fabric --quiet --test ofi --test ofi_deaths --test ofi_hostile
+cargo test --package towpath-fabric --features fabric --quiet --test ofi --test ofi_service --test ofi_deaths --test ofi_hostile
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT
 timeout 300 target/release/towpath bench mpi --json --runs 1 --procs 2 --report "$report" >"$report/mpi.jsonl"

@@ -57,6 +57,8 @@ mod fabric {
                 "libfabric's headers (rdma/fabric.h) are not to be found: run scripts/install-fabric.sh, or set LIBFABRIC_INCLUDE"
             );
         };
+        // For the tests: programs in C.
+        println!("cargo::rustc-env=TOWPATH_FABRIC_INCLUDE={}", include.display());
         find_clang();
         let header = "#include <rdma/fabric.h>\n#include <rdma/fi_cm.h>\n#include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n\
              #include <rdma/fi_eq.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_atomic.h>\n\

@@ -95,7 +95,7 @@ unsafe fn function<F: Copy>(library: *mut c_void, name: &str) -> F {
 }
 
 /// A folder with the provider under the name that libfabric looks for.
-fn provider() -> PathBuf {
+pub fn provider() -> PathBuf {
     let deps = std::env::current_exe().expect("we run").parent().expect("in a folder").to_owned();
     let built = [deps.join("libtowpath_fi.so"), deps.join("../libtowpath_fi.so")]
         .into_iter()

@@ -16,7 +16,7 @@ use sys::*;
 
 #[path = "library.rs"]
 mod library;
-pub use library::library;
+pub use library::{library, provider};
 #[path = "home.rs"]
 mod home;
 pub use home::{Home, Info};
