@@ -120,7 +120,7 @@ fn program_in_c_finds_its_server(folder: &Path) {
     watchdog::begin("the program in C".into(), 60);
     let Some(program) = compiled(folder) else { return };
     let name = service("hello");
-    let provider = provider();
+    let provider = support::library::provider();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(arguments).env("FI_PROVIDER", "towpath").env("FI_PROVIDER_PATH", &provider);

@@ -297,7 +297,7 @@ impl Core {
         let len = envelope.len.min(receive.buffer.len());
         let excess = envelope.len - len;
         let mut flags = receive.flags;
-        let mut buffer = 0;
+        let (mut buffer, mut notify) = (0, receive.notify);
         if envelope.data.is_some() {
             flags |= WITH_DATA;
         }
@@ -306,6 +306,8 @@ impl Core {
             multi.filling.set(multi.filling.get() - 1);
             if multi.spent.get() && multi.filling.get() == 0 {
                 flags |= LAST_OF_BUFFER;
+                // Its owner must learn that it is free, whatever else is not reported.
+                notify = true;
             }
         }
         let error = if error == 0 && excess > 0 { error::TRUNCATED } else { error };
@@ -320,7 +322,7 @@ impl Core {
             error,
             excess,
         };
-        self.reports.received(receive.notify, completion);
+        self.reports.received(notify, completion);
     }
 
     /// Reports a receive that found no message.

@@ -17,13 +17,20 @@ struct Parts<'a> {
     whole: &'a mut fi_info,
     ep: &'a mut fi_ep_attr,
     domain: &'a mut fi_domain_attr,
+    fabric: &'a mut fi_fabric_attr,
     tx: &'a mut fi_tx_attr,
     rx: &'a mut fi_rx_attr,
 }
 
+/// A name that libfabric frees with the hints.
+fn copied(name: &CStr) -> *mut c_char {
+    // SAFETY: a string.
+    unsafe { libc::strdup(name.as_ptr()) }
+}
+
 #[test]
 fn hints_that_cannot_be_met_find_no_provider() {
-    let changes: [Change; 14] = [
+    let changes: [Change; 29] = [
         ("capabilities", |h| h.whole.caps |= FI_COLLECTIVE_),
         ("a format of addresses", |h| h.whole.addr_format = FI_SOCKADDR_IN),
         ("connections", |h| h.ep.type_ = FI_EP_MSG),
@@ -38,16 +45,33 @@ fn hints_that_cannot_be_met_find_no_provider() {
         ("more pieces", |h| h.tx.iov_limit = 9),
         ("more pieces received", |h| h.rx.iov_limit = 9),
         ("another order", |h| h.rx.msg_order = 1 << 40),
+        ("another version of the protocol", |h| h.ep.protocol_version = 2),
+        ("a prefix", |h| h.ep.msg_prefix_size = 8),
+        ("longer writes in order after reads", |h| h.ep.max_order_war_size = usize::MAX),
+        ("a key of the endpoint", |h| h.ep.auth_key_size = 8),
+        ("a key of the domain", |h| h.domain.auth_key_size = 8),
+        ("another fabric", |h| h.fabric.name = copied(c"another")),
+        ("another domain", |h| h.domain.name = copied(c"another")),
+        ("a model of threads", |h| h.domain.threading = 77),
+        ("a type of address vectors", |h| h.domain.av_type = 77),
+        ("basic registration", |h| h.domain.mr_mode = FI_MR_BASIC as c_int),
+        ("regions of several pieces", |h| h.domain.mr_iov_limit = 2),
+        ("shared contexts", |h| h.domain.max_ep_srx_ctx = 1),
+        ("data with errors", |h| h.domain.max_err_data = 1),
+        ("sends reported in order", |h| h.tx.comp_order = FI_ORDER_STRICT.into()),
+        ("receives reported in order", |h| h.rx.comp_order = FI_ORDER_STRICT.into()),
     ];
     for (what, change) in changes {
         let asked = Info::asked(|hints| {
             let (ep, domain, tx, rx) = (hints.ep_attr, hints.domain_attr, hints.tx_attr, hints.rx_attr);
+            let fabric = hints.fabric_attr;
             // SAFETY: libfabric made hints with all their parts, and nobody else has them.
             unsafe {
                 change(&mut Parts {
                     whole: hints,
                     ep: &mut *ep,
                     domain: &mut *domain,
+                    fabric: &mut *fabric,
                     tx: &mut *tx,
                     rx: &mut *rx,
                 })
@@ -71,6 +95,7 @@ fn what_is_asked_for_is_what_is_given() {
                 (*hints.domain_attr).av_type = FI_AV_MAP;
                 (*hints.tx_attr).size = 100_000;
                 (*hints.tx_attr).inject_size = 100;
+                (*hints.domain_attr).cq_cnt = 5000;
             }
         });
         let info = info.expect("offered");
@@ -83,10 +108,29 @@ fn what_is_asked_for_is_what_is_given() {
             assert_eq!((*i.domain_attr).threading, FI_THREAD_DOMAIN);
             assert_eq!((*i.domain_attr).av_type, FI_AV_MAP);
             assert!((*i.tx_attr).size >= 100_000 && (*i.tx_attr).inject_size >= 100);
-            assert_eq!((*i.domain_attr).mr_mode, 0);
+            assert_eq!(((*i.domain_attr).mr_mode, (*i.domain_attr).cq_cnt), (0, 5000));
             assert_eq!(CStr::from_ptr((*i.fabric_attr).prov_name).to_str(), Ok("towpath"));
         }
     }
+}
+
+#[test]
+fn provider_shows_itself_to_those_who_only_look() {
+    let info = Info::named(None, None, FI_PROV_ATTR_ONLY, |_| {}).expect("offered");
+    // All providers show themselves, usable or not.
+    let (mut next, mut versions) = (info.0, Vec::new());
+    // SAFETY: libfabric filled in this part of each.
+    while let Some(info) = unsafe { next.as_ref() } {
+        // SAFETY: as above.
+        unsafe {
+            let fabric = &*info.fabric_attr;
+            if CStr::from_ptr(fabric.prov_name) == c"towpath" {
+                versions.push(fabric.prov_version);
+            }
+        }
+        next = info.next;
+    }
+    assert_eq!(versions, [1 << 16]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `fi_getinfo` finds, and the fabric and the domain that are opened with it.
+//! How endpoints are opened: what `fi_getinfo` finds, and the fabric and the domain that are opened with it.
 
 use std::ffi::{CString, c_int};
 use std::ptr::{null, null_mut};
@@ -6,7 +6,44 @@ use std::rc::Rc;
 use std::sync::Mutex;
 
 use super::sys::*;
-use super::{Options, call, close, library};
+use super::{call, close, library};
+
+/// Everything that the provider offers.
+pub const ALL: u64 = (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_MULTI_RECV) as u64
+    | FI_DIRECTED_RECV
+    | FI_SOURCE
+    | FI_RMA_EVENT;
+
+/// How endpoints are opened.
+#[derive(Clone)]
+pub struct Options {
+    pub caps: u64,
+    pub threading: fi_threading,
+    pub av: fi_av_type,
+    pub format: fi_cq_format,
+    pub wait: fi_wait_obj,
+    /// Sends and receives are reported to queues bound with `FI_SELECTIVE_COMPLETION`.
+    pub selective: bool,
+    /// All endpoints in one domain.
+    pub together: bool,
+    /// For the provider's settings.
+    pub environment: Vec<(&'static str, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            caps: ALL,
+            threading: FI_THREAD_SAFE,
+            av: FI_AV_TABLE,
+            format: FI_CQ_FORMAT_TAGGED,
+            wait: FI_WAIT_NONE,
+            selective: false,
+            together: false,
+            environment: Vec::new(),
+        }
+    }
+}
 
 /// What `fi_getinfo` gave, or its error.
 pub struct Info(pub *mut fi_info);

@@ -177,6 +177,48 @@ fn a_buffer_takes_several_messages() {
 }
 
 #[test]
+fn buffer_is_given_back_though_completions_are_selective() {
+    let n = nodes(2, &Options { selective: true, ..Options::default() });
+    for tag in [None, Some((4, 0))] {
+        let mut space = vec![0u8; 600];
+        assert_eq!(n[1].receive_message(ANY, tag, &mut [&mut space], 6, FI_MULTI_RECV.into()), 0);
+        for i in 1..=3u64 {
+            start(&n, || n[0].send(n[0].peers[1], tag.map(|t| t.0), &[i as u8; 200], 1));
+        }
+        // Only the last of the three is reported, since it has used the buffer up.
+        let report = received(&n, 1);
+        let (last, base) = (u64::from(FI_MULTI_RECV), space.as_ptr() as usize);
+        assert_eq!((report.context, report.flags & last, report.buffer), (6, last, base + 400));
+        assert_eq!((space[0], space[200], space[400]), (1, 2, 3));
+        nothing_more(&n);
+    }
+}
+
+#[test]
+fn address_gets_the_lowest_free_place() {
+    let n = nodes(3, &Options::default());
+    let names = [n[0].name(), n[1].name(), n[2].name()];
+    let remove = |mut number: fi_addr_t| {
+        // SAFETY: one number.
+        assert_eq!(unsafe { call!(n[0].av, ops, remove, &raw mut number, 1, 0) }, 0);
+    };
+    remove(0);
+    remove(1);
+    assert_eq!(
+        (n[0].insert(&names[1]), n[0].insert(&names[0]), n[0].insert(&names[2])),
+        (Some(0), Some(1), Some(3))
+    );
+    // What was the first node's number is the second's now.
+    let mut into = [0; 8];
+    assert_eq!(n[1].receive(ANY, Some((1, 0)), &mut into, 1), 0);
+    start(&n, || n[0].send(0, Some(1), &[5; 8], 2));
+    assert_eq!((received(&n, 1).context, into), (1, [5; 8]));
+    assert_eq!(n[0].receive(0, Some((1, 0)), &mut into, 1), 0);
+    start(&n, || n[1].send(n[1].peers[0], Some(1), &[6; 8], 2));
+    assert_eq!((received(&n, 0).source, into), (0, [6; 8]));
+}
+
+#[test]
 fn address_vectors_of_both_kinds_give_addresses_numbers_and_back() {
     for kind in [FI_AV_TABLE, FI_AV_MAP] {
         let n = nodes(3, &Options { av: kind, ..Options::default() });

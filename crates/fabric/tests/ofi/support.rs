@@ -15,11 +15,11 @@ pub mod sys {
 use sys::*;
 
 #[path = "library.rs"]
-mod library;
-pub use library::{library, provider};
+pub mod library;
+pub use library::library;
 #[path = "home.rs"]
 mod home;
-pub use home::{Home, Info};
+pub use home::*;
 
 /// An entry of an object's table.
 macro_rules! call {
@@ -53,43 +53,6 @@ pub unsafe fn control<T>(object: *mut T, command: u32, arg: *mut c_void) -> c_in
     let fid: *mut fid = object.cast();
     // SAFETY: as above, and the caller's promise.
     unsafe { ((*(*fid).ops).control.expect("no table has holes"))(fid, command as c_int, arg) }
-}
-
-/// Everything that the provider offers.
-pub const ALL: u64 = (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_MULTI_RECV) as u64
-    | FI_DIRECTED_RECV
-    | FI_SOURCE
-    | FI_RMA_EVENT;
-
-/// How endpoints are opened.
-#[derive(Clone)]
-pub struct Options {
-    pub caps: u64,
-    pub threading: fi_threading,
-    pub av: fi_av_type,
-    pub format: fi_cq_format,
-    pub wait: fi_wait_obj,
-    /// Sends and receives are reported to queues bound with `FI_SELECTIVE_COMPLETION`.
-    pub selective: bool,
-    /// All endpoints in one domain.
-    pub together: bool,
-    /// For the provider's settings.
-    pub environment: Vec<(&'static str, String)>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            caps: ALL,
-            threading: FI_THREAD_SAFE,
-            av: FI_AV_TABLE,
-            format: FI_CQ_FORMAT_TAGGED,
-            wait: FI_WAIT_NONE,
-            selective: false,
-            together: false,
-            environment: Vec::new(),
-        }
-    }
 }
 
 /// A report.
