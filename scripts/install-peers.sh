@@ -18,7 +18,8 @@ install() {
     echo "$name: installing $package into $base/$name"
     python3 -m venv "$base/$name"
     "$base/$name/bin/pip" install --quiet --disable-pip-version-check "$package"
-    "$base/$name/bin/mpiexec" --version | head -n 1
+    # Reads it all: an mpiexec whose pipe is closed early would end the script (pipefail).
+    "$base/$name/bin/mpiexec" --version | sed -n 1p
 }
 
 install mpich mpich==5.0.2
