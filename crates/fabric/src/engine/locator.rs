@@ -1,4 +1,5 @@
-//! What a program may give for an address: an endpoint's own, or the name of a service, each as bytes or as text.
+//! What a program may give for an address: an endpoint's own, or the name of a service, each as
+//! bytes or as text.
 //!
 //! ```text
 //! towpath://[NODE][:SERVICE]                            a service of this host

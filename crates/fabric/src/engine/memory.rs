@@ -23,7 +23,7 @@ pub struct Region {
     pub writable: bool,
 }
 
-/// Who counts what others do to a region.
+/// Counters of what peers do to a region.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     reads: Option<Rc<Counter>>,

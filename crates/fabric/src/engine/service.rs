@@ -1,21 +1,26 @@
 //! Services: names under which endpoints of this host are found.
 //!
-//! A server chooses the name of its service (`fi_getinfo` with `FI_SOURCE`), its endpoint takes it when it is enabled, and a client that knows the name finds the endpoint's address.
+//! A server chooses the name of its service (`fi_getinfo` with `FI_SOURCE`), its endpoint takes it
+//! when it is enabled, and a client that knows the name finds the endpoint's address.
 //!
 //! ```text
 //! exclusion   abstract socket towpath-fi.s.HASH            one per service: the second endpoint that wants it is refused
 //! address     abstract socket towpath-fi.a.HASH.ADDRESS    its name is the answer: a client reads it in /proc/net/unix
 //! ```
 //!
-//! HASH is a number that follows from user and service, ADDRESS the endpoint's address in base 64. Nothing is ever sent through these sockets.
+//! HASH is a number that follows from user and service, ADDRESS the endpoint's address in base 64.
+//! Nothing is ever sent through these sockets.
 //!
-//! **Progress.** A client needs none of the server's: it finds one that computes, sleeps or is stopped.
+//! **Progress.** A client needs none of the server's: it finds one that computes, sleeps or is
+//! stopped.
 //!
-//! **A death.** Both names vanish with the last descriptor of their sockets, so a killed server leaves nothing, and its successor can take the service at once. (A child that the server has forked keeps them as long as
-//! it lives.)
+//! **A death.** Both names vanish with the last descriptor of their sockets, so a killed server
+//! leaves nothing, and its successor can take the service at once. (A child that the server has
+//! forked keeps them as long as it lives.)
 //!
-//! **Trust.** Another user of the host can take a service's name first, as it could take a TCP port, and can lead a client to another endpoint, but to none that is not the client's own user's: whose
-//! memory an endpoint uses is checked when it is opened ([`super::attach`]).
+//! **Trust.** Another user of the host can take a service's name first, as it could take a TCP
+//! port, and can lead a client to another endpoint, but to none that is not the client's own
+//! user's: whose memory an endpoint uses is checked when it is opened ([`super::attach`]).
 //!
 //! **Memory.** Two descriptors per service.
 
@@ -30,7 +35,8 @@ use super::address::{ADDRESS_BYTES, Address, effective_user};
 pub const SERVICE_BYTES: usize = 48;
 /// `towpathN`.
 const MAGIC: u64 = u64::from_le_bytes(*b"towpathN");
-/// What libfabric's users see as an address, of an endpoint or of a service, all begins with a number that says which.
+/// What libfabric's users see as an address, of an endpoint or of a service, all begins with a
+/// number that says which.
 const BEGIN: usize = 8;
 
 /// The name of a service. The empty one stands for no particular service.
@@ -72,7 +78,8 @@ impl Service {
         (begin == MAGIC.to_le_bytes()).then(|| Service::new(core::str::from_utf8(name).ok()?))?
     }
 
-    /// FNV-1a over user and name: it only has to tell services apart, and whoever makes two that it does not tell apart is refused the second.
+    /// FNV-1a over user and name. It only tells services apart: of two with one hash the second is
+    /// refused as in use.
     fn hash(&self) -> u64 {
         let user = effective_user().to_le_bytes();
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -92,7 +99,8 @@ impl Service {
         Ok(Taken { _exclusion: exclusion, _address: bound(&name)? })
     }
 
-    /// The address of the endpoint that has the service; `None` if none has, or its process has ended.
+    /// The address of the endpoint that has the service; `None` if none has, or its process has
+    /// ended.
     ///
     /// # Errors
     ///
@@ -106,7 +114,8 @@ impl Service {
 const EXCLUSION: &str = "towpath-fi.s.";
 const ADDRESS: &str = "towpath-fi.a.";
 
-/// The addresses behind a service's number in what /proc says of the sockets. Others may choose names that look like ours.
+/// The addresses behind a service's number in what /proc says of the sockets. Others may choose
+/// names that look like ours.
 fn found(sockets: &[u8], hash: u64) -> impl Iterator<Item = Address> {
     let name = format!("@{ADDRESS}{hash:016x}.");
     sockets.split(|&byte| byte == b'\n').filter_map(move |line| {

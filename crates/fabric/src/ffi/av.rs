@@ -19,7 +19,7 @@ pub struct Av {
     fid: fid_av,
     pub domain: *const Domain,
     pub entries: RefCell<Vec<Option<Address>>>,
-    /// Places in between that nobody has any more.
+    /// Places in between that are free again.
     free: RefCell<BTreeSet<usize>>,
     /// Insertions report to an event queue (`FI_EVENT`), which is bound to it.
     reports: bool,
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn open(
     0
 }
 
-/// Binds the event queue of a vector whose insertions report to one. Without `FI_EVENT` they are over when they return.
+/// Binds the event queue of a vector whose insertions report to one. Without `FI_EVENT` they are
+/// over when they return.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     // SAFETY: libfabric's contract: open objects, or null.
     unsafe {
@@ -164,7 +165,8 @@ impl Av {
     ///
     /// # Safety
     ///
-    /// libfabric's contract: places for as many numbers (or none), and with `FI_SYNC_ERR` for as many errors.
+    /// libfabric's contract: places for as many numbers (or none), and with `FI_SYNC_ERR` for as
+    /// many errors.
     unsafe fn insert_all(&self, found: impl Iterator<Item = Result<Address, u32>>, call: Call) -> c_int {
         let Call { numbers, flags, context } = call;
         if flags & !(u64::from(FI_MORE) | FI_SYNC_ERR) != 0 {

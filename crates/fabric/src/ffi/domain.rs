@@ -166,7 +166,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     0
 }
 
-/// Keys of any memory are usable by whoever knows them: raw ones are the same.
+/// Maps raw keys: a key and its raw form are the same eight bytes.
 unsafe extern "C" fn control(_fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     if arg.is_null() {
         return failed(FI_EINVAL);

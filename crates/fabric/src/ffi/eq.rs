@@ -1,6 +1,9 @@
-//! Event queues. Events come from programs (`fi_eq_write`), from insertions into address vectors that were opened with `FI_EVENT`, and from registrations of memory where the domain was bound with `FI_REG_MR`.
+//! Event queues. Events come from programs (`fi_eq_write`), from insertions into address vectors
+//! that were opened with `FI_EVENT`, and from registrations of memory where the domain was bound
+//! with `FI_REG_MR`.
 //!
-//! A queue belongs to a fabric, so it has a lock of its own. It grows as long as events come: it has no size beyond which it would be overrun.
+//! A queue belongs to a fabric, so it has a lock of its own. It grows as long as events come: it
+//! has no size beyond which it would be overrun.
 
 use core::ffi::{c_char, c_int, c_void};
 use std::collections::VecDeque;
@@ -53,7 +56,7 @@ pub struct Eq {
     fid: fid_eq,
     events: Mutex<Events>,
     came: Condvar,
-    /// For those who wait on a descriptor: readable while there are events.
+    /// A descriptor for waiters: readable while there are events.
     readable: Option<Bit>,
     /// Whether programs may write events.
     is_written: bool,

@@ -1,4 +1,5 @@
-//! Memory registration: a key and a region. Nothing is pinned, so it costs next to nothing, and local buffers need none.
+//! Memory registration: a key and a region. Nothing is pinned, so it costs next to nothing, and
+//! local buffers need none.
 
 use core::ffi::{c_int, c_void};
 use std::cell::RefCell;
@@ -54,7 +55,7 @@ struct Registration {
     context: *mut c_void,
 }
 
-/// What may be said of who uses a region.
+/// The access flags that a registration may have.
 const ACCESS: u64 = (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE) as u64;
 
 unsafe fn register(domain: *mut fid, what: Registration, mr: *mut *mut fid_mr) -> c_int {
@@ -66,7 +67,8 @@ unsafe fn register(domain: *mut fid, what: Registration, mr: *mut *mut fid_mr) -
     if flags & !FI_RMA_EVENT != 0 {
         return failed(FI_EBADFLAGS);
     }
-    // SAFETY: libfabric's contract: registered on the domain itself (endpoints are not asked for: FI_MR_ENDPOINT is not in the mode).
+    // SAFETY: libfabric's contract: registered on the domain itself (endpoints are not asked for:
+    // FI_MR_ENDPOINT is not in the mode).
     unsafe {
         if (*domain).fclass != FI_CLASS_DOMAIN as usize {
             return failed(FI_ENOSYS);
@@ -157,7 +159,8 @@ unsafe extern "C" fn regattr(
     }
 }
 
-/// To a counter, which then counts what peers do to the region; to an endpoint, on which nothing depends.
+/// To a counter, which then counts what peers do to the region; to an endpoint, on which nothing
+/// depends.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     const READS: u64 = FI_REMOTE_READ as u64;
     const WRITES: u64 = FI_REMOTE_WRITE as u64;
@@ -191,7 +194,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         // Enabled from the first, and never in need of being looked at again.
         FI_ENABLE | FI_REFRESH => 0,
         FI_GET_RAW_MR => {
-            // SAFETY: libfabric's contract: the argument of this command, with as much space as it says.
+            // SAFETY: libfabric's contract: the argument of this command, with as much space as it
+            // says.
             unsafe {
                 let Some(raw) = arg.cast::<fi_mr_raw_attr>().as_ref() else { return failed(FI_EINVAL) };
                 let key = (*fid.cast::<Mr>()).fid.key;

@@ -1,4 +1,5 @@
-//! Names of nodes and services, and addresses as programs hand them in: as bytes, or as text (`FI_ADDR_STR`).
+//! Names of nodes and services, and addresses as programs hand them in: as bytes, or as text
+//! (`FI_ADDR_STR`).
 
 use core::ffi::{CStr, c_char, c_void};
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
@@ -26,7 +27,8 @@ impl Ends {
     ///
     /// # Safety
     ///
-    /// The names are null or strings; the addresses in the hints are null, or texts, or as long as is said.
+    /// The names are null or strings; the addresses in the hints are null, or texts, or as long as
+    /// is said.
     pub unsafe fn of(
         node: *const c_char,
         service: *const c_char,
@@ -51,7 +53,7 @@ impl Ends {
                 source => source,
             },
         };
-        // Nobody but an endpoint itself has its address.
+        // An endpoint's own address belongs to that endpoint alone.
         if matches!(source, Some(Locator::Endpoint(_))) {
             return Err(FI_ENODATA);
         }
@@ -92,7 +94,7 @@ pub fn named(node: Option<&str>, service: Option<&str>, numeric: bool) -> Result
     if is_here(node, numeric) { Ok(Some(locator)) } else { Err(FI_ENODATA) }
 }
 
-/// Whether a node is this one. `numeric`: its name is a number, and nobody else is asked.
+/// Whether a node is this one. `numeric`: its name is a number, and no name service is asked.
 fn is_here(node: &str, numeric: bool) -> bool {
     if node.is_empty() {
         return true;

@@ -1,4 +1,5 @@
-//! Functions that do nothing but say so: for every entry of a table that is not offered. libfabric's inline functions call entries without looking.
+//! Functions that do nothing but say so: for every entry of a table that is not offered.
+//! libfabric's inline functions call entries without looking.
 
 use super::sys::fi_ops;
 

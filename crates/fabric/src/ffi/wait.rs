@@ -53,7 +53,7 @@ pub struct Bit {
     is_set: Cell<bool>,
 }
 
-// SAFETY: whoever shares one calls `set` under a lock.
+// SAFETY: its owner calls `set` under a lock.
 unsafe impl Sync for Bit {}
 
 impl Bit {

@@ -39,7 +39,8 @@ fn attributes_that_make_no_sense_are_refused() {
     let (domain, c) = (n[0].home.domain, null_mut());
     let cq = |change: fn(&mut fi_cq_attr)| {
         let mut made = null_mut();
-        // SAFETY: attributes may be zero; an open domain, and a place for the answer, here and below.
+        // SAFETY: attributes may be zero; an open domain, and a place for the answer, here and
+        // below.
         unsafe {
             let mut attr: fi_cq_attr = zeroed();
             change(&mut attr);

@@ -1,4 +1,5 @@
-//! How endpoints are opened: what `fi_getinfo` finds, and the fabric and the domain that are opened with it.
+//! How endpoints are opened: what `fi_getinfo` finds, and the fabric and the domain that are opened
+//! with it.
 
 use std::ffi::{CString, c_int};
 use std::ptr::{null, null_mut};
@@ -130,7 +131,8 @@ impl Home {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
         let (mut fabric, mut domain) = (null_mut(), null_mut());
-        // SAFETY: what libfabric gave, and places for the answers; the environment is read only by whoever holds the lock.
+        // SAFETY: what libfabric gave, and places for the answers; the environment is read only by
+        // whoever holds the lock.
         unsafe {
             for (name, value) in &options.environment {
                 std::env::set_var(name, value);

@@ -1,4 +1,5 @@
-//! Resource management (`FI_RM_ENABLED`): queues are not overrun, and a receiver that takes nothing keeps its senders waiting.
+//! Resource management (`FI_RM_ENABLED`): queues are not overrun, and a receiver that takes nothing
+//! keeps its senders waiting.
 
 use super::support::*;
 use sys::*;
@@ -42,7 +43,7 @@ fn sender_waits_for_a_receiver_that_takes_nothing() {
     let n = nodes(2, &Options::default());
     let bytes = pattern(1000, 3);
     let mut started = 0;
-    // Nobody makes progress for the receiver: what has no room is refused, and not lost.
+    // The receiver makes no progress: a message without room is refused, and not lost.
     while n[0].send(n[0].peers[1], Some(1), &bytes, 1) == 0 {
         started += 1;
         assert!(started < 10_000_000, "it is never refused");
