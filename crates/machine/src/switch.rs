@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::thread::Builder;
 use std::time::Instant;
 
 use crate::native::Native;
@@ -14,20 +15,28 @@ const BATCHES: usize = 5;
 
 /// The cost may be anything in reason, whatever was measured on a machine that had no time for us.
 const SENSIBLE: core::ops::RangeInclusive<u64> = 500..=50_000;
+/// The cost that is assumed where it can't be measured: this process may not start two threads.
+const TYPICAL: u64 = 2_000;
+/// A turn of neither thread: the measurement is given up.
+const GIVEN_UP: u64 = u64::MAX;
 
 impl Native {
     /// The cost of a context switch in nanoseconds: to park, and to be running again once woken, on the same core. The time that a waiter
     /// should spin before it parks, by the argument that it then never costs more than twice the better choice (Karlin et al. 1991).
     ///
-    /// Measured once in a process, on the first call, which takes a fraction of a millisecond and two short-lived threads.
+    /// Measured once in a process, on the first call, which takes a fraction of a millisecond and two short-lived threads. A typical
+    /// cost, where the process may not start them (`ulimit -u`, `ulimit -v`).
     pub fn switch_cost() -> u64 {
         static COST: OnceLock<u64> = OnceLock::new();
-        *COST.get_or_init(|| measure().clamp(*SENSIBLE.start(), *SENSIBLE.end()))
+        *COST.get_or_init(|| {
+            measure(std::thread::Builder::new).unwrap_or(TYPICAL).clamp(*SENSIBLE.start(), *SENSIBLE.end())
+        })
     }
 }
 
-/// Two threads on one core wake each other in turn: each exchange is two switches.
-fn measure() -> u64 {
+/// Two threads on one core wake each other in turn: each exchange is two switches. `None`: a thread can't be started.
+/// `thread`: how each of them is to be built.
+fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
     let turn = AtomicU64::new(0);
     // SAFETY: no preconditions.
     let core = unsafe { libc::sched_getcpu() };
@@ -44,6 +53,9 @@ fn measure() -> u64 {
                         // Acquire and Release: each other's turns; nothing else hangs on them.
                         loop {
                             let seen = turn.load(Ordering::Acquire);
+                            if seen == GIVEN_UP {
+                                return None;
+                            }
                             if seen % 2 == me {
                                 break;
                             }
@@ -54,15 +66,23 @@ fn measure() -> u64 {
                     }
                     shortest = shortest.min(start.elapsed().as_nanos() as u64);
                 }
-                shortest
+                Some(shortest)
             }
         };
-        let other = scope.spawn(play(1));
-        let mine = scope.spawn(play(0)).join().unwrap_or(u64::MAX);
+        let other = thread().spawn_scoped(scope, play(1)).ok()?;
+        let mine = match thread().spawn_scoped(scope, play(0)) {
+            Ok(mine) => mine.join().ok().flatten(),
+            Err(_) => {
+                // Release: pairs with the Acquire of the one that waits.
+                turn.store(GIVEN_UP, Ordering::Release);
+                Native::with_id(0).wake(&turn, 1);
+                None
+            }
+        };
         let _ = other.join();
         mine
-    });
-    shortest / EXCHANGES / 2
+    })?;
+    Some(shortest / EXCHANGES / 2)
 }
 
 /// Binds the calling thread to a core. If that is not allowed, the wake-ups across cores are measured, which cost more.
@@ -86,5 +106,16 @@ mod tests {
         let cost = Native::switch_cost();
         assert!(SENSIBLE.contains(&cost));
         assert_eq!(cost, Native::switch_cost());
+    }
+
+    #[test]
+    fn threads_that_cannot_be_started_are_done_without() {
+        // No address space has room for such a stack.
+        let impossible = || Builder::new().stack_size(1 << 60);
+        assert_eq!(measure(impossible), None);
+        let mut first = true;
+        let only_one = || if std::mem::take(&mut first) { Builder::new() } else { impossible() };
+        assert_eq!(measure(only_one), None);
+        assert!(measure(Builder::new).is_some());
     }
 }
