@@ -43,14 +43,17 @@ pub(crate) struct Watched {
     pidfd: Option<OwnedFd>,
 }
 
-/// How a process that has ended stood to its world.
+/// How a process that has ended stood to its world, under the rank for which it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It was a participant to the end, and its death is known to all now.
     Participant,
-    /// It had left; or somebody else has its rank.
+    /// It had left in order. If it failed all the same, that counts as a death.
     Left,
-    /// It was never a participant. If it failed, that counts as a death; otherwise nobody waits for it any more.
+    /// Another process is the participant with that rank: one that it had started, or a successor.
+    Replaced,
+    /// There was no participant with that rank yet. If it failed, that counts as a death; otherwise the others no
+    /// longer wait for it.
     NeverCame,
 }
 
@@ -261,16 +264,30 @@ impl Inner {
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
-                State::Entered | State::Joining if word.pid == pid => {
+                State::Entered | State::Joining if self.is_entry_of(index, word, pid) => {
                     self.note_death(index, bits);
                     return Ending::Participant;
                 }
-                // It never came, and never will: whoever waits for it must learn that.
-                State::Free if word.generation == 0 => {
-                    let pid = if failed { pid & ((1 << PID_BITS) - 1) } else { 0 };
-                    let state = if failed { State::Dying } else { State::Free };
-                    let next = EntryWord { generation: 1, start_hash: 0, pid, state };
-                    // (3) AcqRel: as in `note_death`.
+                // Started by the process that has ended, perhaps in a namespace of its own; or a successor.
+                State::Entered | State::Joining => {
+                    if self.pulse(index, bits) == Pulse::Dead {
+                        self.note_death(index, bits);
+                    }
+                    return Ending::Replaced;
+                }
+                State::Free => {
+                    let ending = if word.generation == 0 { Ending::NeverCame } else { Ending::Left };
+                    if !failed && ending == Ending::Left {
+                        return ending;
+                    }
+                    // A generation's death is counted at most once: one that has left in order had no death yet.
+                    let next = EntryWord {
+                        generation: word.generation.max(1),
+                        start_hash: 0,
+                        pid: if failed { pid & ((1 << PID_BITS) - 1) } else { 0 },
+                        state: if failed { State::Dying } else { State::Free },
+                    };
+                    // (3) AcqRel: as in `note_death`. Fails if a newcomer was faster.
                     if entry
                         .word
                         .compare_exchange(bits, next.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -278,18 +295,25 @@ impl Inner {
                     {
                         self.count_death(index);
                         self.wake_everybody();
-                        return Ending::NeverCame;
+                        return ending;
                     }
                 }
                 // Another participant was faster to notice.
-                State::Dying if word.pid == pid => {
+                State::Dying => {
                     self.count_death(index);
                     return Ending::Participant;
                 }
                 State::Dead => return Ending::Participant,
-                _ => return Ending::Left,
             }
         }
+    }
+
+    /// Whether the entry was made by the process that has this pid here.
+    fn is_entry_of(&self, index: u32, word: EntryWord, pid: u32) -> bool {
+        // Relaxed: written before the word that says ENTERED, which was read with Acquire (4). A process that was still
+        // joining has not written it.
+        let namespace = self.entry(index).namespace.load(Ordering::Relaxed);
+        word.pid == pid && (word.state == State::Joining || namespace == self.namespace())
     }
 
     pub(crate) fn namespace(&self) -> u64 {

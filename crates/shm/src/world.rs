@@ -270,7 +270,8 @@ impl World {
     }
 
     /// For launchers: the process that was started for a rank has ended, and has or hasn't failed. If it was a
-    /// participant, or never came and failed, that is a death, and everybody learns of it now.
+    /// participant, or has failed (also before it had entered or after it had left), that is a death, of which all
+    /// participants learn now.
     pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> Ending {
         self.0.process_ended(rank, pid, failed)
     }

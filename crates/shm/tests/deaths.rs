@@ -161,7 +161,7 @@ fn a_launcher_tells_of_those_who_never_came() {
         assert!(matches!(waiting.join().unwrap(), Err(Error::MemberDied { rank: 2 })));
     });
     assert_eq!(world.deaths(), 1);
-    assert_eq!(world.process_ended(0, 4_000_004, true), Ending::Left, "another process has rank 0");
+    assert_eq!(world.process_ended(0, 4_000_004, true), Ending::Replaced, "another process has rank 0");
     assert_eq!(world.process_ended(4, 1, true), Ending::NeverCame);
     assert!(world.is_alive(world.me()));
     world.barrier(Policy::Park).unwrap();
@@ -240,6 +240,34 @@ fn a_forked_child_is_somebody_else() {
     assert_eq!(world.deaths(), 1);
     assert_eq!(wait_for(child), 0);
     assert!(world.is_alive(world.me()));
+}
+
+#[test]
+fn a_failure_after_leaving_in_order_is_a_death() {
+    let _dog = Watchdog::new("a_failure_after_leaving_in_order_is_a_death");
+    let world = world("left", 3);
+    world.enter(Some(0)).unwrap();
+    world.process_ended(2, 4_000_002, false);
+    let second = world.reopen().unwrap();
+    second.enter(Some(1)).unwrap();
+    let left = second.me();
+    second.leave();
+    // A process that ends well has left, and nothing else.
+    assert_eq!(world.process_ended(1, 4_000_001, false), Ending::Left);
+    assert_eq!(world.deaths(), 0);
+    world.barrier(Policy::Park).unwrap();
+    assert_eq!(world.process_ended(1, 4_000_001, true), Ending::Left);
+    assert_eq!((world.deaths(), world.is_alive(left)), (1, false));
+    assert!(matches!(world.barrier(Policy::Park), Err(Error::MemberDied { rank: 1 })));
+    world.barrier(Policy::Park).unwrap();
+    // It counts once, and the rank is free for another process.
+    assert_eq!(world.process_ended(1, 4_000_001, true), Ending::Participant);
+    second.enter(Some(1)).unwrap();
+    assert_eq!((world.deaths(), second.me().generation), (1, left.generation + 1));
+    // Another process has entered as the rank meanwhile: it is no longer the failed process's.
+    assert_eq!(world.process_ended(1, 4_000_001, true), Ending::Replaced);
+    assert!(world.is_alive(second.me()));
+    assert_eq!(world.deaths(), 1);
 }
 
 #[test]
