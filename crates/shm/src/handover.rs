@@ -48,11 +48,13 @@ pub struct Handover {
     server: Option<Server>,
 }
 
+/// The socket of an anonymous world.
 #[derive(Debug)]
 struct Server {
     name: String,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    listener: Arc<UnixListener>,
+    /// The thread that answers there, if there is one.
+    thread: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
 impl Handover {
@@ -62,8 +64,37 @@ impl Handover {
     ///
     /// The system's.
     pub fn new(world: &World) -> Result<Self, Error> {
-        let server = if world.name().is_none() { Some(Server::start(world.clone())?) } else { None };
+        let mut handover = Self::polled(world)?;
+        if let Some(server) = &mut handover.server {
+            server.start(world.clone())?;
+        }
+        Ok(handover)
+    }
+
+    /// As [`Handover::new`], without a thread: the caller polls [`Handover::socket`] and calls [`Handover::answer`].
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn polled(world: &World) -> Result<Self, Error> {
+        let server = if world.name().is_none() { Some(Server::new()?) } else { None };
         Ok(Handover { world: world.clone(), inode: inode_of(world.file())?, server })
+    }
+
+    /// The socket of an anonymous world, which becomes readable when a process asks for the world there.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.server.as_ref().map(|s| s.listener.as_fd())
+    }
+
+    /// Answers processes that have asked, if no thread does. Does not wait.
+    pub fn answer(&self) {
+        let Some(server) = self.server.as_ref().filter(|s| s.thread.is_none()) else { return };
+        // Whatever is left makes the socket readable again: there is other work between.
+        for _ in 0..64 {
+            let Ok((client, _)) = server.listener.accept() else { return };
+            // A process that goes away without listening needs no answer.
+            let _ = give(&client, self.world.file());
+        }
     }
 
     /// The descriptor that a child must inherit; `None` for a named world.
@@ -105,39 +136,47 @@ impl Handover {
 }
 
 impl Server {
-    fn start(world: World) -> Result<Self, Error> {
+    fn new() -> Result<Self, Error> {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(Error::system("getting random bytes"))?;
         let name = format!("towpath.{}.{:016x}", std::process::id(), u64::from_ne_bytes(random));
         let address = SocketAddr::from_abstract_name(&name).map_err(Error::io("naming a socket"))?;
         let listener = UnixListener::bind_addr(&address).map_err(Error::io("making a socket"))?;
+        listener.set_nonblocking(true).map_err(Error::io("setting up a socket"))?;
+        Ok(Server { name, listener: Arc::new(listener), thread: None })
+    }
+
+    fn start(&mut self, world: World) -> Result<(), Error> {
+        self.listener.set_nonblocking(false).map_err(Error::io("setting up a socket"))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let (stopped, listener) = (Arc::clone(&stop), Arc::clone(&self.listener));
         let serve = move || {
             while let Ok((client, _)) = listener.accept() {
                 // Relaxed: the connection that made `accept` return came after the store.
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                // Who goes away without listening is none of our business.
+                // As in `answer`.
                 let _ = give(&client, world.file());
             }
         };
         let thread = std::thread::Builder::new()
             .name("towpath-handover".into())
             .spawn(serve)
-            .map_err(Error::io("starting a thread"))?;
-        Ok(Server { name, stop, thread: Some(thread) })
+            .map_err(Error::io("starting a thread (raise `ulimit -u` or `ulimit -v`)"))?;
+        self.thread = Some((stop, thread));
+        Ok(())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        let Some((stop, thread)) = self.thread.take() else { return };
         // Relaxed: see `start`.
-        self.stop.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         let woken = SocketAddr::from_abstract_name(&self.name).and_then(|a| UnixStream::connect_addr(&a));
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        if woken.is_ok() {
             let _ = thread.join();
         }
     }
