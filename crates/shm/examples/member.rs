@@ -16,7 +16,9 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["hello"] => hello(),
         ["lines", count] => lines(count.parse().expect("a number of lines")),
-        ["crash", rank, how] => crash(rank.parse().expect("a rank"), how),
+        ["crash", rank, how] => crash(rank.parse().expect("a rank"), how, false),
+        ["crash", rank, how, "wait"] => crash(rank.parse().expect("a rank"), how, true),
+        ["print-and-meet"] => print_and_meet(),
         ["wait"] => wait(),
         ["descriptor", what] => descriptor(what),
         ["sweep"] => sweep(),
@@ -70,8 +72,8 @@ fn lines(count: u32) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One rank ends badly, the others find out at the barrier, or wait for ever.
-fn crash(rank: u32, how: &str) -> Outcome {
+/// One rank ends badly; the others find out at the barrier, or wait for ever if `wait`.
+fn crash(rank: u32, how: &str, wait: bool) -> Outcome {
     if how == "before" && std::env::var("TOWPATH_RANK").as_deref() == Ok(&*rank.to_string()) {
         return Ok(ExitCode::from(9));
     }
@@ -85,8 +87,17 @@ fn crash(rank: u32, how: &str) -> Outcome {
             "kill" => kill_process(getpid(), Signal::KILL)?,
             "exit" => std::process::exit(7),
             "leave" => return Ok(ExitCode::from(3)),
+            "error" => return Err("an error".into()),
+            "panic" => panic!("a panic"),
             _ => {}
         }
+    }
+    while wait {
+        std::thread::park();
+    }
+    // One that leaves in order before it fails is missed by no barrier until the launcher has reported it.
+    while matches!(how, "leave" | "error" | "panic") && world.deaths() == 0 {
+        std::thread::yield_now();
     }
     match world.barrier(Policy::default()) {
         Err(Error::MemberDied { rank }) => say(format_args!("rank {} lost {rank}", world.rank())),
@@ -95,6 +106,24 @@ fn crash(rank: u32, how: &str) -> Outcome {
     }
     // The survivors go on.
     world.barrier(Policy::default())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints, and waits for the others before it leaves.
+fn print_and_meet() -> Outcome {
+    let world = World::join()?;
+    world.barrier(Policy::default())?;
+    if world.rank() == 1 {
+        // Time for a reader to go away.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        println!("rank 1 prints");
+    }
+    let arrived = world.shared::<AtomicU64>("arrived", |_| {})?;
+    arrived.fetch_add(1, Ordering::SeqCst);
+    // Without a look at the others' lives, as a program that polls its own memory does.
+    while arrived.load(Ordering::SeqCst) < u64::from(world.size()) {
+        std::thread::yield_now();
+    }
     Ok(ExitCode::SUCCESS)
 }
 

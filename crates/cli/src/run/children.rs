@@ -1,4 +1,8 @@
-//! The launcher's children: the ranks, and their orphans.
+//! The children of this process: those that it has started, and the orphans that it has adopted.
+//!
+//! A number found in /proc may belong to any process: /proc may be another pid namespace's. So a signal goes only to a
+//! number of which the kernel says that it is a child's that was not waited for (waitid): as long as nobody waits for
+//! it, the number stays its own.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -7,6 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// The largest pid that Linux gives, plus one.
+const PID_LIMIT: u32 = 1 << 22;
+
+/// How a child has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Code(u8),
+    Signal(i32),
+}
 
 /// From now on, orphans of descendants become children of this process.
 pub fn adopt_orphans() -> io::Result<()> {
@@ -19,23 +33,40 @@ pub fn adopt_orphans() -> io::Result<()> {
 
 /// A child that has ended and was not yet waited for. It stays so.
 pub fn ended_child() -> Option<u32> {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if the call finds nobody;
-    // it describes a child if the call succeeds.
-    let pid = unsafe {
-        if libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) != 0 {
-            return None;
-        }
-        info.assume_init_ref().si_pid()
-    };
-    u32::try_from(pid).ok().filter(|&pid| pid != 0)
+    look(libc::P_ALL, 0).ok().flatten()
 }
 
 /// Waits for a child that has ended.
-pub fn reap(pid: u32) {
-    if let Some(pid) = raw(pid) {
-        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+pub fn reap(pid: u32) -> Option<Ended> {
+    let (_, status) = waitpid(Some(raw(pid)?), WaitOptions::NOHANG).ok()??;
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Some(Ended::Code(code as u8)),
+        (None, signal) => signal.map(Ended::Signal),
+    }
+}
+
+/// Whether a process is a child of this one that was not waited for.
+fn is_child(pid: u32) -> bool {
+    look(libc::P_PID, pid).is_ok()
+}
+
+/// Which of the children meant has ended, if one has; none is waited for. An error: there are no such children.
+fn look(which: libc::idtype_t, pid: u32) -> io::Result<Option<u32>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    loop {
+        // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if no child has ended.
+        let (result, ended) = unsafe {
+            let result = libc::waitid(which, pid, info.as_mut_ptr(), options);
+            (result, info.assume_init_ref().si_pid())
+        };
+        if result == 0 {
+            return Ok(u32::try_from(ended).ok().filter(|&pid| pid != 0));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
     }
 }
 
@@ -43,9 +74,18 @@ fn raw(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// After all ranks have ended: ends what they left running, with SIGTERM, after the grace time with SIGKILL.
-/// Says so if wanted.
-pub fn end_orphans(grace: Duration, say: bool) {
+/// Sends a signal to a child that was not waited for.
+pub fn signal(pid: u32, signal: Signal) {
+    if let Some(raw) = raw(pid)
+        && is_child(pid)
+    {
+        let _ = kill_process(raw, signal);
+    }
+}
+
+/// Ends all children, with SIGTERM, after the grace time with SIGKILL, and waits for them; and for their orphans, until
+/// there are no more. `say` is told the pid of each that has not ended by itself.
+pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     let deadline = Instant::now() + grace;
     let mut told: Vec<u32> = Vec::new();
     loop {
@@ -53,23 +93,21 @@ pub fn end_orphans(grace: Duration, say: bool) {
             reap(pid);
             told.retain(|&t| t != pid);
         }
-        let orphans = children();
+        let orphans = all();
         if orphans.is_empty() {
             return;
         }
         let late = Instant::now() >= deadline;
         for pid in orphans {
-            // A child that was not waited for: its pid is its own.
-            let Some(child) = raw(pid) else { continue };
-            if late {
-                let _ = kill_process(child, Signal::KILL);
-            } else if !told.contains(&pid) {
-                if say {
-                    eprintln!("towpath: ending process {pid}, which was left running");
-                }
-                let _ = kill_process(child, Signal::TERM);
-                let _ = kill_process(child, Signal::CONT);
+            if !told.contains(&pid) {
+                say(pid);
                 told.push(pid);
+                signal(pid, Signal::TERM);
+                // One that is stopped could not react.
+                signal(pid, Signal::CONT);
+            }
+            if late {
+                signal(pid, Signal::KILL);
             }
         }
         thread::sleep(Duration::from_millis(5));
@@ -77,18 +115,50 @@ pub fn end_orphans(grace: Duration, say: bool) {
 }
 
 /// The children of this process.
-fn children() -> Vec<u32> {
-    let me = std::process::id();
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    processes
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|&pid| parent_of(pid) == Some(me))
+fn all() -> Vec<u32> {
+    if look(libc::P_ALL, 0).is_err() {
+        return Vec::new();
+    }
+    let mut found: Vec<u32> = listed();
+    found.retain(|&pid| is_child(pid));
+    if found.is_empty() { by_number() } else { found }
+}
+
+/// What /proc lists as children, if it is there: perhaps not all, perhaps other processes' numbers.
+fn listed() -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+    lists
+        .flat_map(|text| text.split_ascii_whitespace().filter_map(|n| n.parse().ok()).collect::<Vec<_>>())
         .collect()
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may contain anything: state, parent.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+/// The children, found by asking for every number that a process can have: less than a second.
+fn by_number() -> Vec<u32> {
+    (1..PID_LIMIT).filter(|&pid| is_child(pid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_with_and_without_proc() {
+        // Other tests of this process have children too.
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(
+            is_child(child.id()) && !is_child(std::process::id()) && !is_child(1) && !is_child(PID_LIMIT)
+        );
+        assert!(all().contains(&child.id()));
+        assert!(by_number().contains(&child.id()));
+        signal(child.id(), Signal::KILL);
+        while ended_child() != Some(child.id()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(reap(child.id()), Some(Ended::Signal(libc::SIGKILL)));
+        assert!(!is_child(child.id()));
+        // Its number is nobody's here: nothing is signalled.
+        signal(child.id(), Signal::KILL);
+        assert!(child.wait().is_err());
+    }
 }

@@ -19,8 +19,8 @@ const PASSED_ON: [i32; 8] = [
     libc::SIGWINCH,
 ];
 
-/// Those of them that end a program that does not say otherwise.
-pub const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+/// Those of them by which a launcher is told to end.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,15 @@ pub struct Received {
     pub signal: Signal,
     /// It came from the terminal, which sends it to the whole process group.
     pub typed: bool,
+    /// The pid of its sender; 0 for the kernel.
+    pub sender: u32,
+}
+
+impl Received {
+    /// Whether a process is expected to end when it receives the signal.
+    pub fn is_ending(self) -> bool {
+        ENDING.contains(&self.signal.as_raw())
+    }
 }
 
 /// The launcher's signals, blocked and readable.
@@ -68,6 +77,11 @@ impl Signals {
         self.before
     }
 
+    /// Lets signals have their usual effect again in this thread.
+    pub fn unblock(&self) {
+        let _ = set_mask(&self.before);
+    }
+
     /// The next signal to pass on.
     pub fn next(&self) -> Option<Received> {
         loop {
@@ -82,7 +96,8 @@ impl Signals {
             if let Some(named) = Signal::from_named_raw(signal)
                 && signal != libc::SIGCHLD
             {
-                return Some(Received { signal: named, typed: info.ssi_code == libc::SI_KERNEL });
+                let typed = info.ssi_code == libc::SI_KERNEL;
+                return Some(Received { signal: named, typed, sender: if typed { 0 } else { info.ssi_pid } });
             }
         }
     }

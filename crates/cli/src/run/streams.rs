@@ -1,20 +1,20 @@
-//! The ranks' output, line by line, with the rank before each line.
+//! The output of the launcher and, with labels, of the ranks: line by line, with the rank before each line.
+//!
+//! The ranks' pipes are read only as fast as the launcher's own output is read: then the ranks wait, as they would
+//! without a launcher between, and the launcher does not.
 
-use std::io::{self, Write};
+use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A line longer than this is broken: somebody writes without end.
-const LONGEST_LINE: usize = 16 << 20;
+use super::writer::{self, Target, Writer};
 
-#[derive(Clone, Copy, Debug)]
-enum Target {
-    Out,
-    Err,
-}
+/// A line longer than this is broken.
+const LONGEST_LINE: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Stream {
@@ -25,17 +25,32 @@ struct Stream {
     rest: Vec<u8>,
 }
 
-/// All pipes from the ranks; none without labels.
+/// All pipes from the ranks (none without labels), and where their contents and the launcher's own remarks go.
 #[derive(Debug)]
 pub struct Streams {
     streams: Vec<Stream>,
     width: Option<usize>,
+    event: OwnedFd,
+    out: Writer,
+    err: Writer,
 }
 
 impl Streams {
-    /// Labels as wide as the highest rank of so many.
-    pub fn new(label: bool, processes: u32) -> Self {
-        Streams { streams: Vec::new(), width: label.then(|| processes.saturating_sub(1).to_string().len()) }
+    /// Labels as wide as the highest of this many ranks.
+    pub fn new(label: bool, processes: u32) -> io::Result<Self> {
+        let event = writer::event()?;
+        let mut streams = Streams {
+            streams: Vec::new(),
+            width: label.then(|| processes.saturating_sub(1).to_string().len()),
+            out: Writer::new(Target::Out, event.try_clone()?),
+            err: Writer::new(Target::Err, event.try_clone()?),
+            event,
+        };
+        if label {
+            streams.out.start()?;
+            streams.err.start()?;
+        }
+        Ok(streams)
     }
 
     /// Takes a new process's output.
@@ -53,97 +68,140 @@ impl Streams {
         }
     }
 
-    /// What to poll.
+    /// Queues a line for standard error.
+    pub fn remark(&mut self, text: fmt::Arguments<'_>) {
+        self.err.push(format!("{text}\n").into_bytes());
+    }
+
+    /// What to poll: the writers' event, then the streams whose bytes can be passed on now.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
-        self.streams.iter().map(|s| PollFd::from_borrowed_fd(s.source.as_fd(), PollFlags::IN))
+        let open = [Target::Out, Target::Err].map(|target| !self.writer(target).is_full());
+        let streams = self.streams.iter().map(move |s| {
+            let flags = if open[s.target as usize] { PollFlags::IN } else { PollFlags::empty() };
+            (s, flags)
+        });
+        // A hang-up is reported in any case: a stream that may not be read is left out by an impossible descriptor.
+        std::iter::once(PollFd::new(&self.event, PollFlags::IN)).chain(streams.map(|(s, flags)| {
+            if flags.is_empty() {
+                PollFd::new(&self.event, flags)
+            } else {
+                PollFd::from_borrowed_fd(s.source.as_fd(), flags)
+            }
+        }))
     }
 
-    /// Passes on what has come, from the streams of which this says that they are ready.
+    /// Passes on what has come, from the [sources](Self::sources) of which this says that they are ready.
     pub fn read(&mut self, ready: &[bool]) {
-        let mut ready = ready.iter();
-        self.streams.retain_mut(|stream| !ready.next().copied().unwrap_or(false) || stream.read());
+        if ready.first() == Some(&true) {
+            let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        }
+        let mut ready = ready.iter().skip(1);
+        let mut streams = std::mem::take(&mut self.streams);
+        streams.retain_mut(|stream| {
+            let writer = match stream.target {
+                Target::Out => &mut self.out,
+                Target::Err => &mut self.err,
+            };
+            let is_ready = ready.next().copied().unwrap_or(false);
+            // As without labels: a rank whose output leads nowhere learns of it when it writes.
+            writer.failure().is_none() && (!is_ready || stream.read(writer))
+        });
+        self.streams = streams;
     }
 
-    /// After all have ended: passes on what is still in the pipes, without waiting for more.
-    pub fn finish(&mut self) {
-        while !self.streams.is_empty() {
+    /// After all have ended: passes on what is still in the pipes, without waiting for more. Returns whether all is
+    /// written; if not, [sources](Self::sources) says when to go on.
+    pub fn finish(&mut self) -> bool {
+        loop {
             let mut sources: Vec<PollFd<'_>> = self.sources().collect();
             match poll(&mut sources, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-                Ok(0) | Err(_) => break,
-                Ok(_) => {}
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return true,
             }
             let ready: Vec<bool> = sources.iter().map(|s| !s.revents().is_empty()).collect();
             drop(sources);
             self.read(&ready);
+            let full = [Target::Out, Target::Err].map(|target| self.writer(target).is_full());
+            if !ready.iter().skip(1).any(|&ready| ready) {
+                // Nothing more comes from those that may be read.
+                let (over, waiting) =
+                    std::mem::take(&mut self.streams).into_iter().partition(|s| !full[s.target as usize]);
+                self.streams = waiting;
+                for mut stream in over as Vec<Stream> {
+                    stream.end(self.writer_mut(stream.target));
+                }
+                return self.streams.is_empty() && self.out.is_idle() && self.err.is_idle();
+            }
         }
-        for mut stream in self.streams.drain(..) {
-            stream.end();
+    }
+
+    /// Why output of the ranks was lost, if it was. A remark may be.
+    pub fn failure(&self) -> Option<(Target, Errno)> {
+        self.width?;
+        [&self.out, &self.err].into_iter().find_map(|w| w.failure().map(|e| (w.target(), e)))
+    }
+
+    fn writer(&self, target: Target) -> &Writer {
+        match target {
+            Target::Out => &self.out,
+            Target::Err => &self.err,
+        }
+    }
+
+    fn writer_mut(&mut self, target: Target) -> &mut Writer {
+        match target {
+            Target::Out => &mut self.out,
+            Target::Err => &mut self.err,
         }
     }
 }
 
 impl Stream {
     /// Reads once. Returns whether to go on.
-    fn read(&mut self) -> bool {
+    fn read(&mut self, writer: &mut Writer) -> bool {
         let mut buffer = [0u8; 1 << 16];
         match rustix::io::read(&self.source, &mut buffer) {
             Ok(0) => {
-                self.end();
+                self.end(writer);
                 false
             }
-            Ok(n) => self.take(&buffer[..n]).is_ok(),
+            Ok(n) => {
+                writer.push(labelled(&self.label, &mut self.rest, &buffer[..n]));
+                true
+            }
             Err(Errno::INTR | Errno::AGAIN) => true,
             Err(_) => {
-                self.end();
+                self.end(writer);
                 false
             }
         }
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.rest.extend_from_slice(bytes);
-        let (lines, rest) = labelled(&self.label, &self.rest);
-        let rest = self.rest.split_off(rest);
-        self.rest = rest;
-        self.write(&lines)?;
-        if self.rest.len() > LONGEST_LINE {
-            self.end();
-        }
-        Ok(())
     }
 
     /// A last line without an end gets one.
-    fn end(&mut self) {
+    fn end(&mut self, writer: &mut Writer) {
         if !self.rest.is_empty() {
-            self.rest.push(b'\n');
-            let (lines, _) = labelled(&self.label, &self.rest);
-            self.rest.clear();
-            let _ = self.write(&lines);
-        }
-    }
-
-    /// Nobody else of this process writes: whole lines stay whole.
-    fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        match self.target {
-            Target::Out => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes)?;
-                out.flush()
-            }
-            Target::Err => io::stderr().lock().write_all(bytes),
+            writer.push(labelled(&self.label, &mut self.rest, b"\n"));
         }
     }
 }
 
-/// The whole lines with their label, and where the rest begins.
-fn labelled(label: &str, bytes: &[u8]) -> (Vec<u8>, usize) {
-    let end = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-    let mut out = Vec::with_capacity(end + end / 16 + label.len());
-    for line in bytes[..end].split_inclusive(|&b| b == b'\n') {
+/// The whole lines with their label. `rest`: the beginning of a line, which is kept for the next call.
+fn labelled(label: &str, rest: &mut Vec<u8>, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(rest.len() + bytes.len() + bytes.len() / 16 + label.len());
+    for piece in bytes.split_inclusive(|&b| b == b'\n') {
+        let whole = piece.ends_with(b"\n");
+        if !whole && rest.len() + piece.len() <= LONGEST_LINE {
+            rest.extend_from_slice(piece);
+            continue;
+        }
         out.extend_from_slice(label.as_bytes());
-        out.extend_from_slice(line);
+        out.append(rest);
+        out.extend_from_slice(piece);
+        if !whole {
+            out.push(b'\n');
+        }
     }
-    (out, end)
+    out
 }
 
 #[cfg(test)]
@@ -152,7 +210,26 @@ mod tests {
 
     #[test]
     fn only_whole_lines() {
-        assert_eq!(labelled("[0] ", b"ab"), (vec![], 0));
-        assert_eq!(labelled("[0] ", b"a\n\nb\nc"), (b"[0] a\n[0] \n[0] b\n".to_vec(), 5));
+        let mut rest = Vec::new();
+        assert_eq!(labelled("[0] ", &mut rest, b"ab"), b"");
+        assert_eq!(labelled("[0] ", &mut rest, b"c\n\nd\ne"), b"[0] abc\n[0] \n[0] d\n");
+        assert_eq!(rest, b"e");
+        assert_eq!(labelled("[0] ", &mut rest, b"\n"), b"[0] e\n");
+        assert_eq!(rest, b"");
+    }
+
+    #[test]
+    fn endless_lines_are_broken_and_nothing_is_lost() {
+        let (mut rest, mut out) = (Vec::new(), Vec::new());
+        let piece = [b'x'; 1 << 16];
+        for _ in 0..40 {
+            out.extend(labelled("[0] ", &mut rest, &piece));
+            assert!(rest.len() <= LONGEST_LINE);
+        }
+        out.extend(labelled("[0] ", &mut rest, b"\n"));
+        let lines: Vec<&[u8]> = out.split(|&b| b == b'\n').filter(|l| !l.is_empty()).collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|l| l.starts_with(b"[0] ")));
+        assert_eq!(out.iter().filter(|&&b| b == b'x').count(), 40 << 16);
     }
 }

@@ -1,0 +1,130 @@
+//! The two processes of a launcher: the command, which the user has started, and its supervisor, the parent of the ranks.
+//!
+//! The supervisor does the work. The command passes signals on to it, waits for it, and ends with its exit code. Both
+//! adopt orphans (PR_SET_CHILD_SUBREAPER), so that a death of either leaves nothing running: the supervisor sees the
+//! command's death at a pipe and ends all descendants; if the supervisor dies, its descendants become the command's
+//! children, and the command ends them. Only if both are killed at once, processes remain that the ranks have
+//! started: the kernel ends the ranks themselves (PR_SET_PDEATHSIG).
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, kill_process};
+
+use super::children::{self, Ended};
+use super::signals::{Received, Signals, name_of};
+use crate::output::remark;
+use crate::{Failure, Outcome};
+
+/// The command, as its supervisor sees it.
+#[derive(Debug)]
+pub struct Parent {
+    /// Read end of a pipe whose write end only the command has.
+    pipe: OwnedFd,
+}
+
+impl Parent {
+    /// Whether the command has died.
+    pub fn is_dead(&self) -> bool {
+        let mut source = [PollFd::new(&self.pipe, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut source, Some(&now)), Ok(1..))
+    }
+}
+
+/// Becomes ready when the command dies.
+impl AsFd for Parent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+/// Runs `work` in a supervisor and waits for it. Returns twice: in the supervisor what `work` returns, in the command the
+/// supervisor's exit code. To be called by a process with one thread. `failed`: the exit code if this itself fails.
+pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -> Outcome {
+    let failure = |what: &str, e: &io::Error| {
+        let remedy = match e.raw_os_error() {
+            Some(libc::EAGAIN) => " (too many processes of this user: raise the limit, `ulimit -u`)",
+            Some(libc::ENOMEM) => " (too little memory)",
+            Some(libc::EMFILE) => " (too many open files: raise the limit, `ulimit -n`)",
+            _ => "",
+        };
+        Failure::new(format!("{what}: {e}{remedy}")).with_code(failed)
+    };
+    // Before any process or thread is started, so that all have them blocked.
+    let signals = Signals::block().map_err(|e| failure("blocking signals", &e))?;
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| failure("making a pipe", &e.into()))?;
+    let adopt = || children::adopt_orphans().map_err(|e| failure("adopting orphans", &e));
+    adopt()?;
+    // SAFETY: this process has one thread, so the child may go on as it likes.
+    match unsafe { libc::fork() } {
+        -1 => Err(failure("starting a process", &io::Error::last_os_error())),
+        0 => {
+            drop(write);
+            adopt()?;
+            let outcome = work(&Parent { pipe: read }, &signals);
+            signals.unblock();
+            outcome
+        }
+        supervisor => {
+            drop(read);
+            let code = wait(supervisor, &signals).map_err(|e| failure("waiting for the supervisor", &e))?;
+            // Its pipe tells the supervisor that the command lives.
+            drop(write);
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+/// The command's part: passes signals on until the supervisor has ended. Returns the exit code.
+fn wait(supervisor: i32, signals: &Signals) -> io::Result<u8> {
+    loop {
+        while let Some(child) = children::ended_child() {
+            let ended = children::reap(child);
+            if child == supervisor as u32 {
+                return Ok(match ended {
+                    Some(Ended::Code(code)) => code,
+                    Some(Ended::Signal(signal)) => left_alone(supervisor, signal, signals),
+                    None => 1,
+                });
+            }
+        }
+        let mut sources = [PollFd::new(signals, PollFlags::IN)];
+        match poll(&mut sources, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        while let Some(received) = signals.next() {
+            // What was typed has reached the supervisor too. It is a child that was not waited for: its pid is its own.
+            if let (false, Some(pid)) = (received.typed, Pid::from_raw(supervisor)) {
+                let _ = kill_process(pid, received.signal);
+            }
+        }
+    }
+}
+
+/// The supervisor was killed: ends what it has left.
+fn left_alone(supervisor: i32, signal: i32, signals: &Signals) -> u8 {
+    children::end_orphans(Duration::ZERO, |_| {});
+    signals.unblock();
+    let name = name_of(signal);
+    remark!(
+        "towpath: the supervisor of the ranks (process {supervisor}) was killed by {name}: they are ended"
+    );
+    128 + signal as u8
+}
+
+impl Parent {
+    /// Whether the supervisor is to act on a signal: it was typed, or the command has passed it on. Any other was sent to
+    /// the whole process group, so that the command passes it on, too.
+    pub fn has_sent(&self, received: Received) -> bool {
+        // SAFETY: no preconditions.
+        received.typed || received.sender == unsafe { libc::getppid() } as u32
+    }
+}

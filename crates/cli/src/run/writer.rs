@@ -1,0 +1,185 @@
+//! Writing that never holds up the launcher: a thread for each of standard output and standard error.
+//!
+//! A reader that does not read makes a write last for ever. The descriptor is shared with other processes, so it must
+//! stay as it is (O_NONBLOCK would be theirs too). So a thread writes what lies in a queue of bounded length.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+/// The queue counts as full beyond this many bytes.
+const FULL: usize = 4 << 20;
+
+/// Where a writer writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Out,
+    Err,
+}
+
+impl Target {
+    fn with<R>(self, act: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
+        match self {
+            Target::Out => act(io::stdout().as_fd()),
+            Target::Err => act(io::stderr().as_fd()),
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Out => "standard output",
+            Target::Err => "standard error",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    pieces: VecDeque<Vec<u8>>,
+    /// How many bytes are queued or being written.
+    bytes: usize,
+    failed: Option<Errno>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    /// An eventfd: counts what the threads have written, so that a poll notices.
+    event: OwnedFd,
+    target: Target,
+}
+
+/// A target, and the thread that writes to it.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    started: bool,
+}
+
+/// Makes the descriptor by which writers wake a poll.
+pub fn event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+impl Writer {
+    /// A writer without a thread as yet.
+    pub fn new(target: Target, event: OwnedFd) -> Self {
+        let shared = Shared { queue: Mutex::default(), filled: Condvar::new(), event, target };
+        Writer { shared: Arc::new(shared), started: false }
+    }
+
+    /// Starts the thread.
+    pub fn start(&mut self) -> io::Result<()> {
+        if !self.started {
+            let shared = Arc::clone(&self.shared);
+            std::thread::Builder::new()
+                .name("towpath-writer".into())
+                // A small one, for where the address space is limited.
+                .stack_size(64 << 10)
+                .spawn(move || shared.write_all())?;
+            self.started = true;
+        }
+        Ok(())
+    }
+
+    /// Queues bytes; drops them if writing has failed. Without a thread, which can't be started where the user has too
+    /// many, they are written at once if that is possible without waiting.
+    pub fn push(&mut self, bytes: Vec<u8>) {
+        if bytes.is_empty() || self.failure().is_some() {
+            return;
+        }
+        if self.start().is_err() {
+            self.shared.write_now(&bytes);
+            return;
+        }
+        let mut queue = self.shared.lock();
+        queue.bytes += bytes.len();
+        queue.pieces.push_back(bytes);
+        self.shared.filled.notify_one();
+    }
+
+    /// Whether so much is queued that no more should come.
+    pub fn is_full(&self) -> bool {
+        self.shared.lock().bytes >= FULL
+    }
+
+    /// Whether all is written, or writing has failed.
+    pub fn is_idle(&self) -> bool {
+        self.shared.lock().bytes == 0
+    }
+
+    /// The error by which writing has failed.
+    pub fn failure(&self) -> Option<Errno> {
+        self.shared.lock().failed
+    }
+
+    /// What it writes to.
+    pub fn target(&self) -> Target {
+        self.shared.target
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Each change is complete before anything can panic.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: until the process ends, or writing fails.
+    fn write_all(&self) {
+        loop {
+            let mut queue = self.lock();
+            let piece = loop {
+                match queue.pieces.pop_front() {
+                    Some(piece) => break piece,
+                    None => queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(queue);
+            let result = self.write(&piece);
+            let mut queue = self.lock();
+            queue.bytes -= piece.len();
+            if let Err(e) = result {
+                *queue = Queue { failed: Some(e), ..Queue::default() };
+            }
+            let over = queue.failed.is_some();
+            drop(queue);
+            // Full only if nobody has looked for 2⁶⁴ pieces.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            if over {
+                return;
+            }
+        }
+    }
+
+    fn write(&self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            match self.target.with(|fd| rustix::io::write(fd, bytes)) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(written) => bytes = &bytes[written..],
+                Err(Errno::INTR) => {}
+                // Another process has set O_NONBLOCK.
+                Err(Errno::AGAIN) => _ = self.is_ready(None),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a short text if that is possible without waiting: a pipe that is ready takes at least 4,096 bytes.
+    fn write_now(&self, bytes: &[u8]) {
+        if self.is_ready(Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            let _ = self.target.with(|fd| rustix::io::write(fd, &bytes[..bytes.len().min(4096)]));
+        }
+    }
+
+    fn is_ready(&self, timeout: Option<&Timespec>) -> bool {
+        self.target.with(|fd| matches!(poll(&mut [PollFd::new(&fd, PollFlags::OUT)], timeout), Ok(1..)))
+    }
+}

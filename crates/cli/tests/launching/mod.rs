@@ -1,0 +1,62 @@
+//! What the tests of the launchers share.
+#![allow(dead_code)]
+
+#[path = "../../../shm/tests/common/mod.rs"]
+pub mod common;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Directory, Member, Watchdog, member};
+
+/// `towpath run` with options, then the program and its arguments. It starts with no signal ignored or blocked, however these tests were started (`nohup`, a script's `&`).
+pub fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Member {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    command.arg("run").args(arguments).env("TOWPATH_SHM_DIR", &directory.0);
+    let with_default_signals = || {
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the set before it is used; both calls take valid arguments and no handlers.
+        unsafe {
+            for signal in 1..32 {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: only calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(with_default_signals) };
+    dog.spawn(command)
+}
+
+/// With the member as the program.
+pub fn with_member(dog: &Watchdog, directory: &Directory, options: &[&str], what: &[&str]) -> Member {
+    let member = member().to_str().unwrap();
+    let arguments: Vec<&str> = options.iter().copied().chain([member]).chain(what.iter().copied()).collect();
+    towpath(dog, directory, &arguments)
+}
+
+pub fn lines(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+pub fn is_gone(pid: u32) -> bool {
+    // A zombie that nobody waits for is as good as gone.
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") Z "))
+        || !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+pub fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+pub fn signal(pid: u32, signal: i32) {
+    // SAFETY: a process of this test's own, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
