@@ -92,8 +92,10 @@ fn crash(rank: u32, how: &str, wait: bool) -> Outcome {
             _ => {}
         }
     }
-    while wait {
-        std::thread::park();
+    if wait {
+        loop {
+            std::thread::park();
+        }
     }
     // One that leaves in order before it fails is missed by no barrier until the launcher has reported it.
     while matches!(how, "leave" | "error" | "panic") && world.deaths() == 0 {

@@ -124,12 +124,14 @@ impl<'a> Launcher<'a> {
         if !self.alone {
             self.write_rest();
         }
-        match (self.exit_code(), self.streams.failure()) {
-            (0, Some((_, Errno::PIPE))) => Ok(ExitCode::from(READER_GONE)),
-            (0, Some((target, e))) => {
-                Err(Failure::new(format!("writing to {}: {e}", target.name())).with_code(LAUNCHER_FAILED))
+        let code = self.exit_code();
+        match self.streams.failure() {
+            Some((_, Errno::PIPE)) if code == 0 => Ok(ExitCode::from(READER_GONE)),
+            Some((target, e)) if e != Errno::PIPE => {
+                let code = if code == 0 { LAUNCHER_FAILED } else { code };
+                Err(Failure::new(format!("writing to {}: {e}", target.name())).with_code(code))
             }
-            (code, _) => Ok(ExitCode::from(code)),
+            _ => Ok(ExitCode::from(code)),
         }
     }
 
