@@ -201,7 +201,8 @@ impl World {
         };
         // Relaxed: written before the word that says that it has entered.
         let namespace = self.inner().entry(id.index).namespace.load(Ordering::Relaxed);
-        if namespace != self.inner().namespace() {
+        // Namespaces that are unknown may be different ones, and the number another process's.
+        if namespace != self.inner().namespace() || namespace == 0 {
             return;
         }
         // SAFETY: takes three numbers; a thread of this process only, or of none.

@@ -80,7 +80,7 @@ pub(crate) struct Counts {
 pub(crate) struct Entry {
     /// Generation, pid, part of the start time, and state in one word.
     pub word: AtomicU64,
-    /// When the process started, in ticks since the machine did.
+    /// What tells the process from others with its pid: see `process.rs`.
     pub start: AtomicU64,
     /// In which namespaces the pid and the start time are to be understood.
     pub namespace: AtomicU64,

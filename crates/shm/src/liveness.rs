@@ -1,8 +1,10 @@
 //! Who is alive, and how a death becomes known to all, exactly once.
 //!
-//! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is), and the process with its pid started when the entry says (a
-//! pid is used again). pidfds are kept. Where the participant lives in another pid or time namespace, its pid means
-//! nothing here; then the lock that it holds on a byte of the segment decides, and without one it counts as alive.
+//! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is), and the process with
+//! its pid is the one that the entry means (a pid is used again: `process.rs`). pidfds are kept. Where the participant
+//! lives in another pid or time namespace, its pid means nothing here, and where neither the kernel nor /proc tells
+//! processes apart, another one may have it; then the lock that it holds on a byte of the segment decides, and without
+//! one it counts as alive.
 //!
 //! **Noting.** Whoever finds a participant dead moves its entry from ENTERED to DYING. Then the death is counted in `counts.deaths`:
 //!
@@ -25,7 +27,7 @@ use towpath_machine::{Native, Park};
 
 use crate::layout::LOCKS;
 use crate::participant::{EntryWord, PID_BITS, ParticipantId, State};
-use crate::process::{self, Dead, Pulse, start_hash};
+use crate::process::{self, Dead, Found, Pulse, Wanted};
 use crate::segment::byte_is_locked;
 use crate::world::Inner;
 
@@ -107,29 +109,39 @@ impl Inner {
         }
         let found = match word.state {
             State::Entered => {
-                // Relaxed, all three: written before the word that says ENTERED, which was read with Acquire (4).
+                // Relaxed, both: written before the word that says ENTERED, which was read with Acquire (4).
                 let start = entry.start.load(Ordering::Relaxed);
-                if entry.namespace.load(Ordering::Relaxed) != self.namespace() {
-                    let locked = entry.locked.load(Ordering::Relaxed) == 1;
-                    let unlocked = locked
-                        && byte_is_locked(self.segment.file(), LOCKS + u64::from(index)) == Some(false);
-                    return if unlocked { Pulse::Dead } else { Pulse::Alive };
+                let namespace = entry.namespace.load(Ordering::Relaxed);
+                // Namespaces that are unknown may be different ones.
+                if namespace != self.namespace() || namespace == 0 {
+                    return if self.has_unlocked(index) { Pulse::Dead } else { Pulse::Alive };
                 }
-                process::watch(word.pid, |s| s == start)
+                match process::watch(word.pid, Wanted::Start(start)) {
+                    // After the pidfd was opened: if the lock is still held, the pid is still the participant's.
+                    Ok(Found { sure: false, .. }) if self.has_unlocked(index) => Err(Dead),
+                    found => found,
+                }
             }
             State::Joining if memory.since.elapsed() < JOINING_PATIENCE => return Pulse::Alive,
-            State::Joining => process::watch(word.pid, |s| start_hash(s) == word.start_hash),
+            State::Joining => process::watch(word.pid, Wanted::Hash(word.start_hash)),
             _ => return Pulse::Dead,
         };
         match found {
             Err(Dead) => Pulse::Dead,
-            Ok(None) => Pulse::Alive,
-            Ok(Some(pidfd)) => {
+            Ok(Found { pidfd: None, .. }) => Pulse::Alive,
+            Ok(Found { pidfd: Some(pidfd), .. }) => {
                 let ended = process::has_ended(&pidfd);
                 memory.pidfd = Some(pidfd);
                 if ended { Pulse::Dead } else { Pulse::Alive }
             }
         }
+    }
+
+    /// Whether a participant that had locked its byte of the segment has it locked no more: only the dead.
+    fn has_unlocked(&self, index: u32) -> bool {
+        // Relaxed: as in `pulse_of`.
+        self.entry(index).locked.load(Ordering::Relaxed) == 1
+            && byte_is_locked(self.segment.file(), LOCKS + u64::from(index)) == Some(false)
     }
 
     /// See [`crate::World::is_alive`].

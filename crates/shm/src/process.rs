@@ -1,20 +1,35 @@
 //! Processes, as the operating system knows them: who one is, and whether one is alive.
+//!
+//! A pid is used again, and it means something only in its namespace. What tells a process from all others with its pid
+//! is its inode in pidfs (Linux 6.9), which needs no /proc, or else its start time in /proc. That is looked at only if
+//! /proc is of this process's own pid namespace: in another one's, the same number is another process.
+#![allow(unsafe_code)]
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::Error;
 
+/// A bit of `start`: the rest is the process's inode in pidfs. Without it, `start` is a start time.
+const IN_PIDFS: u64 = 1 << 63;
+/// What `statfs` says of descriptors in pidfs.
+const PID_FS_MAGIC: u64 = 0x5049_4446;
+/// What asks a pidfd for its process's pid namespace and time namespace (Linux 6.11).
+const GET_PID_NAMESPACE: libc::c_ulong = 0xff05;
+const GET_TIME_NAMESPACE: libc::c_ulong = 0xff07;
+
 /// A process for good: a pid alone is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub pid: u32,
+    /// Its inode in pidfs, with a bit that says so, or its start time.
     pub start: u64,
     pub namespace: u64,
 }
@@ -28,17 +43,57 @@ pub(crate) enum Pulse {
     Dead,
 }
 
+/// What is known of the process that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    /// Its [`Identity::start`].
+    Start(u64),
+    /// Some bits of it: [`start_hash`].
+    Hash(u16),
+}
+
+/// A process that is not known to be dead.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// `None`: this process may not have one.
+    pub pidfd: Option<OwnedFd>,
+    /// Whether it is the wanted process for certain. If not, another one may have its pid.
+    pub sure: bool,
+}
+
 impl Identity {
     pub fn own() -> Result<Self, Error> {
         let pid = std::process::id();
-        let stat =
-            fs::read("/proc/self/stat").map_err(Error::io("reading /proc/self/stat (is /proc mounted?)"))?;
-        let (_, start) = parse_stat(&stat).ok_or_else(|| Error::System {
-            what: "reading the start time in /proc/self/stat",
-            source: io::ErrorKind::InvalidData.into(),
-        })?;
+        let start = match own_pidfd().as_ref().and_then(number_in_pidfs) {
+            Some(number) => number,
+            None => own_start_time()?,
+        };
         Ok(Identity { pid, start, namespace: own_namespace() })
     }
+}
+
+fn own_pidfd() -> Option<OwnedFd> {
+    pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()
+}
+
+fn own_start_time() -> Result<u64, Error> {
+    // Of whatever namespace /proc is: this file is about this process.
+    let stat =
+        fs::read("/proc/self/stat").map_err(Error::io("reading /proc/self/stat (is /proc mounted?)"))?;
+    let (_, start) = parse_stat(&stat).ok_or_else(|| Error::System {
+        what: "reading the start time in /proc/self/stat",
+        source: io::ErrorKind::InvalidData.into(),
+    })?;
+    Ok(start)
+}
+
+/// The number of a process that no other ever has while the machine runs, if this kernel has such numbers.
+fn number_in_pidfs(pidfd: &OwnedFd) -> Option<u64> {
+    // Of 32 bits, there would not be enough.
+    if !cfg!(target_pointer_width = "64") || fstatfs(pidfd).ok()?.f_type as u64 != PID_FS_MAGIC {
+        return None;
+    }
+    Some(fstat(pidfd).ok()?.st_ino | IN_PIDFS)
 }
 
 /// Sixteen bits of a start time: enough to tell a pid's second use from its first while an entry is half written.
@@ -49,12 +104,39 @@ pub(crate) fn start_hash(start: u64) -> u16 {
 /// A number for the namespaces in which pids and start times of this process mean something; 0 if unknown.
 pub(crate) fn own_namespace() -> u64 {
     let inode = |which: &str| fs::metadata(format!("/proc/self/ns/{which}")).map(|m| m.ino());
-    match (inode("pid"), inode("time")) {
-        (Ok(pid), Ok(time)) => pid << 32 ^ time,
+    let number = match (inode("pid"), inode("time")) {
+        (Ok(pid), Ok(time)) => Some((pid, time)),
         // Kernels before 5.6 have no time namespaces.
-        (Ok(pid), Err(_)) => pid << 32,
-        _ => 0,
-    }
+        (Ok(pid), Err(_)) => Some((pid, 0)),
+        // No /proc in which this process would be seen.
+        _ => namespaces_by_pidfd(),
+    };
+    number.map_or(0, |(pid, time)| pid << 32 ^ time)
+}
+
+/// The inodes of this process's pid namespace and time namespace.
+fn namespaces_by_pidfd() -> Option<(u64, u64)> {
+    let pidfd = own_pidfd()?;
+    let inode = |request| {
+        // SAFETY: these requests take no argument; they return a new descriptor, or an error.
+        let namespace = unsafe { libc::ioctl(pidfd.as_raw_fd(), request as _, 0) };
+        if namespace < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor is new: nothing else owns it.
+        let namespace = unsafe { OwnedFd::from_raw_fd(namespace) };
+        fstat(namespace).ok().map(|stat| stat.st_ino)
+    };
+    Some((inode(GET_PID_NAMESPACE)?, inode(GET_TIME_NAMESPACE).unwrap_or(0)))
+}
+
+/// Whether /proc is mounted and shows this process's own pid namespace, so that its pids are those of this process.
+pub(crate) fn proc_is_own() -> bool {
+    let own = std::process::id();
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    // One pid for each namespace from that of /proc to that of the process. Kernels before 4.1 don't say.
+    field("NSpid:").or_else(|| field("Pid:")).is_some_and(|pids| pids.parse() == Ok(own))
 }
 
 /// State letter and start time from the text of /proc/PID/stat. The program's name (second field) may contain anything.
@@ -96,9 +178,18 @@ pub(crate) fn any_ended(fds: &mut [PollFd<'_>]) -> bool {
     matches!(poll(fds, Some(&now)), Ok(1..)) && fds.iter().any(|fd| fd.revents().contains(PollFlags::IN))
 }
 
-/// A pidfd for the process with this pid, provided that its start time is accepted. `Ok(None)`: no telling, but not known
-/// to be dead. `Err`: dead.
-pub(crate) fn watch(pid: u32, accept: impl Fn(u64) -> bool) -> Result<Option<OwnedFd>, Dead> {
+/// The process with this pid, provided that it is the wanted one. `Err`: that is dead.
+pub(crate) fn watch(pid: u32, wanted: Wanted) -> Result<Found, Dead> {
+    watch_by(pid, wanted, number_in_pidfs, proc_is_own)
+}
+
+/// As [`watch`], by what the kernel and /proc can tell.
+fn watch_by(
+    pid: u32,
+    wanted: Wanted,
+    number_in_pidfs: impl Fn(&OwnedFd) -> Option<u64>,
+    proc_is_own: impl Fn() -> bool,
+) -> Result<Found, Dead> {
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Err(Dead) };
     // First the pidfd, then the start time: if the pid belongs to the wanted process after the pidfd was opened, it did
     // before, and the pidfd is that process's.
@@ -108,18 +199,37 @@ pub(crate) fn watch(pid: u32, accept: impl Fn(u64) -> bool) -> Result<Option<Own
         // No such call, forbidden, or no descriptors left.
         Err(_) => None,
     };
-    match stat_of(pid) {
+    let number = pidfd.as_ref().and_then(number_in_pidfs);
+    match (wanted, number) {
+        (Wanted::Start(start), Some(number)) if start & IN_PIDFS != 0 => {
+            return if number == start { Ok(Found { pidfd, sure: true }) } else { Err(Dead) };
+        }
+        (Wanted::Hash(hash), Some(number)) if start_hash(number) == hash => {
+            return Ok(Found { pidfd, sure: true });
+        }
+        _ => {}
+    }
+    let is_wanted = |start_time| match wanted {
+        Wanted::Start(start) if start & IN_PIDFS == 0 => Some(start == start_time),
+        Wanted::Hash(hash) if start_hash(start_time) == hash => Some(true),
+        Wanted::Hash(_) if number.is_some() => Some(false),
+        // Its inode is known, and can't be compared.
+        _ => None,
+    };
+    match if proc_is_own() { stat_of(pid) } else { Err(io::ErrorKind::Unsupported.into()) } {
         // The pidfd knows better: /proc may hide processes (hidepid).
         Ok(None) => match pidfd {
-            Some(fd) if !has_ended(&fd) => Ok(Some(fd)),
+            Some(fd) if !has_ended(&fd) => Ok(Found { pidfd: Some(fd), sure: false }),
             _ => Err(Dead),
         },
-        Ok(Some((_, start))) if !accept(start) => Err(Dead),
-        // Without a pidfd only the main thread's state is known: good enough to see a zombie.
-        Ok(Some((b'Z' | b'X', _))) if pidfd.is_none() => Err(Dead),
-        Ok(Some(_)) => Ok(pidfd),
+        Ok(Some((state, start))) => match is_wanted(start) {
+            Some(false) => Err(Dead),
+            // Without a pidfd only the main thread's state is known: good enough to see a zombie.
+            _ if pidfd.is_none() && matches!(state, b'Z' | b'X') => Err(Dead),
+            known => Ok(Found { pidfd, sure: known.is_some() }),
+        },
         // Can't read /proc: believe the pidfd.
-        Err(_) => Ok(pidfd),
+        Err(_) => Ok(Found { pidfd, sure: false }),
     }
 }
 
@@ -131,10 +241,14 @@ mod tests {
     use super::*;
 
     /// Whether a process is alive, asked once.
-    fn pulse(pid: u32, accept: impl Fn(u64) -> bool) -> Pulse {
-        match watch(pid, accept) {
+    fn pulse(pid: u32, wanted: Wanted) -> Pulse {
+        pulse_by(watch(pid, wanted))
+    }
+
+    fn pulse_by(found: Result<Found, Dead>) -> Pulse {
+        match found {
             Err(Dead) => Pulse::Dead,
-            Ok(Some(pidfd)) if has_ended(&pidfd) => Pulse::Dead,
+            Ok(Found { pidfd: Some(pidfd), .. }) if has_ended(&pidfd) => Pulse::Dead,
             Ok(_) => Pulse::Alive,
         }
     }
@@ -150,21 +264,61 @@ mod tests {
     #[test]
     fn this_process_is_alive_and_its_like_with_another_start_is_not() {
         let me = Identity::own().unwrap();
-        assert_eq!(pulse(me.pid, |s| s == me.start), Pulse::Alive);
-        assert_eq!(pulse(me.pid, |s| s != me.start), Pulse::Dead);
-        assert_eq!(pulse(0, |_| true), Pulse::Dead);
-        assert_eq!(pulse(u32::MAX, |_| true), Pulse::Dead);
+        for start in [me.start, own_start_time().unwrap()] {
+            assert_eq!(pulse(me.pid, Wanted::Start(start)), Pulse::Alive);
+            assert_eq!(pulse(me.pid, Wanted::Start(start ^ 1)), Pulse::Dead);
+            assert_eq!(pulse(me.pid, Wanted::Hash(start_hash(start))), Pulse::Alive);
+            assert_eq!(pulse(me.pid, Wanted::Hash(!start_hash(start))), Pulse::Dead);
+            for pid in [0, u32::MAX] {
+                assert_eq!(pulse(pid, Wanted::Start(start)), Pulse::Dead);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_not_known_to_be_dead() {
+        let me = Identity::own().unwrap();
+        let time = own_start_time().unwrap();
+        // Neither pidfs nor a /proc of one's own: any process with the pid may be the wanted one.
+        for wanted in [Wanted::Start(me.start), Wanted::Start(time + 1), Wanted::Hash(!start_hash(time))] {
+            let found = watch_by(me.pid, wanted, |_| None, || false);
+            assert!(
+                matches!(found, Ok(Found { pidfd: Some(_), sure: false })),
+                "{wanted:?}: {}",
+                found.is_ok()
+            );
+        }
+        // Without pidfs, start times tell.
+        let alive = watch_by(me.pid, Wanted::Start(time), |_| None, || true);
+        assert!(matches!(alive, Ok(Found { sure: true, .. })));
+        assert!(watch_by(me.pid, Wanted::Start(time + 1), |_| None, || true).is_err());
+        // The inode of a process that this one can't look up, because of a filter of system calls.
+        let unsure = watch_by(me.pid, Wanted::Start(IN_PIDFS | 1), |_| None, || true);
+        assert!(matches!(unsure, Ok(Found { sure: false, .. })));
+    }
+
+    #[test]
+    fn namespaces_have_one_number_by_proc_and_by_pidfd() {
+        assert!(proc_is_own());
+        let Some((pid, time)) = namespaces_by_pidfd() else {
+            eprintln!("SKIPPED: this kernel does not say a pidfd's namespaces (Linux 6.11)");
+            return;
+        };
+        assert_eq!(own_namespace(), pid << 32 ^ time);
     }
 
     #[test]
     fn a_zombie_is_dead() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (_, start) = stat_of(child.id()).unwrap().unwrap();
+        let wanted = Wanted::Start(start);
         // Not waited for: a zombie from some moment on.
-        while pulse(child.id(), |_| true) == Pulse::Alive {
+        while pulse(child.id(), wanted) == Pulse::Alive {
             std::thread::yield_now();
         }
         assert_eq!(stat_of(child.id()).unwrap().unwrap().0, b'Z');
+        assert_eq!(pulse_by(watch_by(child.id(), wanted, |_| None, || false)), Pulse::Dead);
         child.wait().unwrap();
-        assert_eq!(pulse(child.id(), |_| true), Pulse::Dead);
+        assert_eq!(pulse(child.id(), wanted), Pulse::Dead);
     }
 }

@@ -107,7 +107,13 @@ impl Segment {
     /// Gives an unnamed segment its name. `Ok(false)` if the name is in use.
     pub fn publish(&self, path: &Path) -> Result<bool, Error> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        match linkat(rustix::fs::CWD, own, rustix::fs::CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        let linked = linkat(rustix::fs::CWD, own, rustix::fs::CWD, path, AtFlags::SYMLINK_FOLLOW);
+        // Without /proc: allowed to root, and since Linux 6.10 to the process that has made the file.
+        let linked = match linked {
+            Err(Errno::NOENT) => linkat(&self.file, c"", rustix::fs::CWD, path, AtFlags::EMPTY_PATH),
+            other => other,
+        };
+        match linked {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             Err(e) => Err(Error::system("naming a segment (is /proc mounted?)")(e)),

@@ -3,14 +3,15 @@
 use std::os::fd::OwnedFd;
 
 use crate::Error;
-use crate::process::{self, Dead, Identity};
+use crate::process::{self, Dead, Identity, Wanted};
 
 /// A process in terms that mean the same to every process of its pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Its pid.
     pub pid: u32,
-    /// When it started, in the kernel's ticks since boot.
+    /// What tells it from other processes with that pid: its inode in pidfs, with the highest bit set, or when it
+    /// started, in the kernel's ticks since boot.
     pub start: u64,
     /// A number for the namespaces in which the other two mean something.
     pub namespace: u64,
@@ -28,7 +29,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// /proc can't be read.
+    /// The kernel has no pidfs, and /proc can't be read.
     pub fn own() -> Result<Process, Error> {
         let Identity { pid, start, namespace } = Identity::own()?;
         Ok(Process { pid, start, namespace })
@@ -36,11 +37,12 @@ impl Process {
 
     /// Watches it.
     pub fn watch(&self) -> Watch {
-        if self.namespace != process::own_namespace() {
+        // Namespaces that are unknown may be different ones.
+        if self.namespace != process::own_namespace() || self.namespace == 0 {
             return Watch { pidfd: None, dead: false };
         }
-        match process::watch(self.pid, |start| start == self.start) {
-            Ok(pidfd) => Watch { pidfd, dead: false },
+        match process::watch(self.pid, Wanted::Start(self.start)) {
+            Ok(found) => Watch { pidfd: found.pidfd, dead: false },
             Err(Dead) => Watch { pidfd: None, dead: true },
         }
     }

@@ -93,7 +93,7 @@ pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
             reap(pid);
             told.retain(|&t| t != pid);
         }
-        let orphans = all();
+        let orphans = all(&told);
         if orphans.is_empty() {
             return;
         }
@@ -114,14 +114,18 @@ pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     }
 }
 
-/// The children of this process.
-fn all() -> Vec<u32> {
+/// The children of this process. Without a list in /proc, those that are `known` already, as long as there are any.
+fn all(known: &[u32]) -> Vec<u32> {
     if look(libc::P_ALL, 0).is_err() {
         return Vec::new();
     }
-    let mut found: Vec<u32> = listed();
-    found.retain(|&pid| is_child(pid));
-    if found.is_empty() { by_number() } else { found }
+    for candidates in [&listed()[..], known] {
+        let found: Vec<u32> = candidates.iter().copied().filter(|&pid| is_child(pid)).collect();
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    by_number()
 }
 
 /// What /proc lists as children, if it is there: perhaps not all, perhaps other processes' numbers.
@@ -149,7 +153,7 @@ mod tests {
         assert!(
             is_child(child.id()) && !is_child(std::process::id()) && !is_child(1) && !is_child(PID_LIMIT)
         );
-        assert!(all().contains(&child.id()));
+        assert!(all(&[]).contains(&child.id()));
         assert!(by_number().contains(&child.id()));
         signal(child.id(), Signal::KILL);
         while ended_child() != Some(child.id()) {
