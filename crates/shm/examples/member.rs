@@ -46,10 +46,14 @@ fn until_stdin_ends() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// Joins, meets the others, leaves.
+/// Joins, meets the others, finds them alive, leaves.
 fn hello() -> Outcome {
     let world = World::join()?;
     world.barrier(Policy::default())?;
+    if let Some(dead) = (0..world.size()).find(|&r| !world.participant(r).is_some_and(|p| world.is_alive(p)))
+    {
+        return Err(format!("rank {} takes rank {dead} for dead", world.rank()).into());
+    }
     let met = world.shared::<AtomicU64>("met", |_| {})?;
     met.fetch_add(1, Ordering::SeqCst);
     world.barrier(Policy::default())?;
