@@ -170,6 +170,34 @@ fn others_can_open_a_named_world_while_it_runs() {
 }
 
 #[test]
+fn world_made_again_under_its_name_is_not_joined() {
+    let dog = Watchdog::new("world_made_again_under_its_name_is_not_joined");
+    let directory = Directory::new();
+    let (member, place) = (member().display(), directory.0.display());
+    let script = format!("echo ready; while ! [ -e {place}/go ]; do sleep 0.01; done; exec {member} hello");
+    let mut run = towpath(&dog, &directory, &["-n", "2", "--world", "again", "sh", "-c", &script]);
+    for _ in 0..2 {
+        assert_eq!(run.line(), "ready");
+    }
+    let [file] = &directory.files()[..] else { panic!("{:?}", directory.files()) };
+    std::fs::remove_file(directory.0.join(file)).unwrap();
+    // Its ranks are free: nothing but its identity keeps the others out.
+    let not_yet = "echo ready; exec sleep 1000";
+    let mut second = towpath(&dog, &directory, &["-n", "2", "--world", "again", "sh", "-c", not_yet]);
+    for _ in 0..2 {
+        assert_eq!(second.line(), "ready");
+    }
+    std::fs::write(directory.0.join("go"), "").unwrap();
+    let (status, output, errors) = run.finish();
+    assert_eq!((status.code(), output.as_str()), (Some(70), ""), "{errors}");
+    assert!(errors.contains("another one was made under its name"), "{errors}");
+    // The second world has not noticed, and the first one's end has not taken its name away.
+    assert!(directory.files().contains(file));
+    signal(second.pid(), libc::SIGTERM);
+    assert_eq!(second.finish().0.code(), Some(128 + libc::SIGTERM));
+}
+
+#[test]
 fn inherited_signal_settings_do_not_confuse() {
     let dog = Watchdog::new("inherited_signal_settings_do_not_confuse");
     let directory = Directory::new();

@@ -87,6 +87,16 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The name of this process's world leads to another world by now.
+    #[error(
+        "the world named {name:?} for which this process was started was removed, and another one was made under its name; start the processes again (or, to open another world than that of `towpath run`, unset {variable})",
+        variable = crate::variables::WORLD_INODE
+    )]
+    WorldReplaced {
+        /// The name.
+        name: String,
+    },
+
     /// The file belongs to somebody else, or others may write it.
     #[error("{path} is not to be trusted: {why}; remove it, or choose another name")]
     NotTrusted {

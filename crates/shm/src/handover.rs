@@ -32,7 +32,8 @@ pub mod variables {
     pub const WORLD: &str = "TOWPATH_WORLD";
     /// The inherited descriptor of an anonymous world.
     pub const WORLD_FD: &str = "TOWPATH_WORLD_FD";
-    /// The device and inode that the descriptor must have, as `DEVICE:INODE`.
+    /// The device and inode of the world's file, as `DEVICE:INODE`: a descriptor or a name that leads to another file is
+    /// refused.
     pub const WORLD_INODE: &str = "TOWPATH_WORLD_INODE";
     /// The abstract Unix socket where the launcher hands out the descriptor.
     pub const WORLD_SOCKET: &str = "TOWPATH_WORLD_SOCKET";
@@ -231,9 +232,18 @@ pub(crate) fn from_environment() -> Result<Place, Error> {
 }
 
 impl Place {
+    /// Whether a file can be the world for which this process was started: a name may lead to another one by now.
+    pub fn allows(&self, file: BorrowedFd<'_>) -> bool {
+        self.inode.is_none() || self.is_it(file)
+    }
+
+    fn is_it(&self, file: BorrowedFd<'_>) -> bool {
+        inode_of(file).is_ok_and(|inode| Some(inode) == self.inode)
+    }
+
     /// The world's descriptor: the inherited one if it still is what it was, else the launcher's.
     pub fn receive(&self) -> Result<OwnedFd, Error> {
-        let is_it = |fd: BorrowedFd<'_>| inode_of(fd).is_ok_and(|inode| Some(inode) == self.inode);
+        let is_it = |fd: BorrowedFd<'_>| self.is_it(fd);
         if let Some(raw) = self.descriptor.filter(|&raw| raw >= 0) {
             // SAFETY: used only for calls that fail if it isn't open; if it is by now something else, `is_it` says so.
             let inherited = unsafe { BorrowedFd::borrow_raw(raw) };

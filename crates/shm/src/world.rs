@@ -116,11 +116,17 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; as [`World::open`].
+    /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; [`Error::WorldReplaced`]; as [`World::open`].
     pub fn from_environment() -> Result<World, Error> {
         let place = handover::from_environment()?;
-        let world = match place.name {
-            Some(name) => Self::open_as(&name, Some(place.rank))?,
+        let world = match &place.name {
+            Some(name) => {
+                let world = Self::open_as(name, Some(place.rank))?;
+                if !place.allows(world.file()) {
+                    return Err(Error::WorldReplaced { name: name.clone() });
+                }
+                world
+            }
             None => adopt(Segment::from_descriptor(place.receive()?)?, None, Some(place.rank))?,
         };
         if place.rank < world.size() {
