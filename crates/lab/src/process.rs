@@ -343,9 +343,21 @@ pub fn output_within(
     let group = child.id() as libc::pid_t;
     let (sender, receiver) = std::sync::mpsc::channel();
     // Gone with its process: reads to the end of the output.
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let thread = std::thread::Builder::new().spawn(move || sender.send(child.wait_with_output()));
+    let thread = thread.map_err(|e| {
+        // SAFETY: the group is the one that we made; nobody else waits for its leader, our child.
+        unsafe {
+            libc::kill(-group, libc::SIGKILL);
+            libc::waitpid(group, std::ptr::null_mut(), 0);
+        }
+        Error::system("starting a thread (raise `ulimit -u` or `ulimit -v`)", e)
+    })?;
     match receiver.recv_timeout(limit) {
-        Ok(output) => output.map_err(|e| Error::system("waiting for a program", e)),
+        Ok(output) => {
+            // It has done its work: a caller that forks is the only thread again.
+            let _ = thread.join();
+            output.map_err(|e| Error::system("waiting for a program", e))
+        }
         Err(_) => {
             // SAFETY: the group is the one that we made; its leader has not been waited for, so nobody else can have its number.
             unsafe { libc::kill(-group, libc::SIGKILL) };

@@ -114,7 +114,7 @@ impl Experiment for MpiExperiment {
             variants.retain(|v| v.key.own);
         }
         let failed = |e| Error::system("making a file for the provider's announcements".to_owned(), e);
-        let announced = Announced::new("bench-mpi").map_err(failed)?;
+        let announced = Announced::new().map_err(failed)?;
         let mut figures = Figures::new();
         bench.compare(&variants, |_, key, run| {
             let run = Run { limit: run.limit.max(LEAST), ..*run };
