@@ -1,17 +1,31 @@
 //! `towpath mpirun`: an unmodified MPI program, started by the launcher of the MPI for which it was built, with its messages over Towpath.
+//!
+//! As under `towpath run`, a supervisor is the parent of the MPI's launcher (`run/supervisor.rs`): signals are passed on to that, and nothing outlives this command.
+
+#![allow(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::ExitStatusExt;
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
 use towpath_lab::mpi::{
     ANNOUNCE, Announced, Kind, Launcher, Provider, find_program, launcher_for, ranks_asked_for,
 };
 use towpath_lab::topology::allowed_cores;
 
+use crate::output::say;
+use crate::run::children::{self, Ended};
+use crate::run::parse_seconds;
+use crate::run::signals::{Signals, set_mask};
+use crate::run::streams::Streams;
+use crate::run::supervisor::{Parent, supervised};
 use crate::{Failure, Outcome};
 
 /// The exit code if this command itself fails, apart from what programs use.
@@ -31,7 +45,9 @@ const SOON: Duration = Duration::from_secs(10);
 
 The provider must have been built: scripts/install-fabric.sh, then scripts/build-fabric.sh. See docs/mpi.md.
 
-Exit code: the launcher's. 125: there was no launcher, no provider, or this MPI can't load one.",
+Signals go to the MPI's launcher, which ends its ranks. If it has not ended within the time of --grace after SIGTERM, it is killed, with all that it has started; the same follows when this command is killed.
+
+Exit code: the launcher's (128 + the signal's number, if it was killed). 125: there was no launcher, no provider, or this MPI can't load one.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
@@ -44,6 +60,9 @@ pub struct Arguments {
     /// The folder with libtowpath-fi.so [default: that of this program, else where scripts/build-fabric.sh puts it].
     #[arg(long, value_name = "DIR")]
     provider: Option<PathBuf>,
+    /// How long the launcher may take to end after SIGTERM, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
+    grace: Duration,
     /// Print the settings as shell commands, and run nothing.
     #[arg(long)]
     print_env: bool,
@@ -83,25 +102,21 @@ pub fn run(arguments: &Arguments) -> Outcome {
         launcher.check().map_err(failed)?;
     }
     if arguments.print_env {
-        println!("# {} over Towpath", kind.title());
+        say!("# {} over Towpath", kind.title())?;
         for (name, value) in settings {
-            println!("export {name}={}", quoted(&value));
+            say!("export {name}={}", quoted(&value))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let Some(launcher) = launcher else { return Err(failed("no launcher".into())) };
-    let announced = Announced::new("mpirun")
-        .map_err(|e| failed(format!("making a file in {}: {e}", std::env::temp_dir().display())))?;
-    let mut command = Command::new(&launcher.command);
-    command.args(&arguments.arguments).envs(settings).env(ANNOUNCE, announced.file());
-    let mut child =
-        command.spawn().map_err(|e| failed(format!("starting {}: {e}", launcher.command.display())))?;
-    let status =
-        wait(&mut child, &announced, kind).map_err(|e| failed(format!("waiting for the launcher: {e}")))?;
-    if status.success() && !announced.anybody() {
-        eprintln!("towpath mpirun: {}", nobody(kind));
-    }
-    Ok(ExitCode::from(code(status)))
+    supervised(FAILED, |parent, signals| {
+        let mut command = Command::new(&launcher.command);
+        command.args(&arguments.arguments).envs(settings);
+        let mut mpi = Mpi::new(kind, arguments.grace, parent, signals).map_err(|e| failed(e.to_string()))?;
+        mpi.start(command).map_err(|e| failed(format!("starting {}: {e}", launcher.command.display())))?;
+        let code = mpi.wait().map_err(|e| failed(format!("waiting for the launcher: {e}")))?;
+        Ok(ExitCode::from(code))
+    })
 }
 
 /// What makes the MPI behave where many ranks share a core, unless the user has settings of that kind.
@@ -115,21 +130,144 @@ fn crowded(kind: Kind, arguments: &[OsString]) -> Vec<(&'static str, String)> {
     all.iter().map(|(name, value)| (*name, (*value).to_string())).collect()
 }
 
-/// Waits for the launcher. Signals from the terminal reach it by themselves, being of the same process group.
-fn wait(child: &mut Child, announced: &Announced, kind: Kind) -> std::io::Result<ExitStatus> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+/// The launcher of an MPI, as its supervisor looks after it.
+struct Mpi<'a> {
+    kind: Kind,
+    grace: Duration,
+    parent: &'a Parent,
+    signals: &'a Signals,
+    remarks: Streams,
+    /// `None`: processes could not announce themselves.
+    announced: Option<Announced>,
+    pid: u32,
+    /// It was told to end.
+    told: bool,
+    /// When to kill it.
+    deadline: Option<Instant>,
+    /// The command has died.
+    alone: bool,
+}
+
+impl<'a> Mpi<'a> {
+    fn new(kind: Kind, grace: Duration, parent: &'a Parent, signals: &'a Signals) -> io::Result<Self> {
+        let (remarks, announced) = (Streams::new(false, 1)?, Announced::new().ok());
+        let (told, deadline, alone) = (false, None, false);
+        Ok(Mpi { kind, grace, parent, signals, remarks, announced, pid: 0, told, deadline, alone })
+    }
+
+    fn start(&mut self, mut command: Command) -> io::Result<()> {
+        if let Some(announced) = &self.announced {
+            command.env(ANNOUNCE, announced.file());
         }
-        if announced.anybody() {
-            return child.wait();
+        let mask = self.signals.mask_before();
+        let prepare = move || {
+            set_mask(&mask)?;
+            // SAFETY: prctl with PR_SET_PDEATHSIG takes a number. It then has time to end its ranks.
+            match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure only makes system calls: it neither allocates nor takes a lock.
+        unsafe { command.pre_exec(prepare) };
+        // Waited for by its pid.
+        self.pid = command.spawn()?.id();
+        Ok(())
+    }
+
+    /// Waits for it, and passes signals on meanwhile. Returns the exit code.
+    fn wait(mut self) -> io::Result<u8> {
+        let ended = self.until_it_ends()?;
+        // Ranks whose launcher is not there any more. After an orderly end, what is left was meant to stay.
+        if self.told || matches!(ended, Ended::Signal(_)) {
+            let grace = if self.alone { Duration::ZERO } else { self.grace.min(Duration::from_secs(2)) };
+            children::end_orphans(grace, |_| {});
         }
-        if started.elapsed() > SOON {
-            eprintln!("towpath mpirun: after {} s, {}", SOON.as_secs(), nobody(kind));
-            return child.wait();
+        if ended == Ended::Code(0) && self.announced.as_ref().is_some_and(|a| !a.anybody()) {
+            self.remarks.remark(format_args!("towpath mpirun: {}", nobody(self.kind)));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        while !self.remarks.finish() && !self.told {
+            self.sleep(None)?;
+        }
+        Ok(match ended {
+            Ended::Code(code) => code,
+            Ended::Signal(signal) => 128 + signal as u8,
+        })
+    }
+
+    fn until_it_ends(&mut self) -> io::Result<Ended> {
+        let started = Instant::now();
+        let mut silent = self.announced.is_some();
+        loop {
+            while let Some(pid) = children::ended_child() {
+                let ended = children::reap(pid);
+                if pid == self.pid {
+                    return ended.ok_or_else(|| io::ErrorKind::NotFound.into());
+                }
+            }
+            if self.deadline.is_some_and(|d| d <= Instant::now()) {
+                self.deadline = None;
+                let grace = self.grace.as_secs_f64();
+                self.remarks.remark(format_args!(
+                    "towpath mpirun: killing the MPI's launcher, which did not end within {grace} s of SIGTERM"
+                ));
+                children::signal(self.pid, Signal::KILL);
+            }
+            silent = silent && self.announced.as_ref().is_some_and(|a| !a.anybody());
+            if silent && started.elapsed() > SOON {
+                silent = false;
+                let (soon, why) = (SOON.as_secs(), nobody(self.kind));
+                self.remarks.remark(format_args!("towpath mpirun: after {soon} s, {why}"));
+            }
+            let look_again = silent.then(|| Duration::from_millis(50));
+            let kill = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            self.sleep(look_again.into_iter().chain(kill).min())?;
+        }
+    }
+
+    /// Sleeps until there is something to do, for this time at most, and does it.
+    fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        let limit = limit.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: w.subsec_nanos().into() });
+        let mut sources = vec![PollFd::new(self.signals, PollFlags::IN)];
+        if !self.alone {
+            sources.push(PollFd::new(self.parent, PollFlags::IN));
+        }
+        let own = sources.len();
+        sources.extend(self.remarks.sources());
+        match poll(&mut sources, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let ready: Vec<bool> = sources.iter().map(|s| !s.revents().is_empty()).collect();
+        drop(sources);
+        self.remarks.read(&ready[own..]);
+        while let Some(received) = self.signals.next() {
+            if !self.parent.has_sent(received) {
+                continue;
+            }
+            // What was typed has reached it too.
+            if !received.typed {
+                children::signal(self.pid, received.signal);
+            }
+            if received.is_ending() {
+                self.told = true;
+                self.expect_end(received.signal);
+            }
+        }
+        if !self.alone && self.parent.is_dead() {
+            (self.alone, self.told) = (true, true);
+            children::signal(self.pid, Signal::TERM);
+            self.expect_end(Signal::TERM);
+        }
+        Ok(())
+    }
+
+    fn expect_end(&mut self, signal: Signal) {
+        // If it is stopped, it could not react.
+        children::signal(self.pid, Signal::CONT);
+        if signal == Signal::TERM {
+            self.deadline.get_or_insert(Instant::now() + self.grace);
+        }
     }
 }
 
@@ -144,14 +282,6 @@ fn nobody(kind: Kind) -> String {
         Kind::Intel => "set FI_LOG_LEVEL=info to see what its libfabric makes of the provider",
     };
     format!("no process has loaded Towpath's provider: if the program uses MPI at all, {remedy}")
-}
-
-fn code(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128 + signal as u8,
-        (None, None) => FAILED,
-    }
 }
 
 /// A value as a shell reads it.

@@ -9,7 +9,7 @@
 pub mod children;
 mod launcher;
 pub mod signals;
-mod streams;
+pub mod streams;
 pub mod supervisor;
 mod writer;
 
@@ -105,7 +105,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A number of seconds, perhaps with a fraction.
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())
 }

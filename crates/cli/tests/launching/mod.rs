@@ -10,11 +10,16 @@ use std::process::Command;
 
 use common::{Directory, Member, Watchdog, member};
 
-/// `towpath run` with options, then the program and its arguments. It starts with no signal ignored or blocked, however these tests were started (`nohup`, a script's `&`).
+/// `towpath run` with options, then the program and its arguments.
 pub fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Member {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
     command.arg("run").args(arguments).env("TOWPATH_SHM_DIR", &directory.0);
-    let with_default_signals = || {
+    dog.spawn(with_default_signals(command))
+}
+
+/// A command that starts with no signal ignored or blocked, however these tests were started (`nohup`, a script's `&`).
+pub fn with_default_signals(mut command: Command) -> Command {
+    let prepare = || {
         let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises the set before it is used; both calls take valid arguments and no handlers.
         unsafe {
@@ -27,8 +32,8 @@ pub fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Mem
         Ok(())
     };
     // SAFETY: only calls that are allowed between fork and exec.
-    unsafe { command.pre_exec(with_default_signals) };
-    dog.spawn(command)
+    unsafe { command.pre_exec(prepare) };
+    command
 }
 
 /// With the member as the program.
