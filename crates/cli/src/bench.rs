@@ -1,6 +1,5 @@
 //! `towpath bench`: measures this machine.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,10 +11,10 @@ use towpath_lab::format::parse_size;
 use towpath_lab::mpi::Kind;
 use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{
-    CLAIM_ALGORITHMS, EXPERIMENTS, Pin, Session, Settings, console, contenders, waiting_policies,
+    CLAIM_ALGORITHMS, EXPERIMENTS, Error, Pin, Session, Settings, console, contenders, waiting_policies,
 };
 
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output};
 
 /// Where the report goes unless told otherwise.
 const REPORT: &str = "towpath-report";
@@ -295,17 +294,19 @@ pub fn run(args: &BenchArgs) -> Outcome {
         report: Some(folder.clone()),
         budgeted: args.budgeted(),
     };
-    let results = session.run().map_err(Failure::new)?;
+    let results = session.run().map_err(|error| match error {
+        Error::Unwritten(error) => output::unwritten(&error),
+        other => Failure::new(other),
+    })?;
     let defects = results.defects();
     let damage: String = defects.iter().map(|d| format!("DEFECT: {d}\n")).collect();
     let where_to = format!("report: {}\n\n", folder.join("index.html").display());
     let text = format!("{damage}{where_to}{}", console::render(&results));
-    // A reader of stdout who has had enough (head, say) is no failure of ours.
-    let _ = if args.json {
-        std::io::stderr().write_all(text.as_bytes())
+    if args.json {
+        output::remark_text(&text);
     } else {
-        std::io::stdout().write_all(text.as_bytes())
-    };
+        output::answer(&text)?;
+    }
     Ok(if defects.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -21,17 +21,19 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let mut failed = false;
     let mut removed = 0;
+    // The first failure to say something: what is dead is removed all the same.
+    let mut said = Ok(());
     for world in leftovers().map_err(Failure::new)?.into_iter().filter(|w| !w.alive) {
         let size = crate::doctor::size(world.bytes);
         let path = world.path.display();
         if arguments.dry_run {
-            say!("would remove {path} ({size})")?;
+            said = said.and_then(|()| say!("would remove {path} ({size})"));
             removed += 1;
             continue;
         }
         match world.remove() {
             Ok(true) => {
-                say!("removed {path} ({size})")?;
+                said = said.and_then(|()| say!("removed {path} ({size})"));
                 removed += 1;
             }
             // Gone, or alive again, since it was listed.
@@ -43,7 +45,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     }
     if removed == 0 && !failed {
-        say!("nothing is left behind")?;
+        said = say!("nothing is left behind");
     }
+    said?;
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

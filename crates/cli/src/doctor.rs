@@ -9,6 +9,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use towpath_shm::{leftovers, named_worlds_directory};
 
+use crate::output::{self, say};
 use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
@@ -77,14 +78,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         worlds,
     };
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?);
+        say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?)?;
     } else {
-        print(&report);
+        output::answer(&text(&report))?;
     }
     Ok(if report.works { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn print(report: &Report) {
+/// The report for people.
+fn text(report: &Report) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     if table.width().is_none() {
@@ -98,24 +100,24 @@ fn print(report: &Report) {
         };
         table.add_row([finding.name, mark, &finding.value, &finding.meaning]);
     }
-    println!("{table}");
-    println!();
+    let mut lines = vec![table.to_string(), String::new()];
     let (alive, dead): (Vec<&World>, Vec<&World>) = report.worlds.iter().partition(|w| w.alive);
     for world in &alive {
-        println!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path);
+        lines.push(format!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path));
     }
     for world in &dead {
-        println!("left behind by a dead world: {} ({})", world.path, size(world.bytes));
+        lines.push(format!("left behind by a dead world: {} ({})", world.path, size(world.bytes)));
     }
     if dead.is_empty() {
-        println!("No dead world has left anything behind in {}.", report.directory);
+        lines.push(format!("No dead world has left anything behind in {}.", report.directory));
     } else {
         let total: u64 = dead.iter().map(|w| w.bytes).sum();
-        println!("`towpath clean` frees {}.", size(total));
+        lines.push(format!("`towpath clean` frees {}.", size(total)));
     }
     if !report.works {
-        println!("Towpath does not work here: what is marked NO is needed.");
+        lines.push("Towpath does not work here: what is marked NO is needed.".to_owned());
     }
+    lines.join("\n") + "\n"
 }
 
 /// A number of bytes, for people.

@@ -1,7 +1,6 @@
 //! `towpath explore`: searches schedules for one under which an algorithm goes wrong.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use towpath_sim::explore::{
 };
 use towpath_sync::Policy;
 
+use crate::output::{self, say};
 use crate::{Failure, Outcome};
 
 /// How many orderings of steps a fault may need, by default, to be found by random priorities.
@@ -122,14 +122,12 @@ pub fn run(args: &Arguments) -> Outcome {
         let start = Instant::now();
         let report = args.explore(case, &settings)?;
         let text = args.text(case, &report, start.elapsed());
-        let mut stdout = std::io::stdout();
-        // A reader who has had enough is no failure of ours.
-        let _ = if args.json {
-            eprint!("{text}");
-            writeln!(stdout, "{}", args.record(case, &report, start.elapsed()))
+        if args.json {
+            output::remark_text(&text);
+            say!("{}", args.record(case, &report, start.elapsed()))?;
         } else {
-            write!(stdout, "{text}")
-        };
+            output::answer(&text)?;
+        }
         faults += u32::from(report.found.is_some());
     }
     Ok(if faults > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -151,7 +149,7 @@ fn list(policy: Policy, json: bool) -> Outcome {
             writeln!(text, "{:width$}  {}", case.name, case.about)
         };
     }
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    output::answer(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -330,7 +328,7 @@ impl Arguments {
 
 /// A bar on stderr, if somebody looks at it.
 fn progress(case: &Case, schedules: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !output::is_watched() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(schedules);

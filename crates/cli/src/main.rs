@@ -1,12 +1,15 @@
 //! The command `towpath`.
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod bench;
 mod clean;
 mod doctor;
 mod explore;
+#[allow(clippy::print_stdout, clippy::print_stderr)]
 mod mpirun;
 mod output;
 mod reproduce;
+#[allow(clippy::print_stderr, clippy::disallowed_methods)]
 mod run;
 mod sim;
 
@@ -43,7 +46,21 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(said) => output::of_arguments(&said),
+    };
+    result.unwrap_or_else(|failure| {
+        // Nobody is left to be told of a closed pipe.
+        if !failure.message.is_empty() {
+            output::remark!("towpath: {}", failure.message);
+        }
+        ExitCode::from(failure.code)
+    })
+}
+
+fn run(command: Option<Command>) -> Outcome {
+    match command {
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Sim(arguments)) => sim::run(&arguments),
         Some(Command::Reproduce(arguments)) => reproduce::run(&arguments),
@@ -53,14 +70,7 @@ fn main() -> ExitCode {
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),
         None => bench::run(&bench::BenchArgs::default()),
-    };
-    result.unwrap_or_else(|failure| {
-        // Nobody is left to be told of a closed pipe.
-        if !failure.message.is_empty() {
-            output::remark!("towpath: {}", failure.message);
-        }
-        ExitCode::from(failure.code)
-    })
+    }
 }
 
 /// Why a command gave up.

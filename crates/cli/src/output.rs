@@ -1,13 +1,15 @@
 //! Output of the command: answers on standard output, remarks on standard error.
 //!
-//! Nothing else in this crate writes to either (a lint refuses `println!` and `eprintln!`). An answer that can't be
-//! written is a failure: quiet if the reader has closed the pipe, an error otherwise. A remark that can't be written is
-//! dropped: a launcher goes on without it.
+//! Nothing else in this crate writes to either: lints refuse `println!`, `eprintln!`, `io::stdout` and `io::stderr`. An
+//! answer that can't be written is a failure: quiet if the reader has closed the pipe, an error otherwise. A remark that
+//! can't be written is dropped: a launcher goes on without it.
+#![allow(clippy::disallowed_methods)]
 
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
 
-use crate::Failure;
+use crate::{Failure, Outcome};
 
 /// Exit code when the reader of standard output has gone: what a shell shows for a program that SIGPIPE has ended.
 const READER_GONE: u8 = 141;
@@ -24,24 +26,47 @@ pub(crate) use {remark, say};
 
 /// Writes a line to standard output: see [`say!`].
 pub fn answer_line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
-    answer(format_args!("{text}\n"))
+    answer(&format!("{text}\n"))
 }
 
 /// Writes text to standard output as it is.
-pub fn answer(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+pub fn answer(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_fmt(text).and_then(|()| out.flush()).map_err(|e| unwritten(&e))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(&e))
 }
 
 /// Failure to write to standard output.
 pub fn unwritten(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure { message: String::new(), code: READER_GONE },
-        _ => Failure::new(format!("writing to standard output: {error}")),
+        _ => Failure::new(format!(
+            "standard output can't be written: {error}; make room, or send it somewhere else"
+        )),
     }
 }
 
 /// Writes a line to standard error, in one piece: see [`remark!`].
 pub fn remark_line(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+    remark_text(&format!("{text}\n"));
+}
+
+/// Writes text to standard error as it is, if that is possible.
+pub fn remark_text(text: &str) {
+    // A remark has no other way out.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Whether a progress bar on standard error would be seen.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Writes what clap has to say: help and version are answers, all else is a remark on wrong arguments.
+pub fn of_arguments(said: &clap::Error) -> Outcome {
+    if said.use_stderr() {
+        let _ = said.print();
+    } else {
+        said.print().and_then(|()| io::stdout().flush()).map_err(|e| unwritten(&e))?;
+    }
+    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)))
 }

@@ -1,6 +1,5 @@
 //! `towpath reproduce`: the papers' claims on their machines, simulated.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +7,7 @@ use towpath_lab::console::Progress;
 use towpath_lab::reproduce::{Context, choose, judge, lost, show, to_record};
 
 use crate::sim::Bar;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output};
 
 /// The arguments of `towpath reproduce`.
 #[derive(clap::Args, Clone, Debug)]
@@ -57,12 +56,11 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
             .map_err(|e| Failure::new(format!("{} can't be written: {e}", file.display())))?;
     }
     let text = format!("{}report: {}\n", show::render(&judged), args.report.join("index.html").display());
-    // A reader who has had enough (head, say) is no failure of ours.
     if args.json {
-        let _ = std::io::stdout().write_all(show::to_json_lines(&judged, args.seeds).as_bytes());
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        output::remark_text(&text);
+        output::answer(&show::to_json_lines(&judged, args.seeds))?;
     } else {
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        output::answer(&text)?;
     }
     Ok(if lost(&judged).next().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

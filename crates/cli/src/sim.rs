@@ -1,6 +1,5 @@
 //! `towpath sim`: experiments on simulated machines.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};
 use towpath_sync::Policy;
 
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output};
 
 /// Where the report goes unless told otherwise.
 const REPORT: &str = "towpath-report/sim";
@@ -307,17 +306,16 @@ pub fn run(args: &SimArgs) -> Outcome {
     );
     if args.json {
         let lines: String = records.iter().map(|r| r.to_json() + "\n").collect();
-        print(&lines)?;
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        output::remark_text(&text);
+        output::answer(&lines)?;
     } else {
-        print(&text)?;
+        output::answer(&text)?;
     }
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A reader who has had enough (head, say) is no failure of ours.
 fn print(text: &str) -> Outcome {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    output::answer(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

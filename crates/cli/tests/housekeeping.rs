@@ -65,6 +65,26 @@ fn clean_removes_the_dead_and_only_the_dead() {
 }
 
 #[test]
+fn clean_that_cannot_say_so_removes_all_the_same() {
+    let dog = Watchdog::new("clean_that_cannot_say_so_removes_all_the_same");
+    let directory = Directory::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let gone = || std::io::pipe().unwrap().1;
+    for (output, code) in [(std::process::Stdio::from(full()), 1), (gone().into(), 141)] {
+        for name in ["dead-1", "dead-2", "dead-3"] {
+            let mut dead = dog.start(&directory.0, &["create", name]);
+            assert_eq!(dead.line(), "created");
+            dead.kill();
+            dead.wait();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+        let status = command.arg("clean").env("TOWPATH_SHM_DIR", &directory.0).stdout(output).status();
+        assert_eq!(status.unwrap().code(), Some(code));
+        assert_eq!(directory.files(), [""; 0], "{code}");
+    }
+}
+
+#[test]
 fn doctor_reports() {
     let dog = Watchdog::new("doctor_reports");
     let directory = Directory::new();

@@ -1,7 +1,7 @@
 //! What a run shows on the console: tables on stdout, progress on stderr while somebody looks at it.
 
-use std::fmt::Write as _;
-use std::io::IsTerminal;
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 use std::time::Duration;
 
 use comfy_table::{
@@ -13,6 +13,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::recommend::recommendation;
 use crate::results::Results;
 use crate::tables::{Kind, Table, tables};
+
+/// Writes a line to standard error, if that is possible: a measurement goes on without it.
+macro_rules! remark {
+    ($($text:tt)*) => { $crate::console::remark_line(format_args!($($text)*)) };
+}
+pub(crate) use remark;
+
+/// As [`remark!`].
+#[allow(clippy::disallowed_methods)]
+pub(crate) fn remark_line(text: fmt::Arguments<'_>) {
+    // A remark has no other way out.
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
 
 /// How wide a console is that does not say so.
 const WIDTH: u16 = 120;
@@ -90,11 +103,9 @@ impl Progress {
     /// A bar, if `wanted` and if somebody can see it.
     pub fn new(wanted: bool) -> Progress {
         // No ticking thread: processes are forked while the bar is shown.
-        let bar = if wanted && std::io::stderr().is_terminal() {
-            ProgressBar::new(0)
-        } else {
-            ProgressBar::hidden()
-        };
+        #[allow(clippy::disallowed_methods)]
+        let watched = io::stderr().is_terminal();
+        let bar = if wanted && watched { ProgressBar::new(0) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos:>4}/{len} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Progress { bar }

@@ -19,6 +19,9 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// Records could not be written to standard output.
+    #[error("standard output can't be written: {0}")]
+    Unwritten(io::Error),
     /// A process that took part ended before it should have.
     #[error(
         "process {rank} of the measurement {how}: run the experiment alone to see whether it happens again"

@@ -2,6 +2,7 @@
 //!
 //! An experiment produces [`Record`]s, one JSON object per line; tables and the report are made from records alone.
 #![deny(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod by_size;
 pub mod claims;

@@ -54,7 +54,7 @@ impl Ours {
         team(&cores, run.limit * 4 + GRACE, |rank| match take_part(&world, rank as u32, segment, &part) {
             Ok(()) => 0,
             Err(error) => {
-                eprintln!("process {rank}: {error}");
+                crate::console::remark!("process {rank}: {error}");
                 FAILED
             }
         })?;

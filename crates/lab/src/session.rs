@@ -68,7 +68,7 @@ impl Session {
                 report::write(&sink.results, folder)?;
             }
             if let Some(error) = sink.broken.take() {
-                return Err(Error::system("writing records to stdout", error));
+                return Err(Error::Unwritten(error));
             }
         }
         sink.progress.finish();
@@ -86,6 +86,7 @@ struct Gather {
 impl Sink for Gather {
     fn record(&mut self, record: Record) {
         if self.json && self.broken.is_none() {
+            #[allow(clippy::disallowed_methods)]
             let mut stdout = io::stdout().lock();
             let written = writeln!(stdout, "{}", record.to_json()).and_then(|()| stdout.flush());
             self.broken = written.err();

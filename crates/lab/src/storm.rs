@@ -248,7 +248,7 @@ impl Storm {
         Child::fork(self.placement[rank], || match member(world, rank, board, seed) {
             Ok(()) => 0,
             Err(error) => {
-                eprintln!("member {rank}: {error}");
+                crate::console::remark!("member {rank}: {error}");
                 3
             }
         })

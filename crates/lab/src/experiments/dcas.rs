@@ -108,7 +108,7 @@ fn cost<D: DoubleCas<Native> + Plain>(procs: u32, words: u32, run: &Run<'_>) -> 
                 0
             }
             Err(error) => {
-                eprintln!("dcas {}: {error}", D::NAME);
+                crate::console::remark!("dcas {}: {error}", D::NAME);
                 3
             }
         }

@@ -69,7 +69,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Res
     let exit = |rank: usize, result: Result<(), Box<dyn std::error::Error>>| match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("process {rank}: {error}");
+            crate::console::remark!("process {rank}: {error}");
             FAILED
         }
     };

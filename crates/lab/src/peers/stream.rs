@@ -62,7 +62,7 @@ fn succeed(result: std::io::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("{error}");
+            crate::console::remark!("{error}");
             3
         }
     }

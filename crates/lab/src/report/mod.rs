@@ -28,13 +28,14 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), Error> {
 ///
 /// As [`write()`].
 pub fn write_files(folder: &Path, records: &str, page: &str) -> Result<(), Error> {
-    let failed = |source| {
-        Error::system(
-            format!("writing the report to {} (choose another folder with --report)", folder.display()),
-            source,
-        )
+    let failed = |path: &Path| {
+        let what = format!("writing the report to {} (choose another folder with --report)", path.display());
+        move |source| Error::system(what, source)
     };
-    fs::create_dir_all(folder).map_err(failed)?;
-    fs::write(folder.join("results.jsonl"), records).map_err(failed)?;
-    fs::write(folder.join("index.html"), page).map_err(failed)
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    for (name, text) in [("results.jsonl", records), ("index.html", page)] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(failed(&path))?;
+    }
+    Ok(())
 }

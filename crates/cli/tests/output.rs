@@ -1,0 +1,159 @@
+//! What the command says where nothing can be said: closed pipes, full disks, terminals that hang up.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::ptr::{null, null_mut};
+
+/// The exit code when the reader of standard output has gone.
+const READER_GONE: i32 = 141;
+
+/// Every command that answers on standard output, with arguments that make it quick.
+const ANSWERS: [&str; 20] = [
+    "--help",
+    "--version",
+    "help sim",
+    "run --help",
+    "mpirun --help",
+    "bench --help",
+    "bench floor --runs 1",
+    "bench floor --runs 1 --json",
+    "doctor",
+    "doctor --json",
+    "clean",
+    "clean --dry-run",
+    "explore --list",
+    "explore --list --json",
+    "explore counter/ll-sc --schedules 50",
+    "explore counter/ll-sc --schedules 50 --json",
+    "sim list",
+    "sim describe origin2000",
+    "sim origin2000 counter --procs 1 --seeds 1 --operations 50 --json",
+    "reproduce G1 --seeds 1 --json",
+];
+
+/// A folder for reports and worlds. Removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("towpath-output-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn towpath(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+        command.args(arguments.split(' ')).current_dir(&self.0).env("TOWPATH_SHM_DIR", &self.0);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The end for writing of a pipe that nobody reads.
+fn closed_pipe() -> Stdio {
+    let (_, writer) = std::io::pipe().unwrap();
+    writer.into()
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+#[test]
+fn closed_pipe_ends_every_command_quietly() {
+    let folder = Folder::new("pipe");
+    for arguments in ANSWERS {
+        let output = folder.towpath(arguments).stdout(closed_pipe()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(READER_GONE), "{arguments}: {errors}");
+        let complaint = ["panicked", "towpath:", "Broken pipe"].iter().any(|word| errors.contains(word));
+        assert!(!complaint, "{arguments}: {errors}");
+    }
+}
+
+#[test]
+fn full_disk_is_an_error_of_every_command() {
+    let folder = Folder::new("full");
+    for arguments in ANSWERS {
+        let output = folder.towpath(arguments).stdout(full()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {errors}");
+        let message = "towpath: standard output can't be written: No space left on device";
+        assert!(errors.contains(message), "{arguments}: {errors}");
+    }
+}
+
+#[test]
+fn remarks_that_cannot_be_written_change_nothing() {
+    let folder = Folder::new("remarks");
+    let wrong = ["no-such-command", "sim no-such-machine locks", "explore no-such-subject"];
+    for arguments in ANSWERS.into_iter().chain(wrong) {
+        let expected = folder.towpath(arguments).output().unwrap().status.code();
+        let errors = if arguments.contains("--json") { closed_pipe() } else { full() };
+        let output = folder.towpath(arguments).stderr(errors).output().unwrap();
+        assert_eq!(output.status.code(), expected, "{arguments}");
+        // Neither can be written: no word, but the exit code.
+        let status = folder.towpath(arguments).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), if expected == Some(2) { Some(2) } else { Some(1) }, "{arguments}");
+    }
+}
+
+/// The two ends of a pseudo-terminal: the terminal's and the program's.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut near, mut far) = (0, 0);
+    // SAFETY: both are places for a descriptor; the other arguments may be null.
+    let opened = unsafe { libc::openpty(&mut near, &mut far, null_mut(), null(), null()) };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the call has succeeded, so both are open and nobody else's.
+    unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) }
+}
+
+#[test]
+fn progress_on_a_terminal_that_hangs_up_is_no_failure() {
+    let folder = Folder::new("terminal");
+    for arguments in [
+        "explore counter/ll-sc --schedules 20000",
+        "sim origin2000 counter --procs 1,2,4 --seeds 5",
+        "reproduce N6 --seeds 2",
+        "bench floor --runs 2",
+    ] {
+        let (near, far) = terminal();
+        let child = folder.towpath(arguments).stdout(Stdio::piped()).stderr(far).spawn().unwrap();
+        let mut near = File::from(near);
+        // The bar is there; then the terminal goes.
+        let seen = std::io::Read::read(&mut near, &mut [0; 64]).unwrap();
+        assert!(seen > 0, "{arguments}");
+        drop(near);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments}");
+        assert!(!output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn report_that_cannot_be_written_is_named() {
+    let folder = Folder::new("report");
+    std::fs::create_dir_all(folder.0.join("taken/index.html")).unwrap();
+    std::fs::write(folder.0.join("file"), "in the way").unwrap();
+    for (arguments, path) in [
+        ("sim origin2000 counter --procs 1 --seeds 1 --operations 50 --report taken", "taken/index.html"),
+        ("sim origin2000 counter --procs 1 --seeds 1 --operations 50 --report file/x", "file/x"),
+        ("reproduce G1 --seeds 1 --report taken", "taken/index.html"),
+        ("reproduce G1 --seeds 1 --record taken", "taken"),
+        ("reproduce G1 --seeds 1 --record /dev/full", "/dev/full"),
+        ("bench floor --runs 1 --report taken", "taken/index.html"),
+    ] {
+        let output = folder.towpath(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {errors}");
+        assert!(errors.contains(path), "{arguments}: {errors}");
+    }
+}
