@@ -13,6 +13,7 @@ use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{
     CLAIM_ALGORITHMS, EXPERIMENTS, Error, Pin, Session, Settings, console, contenders, waiting_policies,
 };
+use towpath_shm::shown;
 
 use crate::{Failure, Outcome, output};
 
@@ -300,7 +301,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
     })?;
     let defects = results.defects();
     let damage: String = defects.iter().map(|d| format!("DEFECT: {d}\n")).collect();
-    let where_to = format!("report: {}\n\n", folder.join("index.html").display());
+    let where_to = format!("report: {}\n\n", shown(folder.join("index.html")));
     let text = format!("{damage}{where_to}{}", console::render(&results));
     if args.json {
         output::remark_text(&text);

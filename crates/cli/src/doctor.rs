@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use towpath_shm::{leftovers, named_worlds_directory};
+use towpath_shm::{named_files, named_worlds_directory, shown};
 
 use crate::output::{self, say};
 use crate::{Failure, Outcome};
@@ -46,10 +46,35 @@ impl Finding {
 
 #[derive(Debug, Serialize)]
 struct World {
+    /// Escaped if it is none that Towpath gives.
     name: String,
-    path: String,
+    #[serde(flatten)]
+    path: Path,
     bytes: u64,
     alive: bool,
+}
+
+/// What has the name of a world and is none.
+#[derive(Debug, Serialize)]
+struct Other {
+    #[serde(flatten)]
+    path: Path,
+    why: String,
+}
+
+/// A path, twice: with replacement characters for bytes that are no UTF-8, and escaped, for people.
+#[derive(Debug, Serialize)]
+struct Path {
+    #[serde(rename = "path")]
+    lossy: String,
+    #[serde(rename = "shown")]
+    text: String,
+}
+
+impl Path {
+    fn new(path: &std::path::Path) -> Self {
+        Path { lossy: path.to_string_lossy().into_owned(), text: shown(path) }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -60,22 +85,27 @@ struct Report {
     findings: Vec<Finding>,
     directory: String,
     worlds: Vec<World>,
+    others: Vec<Other>,
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let findings = probes::all();
-    let worlds: Vec<World> = leftovers()
-        .map_err(Failure::new)?
-        .into_iter()
-        .map(|w| World { name: w.name, path: w.path.display().to_string(), bytes: w.bytes, alive: w.alive })
-        .collect();
+    let found = named_files().map_err(Failure::new)?;
+    let world = |w: towpath_shm::Leftover| World {
+        name: w.name,
+        path: Path::new(&w.path),
+        bytes: w.bytes,
+        alive: w.alive,
+    };
+    let other = |o: towpath_shm::Other| Other { path: Path::new(&o.path), why: o.why };
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         layout: towpath_shm::LAYOUT_VERSION,
         works: findings.iter().all(|f| f.available || !f.needed),
         findings,
-        directory: named_worlds_directory().display().to_string(),
-        worlds,
+        directory: shown(named_worlds_directory()),
+        worlds: found.worlds.into_iter().map(world).collect(),
+        others: found.others.into_iter().map(other).collect(),
     };
     if arguments.json {
         say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?)?;
@@ -103,10 +133,13 @@ fn text(report: &Report) -> String {
     let mut lines = vec![table.to_string(), String::new()];
     let (alive, dead): (Vec<&World>, Vec<&World>) = report.worlds.iter().partition(|w| w.alive);
     for world in &alive {
-        lines.push(format!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path));
+        lines.push(format!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path.text));
     }
     for world in &dead {
-        lines.push(format!("left behind by a dead world: {} ({})", world.path, size(world.bytes)));
+        lines.push(format!("left behind by a dead world: {} ({})", world.path.text, size(world.bytes)));
+    }
+    for other in &report.others {
+        lines.push(format!("named like a world, but none: {} ({})", other.path.text, other.why));
     }
     if dead.is_empty() {
         lines.push(format!("No dead world has left anything behind in {}.", report.directory));

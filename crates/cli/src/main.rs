@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|failure| {
         // Nobody is left to be told of a closed pipe.
         if !failure.message.is_empty() {
-            output::remark!("towpath: {}", failure.message);
+            output::remark!("towpath: {}", output::printable(&failure.message));
         }
         ExitCode::from(failure.code)
     })

@@ -56,6 +56,19 @@ pub fn remark_text(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Text with what a terminal would obey escaped, but for ends of lines and tabs: messages may quote what others wrote.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => out.push(character),
+            other if other.is_control() => out.extend(other.escape_default()),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
 /// Whether a progress bar on standard error would be seen.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()

@@ -7,6 +7,8 @@ use towpath_lab::console::Progress;
 use towpath_lab::reproduce::{Context, choose, judge, lost, show, to_record};
 
 use crate::sim::Bar;
+use towpath_shm::shown;
+
 use crate::{Failure, Outcome, output};
 
 /// The arguments of `towpath reproduce`.
@@ -53,9 +55,9 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
     show::write(&args.report, &judged, args.seeds).map_err(Failure::new)?;
     if let Some(file) = &args.record {
         std::fs::write(file, to_record(&judged))
-            .map_err(|e| Failure::new(format!("{} can't be written: {e}", file.display())))?;
+            .map_err(|e| Failure::new(format!("{} can't be written: {e}", shown(file))))?;
     }
-    let text = format!("{}report: {}\n", show::render(&judged), args.report.join("index.html").display());
+    let text = format!("{}report: {}\n", show::render(&judged), shown(args.report.join("index.html")));
     if args.json {
         output::remark_text(&text);
         output::answer(&show::to_json_lines(&judged, args.seeds))?;

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use towpath_lab::console::Progress;
 use towpath_lab::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
 use towpath_lab::{Host, waiting_policies};
+use towpath_shm::shown;
 use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};
 use towpath_sync::Policy;
@@ -251,8 +252,8 @@ pub(crate) fn by_name(name: &str) -> Result<Parameters, Failure> {
 
 fn from_file(file: &Path) -> Result<Parameters, Failure> {
     let text = std::fs::read_to_string(file)
-        .map_err(|e| Failure::new(format!("{} can't be read: {e}", file.display())).with_code(2))?;
-    machines::from_text(&file.display().to_string(), &text).map_err(|e| Failure::new(e).with_code(2))
+        .map_err(|e| Failure::new(format!("{} can't be read: {e}", shown(file))).with_code(2))?;
+    machines::from_text(&shown(file), &text).map_err(|e| Failure::new(e).with_code(2))
 }
 
 /// Runs `towpath sim`.
@@ -302,7 +303,7 @@ pub fn run(args: &SimArgs) -> Outcome {
     let text = format!(
         "{introduction}\n\n{}report: {}\n",
         show::render(&records, &failures),
-        args.report.join("index.html").display()
+        shown(args.report.join("index.html"))
     );
     if args.json {
         let lines: String = records.iter().map(|r| r.to_json() + "\n").collect();

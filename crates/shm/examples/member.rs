@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         ["sweep"] => sweep(),
         ["stay", name] => stay(name),
         ["create", name] => create(name),
+        ["move", name] => change_directory(name),
         ["hurry", name, rounds] => hurry(name, rounds.parse().expect("a number of rounds")),
         ["file-limit"] => file_limit(),
         ["memory-limit", group] => memory_limit(group),
@@ -203,6 +204,19 @@ fn create(name: &str) -> Outcome {
     say("created");
     until_stdin_ends();
     drop(world);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a named world, goes to another directory, and still finds it and its directory.
+fn change_directory(name: &str) -> Outcome {
+    let spec = WorldSpec { name: Some(name.to_owned()), ..large(None) };
+    let world = World::create(&spec)?;
+    std::env::set_current_dir("/")?;
+    let other = World::open(name)?;
+    let found = towpath_shm::leftovers()?;
+    say(format_args!("{} {}", found.len(), found.iter().all(|w| w.path.exists() && w.alive)));
+    drop((world, other));
+    say(format_args!("{} left", towpath_shm::leftovers()?.len()));
     Ok(ExitCode::SUCCESS)
 }
 

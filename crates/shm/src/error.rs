@@ -1,9 +1,9 @@
 //! What can go wrong, with what to do about it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::limits;
+use crate::{limits, shown};
 
 /// Why something with a world did not work, and what would help.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,17 @@ pub enum Error {
     System {
         /// What was tried.
         what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The operating system refused something that concerns a file.
+    #[error("{what} {path}: {source}", path = shown(path))]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file, or the directory in which it was to be made.
+        path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
@@ -49,7 +60,8 @@ pub enum Error {
 
     /// There is no such world.
     #[error(
-        "there is no world named {name:?} ({path}); start it first, for example with `towpath run --world {name}`"
+        "there is no world named {name:?} ({path}); start it first, for example with `towpath run --world {name}`",
+        path = shown(path)
     )]
     NoSuchWorld {
         /// The name.
@@ -97,8 +109,8 @@ pub enum Error {
         name: String,
     },
 
-    /// The file belongs to somebody else, or others may write it.
-    #[error("{path} is not to be trusted: {why}; remove it, or choose another name")]
+    /// The file has the name of a world, and is none, or belongs to another user, or others may write it. It is left as it is.
+    #[error("{path} is not to be trusted: {why}; remove it, or choose another name", path = shown(path))]
     NotTrusted {
         /// The file.
         path: PathBuf,
@@ -108,7 +120,8 @@ pub enum Error {
 
     /// The file system for shared memory is full.
     #[error(
-        "{place} is full: {wanted} bytes wanted, {free} free; ask for less with --size or --objects, remove what dead worlds left behind with `towpath clean`, or enlarge it (`mount -o remount,size=2G {place}`; in a container start it with `docker run --shm-size=2g`)"
+        "{place} is full: {wanted} bytes wanted, {free} free; ask for less with --size or --objects, remove what dead worlds left behind with `towpath clean`, or enlarge it (`mount -o remount,size=2G {place}`; in a container start it with `docker run --shm-size=2g`)",
+        place = shown(place)
     )]
     NoSpace {
         /// Where.
@@ -132,7 +145,8 @@ pub enum Error {
 
     /// The control group's memory limit leaves too little.
     #[error(
-        "the memory limit of the control group {group} leaves {free} bytes, {wanted} are wanted; raise the limit (`docker run --memory=…`, systemd's MemoryMax=, memory.max) or ask for less with --size or --objects"
+        "the memory limit of the control group {group} leaves {free} bytes, {wanted} are wanted; raise the limit (`docker run --memory=…`, systemd's MemoryMax=, memory.max) or ask for less with --size or --objects",
+        group = shown(group)
     )]
     MemoryLimit {
         /// The group whose limit it is.
@@ -175,9 +189,9 @@ pub enum Error {
     },
 
     /// Not a segment of a world at all.
-    #[error("{what} is not a world of Towpath: {why}")]
+    #[error("{what} is not a world of Towpath: {why}; if it is a file, remove it or choose another name")]
     NotAWorld {
-        /// What was opened.
+        /// What was opened: for a file its path.
         what: String,
         /// How one can tell.
         why: &'static str,
@@ -340,6 +354,15 @@ impl Error {
     pub(crate) fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
         let system = Error::io(what);
         move |errno| system(errno.into())
+    }
+
+    /// Turns a system error into one of ours, naming what was tried with which file, or the limit that stood against it.
+    pub(crate) fn file<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl Fn(E) -> Error {
+        move |error| {
+            let source = error.into();
+            let path = path.to_owned();
+            limits::too_many_files(&source).unwrap_or(Error::File { what, path, source })
+        }
     }
 
     /// As [`Error::system`], for the standard library's errors.

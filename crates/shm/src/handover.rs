@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use crate::passing::{self, same_user};
-use crate::segment::inode_of;
+use crate::segment::{directory, inode_of};
 use crate::{Error, World};
 
 /// The variables of the environment.
@@ -37,7 +37,8 @@ pub mod variables {
     pub const WORLD_INODE: &str = "TOWPATH_WORLD_INODE";
     /// The abstract Unix socket where the launcher hands out the descriptor.
     pub const WORLD_SOCKET: &str = "TOWPATH_WORLD_SOCKET";
-    /// Another directory for named worlds than /dev/shm.
+    /// Another directory for named worlds than /dev/shm. A relative path is understood from the directory in which the
+    /// process is when it first uses a named world; launchers hand an absolute one to their children.
     pub const DIRECTORY: &str = "TOWPATH_SHM_DIR";
 }
 
@@ -123,6 +124,10 @@ impl Handover {
                 Some(value) => command.env(variable, value),
                 None => command.env_remove(variable),
             };
+        }
+        // Where worlds are must not depend on where a child goes.
+        if std::env::var_os(variables::DIRECTORY).is_some_and(|named| !named.is_empty()) {
+            command.env(variables::DIRECTORY, directory());
         }
         if let Some(descriptor) = self.descriptor() {
             let inherit = move || {

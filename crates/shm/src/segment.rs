@@ -10,23 +10,49 @@ use core::ptr::NonNull;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags, Stat, fallocate, fchmod,
-    fcntl_add_seals, flock, fstat, ftruncate, linkat, memfd_create, open, unlink,
+    AtFlags, FallocateFlags, FileType, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags, Stat, fallocate,
+    fchmod, fcntl_add_seals, flock, fstat, ftruncate, linkat, lstat, memfd_create, open, unlink,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::layout::{Control, LEAST};
-use crate::{Error, limits};
+use crate::layout::{Control, LEAST, LOCKS, MAGIC, MAX_PROCESSES};
+use crate::{Error, limits, shown};
 
 /// The directory in which named worlds lie: /dev/shm, or what the variable `TOWPATH_SHM_DIR` names.
+///
+/// Where that is a relative path it is understood from the directory in which this process is when it first asks, and
+/// stays so when the process goes elsewhere. Launchers hand an absolute one to their children.
 pub fn directory() -> PathBuf {
-    std::env::var_os(crate::variables::DIRECTORY)
-        .filter(|d| !d.is_empty())
-        .map_or_else(|| "/dev/shm".into(), PathBuf::from)
+    /// A relative path, and what it meant when it was first read.
+    static FIRST: Mutex<Option<(PathBuf, PathBuf)>> = Mutex::new(None);
+    let named = std::env::var_os(crate::variables::DIRECTORY).filter(|d| !d.is_empty());
+    let Some(named) = named.map(PathBuf::from) else { return "/dev/shm".into() };
+    if named.is_absolute() {
+        return named;
+    }
+    let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*first {
+        Some((relative, absolute)) if *relative == named => absolute.clone(),
+        _ => {
+            // Fails only where the process's own directory is gone; then opening says so.
+            let absolute = std::path::absolute(&named).unwrap_or_else(|_| named.clone());
+            *first = Some((named, absolute.clone()));
+            absolute
+        }
+    }
 }
+
+/// The byte of a segment that sweepers lock while they look whether it has members: after those of the participants.
+const SWEEPER: u64 = LOCKS + MAX_PROCESSES as u64;
+
+/// How often, and with what pauses, to look again at a file that another process is about to remove.
+const PATIENCE: u32 = 200;
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// What the names of this user's segments start with.
 pub(crate) fn prefix() -> String {
@@ -94,12 +120,15 @@ impl Segment {
         limits::check(bytes)?;
         let directory = directory();
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
-        let file = open(&directory, flags, Mode::RUSR | Mode::WUSR).map_err(Error::system(
-            "making a file in the directory of named worlds (/dev/shm or TOWPATH_SHM_DIR)",
+        let file = open(&directory, flags, Mode::RUSR | Mode::WUSR).map_err(Error::file(
+            "making a file in the directory of named worlds (/dev/shm or TOWPATH_SHM_DIR),",
+            &directory,
         ))?;
         // The umask may have taken bits away.
-        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(Error::system("setting a segment's mode"))?;
-        lock(&file, FlockOperation::NonBlockingLockShared).map_err(Error::system("locking a new segment"))?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR)
+            .map_err(Error::file("setting the mode of a new segment in", &directory))?;
+        lock(&file, FlockOperation::NonBlockingLockShared)
+            .map_err(Error::file("locking a new segment in", &directory))?;
         reserve(&file, bytes, &directory)?;
         Self::map(file, bytes)
     }
@@ -116,7 +145,7 @@ impl Segment {
         match linked {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
-            Err(e) => Err(Error::system("naming a segment (is /proc mounted?)")(e)),
+            Err(e) => Err(Error::file("naming a segment (is /proc mounted?):", path)(e)),
         }
     }
 
@@ -136,7 +165,7 @@ impl Segment {
 
     fn map_checked(file: OwnedFd, stat: &Stat, path: &Path) -> Result<Self, Error> {
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        let not_a_world = |why| Error::NotAWorld { what: path.display().to_string(), why };
+        let not_a_world = |why| Error::NotAWorld { what: shown(path), why };
         if bytes < LEAST {
             return Err(not_a_world("it is too short"));
         }
@@ -190,7 +219,7 @@ impl Segment {
                     let _ = self.unlink(path);
                     return;
                 }
-                Err(Errno::WOULDBLOCK) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
                 Err(_) => return,
             }
             // Somebody else is removing it, or has.
@@ -202,9 +231,9 @@ impl Segment {
 
     /// Removes the name, if it is still this segment's.
     pub fn unlink(&self, path: &Path) -> Result<(), Error> {
-        let stat = fstat(&self.file).map_err(Error::system("looking at a segment"))?;
+        let stat = fstat(&self.file).map_err(Error::file("looking at", path))?;
         if is_named(&stat, path) {
-            unlink(path).map_err(Error::system("removing a segment's name"))
+            unlink(path).map_err(Error::file("removing the name of a segment,", path))
         } else {
             Ok(())
         }
@@ -216,44 +245,81 @@ pub(crate) fn is_named(stat: &Stat, path: &Path) -> bool {
     rustix::fs::lstat(path).is_ok_and(|at| (at.st_dev, at.st_ino) == (stat.st_dev, stat.st_ino))
 }
 
-/// Opens a file without following links and locks it. `Ok(None)` if there is none. An exclusive lock that can't be
-/// had at once is [`Error::NameTaken`].
+/// Opens a regular file of this user and locks it. `Ok(None)` if there is none. An exclusive lock is for sweeping: it is
+/// taken on worlds only, and one that can't be had at once is [`Error::NameTaken`].
 pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<OwnedFd>, Error> {
-    // Somebody who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to a new file.
+    let sweeps = how == FlockOperation::NonBlockingLockExclusive;
+    // Who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to a new file.
     for round in 0.. {
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = match open(path, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => {
-                return Err(Error::NotTrusted { path: path.to_owned(), why: "it is a symbolic link".into() });
+        let Some(file) = open_own(path, sweeps)? else { return Ok(None) };
+        if sweeps {
+            check_magic(&file, path)?;
+            // Another sweeper looks, for a moment: whether there are members can't be told meanwhile. (On a read-only
+            // file system there is no such lock, and nothing to remove.)
+            if !lock_byte(file.as_fd(), SWEEPER) && is_writable(&file) && round < PATIENCE {
+                std::thread::sleep(MOMENT);
+                continue;
             }
-            Err(Errno::ACCESS) => {
-                return Err(Error::NotTrusted {
-                    path: path.to_owned(),
-                    why: "it can't be opened (owner or mode)".into(),
-                });
-            }
-            Err(e) => return Err(Error::system("opening a segment")(e)),
-        };
+        }
         match lock(&file, how) {
             Ok(()) => {
-                let stat = fstat(&file).map_err(Error::system("looking at a segment"))?;
+                let stat = fstat(&file).map_err(Error::file("looking at", path))?;
                 if is_named(&stat, path) {
                     return Ok(Some(file));
                 }
             }
-            Err(Errno::WOULDBLOCK) if how == FlockOperation::NonBlockingLockExclusive => {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
+            Err(Errno::WOULDBLOCK) if sweeps => {
+                let name = path.file_name().map_or_else(String::new, shown);
                 return Err(Error::NameTaken { name: name.trim_start_matches(&prefix()).to_owned() });
             }
-            Err(Errno::WOULDBLOCK) if round < 200 => {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            Err(e) => return Err(Error::system("locking a segment")(e)),
+            Err(Errno::WOULDBLOCK) if round < PATIENCE => std::thread::sleep(MOMENT),
+            Err(e) => return Err(Error::file("locking", path)(e)),
         }
     }
     Ok(None)
+}
+
+/// Whether a descriptor was opened for writing.
+fn is_writable(file: &OwnedFd) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::RDWR))
+}
+
+/// Opens a regular file of this user. Follows no link, waits for nobody, and opens nothing else even for a moment:
+/// opening a device may have effects of its own. `Ok(None)` if there is none.
+fn open_own(path: &Path, sweeps: bool) -> Result<Option<OwnedFd>, Error> {
+    match lstat(path) {
+        Ok(stat) => check_owner(&stat, path)?,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(e) => return Err(Error::file("looking at", path)(e)),
+    }
+    // It may have been replaced in the meantime.
+    let not_trusted = |why: &str| Error::NotTrusted { path: path.to_owned(), why: why.to_owned() };
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut opened = open(path, flags | OFlags::RDWR, Mode::empty());
+    if sweeps && matches!(opened, Err(Errno::ROFS)) {
+        opened = open(path, flags | OFlags::RDONLY, Mode::empty());
+    }
+    let file = match opened {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(not_trusted("it is a symbolic link")),
+        Err(Errno::ACCESS) => return Err(not_trusted("it can't be opened (owner or mode)")),
+        Err(e) => return Err(Error::file("opening", path)(e)),
+    };
+    check_owner(&fstat(&file).map_err(Error::file("looking at", path))?, path)?;
+    Ok(Some(file))
+}
+
+/// Refuses a file that does not begin as every published segment does.
+fn check_magic(file: &OwnedFd, path: &Path) -> Result<(), Error> {
+    let mut word = [0u8; 8];
+    let read = rustix::io::pread(file, &mut word, 0).map_err(Error::file("reading", path))?;
+    let why = match read {
+        8 if u64::from_ne_bytes(word) == MAGIC => return Ok(()),
+        0 => "it is empty, so it is no world (any more)",
+        _ => "it does not begin like a world of Towpath",
+    };
+    Err(Error::NotTrusted { path: path.to_owned(), why: why.to_owned() })
 }
 
 pub(crate) fn lock(file: impl AsFd, how: FlockOperation) -> Result<(), Errno> {
@@ -265,19 +331,30 @@ pub(crate) fn lock(file: impl AsFd, how: FlockOperation) -> Result<(), Errno> {
     }
 }
 
-/// A regular file of ours that nobody else may write.
-pub(crate) fn check_trust(file: impl AsFd, path: &Path) -> Result<Stat, Error> {
-    let stat = fstat(file).map_err(Error::system("looking at a segment"))?;
+/// Refuses what is no regular file of this user.
+fn check_owner(stat: &Stat, path: &Path) -> Result<(), Error> {
     let me = rustix::process::geteuid().as_raw();
-    let why = if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
-        "it is not a regular file".to_owned()
-    } else if stat.st_uid != me {
-        format!("it belongs to user {}, not {me}", stat.st_uid)
-    } else if stat.st_mode & 0o077 != 0 {
-        format!("others may use it (mode {:03o} instead of 600)", stat.st_mode & 0o777)
-    } else {
-        return Ok(stat);
+    let why = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_uid == me => return Ok(()),
+        FileType::RegularFile => format!("it belongs to user {}, not {me}", stat.st_uid),
+        FileType::Symlink => "it is a symbolic link".to_owned(),
+        FileType::Directory => "it is a directory".to_owned(),
+        FileType::Fifo => "it is a FIFO".to_owned(),
+        FileType::Socket => "it is a socket".to_owned(),
+        FileType::CharacterDevice | FileType::BlockDevice => "it is a device".to_owned(),
+        FileType::Unknown => "it is not a regular file".to_owned(),
     };
+    Err(Error::NotTrusted { path: path.to_owned(), why })
+}
+
+/// A regular file of this user that nobody else may write.
+pub(crate) fn check_trust(file: impl AsFd, path: &Path) -> Result<Stat, Error> {
+    let stat = fstat(file).map_err(Error::file("looking at", path))?;
+    check_owner(&stat, path)?;
+    if stat.st_mode & 0o077 == 0 {
+        return Ok(stat);
+    }
+    let why = format!("others may use it (mode {:03o} instead of 600)", stat.st_mode & 0o777);
     Err(Error::NotTrusted { path: path.to_owned(), why })
 }
 
@@ -290,7 +367,7 @@ fn reserve(file: &OwnedFd, bytes: u64, place: &Path) -> Result<(), Error> {
     if limits::file_system(file).is_some_and(|(_, free)| free < bytes) {
         return Err(no_space());
     }
-    ftruncate(file, bytes).map_err(Error::system("sizing a segment"))?;
+    ftruncate(file, bytes).map_err(Error::file("sizing a segment in", place))?;
     loop {
         match fallocate(file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => return Ok(()),
@@ -301,7 +378,7 @@ fn reserve(file: &OwnedFd, bytes: u64, place: &Path) -> Result<(), Error> {
                 let free = limits::available_memory().unwrap_or(0);
                 return Err(Error::NoMemory { wanted: bytes, free });
             }
-            Err(e) => return Err(Error::system("reserving a segment's memory")(e)),
+            Err(e) => return Err(Error::file("reserving the memory of a segment in", place)(e)),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::liveness::Watched;
 use crate::local::LocalPage;
 use crate::participant::{EntryWord, ParticipantId, State};
 use crate::segment::{Segment, open_again, path_of};
-use crate::{Area, Ending, Error, handover, sweep};
+use crate::{Area, Ending, Error, handover, shown, sweep};
 
 /// What a new world is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -380,10 +380,7 @@ fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u3
     let state = header.state.load(Ordering::Acquire);
     let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
     if get(&header.magic) != MAGIC {
-        let what = name.map_or_else(
-            || "the descriptor of this world".to_owned(),
-            |(_, path)| path.display().to_string(),
-        );
+        let what = name.map_or_else(|| "the descriptor of this world".to_owned(), |(_, path)| shown(path));
         return Err(Error::NotAWorld { what, why: "it does not begin like one" });
     }
     let layout = header.layout.load(Ordering::Relaxed);

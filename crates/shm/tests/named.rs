@@ -89,6 +89,18 @@ fn what_a_killed_process_leaves_behind_is_found_and_removed() {
 }
 
 #[test]
+fn relative_directory_stays_the_one_it_was_at_first() {
+    let dog = Watchdog::new("relative_directory_stays_the_one_it_was_at_first");
+    let directory = Directory::new();
+    fs::create_dir(directory.0.join("worlds")).unwrap();
+    let mut command = std::process::Command::new(common::member());
+    command.args(["move", "moving"]).current_dir(&directory.0).env("TOWPATH_SHM_DIR", "worlds");
+    let (status, output, errors) = dog.spawn(command).finish();
+    assert!(status.success(), "{errors}");
+    assert_eq!(output, "1 true\n0 left\n");
+}
+
+#[test]
 fn sweeping_never_touches_the_living() {
     let dog = Watchdog::new("sweeping_never_touches_the_living");
     let directory = Directory::new();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::sched_getaffinity;
-use towpath_shm::{limits, named_worlds_directory};
+use towpath_shm::{limits, named_worlds_directory, shown};
 
 use super::{Finding, size};
 
@@ -85,12 +85,12 @@ fn line_size() -> Finding {
 fn shm() -> Finding {
     let directory = named_worlds_directory();
     let (ok, value) = match fs::File::open(&directory) {
-        Err(e) => (false, format!("{}: {e}", directory.display())),
+        Err(e) => (false, format!("{}: {e}", shown(&directory))),
         Ok(file) => match limits::file_system(&file) {
             Some((all, free)) => {
-                (free > 0, format!("{}: {} free of {}", directory.display(), size(free), size(all)))
+                (free > 0, format!("{}: {} free of {}", shown(&directory), size(free), size(all)))
             }
-            None => (true, format!("{}: no limit", directory.display())),
+            None => (true, format!("{}: no limit", shown(&directory))),
         },
     };
     Finding::new(
@@ -116,7 +116,7 @@ fn memory() -> Finding {
 fn memory_limit() -> Finding {
     let limit = limits::memory_limit();
     let value = limit.as_ref().map_or("none".to_owned(), |l| {
-        format!("{} of {} left in {}", size(l.free), size(l.limit), l.group.display())
+        format!("{} of {} left in {}", size(l.free), size(l.limit), shown(&l.group))
     });
     Finding::new(
         "memory-limit",

@@ -29,7 +29,10 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), Error> {
 /// As [`write()`].
 pub fn write_files(folder: &Path, records: &str, page: &str) -> Result<(), Error> {
     let failed = |path: &Path| {
-        let what = format!("writing the report to {} (choose another folder with --report)", path.display());
+        let what = format!(
+            "writing the report to {} (choose another folder with --report)",
+            towpath_shm::shown(path)
+        );
         move |source| Error::system(what, source)
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
