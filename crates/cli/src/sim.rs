@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use towpath_lab::console::Progress;
+use towpath_lab::input::read_text;
 use towpath_lab::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
 use towpath_lab::{Host, waiting_policies};
 use towpath_shm::shown;
@@ -16,6 +17,9 @@ use crate::{Failure, Outcome, output};
 
 /// Where the report goes unless told otherwise.
 const REPORT: &str = "towpath-report/sim";
+
+/// The longest file of a machine, in bytes: those that come with Towpath have 4 KiB.
+const LONGEST_FILE: u64 = 1 << 20;
 
 /// The arguments of `towpath sim`.
 #[derive(clap::Args, Clone, Debug)]
@@ -35,7 +39,7 @@ pub struct SimArgs {
     #[arg(value_name = "EXPERIMENT")]
     experiment: Option<String>,
 
-    /// A machine of your own, from a file (see `towpath sim describe`)
+    /// A machine of your own, from a regular file of at most 1 MiB (see `towpath sim describe`)
     #[arg(long = "machine", value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -251,8 +255,7 @@ pub(crate) fn by_name(name: &str) -> Result<Parameters, Failure> {
 }
 
 fn from_file(file: &Path) -> Result<Parameters, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| Failure::new(format!("{} can't be read: {e}", shown(file))).with_code(2))?;
+    let text = read_text(file, LONGEST_FILE).map_err(|e| Failure::new(e).with_code(2))?;
     machines::from_text(&shown(file), &text).map_err(|e| Failure::new(e).with_code(2))
 }
 

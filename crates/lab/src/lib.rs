@@ -14,6 +14,7 @@ pub mod experiments;
 pub mod explore;
 pub mod format;
 pub mod host;
+pub mod input;
 pub mod ladder;
 pub mod mpi;
 mod nonblocking;

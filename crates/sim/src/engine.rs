@@ -23,12 +23,11 @@ use crate::memory::{AT_MEMORY, Memory, copy};
 use crate::network::Network;
 use crate::parameters::{BUS, DIRECTORY, NO_ADVISORY, NO_COHERENCE, NO_MISS, Parameters, WRITE_ONCE};
 use crate::random::Random;
+use crate::standstill::{Looks, Standstill};
 use crate::write_once::HeldBus;
 
 /// No line.
 pub(crate) const NONE: u32 = u32::MAX;
-/// How long the machine goes on while nobody writes, computes or ends, before it counts as stuck.
-const PATIENCE: Time = 10_000_000_000_000;
 /// No clock goes beyond this (53 days), so that times can be added without fear.
 pub(crate) const FOREVER: Time = 1 << 62;
 
@@ -261,10 +260,12 @@ pub(crate) struct Thread {
     pub result: u64,
     /// Its store-conditional failed at home.
     pub failed: bool,
-    /// Until when it spins.
+    /// Until when it spins or sleeps at most.
     pub deadline: Time,
     /// When its next [`Kind::Timer`] comes; `Time::MAX` if none is under way.
     pub timer: Time,
+    /// What it has seen since anybody got on.
+    pub looks: Looks,
     /// It has asked not to be preempted.
     pub stays: bool,
     /// Another one has asked that.
@@ -291,6 +292,7 @@ impl Thread {
             failed: false,
             deadline: Time::MAX,
             timer: Time::MAX,
+            looks: Looks::default(),
             stays: false,
             kept: false,
         }
@@ -325,6 +327,7 @@ pub(crate) struct Engine {
     pub jobs: usize,
     /// When something was last written or computed.
     pub progress: Time,
+    pub standstill: Standstill,
     pub unfinished: usize,
     /// Acknowledgements of invalidations that have come.
     pub acknowledged: u64,
@@ -385,6 +388,7 @@ impl Engine {
             active_job: 0,
             jobs: 1,
             progress: 0,
+            standstill: Standstill::default(),
             unfinished: 0,
             acknowledged: 0,
             buffer: Vec::new(),
@@ -481,7 +485,14 @@ impl Engine {
     /// Lets things happen until a thread goes on; `None` when nothing is going to happen any more, or nobody gets on.
     pub fn next(&mut self, limit: Time) -> Option<usize> {
         while self.unfinished != 0 {
-            let event = self.events.pop(limit.min(self.progress.saturating_add(PATIENCE)))?;
+            let patience = self.patience_ends();
+            let Some(event) = self.events.pop(limit.min(patience)) else {
+                let due = self.events.next_time().filter(|&time| time > patience && time <= limit)?;
+                if self.gives_up(due) {
+                    return None;
+                }
+                continue;
+            };
             debug_assert!(event.time >= self.now, "{event:?} comes too late, at {} ps", self.now);
             self.now = event.time;
             if let Some(t) = self.happen(event)
@@ -491,11 +502,6 @@ impl Engine {
             }
         }
         None
-    }
-
-    /// Whether nobody has got on for so long, at that time, that nobody will.
-    pub fn is_stuck(&self, time: Time) -> bool {
-        time > self.progress.saturating_add(PATIENCE)
     }
 
     fn happen(&mut self, event: Event) -> Option<usize> {

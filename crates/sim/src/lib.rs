@@ -39,6 +39,7 @@ mod past_cache;
 mod processor;
 mod random;
 mod simulation;
+mod standstill;
 mod write_once;
 
 pub use counters::{Counters, DISTANCES};

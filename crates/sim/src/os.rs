@@ -197,7 +197,10 @@ impl Engine {
                 let thread = &mut self.threads[t];
                 thread.left = thread.clock.saturating_sub(now);
             }
-            Doing::Spinning => self.stop_spinning(t),
+            Doing::Spinning => {
+                self.has_spun(t);
+                self.stop_spinning(t);
+            }
             _ => {
                 self.cpus[cpu].preempt = true;
                 return;
@@ -241,6 +244,7 @@ impl Engine {
         let at = self.threads[t].clock + self.p.block;
         // Whoever wakes it before that must wait until it sleeps.
         self.threads[t].clock = at;
+        self.threads[t].deadline = at.saturating_add(timeout);
         self.leave(cpu, t, Doing::Parked(word), at);
         self.parked.push((word, t));
         let generation = self.threads[t].generation;
@@ -261,6 +265,7 @@ impl Engine {
             thread.generation = thread.generation.wrapping_add(1);
             let generation = thread.generation;
             let at = at.max(thread.clock);
+            thread.deadline = at;
             self.events.push(at, Kind::Ready, sleeper, generation as usize);
         }
         woken

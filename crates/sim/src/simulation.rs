@@ -174,8 +174,10 @@ impl Simulation {
         loop {
             let next = self.engine.borrow_mut().next(limit);
             let Some(thread) = next else { break };
+            let hits = self.engine.borrow().counters.hits;
             let result = self.coroutines[thread].resume(());
             let e = &mut *self.engine.borrow_mut();
+            e.looked(thread, 1 + e.counters.hits - hits);
             match result {
                 CoroutineResult::Yield(()) => e.stopped(thread),
                 CoroutineResult::Return(()) => e.ended(thread),

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::Provider;
+use crate::input::{mentions, open_regular};
 use crate::process::output_within;
 
 /// How long a launcher may take to say its version.
@@ -209,9 +210,8 @@ impl Launcher {
             return Ok(());
         }
         let Some(library) = self.library() else { return Ok(()) };
-        let Ok(bytes) = std::fs::read(&library) else { return Ok(()) };
-        let mentions = |text: &[u8]| bytes.windows(text.len()).any(|w| w == text);
-        if mentions(b"fi_getinfo") || mentions(b"FI_PROVIDER") {
+        let wanted: [&[u8]; 2] = [b"fi_getinfo", b"FI_PROVIDER"];
+        if open_regular(&library).is_err() || mentions(&library, wanted).contains(&true) {
             return Ok(());
         }
         Err(format!(

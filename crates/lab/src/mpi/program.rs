@@ -1,12 +1,14 @@
 //! Programs: where the program stands among a launcher's arguments, and which MPI it was built for.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Kind, Launcher};
+use crate::input::{mentions, open_regular};
 use crate::process::output_within;
 
 /// How long a program's interpreter may take to say which MPI it loads.
@@ -61,29 +63,33 @@ impl Flavour {
         if name.starts_with("python") {
             return Flavour { kind: python(program), folders };
         }
-        let bytes = std::fs::read(program).unwrap_or_default();
-        if !bytes.starts_with(b"\x7fELF") {
+        if !is_elf(program) {
             return Flavour { kind: None, folders };
         }
-        let mentions = |text: &[u8]| bytes.windows(text.len()).any(|w| w == text);
+        let [open_mpi, mpich, older_mpich] =
+            mentions(program, [b"libmpi.so.40\0", b"libmpi.so.12\0", b"libmpich.so.12\0"]);
         let library = libraries(program)
             .into_iter()
             .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libmpi")));
         if let Some(prefix) = library.as_deref().and_then(Path::parent).and_then(Path::parent) {
             folders.insert(0, prefix.join("bin"));
         }
-        let kind = if mentions(b"libmpi.so.40\0") {
+        let kind = if open_mpi {
             Some(Kind::OpenMpi)
-        } else if mentions(b"libmpi.so.12\0") || mentions(b"libmpich.so.12\0") {
+        } else if mpich || older_mpich {
             // The same interface: whose it is says the library's text.
-            let text = library.and_then(|l| std::fs::read(l).ok()).unwrap_or_default();
-            let intel = text.windows(12).any(|w| w == b"Intel(R) MPI");
+            let intel = library.is_some_and(|l| mentions(&l, [b"Intel(R) MPI"]) == [true]);
             Some(if intel { Kind::Intel } else { Kind::Mpich })
         } else {
             None
         };
         Flavour { kind, folders }
     }
+}
+
+fn is_elf(program: &Path) -> bool {
+    let mut start = [0; 4];
+    open_regular(program).is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *b"\x7fELF"
 }
 
 /// The shared libraries that the dynamic linker would load for it.

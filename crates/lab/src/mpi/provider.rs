@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::launcher::data_folder;
+use crate::input::mentions;
 
 /// The variable that names a file to which each process that has opened an endpoint of the provider adds a line: its number.
 pub const ANNOUNCE: &str = "TOWPATH_ANNOUNCE";
@@ -17,8 +18,7 @@ const PRELOAD: [&str; 2] = ["libtowpath-preload.so", "libtowpath_preload.so"];
 
 /// Whether a file is our provider, built with it: without the feature `fabric` the same crate makes a library that has no such entry.
 fn is_provider(file: &Path) -> bool {
-    let entry = b"fi_prov_ini\0";
-    std::fs::read(file).is_ok_and(|bytes| bytes.windows(entry.len()).any(|w| w == entry))
+    mentions(file, [b"fi_prov_ini\0"]) == [true]
 }
 
 /// The provider's file.
