@@ -251,7 +251,7 @@ fn a_failure_after_leaving_in_order_is_a_death() {
     let second = world.reopen().unwrap();
     second.enter(Some(1)).unwrap();
     let left = second.me();
-    second.leave();
+    second.leave().unwrap();
     // A process that ends well has left, and nothing else.
     assert_eq!(world.process_ended(1, 4_000_001, false), Ending::Left);
     assert_eq!(world.deaths(), 0);
