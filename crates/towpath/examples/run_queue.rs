@@ -6,6 +6,8 @@
 //! towpath run -n 4 --on-death=report target/release/examples/run_queue
 //! ```
 
+use std::io::Write;
+
 use towpath::{World, stable};
 
 /// Up to 200 jobs at a time, up to 16 processes.
@@ -16,7 +18,9 @@ const JOBS: u64 = 20_000;
 /// After how long rank 1 dies.
 const FATAL: std::time::Duration = std::time::Duration::from_millis(3);
 
-fn main() -> Result<(), towpath::Error> {
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
     let world = World::join()?;
     let jobs = stable::open::<Jobs>(&world, "run-queue")?;
     world.barrier(Default::default())?;
@@ -29,8 +33,11 @@ fn main() -> Result<(), towpath::Error> {
     }
     let (mut done, mut next) = (0u64, None);
     let run = |(urgency, job): (u64, u64)| {
-        assert!(urgency < 8, "job {job} of urgency {urgency}: nobody has brought that");
+        if urgency >= 8 {
+            return Err(format!("job {job} of urgency {urgency}: nobody has brought that"));
+        }
         std::hint::black_box((0..urgency * 10).sum::<u64>());
+        Ok(())
     };
     for number in 0..JOBS {
         // One that had no room is brought later; meanwhile there is work to do.
@@ -38,16 +45,18 @@ fn main() -> Result<(), towpath::Error> {
         if jobs.insert(job.0, job.1).is_err() {
             next = Some(job);
         }
-        if let Some(job) = jobs.pop().expect("the queue is whole, whatever has happened to others") {
-            run(job);
+        // Whatever has happened to others, the queue is whole.
+        if let Some(job) = jobs.pop()? {
+            run(job)?;
             done += 1;
         }
     }
     let freed = jobs.recover()?.freed;
-    while let Some(job) = jobs.pop().expect("as above") {
-        run(job);
+    while let Some(job) = jobs.pop()? {
+        run(job)?;
         done += 1;
     }
-    println!("rank {}: ran {done} jobs, got {freed} descriptors back from the dead", world.rank());
+    let rank = world.rank();
+    writeln!(std::io::stdout(), "rank {rank}: ran {done} jobs, got {freed} descriptors back from the dead")?;
     Ok(())
 }
