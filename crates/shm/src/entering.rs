@@ -1,22 +1,23 @@
 //! Entering a world and leaving it.
 //!
 //! Entering claims an entry of the table with one compare-and-swap that carries the claimer's pid and part of its
-//! start time (`participant.rs`), fills in the rest, and publishes it with a second one. A process that dies in
-//! between leaves an entry in JOINING; whoever wants the rank, or looks after everybody, finds its process dead and
-//! clears the entry away.
+//! start time (`participant.rs`), fills in the rest, and publishes it with a second one. Before the first it takes the
+//! rank's lock, a byte of the segment's file, which the kernel releases at its death. A process that dies in
+//! between leaves an entry in JOINING without that lock; whoever wants the rank, or looks after everybody, finds it dead
+//! and clears the entry away. One that is stopped there keeps its rank.
 //!
 //! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any more for one who has left.
 
 use core::sync::atomic::{Ordering, fence};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use towpath_machine::Native;
 
 use crate::Error;
 use crate::layout::LOCKS;
-use crate::participant::{EntryWord, ParticipantId, State};
-use crate::process::{Identity, Pulse, start_hash};
+use crate::participant::{EntryWord, ParticipantId, State, joining_hash};
+use crate::process::{Identity, Pulse};
 use crate::segment::{lock_byte, open_again};
 use crate::world::Inner;
 
@@ -80,9 +81,11 @@ impl Inner {
                 },
                 State::Dying => self.count_death(index),
                 State::Free | State::Dead => {
+                    // Before the claim: as long as it is held, whatever namespace asks, the claimer lives.
+                    let lock = self.lock_rank(index);
                     let claim = EntryWord {
                         generation: word.next_generation(),
-                        start_hash: start_hash(identity.start),
+                        start_hash: joining_hash(identity.start, lock.is_some()),
                         pid: identity.pid,
                         state: State::Joining,
                     };
@@ -92,7 +95,7 @@ impl Inner {
                         .word
                         .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
                         .is_ok()
-                        && let Some(me) = self.finish_entering(index, claim, identity)
+                        && let Some(me) = self.finish_entering(index, claim, identity, lock)
                     {
                         return Ok(Ok(me));
                     }
@@ -101,12 +104,23 @@ impl Inner {
         }
     }
 
-    fn finish_entering(&self, index: u32, claim: EntryWord, identity: Identity) -> Option<ParticipantId> {
+    /// Takes the lock that says that the process which enters as this rank, or has, lives.
+    fn lock_rank(&self, index: u32) -> Option<OwnedFd> {
+        let file = open_again(self.segment.file()).ok()?;
+        lock_byte(file.as_fd(), LOCKS + u64::from(index)).then_some(file)
+    }
+
+    fn finish_entering(
+        &self,
+        index: u32,
+        claim: EntryWord,
+        identity: Identity,
+        lock: Option<OwnedFd>,
+    ) -> Option<ParticipantId> {
         let entry = self.entry(index);
         let me = ParticipantId { index, generation: claim.generation };
-        let lock = open_again(self.segment.file())
-            .ok()
-            .filter(|file| lock_byte(file.as_fd(), LOCKS + u64::from(index)));
+        // A predecessor may only just have let go of it.
+        let lock = lock.or_else(|| self.lock_rank(index));
         // Relaxed, all: published by (5).
         entry.start.store(identity.start, Ordering::Relaxed);
         entry.namespace.store(identity.namespace, Ordering::Relaxed);

@@ -58,6 +58,16 @@ pub enum Error {
         name: String,
     },
 
+    /// A process has begun to remove a dead world of that name, and stands still.
+    #[error(
+        "{path} is being removed by a process that stands still (is it stopped?); let it go on or end it, then try again",
+        path = shown(path)
+    )]
+    BeingRemoved {
+        /// The world's file.
+        path: PathBuf,
+    },
+
     /// There is no such world.
     #[error(
         "there is no world named {name:?} ({path}); start it first, for example with `towpath run --world {name}`",

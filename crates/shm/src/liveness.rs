@@ -21,7 +21,6 @@
 
 use core::sync::atomic::Ordering;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Park};
 
@@ -31,17 +30,11 @@ use crate::process::{self, Dead, Found, Pulse, Wanted};
 use crate::segment::byte_is_locked;
 use crate::world::Inner;
 
-/// How long a half-made entry must not have changed before its maker is taken for dead: a maker from another
-/// namespace can't be seen.
-const JOINING_PATIENCE: Duration = Duration::from_millis(200);
-
 /// What is remembered between two questions about the same participant.
 #[derive(Debug)]
 pub(crate) struct Watched {
     /// The entry's word at the time.
     word: u64,
-    /// Since when.
-    since: Instant,
     pidfd: Option<OwnedFd>,
 }
 
@@ -101,7 +94,7 @@ impl Inner {
         let entry = self.entry(index);
         let fresh = !matches!(watched, Some(w) if w.word == bits);
         if fresh {
-            *watched = Some(Watched { word: bits, since: Instant::now(), pidfd: None });
+            *watched = Some(Watched { word: bits, pidfd: None });
         }
         let Some(memory) = watched else { return Pulse::Alive };
         if let Some(pidfd) = &memory.pidfd {
@@ -122,8 +115,16 @@ impl Inner {
                     found => found,
                 }
             }
-            State::Joining if memory.since.elapsed() < JOINING_PATIENCE => return Pulse::Alive,
-            State::Joining => process::watch(word.pid, Wanted::Hash(word.start_hash)),
+            // It holds the rank's lock from before it wrote the word.
+            State::Joining if word.has_lock() => {
+                let held = byte_is_locked(self.segment.file(), LOCKS + u64::from(index));
+                return if held == Some(false) { Pulse::Dead } else { Pulse::Alive };
+            }
+            // It may be of another namespace, where its pid is another's: not found does not mean dead.
+            State::Joining => match process::watch(word.pid, Wanted::Hash(word.start_hash)) {
+                Err(Dead) => return Pulse::Alive,
+                found => found,
+            },
             _ => return Pulse::Dead,
         };
         match found {
@@ -276,7 +277,11 @@ impl Inner {
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
-                State::Entered | State::Joining if self.is_entry_of(index, word, pid) => {
+                // The caller may be mistaken: as long as the process lives, it may hold locks. One that joins holds none.
+                State::Entered | State::Joining
+                    if self.is_entry_of(index, word, pid)
+                        && (word.state == State::Joining || self.pulse(index, bits) == Pulse::Dead) =>
+                {
                     self.note_death(index, bits);
                     return Ending::Participant;
                 }

@@ -17,6 +17,8 @@
 //! whole word, so a process that dies between two steps leaves one of these states, and each names who must be alive
 //! for it to go on.
 
+use crate::process::start_hash;
+
 /// A process's participation in a world: a rank and a generation, so that a later process with the same rank is somebody
 /// else. Never all zero bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +59,14 @@ pub(crate) struct EntryWord {
     pub state: State,
 }
 
+/// In `start_hash` of an entry that is JOINING: its maker holds the rank's lock.
+const HAS_LOCK: u16 = 1 << 15;
+
+/// What an entry that is JOINING says of its maker beside the pid.
+pub(crate) fn joining_hash(start: u64, has_lock: bool) -> u16 {
+    start_hash(start) | if has_lock { HAS_LOCK } else { 0 }
+}
+
 /// Linux has no more pids.
 pub(crate) const PID_BITS: u32 = 22;
 const GENERATION_BITS: u32 = 24;
@@ -88,6 +98,11 @@ impl EntryWord {
         debug_assert!(self.generation < 1 << GENERATION_BITS && self.pid < 1 << PID_BITS);
         // DYING without a pid is DEAD: only a damaged entry has none, and its death is not counted.
         u64::from(self.generation) << 40 | u64::from(self.start_hash) << 24 | u64::from(self.pid) << 2 | state
+    }
+
+    /// Whether the maker of an entry that is JOINING holds the rank's lock.
+    pub fn has_lock(self) -> bool {
+        self.start_hash & HAS_LOCK != 0
     }
 
     /// The generation after this one: never 0.

@@ -96,9 +96,9 @@ fn number_in_pidfs(pidfd: &OwnedFd) -> Option<u64> {
     Some(fstat(pidfd).ok()?.st_ino | IN_PIDFS)
 }
 
-/// Sixteen bits of a start time: enough to tell a pid's second use from its first while an entry is half written.
+/// Fifteen bits of a start time: enough to tell a pid's second use from its first while an entry is half written.
 pub(crate) fn start_hash(start: u64) -> u16 {
-    (start ^ start >> 16 ^ start >> 32) as u16
+    (start ^ start >> 16 ^ start >> 32) as u16 & 0x7fff
 }
 
 /// A number for the namespaces in which pids and start times of this process mean something; 0 if unknown.

@@ -273,6 +273,7 @@ pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<Own
                 return Err(Error::NameTaken { name: name.trim_start_matches(&prefix()).to_owned() });
             }
             Err(Errno::WOULDBLOCK) if round < PATIENCE => std::thread::sleep(MOMENT),
+            Err(Errno::WOULDBLOCK) => return Err(Error::BeingRemoved { path: path.to_owned() }),
             Err(e) => return Err(Error::file("locking", path)(e)),
         }
     }
