@@ -11,8 +11,9 @@ use crate::{Failure, Outcome};
 #[derive(Debug, Args)]
 #[command(
     after_help = "What has the name of a world and is none (another user's file, a link, a file that does not begin like a world) is named on standard error, and stays.
+So are MPICH's own files in /dev/shm (TOWPATH_MPICH_DIR: in another directory) that no process is seen to use, with the command that removes them.
 
-Exit code: 0 if nothing is left behind (any more), 1 if something could not be removed."
+Exit code: 0 if no dead world is left behind (any more), 1 if something could not be removed."
 )]
 pub struct Arguments {
     /// Only say what would be removed.
@@ -50,9 +51,32 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
         }
     }
+    let mpichs = mpichs();
     if removed == 0 && !failed {
-        said = say!("nothing is left behind");
+        said = if mpichs {
+            say!("no dead world has left anything behind")
+        } else {
+            say!("nothing is left behind")
+        };
     }
     said?;
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Names the files of MPICH's own that no process is seen to map. Returns whether there are any.
+fn mpichs() -> bool {
+    let files = crate::mpich::files().unwrap_or_else(|failure| {
+        remark!("towpath: {}", failure.message);
+        Vec::new()
+    });
+    let mut any = false;
+    for file in files {
+        let Some(remedy) = file.remedy() else { continue };
+        let (path, size, users) = (shown(&file.path), crate::doctor::size(file.bytes), file.users());
+        remark!(
+            "towpath: {path} stays: it is MPICH's own ({size}, {users}); if no MPI program runs: {remedy}"
+        );
+        any = true;
+    }
+    any
 }

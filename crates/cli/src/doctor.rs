@@ -13,7 +13,11 @@ use crate::output::{self, say};
 use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 if Towpath works here, 1 if something that it needs is missing.")]
+#[command(
+    after_help = "MPICH's own files in /dev/shm (TOWPATH_MPICH_DIR: in another directory) are listed, with the command that removes those that no process uses.
+
+Exit code: 0 if Towpath works here, 1 if something that it needs is missing."
+)]
 pub struct Arguments {
     /// One JSON object instead of a table.
     #[arg(long)]
@@ -62,6 +66,34 @@ struct Other {
     why: String,
 }
 
+/// A file of MPICH's own.
+#[derive(Debug, Serialize)]
+struct MpichFile {
+    #[serde(flatten)]
+    path: Path,
+    bytes: u64,
+    /// Absent (null) if there is no telling.
+    mapped: Option<bool>,
+    mapped_by: Vec<u32>,
+    /// For people.
+    users: String,
+    /// The command that removes it, unless it is mapped.
+    remedy: Option<String>,
+}
+
+impl MpichFile {
+    fn new(file: crate::mpich::MpichFile) -> Self {
+        MpichFile {
+            path: Path::new(&file.path),
+            bytes: file.bytes,
+            mapped: file.mapped(),
+            users: file.users(),
+            remedy: file.remedy(),
+            mapped_by: file.mapped_by,
+        }
+    }
+}
+
 /// A path, twice: with replacement characters for bytes that are no UTF-8, and escaped, for people.
 #[derive(Debug, Serialize)]
 struct Path {
@@ -86,6 +118,7 @@ struct Report {
     directory: String,
     worlds: Vec<World>,
     others: Vec<Other>,
+    mpich: Vec<MpichFile>,
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
@@ -106,6 +139,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         directory: shown(named_worlds_directory()),
         worlds: found.worlds.into_iter().map(world).collect(),
         others: found.others.into_iter().map(other).collect(),
+        mpich: crate::mpich::files()?.into_iter().map(MpichFile::new).collect(),
     };
     if arguments.json {
         say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?)?;
@@ -146,6 +180,16 @@ fn text(report: &Report) -> String {
     } else {
         let total: u64 = dead.iter().map(|w| w.bytes).sum();
         lines.push(format!("`towpath clean` frees {}.", size(total)));
+    }
+    for file in &report.mpich {
+        let (path, size, users) = (&file.path.text, size(file.bytes), &file.users);
+        lines.push(match (&file.remedy, file.mapped) {
+            (Some(remedy), Some(_)) => format!("left behind by MPICH: {path} ({size}, {users}): {remedy}"),
+            (Some(remedy), None) => {
+                format!("MPICH's own: {path} ({size}, {users}); if no MPI program runs: {remedy}")
+            }
+            (None, _) => format!("MPICH's own: {path} ({size}, {users})"),
+        });
     }
     if !report.works {
         lines.push("Towpath does not work here: what is marked NO is needed.".to_owned());

@@ -5,6 +5,7 @@ mod bench;
 mod clean;
 mod doctor;
 mod explore;
+mod mpich;
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 mod mpirun;
 mod output;

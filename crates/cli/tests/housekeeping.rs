@@ -9,7 +9,7 @@ use common::{Directory, Watchdog};
 
 fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0);
+    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
     let (status, output, errors) = dog.spawn(command).finish();
     (status.code().unwrap(), output, errors)
 }
@@ -78,7 +78,8 @@ fn clean_that_cannot_say_so_removes_all_the_same() {
             dead.wait();
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-        let status = command.arg("clean").env("TOWPATH_SHM_DIR", &directory.0).stdout(output).status();
+        command.arg("clean").env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
+        let status = command.stdout(output).status();
         assert_eq!(status.unwrap().code(), Some(code));
         assert_eq!(directory.files(), [""; 0], "{code}");
     }

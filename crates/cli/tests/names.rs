@@ -15,7 +15,7 @@ use common::{Directory, Watchdog, member};
 
 fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0);
+    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
     let (status, output, errors) = dog.spawn(command).finish();
     (status.code().unwrap(), output, errors)
 }
