@@ -294,7 +294,7 @@ fn endpoint_calls_without_arguments_are_refused() {
         assert_eq!(control(n[0].ep, FI_SETOPSFLAG, (&raw mut flags).cast()), 0);
         flags = FI_SEND.into();
         assert_eq!(control(n[0].ep, FI_GETOPSFLAG, (&raw mut flags).cast()), 0);
-        assert_eq!(flags, FI_DELIVERY_COMPLETE.into());
+        assert_eq!(flags, u64::from(FI_DELIVERY_COMPLETE));
     }
     assert_eq!(bind(n[0].ep, null_mut::<fid>(), 0), INVALID_);
 }
