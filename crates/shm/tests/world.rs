@@ -39,13 +39,18 @@ fn an_anonymous_world_is_private_and_sealed() {
     let world = World::create(&spec(1)).unwrap();
     let handover = Handover::new(&world).unwrap();
     let path = format!("/proc/self/fd/{}", handover.descriptor().unwrap());
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let meta = file.metadata().unwrap();
     assert_eq!((meta.mode() & 0o777, meta.len()), (0o600, world.segment_bytes()));
     assert!(meta.blocks() * 512 >= meta.len(), "reserved");
     for len in [0, meta.len() - 1, meta.len() + 1] {
-        assert!(file.set_len(len).is_err());
+        assert_eq!(rustix::fs::ftruncate(&file, len), Err(rustix::io::Errno::PERM), "to {len} bytes");
     }
+    // Nor by opening it.
+    let truncating = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
+    assert_eq!(truncating.unwrap_err().raw_os_error(), Some(rustix::io::Errno::PERM.raw_os_error()));
+    assert_eq!(file.metadata().unwrap().len(), meta.len());
+    assert_eq!(world.area().slice::<AtomicU64>(0, 1250).unwrap()[1249].load(Ordering::Relaxed), 0);
 }
 
 #[test]
