@@ -1,0 +1,122 @@
+//! The examples while random bytes are written over their world's area: messages may be lost or nonsense, and a rank may
+//! wait for ever for one, but none panics and none touches memory that is not there.
+
+#[path = "../../shm/tests/common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Directory, Watchdog};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Where the header says at which byte the area begins (`crates/shm/src/layout.rs`).
+const AREA_OFFSET: u64 = 24;
+
+/// The folder of the built examples, which belong to another package.
+fn examples() -> &'static PathBuf {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        let profile = Path::new(env!("CARGO_BIN_EXE_towpath")).parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "towpath", "--examples"]);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        assert!(cargo.status().unwrap().success(), "building the examples");
+        profile.join("examples")
+    })
+}
+
+/// Numbers that follow from a seed (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
+/// Whether the launcher, a child not yet waited for, has ended.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+/// Writes over the area; returns how many times. Half of the writes go to its first page, where the words that matter most are.
+fn damage(file: &fs::File, random: &mut Random, launcher: u32) -> u32 {
+    let mut start = [0; 8];
+    file.read_exact_at(&mut start, AREA_OFFSET).unwrap();
+    let (start, end) = (u64::from_le_bytes(start), file.metadata().unwrap().len());
+    assert!((4096..end).contains(&start), "the area begins at {start} of {end}");
+    let mut writes = 0;
+    while writes < 400 && !has_ended(launcher) {
+        let room = if random.below(2) == 0 { 4096 } else { end - start };
+        let length = 1 + random.below(64);
+        let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+        let at = start + random.below(room);
+        file.write_all_at(&bytes[..bytes.len().min((end - at) as usize)], at).unwrap();
+        writes += 1;
+        sleep(Duration::from_micros(random.below(300)));
+    }
+    writes
+}
+
+/// Runs an example under damage, with several seeds.
+fn survives(test: &'static str, options: &[&str], example: &str) {
+    let dog = Watchdog::new(test);
+    let directory = Directory::new();
+    let mut writes = 0;
+    for seed in 1..=4u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let name = format!("hostile-{seed}");
+        let path = directory.0.join(format!("towpath.{}.{name}", rustix::process::geteuid().as_raw()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+        command.args(["run", "-n", "4", "--world", &name]).args(options).arg(examples().join(example));
+        command.env("TOWPATH_SHM_DIR", &directory.0);
+        let launcher = dog.spawn(command);
+        let file = loop {
+            match fs::OpenOptions::new().read(true).write(true).open(&path) {
+                Ok(file) => break file,
+                Err(_) => assert!(!has_ended(launcher.pid()), "seed {seed}: no world was made"),
+            }
+        };
+        // Odd seeds: from the start. Even ones: once messages go.
+        sleep(Duration::from_millis(if seed % 2 == 0 { 30 } else { 0 }));
+        writes += damage(&file, &mut random, launcher.pid());
+        drop(file);
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(1) && !has_ended(launcher.pid()) {
+            sleep(Duration::from_millis(5));
+        }
+        // A rank waits for a message that is lost. The launcher is not waited for yet, so that the number is still its own.
+        let _ = kill_process(Pid::from_raw(launcher.pid() as i32).unwrap(), Signal::TERM);
+        let (status, _, errors) = launcher.finish();
+        let code = status.code().unwrap_or(0);
+        assert!(![101, 128 + 7, 128 + 11].contains(&code), "seed {seed}: {status}: {errors}");
+        for word in ["panicked", "code 101", "SIGSEGV", "SIGBUS"] {
+            assert!(!errors.contains(word), "seed {seed}: {status}: {errors}");
+        }
+        let _ = fs::remove_file(&path);
+    }
+    assert!(writes > 0, "nothing was damaged");
+}
+
+#[test]
+fn key_value_under_hostile_bytes_does_not_panic() {
+    survives("key_value_under_hostile_bytes_does_not_panic", &["--on-death=report"], "key_value");
+}
+
+#[test]
+fn survivors_under_hostile_bytes_do_not_panic() {
+    survives("survivors_under_hostile_bytes_do_not_panic", &["--on-death=report"], "survivors");
+}
