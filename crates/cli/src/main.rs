@@ -20,7 +20,14 @@ use clap::{Parser, Subcommand};
 
 /// Processes that talk through shared memory: starts them, measures them, looks after what they leave behind.
 #[derive(Debug, Parser)]
-#[command(name = "towpath", version, max_term_width = 110)]
+#[command(
+    name = "towpath",
+    version,
+    max_term_width = 110,
+    after_help = "Without a command: bench, for about a minute.
+
+Exit codes of all commands: 2 for arguments that make no sense, 1 for an answer that can't be written, 141 if its reader has gone."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -23,9 +23,9 @@ use towpath_lab::topology::allowed_cores;
 use crate::output::say;
 use crate::run::children::{self, Ended};
 use crate::run::parse_seconds;
-use crate::run::signals::{Signals, set_mask};
+use crate::run::signals::{Signals, is_ending, set_mask};
 use crate::run::streams::Streams;
-use crate::run::supervisor::{Parent, supervised};
+use crate::run::supervisor::{Heard, Parent, supervised};
 use crate::{Failure, Outcome};
 
 /// The exit code if this command itself fails, apart from what programs use.
@@ -242,24 +242,31 @@ impl<'a> Mpi<'a> {
         drop(sources);
         self.remarks.read(&ready[own..]);
         while let Some(received) = self.signals.next() {
-            if !self.parent.has_sent(received) {
-                continue;
-            }
-            // What was typed has reached it too.
-            if !received.typed {
-                children::signal(self.pid, received.signal);
-            }
-            if received.is_ending() {
-                self.told = true;
-                self.expect_end(received.signal);
-            }
+            // The MPI's launcher is of the same process group and has got it too.
+            self.note(received.signal);
         }
-        if !self.alone && self.parent.is_dead() {
-            (self.alone, self.told) = (true, true);
-            children::signal(self.pid, Signal::TERM);
-            self.expect_end(Signal::TERM);
+        while !self.alone
+            && let Some(heard) = self.parent.next()
+        {
+            let signal = match heard {
+                Heard::Signal(signal) => signal,
+                Heard::Death => {
+                    self.alone = true;
+                    Signal::TERM
+                }
+            };
+            children::signal(self.pid, signal);
+            self.note(signal);
         }
         Ok(())
+    }
+
+    /// The MPI's launcher has got a signal.
+    fn note(&mut self, signal: Signal) {
+        if is_ending(signal) {
+            self.told = true;
+            self.expect_end(signal);
+        }
     }
 
     fn expect_end(&mut self, signal: Signal) {

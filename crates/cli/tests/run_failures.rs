@@ -3,12 +3,13 @@
 mod launching;
 
 use std::collections::HashSet;
+use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
 use launching::common::{Directory, Member, Watchdog, member};
-use launching::{is_gone, lines, signal, towpath, until, with_member};
+use launching::{is_gone, lines, signal, towpath, until, with_default_signals, with_member};
 
 #[test]
 fn a_signal_that_ends_the_ranks_is_no_crash() {
@@ -233,4 +234,35 @@ fn nothing_is_left_running() {
     assert_eq!(pids.len(), 4);
     assert!(pids.iter().all(|&pid| is_gone(pid)), "{errors}");
     assert!(errors.contains("left running"), "{errors}");
+}
+
+/// As `timeout`, shells and batch systems do: the command, its supervisor and the ranks each get the signal themselves.
+/// Several times, since it depends on which of them is first.
+#[test]
+fn sigterm_to_the_process_group_is_not_lost() {
+    let dog = Watchdog::new("sigterm_to_the_process_group_is_not_lost");
+    let directory = Directory::new();
+    let script = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
+    let rounds: Vec<_> = (0..12)
+        .map(|round| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+            // In every other round the ranks end by the signal, which is no failure of theirs.
+            let script = if round % 2 == 0 { script } else { "echo ready; while :; do sleep 0.02; done" };
+            command.args(["run", "-n", "2", "--grace", "0.3", "sh", "-c", script]).process_group(0);
+            command.env("TOWPATH_SHM_DIR", &directory.0);
+            (round, dog.spawn(with_default_signals(command)))
+        })
+        .collect();
+    for (round, mut run) in rounds {
+        assert_eq!([run.line(), run.line()], ["ready", "ready"]);
+        // SAFETY: the group of a child of this test's own, not yet waited for.
+        assert_eq!(unsafe { libc::kill(-(run.pid() as i32), libc::SIGTERM) }, 0);
+        let (status, _, errors) = run.finish();
+        if round % 2 == 0 {
+            assert_eq!(status.code(), Some(128 + libc::SIGKILL), "{errors}");
+            assert!(errors.contains("within 0.3 s of SIGTERM: rank 0, 1\n"), "{errors}");
+        } else {
+            assert_eq!((status.code(), errors.as_str()), (Some(128 + libc::SIGTERM), ""));
+        }
+    }
 }

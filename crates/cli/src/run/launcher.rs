@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use towpath::World;
 use towpath_shm::{Ending, Handover};
 
-use super::signals::{Received, Signals, name_of};
+use super::signals::{Signals, is_ending, name_of};
 use super::streams::Streams;
-use super::supervisor::Parent;
+use super::supervisor::{Heard, Parent};
 use super::{Arguments, LAUNCHER_FAILED, OnDeath, children};
 use crate::{Failure, Outcome};
 
@@ -71,10 +71,12 @@ impl<'a> Launcher<'a> {
         parent: &'a Parent,
     ) -> Result<Self, Failure> {
         let streams = Streams::new(arguments.label, arguments.processes).map_err(|e| {
-            Failure::new(format!(
-                "starting a thread for the labelled output: {e} (raise `ulimit -u` or `ulimit -v`)"
-            ))
-            .with_code(LAUNCHER_FAILED)
+            let remedy = match e.raw_os_error() {
+                Some(libc::EMFILE) => "too many open files: raise `ulimit -n`",
+                _ => "raise `ulimit -u` or `ulimit -v`",
+            };
+            Failure::new(format!("starting a thread for the output: {e} ({remedy})"))
+                .with_code(LAUNCHER_FAILED)
         })?;
         Ok(Launcher {
             program: arguments.program[0].to_string_lossy().into_owned(),
@@ -167,14 +169,24 @@ impl<'a> Launcher<'a> {
         self.streams.read(&ready[own..]);
         self.handover.answer();
         while let Some(received) = self.signals.next() {
-            if self.parent.has_sent(received) {
-                self.pass_on(received);
-            }
+            // The ranks are of the same process group and have got it too: what was typed, and what was sent to the group,
+            // of which the command says so as well.
+            self.note(received.signal);
         }
-        if !self.alone && self.parent.is_dead() {
-            self.alone = true;
-            self.told = Told::Launcher;
-            self.send_all(Signal::KILL);
+        while !self.alone
+            && let Some(heard) = self.parent.next()
+        {
+            match heard {
+                Heard::Signal(signal) => {
+                    self.send_all(signal);
+                    self.note(signal);
+                }
+                Heard::Death => {
+                    self.alone = true;
+                    self.told = Told::Launcher;
+                    self.send_all(Signal::KILL);
+                }
+            }
         }
         Ok(())
     }
@@ -256,14 +268,11 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    fn pass_on(&mut self, received: Received) {
-        // What was typed has reached the ranks too: they are in the same process group.
-        if !received.typed {
-            self.send_all(received.signal);
-        }
-        if received.is_ending() {
+    /// The ranks have got a signal.
+    fn note(&mut self, signal: Signal) {
+        if is_ending(signal) {
             self.told = Told::Launcher;
-            self.expect_end(received.signal);
+            self.expect_end(signal);
         }
     }
 

@@ -28,15 +28,11 @@ pub struct Received {
     pub signal: Signal,
     /// It came from the terminal, which sends it to the whole process group.
     pub typed: bool,
-    /// The pid of its sender; 0 for the kernel.
-    pub sender: u32,
 }
 
-impl Received {
-    /// Whether a process is expected to end when it receives the signal.
-    pub fn is_ending(self) -> bool {
-        ENDING.contains(&self.signal.as_raw())
-    }
+/// Whether a process is expected to end when it receives the signal.
+pub fn is_ending(signal: Signal) -> bool {
+    ENDING.contains(&signal.as_raw())
 }
 
 /// The launcher's signals, blocked and readable.
@@ -96,8 +92,7 @@ impl Signals {
             if let Some(named) = Signal::from_named_raw(signal)
                 && signal != libc::SIGCHLD
             {
-                let typed = info.ssi_code == libc::SI_KERNEL;
-                return Some(Received { signal: named, typed, sender: if typed { 0 } else { info.ssi_pid } });
+                return Some(Received { signal: named, typed: info.ssi_code == libc::SI_KERNEL });
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The two processes of a launcher: the command, which the user has started, and its supervisor, the parent of the ranks.
 //!
-//! The supervisor does the work. The command passes signals on to it, waits for it, and ends with its exit code. Both
+//! The supervisor does the work. The command passes signals on to it through a pipe (of two equal signals that are
+//! pending the kernel delivers one, and a process group gets each itself), waits for it, and ends with its exit code. Both
 //! adopt orphans (PR_SET_CHILD_SUBREAPER), so that a death of either leaves nothing running: the supervisor sees the
 //! command's death at a pipe and ends all descendants; if the supervisor dies, its descendants become the command's
 //! children, and the command ends them. Only if both are killed at once, processes remain that the ranks have
@@ -12,13 +13,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, kill_process};
+use rustix::process::Signal;
 
 use super::children::{self, Ended};
-use super::signals::{Received, Signals, name_of};
+use super::signals::{Signals, name_of};
 use crate::output::remark;
 use crate::{Failure, Outcome};
 
@@ -29,16 +30,35 @@ pub struct Parent {
     pipe: OwnedFd,
 }
 
+/// What a supervisor hears of its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A signal was sent to it.
+    Signal(Signal),
+    /// It has died.
+    Death,
+}
+
 impl Parent {
-    /// Whether the command has died.
-    pub fn is_dead(&self) -> bool {
-        let mut source = [PollFd::new(&self.pipe, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut source, Some(&now)), Ok(1..))
+    /// The next news of the command, if there is any.
+    pub fn next(&self) -> Option<Heard> {
+        let mut byte = [0u8];
+        loop {
+            match rustix::io::read(&self.pipe, &mut byte) {
+                Ok(0) => return Some(Heard::Death),
+                Ok(_) => {
+                    if let Some(signal) = Signal::from_named_raw(byte[0].into()) {
+                        return Some(Heard::Signal(signal));
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
     }
 }
 
-/// Becomes ready when the command dies.
+/// Becomes ready when there is news of the command.
 impl AsFd for Parent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
@@ -59,7 +79,8 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
     };
     // Before any process or thread is started, so that all have them blocked.
     let signals = Signals::block().map_err(|e| failure("blocking signals", &e))?;
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| failure("making a pipe", &e.into()))?;
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+        .map_err(|e| failure("making a pipe", &e.into()))?;
     let adopt = || children::adopt_orphans().map_err(|e| failure("adopting orphans", &e));
     adopt()?;
     // SAFETY: this process has one thread, so the child may go on as it likes.
@@ -69,12 +90,15 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
             drop(write);
             adopt()?;
             let outcome = work(&Parent { pipe: read }, &signals);
+            // What is pending has ended the ranks: it must not end the supervisor, whose exit code is theirs.
+            while signals.next().is_some() {}
             signals.unblock();
             outcome
         }
         supervisor => {
             drop(read);
-            let code = wait(supervisor, &signals).map_err(|e| failure("waiting for the supervisor", &e))?;
+            let code =
+                wait(supervisor, &signals, &write).map_err(|e| failure("waiting for the supervisor", &e))?;
             // Its pipe tells the supervisor that the command lives.
             drop(write);
             Ok(ExitCode::from(code))
@@ -83,7 +107,7 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
 }
 
 /// The command's part: passes signals on until the supervisor has ended. Returns the exit code.
-fn wait(supervisor: i32, signals: &Signals) -> io::Result<u8> {
+fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Result<u8> {
     loop {
         while let Some(child) = children::ended_child() {
             let ended = children::reap(child);
@@ -101,9 +125,10 @@ fn wait(supervisor: i32, signals: &Signals) -> io::Result<u8> {
             Err(e) => return Err(e.into()),
         }
         while let Some(received) = signals.next() {
-            // What was typed has reached the supervisor too. It is a child that was not waited for: its pid is its own.
-            if let (false, Some(pid)) = (received.typed, Pid::from_raw(supervisor)) {
-                let _ = kill_process(pid, received.signal);
+            // What was typed has reached the supervisor too. One that has not read tens of thousands of signals hears
+            // no more of them.
+            if !received.typed {
+                let _ = rustix::io::write(to_supervisor, &[received.signal.as_raw() as u8]);
             }
         }
     }
@@ -118,13 +143,4 @@ fn left_alone(supervisor: i32, signal: i32, signals: &Signals) -> u8 {
         "towpath: the supervisor of the ranks (process {supervisor}) was killed by {name}: they are ended"
     );
     128 + signal as u8
-}
-
-impl Parent {
-    /// Whether the supervisor is to act on a signal: it was typed, or the command has passed it on. Any other was sent to
-    /// the whole process group, so that the command passes it on, too.
-    pub fn has_sent(&self, received: Received) -> bool {
-        // SAFETY: no preconditions.
-        received.typed || received.sender == unsafe { libc::getppid() } as u32
-    }
 }
