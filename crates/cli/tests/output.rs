@@ -46,6 +46,7 @@ impl Folder {
     fn towpath(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
         command.args(arguments.split(' ')).current_dir(&self.0).env("TOWPATH_SHM_DIR", &self.0);
+        command.env("TOWPATH_MPICH_DIR", &self.0);
         command.stdin(Stdio::null());
         command
     }
