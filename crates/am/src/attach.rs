@@ -200,7 +200,7 @@ impl SharedMemory {
 pub struct Around<'a> {
     attached: &'a Attached,
     queue: &'a Queue<'a, Native>,
-    /// What this waiter does to find out whether the lock's words are damaged.
+    /// This waiter's part in finding out whether the lock's words are damaged.
     suspicion: Suspicion,
 }
 

@@ -157,7 +157,7 @@ pub trait Domain: Sized {
     fn patience(&self) -> u64 {
         STALL
     }
-    /// How long a waiting sender goes on at most before it looks around, in nanoseconds; `None`: it only counts turns.
+    /// Longest time for which a waiting sender does not look around, in nanoseconds; `None`: it only counts turns.
     fn look_every(&self) -> Option<u64> {
         None
     }

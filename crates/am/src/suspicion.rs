@@ -49,7 +49,7 @@ const ASKED: u32 = 21;
 const ENDPOINT_BITS: u32 = 6;
 const ROUND: u64 = (1 << 37) - 1;
 
-/// Who asks, and in which round: as in an intent. Never 0.
+/// A question as in an intent: the endpoint that asks, and its round. Never 0.
 fn question_of(endpoint: u16, round: u64) -> u64 {
     (round & ROUND).max(1) << ENDPOINT_BITS | u64::from(endpoint) & 0x3f
 }

@@ -28,7 +28,7 @@ const BATCH: u64 = 5 * PACKETS;
 /// The numbers of the victim's messages begin here, those of the waiter's there; the other's count from 0.
 const VICTIMS: u32 = 1 << 30;
 const WAITERS: u32 = 1 << 31;
-/// How long a waiter stays stopped. The others look whether it holds them up about every millisecond.
+/// Time for which a waiter stays stopped. The others look whether it holds them up about every millisecond.
 const PATIENTLY: Duration = Duration::from_millis(300);
 /// How long somebody must try, running, without getting anywhere, before we say that it is held up.
 const IN_VAIN: Duration = Duration::from_millis(3);

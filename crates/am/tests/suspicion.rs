@@ -19,7 +19,7 @@ const fn locking(rest: u64) -> u64 {
     intent::encode(QUEUE, intent::LOCKING, 0) | rest
 }
 
-/// What senders share: the lock (a test&set lock, or one that its holder hands to the next endpoint), tail, intents.
+/// The words that senders share: the lock (a test&set lock, or one that its holder hands to the next endpoint), tail, intents.
 struct Shared {
     lock: LoomWord,
     tail: LoomWord,

@@ -58,7 +58,7 @@ struct World {
     alive: bool,
 }
 
-/// What has the name of a world and is none.
+/// A file that has the name of a world and is none.
 #[derive(Debug, Serialize)]
 struct Other {
     #[serde(flatten)]

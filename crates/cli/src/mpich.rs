@@ -16,7 +16,7 @@ use crate::Failure;
 /// The variable that names another directory than /dev/shm to look into.
 const DIRECTORY: &str = "TOWPATH_MPICH_DIR";
 
-/// What the names begin with: of `ch4` (one file for all ranks, one for its virtual interfaces), and of windows in shared memory.
+/// Beginnings of the names: of `ch4` (one file for all ranks, one for its virtual interfaces), and of windows in shared memory.
 const PREFIXES: [&[u8]; 3] = [b"mpich_shm_", b"mpich_vci_", b"mpich_shar_tmp"];
 
 /// A file of this user with a name that MPICH gives.
@@ -43,7 +43,7 @@ impl MpichFile {
         }
     }
 
-    /// Who maps it, for people.
+    /// The processes that map it, for people.
     pub fn users(&self) -> String {
         let numbers = |pids: &[u32]| pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         match self.mapped() {

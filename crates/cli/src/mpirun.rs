@@ -60,7 +60,7 @@ pub struct Arguments {
     /// The folder with libtowpath-fi.so [default: that of this program, else where scripts/build-fabric.sh puts it].
     #[arg(long, value_name = "DIR")]
     provider: Option<PathBuf>,
-    /// How long the launcher may take to end after SIGTERM, in seconds.
+    /// Time that the launcher has to end after SIGTERM, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
     grace: Duration,
     /// Print the settings as shell commands, and run nothing.

@@ -57,10 +57,10 @@ pub struct Arguments {
     /// Begin each line of output with the rank that wrote it. Lines longer than 1 MiB are broken.
     #[arg(long)]
     label: bool,
-    /// How long processes that are told to stop may take before they are killed, in seconds.
+    /// Time that processes have to stop before they are killed, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     grace: Duration,
-    /// What to do with the others when a process fails.
+    /// Treatment of the others when a process fails.
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     on_death: OnDeath,
     /// The claim algorithm of the world's queues.

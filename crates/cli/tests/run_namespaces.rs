@@ -10,7 +10,7 @@ use std::process::Command;
 use launching::common::{Directory, Watchdog, member};
 use launching::lines;
 
-/// What the tests have in common: a shell in a pid namespace, with /proc of its own and a mount namespace.
+/// The tests' common ground: a shell in a pid namespace, with /proc of its own and a mount namespace.
 struct Sandbox<'a> {
     dog: &'a Watchdog,
     directory: &'a Directory,

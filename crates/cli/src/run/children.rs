@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 /// The largest pid that Linux gives, plus one.
 const PID_LIMIT: u32 = 1 << 22;
 
-/// How a child has ended.
+/// End of a child: exit code or signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Code(u8),
@@ -128,7 +128,7 @@ fn all(known: &[u32]) -> Vec<u32> {
     by_number()
 }
 
-/// What /proc lists as children, if it is there: perhaps not all, perhaps other processes' numbers.
+/// The children that /proc lists, if it is there: perhaps not all, perhaps other processes' numbers.
 fn listed() -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! What the supervisor does while ranks run: passes signals on, notes who has ended, and what follows.
+//! The supervisor's work while ranks run: it passes signals on, notes ends, and acts on them.
 
 use std::fmt;
 use std::io;

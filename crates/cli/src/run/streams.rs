@@ -73,7 +73,7 @@ impl Streams {
         self.err.push(format!("{text}\n").into_bytes());
     }
 
-    /// What to poll: the writers' event, then the streams whose bytes can be passed on now.
+    /// Descriptors to poll: the writers' event, then the streams whose bytes can be passed on now.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
         let open = [Target::Out, Target::Err].map(|target| !self.writer(target).is_full());
         let streams = self.streams.iter().map(move |s| {

@@ -30,7 +30,7 @@ pub struct Parent {
     pipe: OwnedFd,
 }
 
-/// What a supervisor hears of its command.
+/// News of the command, for its supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A signal was sent to it.

@@ -29,7 +29,7 @@ impl Target {
         }
     }
 
-    /// What it is called.
+    /// Its name, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Target::Out => "standard output",
@@ -41,7 +41,7 @@ impl Target {
 #[derive(Debug, Default)]
 struct Queue {
     pieces: VecDeque<Vec<u8>>,
-    /// How many bytes are queued or being written.
+    /// Number of bytes that are queued or being written.
     bytes: usize,
     failed: Option<Errno>,
 }
@@ -119,7 +119,7 @@ impl Writer {
         self.shared.lock().failed
     }
 
-    /// What it writes to.
+    /// The stream that it writes to.
     pub fn target(&self) -> Target {
         self.shared.target
     }

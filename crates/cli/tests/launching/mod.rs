@@ -1,4 +1,4 @@
-//! What the tests of the launchers share.
+//! Helpers of the tests of the launchers.
 #![allow(dead_code)]
 
 #[path = "../../../shm/tests/common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What a program may give for an address: an endpoint's own, or the name of a service, each as
+//! Addresses that a program may give: an endpoint's own, or the name of a service, each as
 //! bytes or as text.
 //!
 //! ```text

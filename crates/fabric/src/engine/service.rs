@@ -35,8 +35,7 @@ use super::address::{ADDRESS_BYTES, Address, effective_user};
 pub const SERVICE_BYTES: usize = 48;
 /// `towpathN`.
 const MAGIC: u64 = u64::from_le_bytes(*b"towpathN");
-/// What libfabric's users see as an address, of an endpoint or of a service, all begins with a
-/// number that says which.
+/// Length of the number with which every address begins, in bytes: it says whether it is an endpoint's or a service's.
 const BEGIN: usize = 8;
 
 /// The name of a service. The empty one stands for no particular service.

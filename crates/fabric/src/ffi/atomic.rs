@@ -30,7 +30,7 @@ pub static OPS: fi_ops_atomic = fi_ops_atomic {
     compwritevalid: Some(compwritevalid),
 };
 
-/// The same of an endpoint that is not enabled yet.
+/// Functions of an endpoint that is not enabled yet.
 pub static LATER: fi_ops_atomic = fi_ops_atomic {
     size: size_of::<fi_ops_atomic>(),
     write: later(),
@@ -66,7 +66,7 @@ struct What<'a> {
     flags: Option<u64>,
 }
 
-/// What more pieces than an operation takes, or pieces that are not there, stand for: one that is refused.
+/// Stands for more pieces than an operation takes, and for missing ones: a piece that is refused.
 const NONSENSE: fi_ioc = fi_ioc { addr: core::ptr::null_mut(), count: 1 };
 
 unsafe fn pieces<'a>(iov: *const fi_ioc, count: usize) -> Pieces<'a> {

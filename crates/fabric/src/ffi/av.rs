@@ -114,7 +114,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     0
 }
 
-/// What an insertion is told beside the addresses.
+/// Parameters of an insertion beside the addresses.
 struct Call {
     numbers: *mut fi_addr_t,
     flags: u64,

@@ -197,7 +197,7 @@ impl Eq {
     }
 }
 
-/// What makes no sense for a read.
+/// Error for arguments that make no sense for a read.
 fn refused(event: *mut u32, buf: *mut c_void, flags: u64) -> Option<isize> {
     if event.is_null() || buf.is_null() {
         return Some(failed(FI_EINVAL) as isize);

@@ -31,7 +31,7 @@ pub static MSG: fi_ops_msg = fi_ops_msg {
     injectdata: Some(injectdata),
 };
 
-/// The same of an endpoint that is not enabled yet.
+/// Functions of an endpoint that is not enabled yet.
 pub static MSG_LATER: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
     recv: later(),
@@ -59,7 +59,7 @@ pub static TAGGED: fi_ops_tagged = fi_ops_tagged {
     injectdata: Some(tinjectdata),
 };
 
-/// The same of an endpoint that is not enabled yet.
+/// Functions of an endpoint that is not enabled yet.
 pub static TAGGED_LATER: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
     recv: later(),

@@ -44,7 +44,7 @@ static FID: fi_ops = fi_ops { close: Some(close::<Mr>), bind: Some(bind), contro
 pub static OPS: fi_ops_mr =
     fi_ops_mr { size: size_of::<fi_ops_mr>(), reg: Some(reg), regv: Some(regv), regattr: Some(regattr) };
 
-/// What is registered, and how.
+/// The memory to register, and its access.
 struct Registration {
     /// Address and length.
     piece: (usize, usize),

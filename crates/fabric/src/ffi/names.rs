@@ -10,7 +10,7 @@ use crate::engine::service::Service;
 
 use super::sys::*;
 
-/// What `fi_getinfo` found out about both ends.
+/// Addresses of both ends, as `fi_getinfo` found them.
 pub struct Ends {
     /// For an endpoint to be opened here.
     pub source: Option<Locator>,
@@ -76,7 +76,7 @@ pub fn resolve(to: Locator) -> Option<Address> {
     })
 }
 
-/// What node and service stand for; nothing if neither is given.
+/// Addresses that node and service stand for; none if neither is given.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ pub const NOTHING: fi_ops = fi_ops {
     ops_set: no(),
 };
 
-/// What a function that is not offered returns, and one that is not offered yet.
+/// Return value of a function that is not offered, and one that is not offered yet.
 pub trait Answer {
     /// Not offered.
     const ANSWER: Self;

@@ -28,7 +28,7 @@ pub static OPS: fi_ops_rma = fi_ops_rma {
     injectdata: Some(injectdata),
 };
 
-/// The same of an endpoint that is not enabled yet.
+/// Functions of an endpoint that is not enabled yet.
 pub static LATER: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),
     read: later(),

@@ -1,4 +1,4 @@
-//! What an endpoint is bound to, and what it does before it is enabled.
+//! Bindings of an endpoint, and its behaviour before it is enabled.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! How endpoints are opened: what `fi_getinfo` finds, and the fabric and the domain that are opened
+//! Opening of endpoints: what `fi_getinfo` finds, and the fabric and the domain that are opened
 //! with it.
 
 use std::ffi::{CString, c_int};
@@ -15,7 +15,7 @@ pub const ALL: u64 = (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_MULTI_RECV) a
     | FI_SOURCE
     | FI_RMA_EVENT;
 
-/// How endpoints are opened.
+/// Options for opening endpoints.
 #[derive(Clone)]
 pub struct Options {
     pub caps: u64,
@@ -46,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// What `fi_getinfo` gave, or its error.
+/// Result of `fi_getinfo`, or its error.
 pub struct Info(pub *mut fi_info);
 
 impl Info {

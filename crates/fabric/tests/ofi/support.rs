@@ -138,7 +138,7 @@ impl Node {
         node
     }
 
-    /// The same, not enabled yet.
+    /// An endpoint that is not enabled yet.
     pub fn bound(home: &Rc<Home>, options: &Options) -> Node {
         let mut ep = null_mut();
         // SAFETY: an open domain, its info, and a place for the answer.
