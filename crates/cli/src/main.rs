@@ -6,11 +6,9 @@ mod clean;
 mod doctor;
 mod explore;
 mod mpich;
-#[allow(clippy::print_stdout, clippy::print_stderr)]
 mod mpirun;
 mod output;
 mod reproduce;
-#[allow(clippy::print_stderr, clippy::disallowed_methods)]
 mod run;
 mod sim;
 

@@ -45,7 +45,8 @@ impl Folder {
 
     fn towpath(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-        command.args(arguments.split(' ')).current_dir(&self.0).env("TOWPATH_SHM_DIR", &self.0);
+        command.args(arguments.split(' ')).current_dir(&self.0);
+        command.env("TOWPATH_SHM_DIR", &self.0).env("TOWPATH_MPICH_DIR", &self.0);
         command.env("TOWPATH_MPICH_DIR", &self.0);
         command.stdin(Stdio::null());
         command
@@ -156,5 +157,22 @@ fn report_that_cannot_be_written_is_named() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments}: {errors}");
         assert!(errors.contains(path), "{arguments}: {errors}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_printed_are_a_failure() {
+    // A library with the provider's entry is all that `--print-env` looks for.
+    let folder = Folder::new("settings");
+    std::fs::write(folder.0.join("libtowpath-fi.so"), "\x7fELF fi_prov_ini\0").unwrap();
+    let arguments = "mpirun --print-env --mpi open-mpi --provider . -n 2";
+    let printed = folder.towpath(arguments).output().unwrap();
+    assert_eq!(printed.status.code(), Some(0), "{}", String::from_utf8_lossy(&printed.stderr));
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("export FI_PROVIDER_PATH="));
+    for (output, code) in [(closed_pipe(), READER_GONE), (full(), 1)] {
+        let output = folder.towpath(arguments).stdout(output).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
     }
 }

@@ -22,6 +22,8 @@ pub enum Target {
 }
 
 impl Target {
+    // Only the descriptors are used: `Writer` checks each write.
+    #[allow(clippy::disallowed_methods)]
     fn with<R>(self, act: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
         match self {
             Target::Out => act(io::stdout().as_fd()),
