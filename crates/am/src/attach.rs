@@ -173,6 +173,8 @@ pub struct SharedMemory {
     cpu: Native,
     policy: Policy,
     budget: u64,
+    /// The process whose endpoint it is. A child that is forked from it only has copies of what lies in private memory.
+    process: u32,
     /// The parallel bundle that the endpoint lives in, if it shares one.
     pub(crate) parallel: RefCell<Weak<ParallelBundle>>,
 }
@@ -185,6 +187,7 @@ impl SharedMemory {
             cpu: Native::with_id(0),
             policy: attached.config.waiting,
             budget: world.switch_cost(),
+            process: std::process::id(),
             parallel: RefCell::default(),
             attached,
         })
@@ -288,6 +291,10 @@ impl Domain for SharedMemory {
     }
     fn check_deaths(&self) {
         self.world().check_deaths();
+    }
+
+    fn has_ended(&self) -> bool {
+        std::process::id() != self.process
     }
 
     fn look_every(&self) -> Option<u64> {

@@ -161,7 +161,7 @@ pub trait Domain: Sized {
     fn look_every(&self) -> Option<u64> {
         None
     }
-    /// Whether the calling process is at its end and must not touch the domain's memory any more: its endpoints then stay as they are, like those of the dead.
+    /// Whether the calling process is at its end, or is a forked child of the endpoint's, and must not touch the domain's memory: its endpoints then stay as they are, like those of the dead.
     #[inline(always)]
     fn has_ended(&self) -> bool {
         false

@@ -108,10 +108,15 @@ struct Place<T: Structure> {
     world: World,
     placed: Shared<Placed<T>>,
     number: usize,
+    /// The process that has taken it. A child that is forked from it drops copies.
+    process: u32,
 }
 
 impl<T: Structure> Drop for Place<T> {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            return;
+        }
         // Release: pairs with the Acquire in `open` of whoever takes the place next.
         placed(&self.placed).roster[self.number].store(0, Ordering::Release);
     }
@@ -162,7 +167,8 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
         }
         Ok(number)
     })?;
-    Ok(Handle(Arc::new(Place { world: world.clone(), placed: shared, number })))
+    let process = std::process::id();
+    Ok(Handle(Arc::new(Place { world: world.clone(), placed: shared, number, process })))
 }
 
 fn is_dead(world: &World, owner: u64) -> bool {
@@ -213,7 +219,7 @@ impl<T: Structure> Handle<T> {
     ///
     /// [`Error::BadWorld`] if the memory makes no sense.
     pub fn recover(&self) -> Result<Audit, Error> {
-        let Place { world, placed: shared, number } = &*self.0;
+        let Place { world, placed: shared, number, .. } = &*self.0;
         let placed = placed(shared);
         in_turn(world, placed, || {
             // Acquire: as in `open`.
