@@ -70,7 +70,7 @@ impl Peer {
 
     fn close_way(&mut self, why: &str, quietly: bool) {
         if !quietly {
-            eprintln!("towpath: can't reach process {}: {why}", self.address.pid);
+            crate::remark!("towpath: can't reach process {}: {why}", self.address.pid);
         }
         self.way = Way::Closed;
     }

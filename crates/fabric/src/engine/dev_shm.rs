@@ -24,7 +24,7 @@ pub fn warn() {
         let free =
             File::open("/dev/shm").ok().and_then(towpath_shm::limits::file_system).map(|(_, free)| free);
         if let Some(text) = free.and_then(warning) {
-            eprintln!("{text}");
+            crate::remark!("{text}");
         }
     });
 }

@@ -67,7 +67,7 @@ impl Settings {
             let text = text?;
             let number = text.trim().parse().ok();
             if number.is_none() {
-                eprintln!("towpath: {name}={text} is not a number; going on without it");
+                crate::remark!("towpath: {name}={text} is not a number; going on without it");
             }
             number
         }

@@ -133,7 +133,7 @@ impl Av {
         let complain = |why: &dyn core::fmt::Display| {
             // Once is enough: the others mostly have the same.
             if !self.complained.replace(true) {
-                eprintln!("towpath: an address can't be used: {why}");
+                crate::remark!("towpath: an address can't be used: {why}");
             }
         };
         let locator = locator.ok_or(crate::engine::address::Unfit::Foreign).inspect_err(|why| complain(why));

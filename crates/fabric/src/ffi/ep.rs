@@ -96,7 +96,7 @@ pub unsafe extern "C" fn open(
         let endpoint = match Endpoint::open((*domain).settings) {
             Ok(endpoint) => endpoint,
             Err(why) => {
-                eprintln!("towpath: no endpoint: {why}");
+                crate::remark!("towpath: no endpoint: {why}");
                 return failed(FI_ENOMEM);
             }
         };

@@ -69,7 +69,7 @@ impl Ends {
 /// The endpoint that an address leads to.
 pub fn resolve(to: Locator) -> Option<Address> {
     to.resolve().unwrap_or_else(|why| {
-        eprintln!(
+        crate::remark!(
             "towpath: no service can be found: /proc/net/unix can't be read ({why}): is /proc mounted?"
         );
         None

@@ -167,7 +167,9 @@ impl Listener {
         match port.bell().and_then(|bell| self.watch(bell.inner())) {
             Ok(()) => known.push(port.address.nonce),
             Err(why) => {
-                eprintln!("towpath: nobody can ring for a wait object ({why}); it looks by itself instead")
+                crate::remark!(
+                    "towpath: nobody can ring for a wait object ({why}); it looks by itself instead"
+                )
             }
         }
     }
