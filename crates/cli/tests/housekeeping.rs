@@ -1,18 +1,11 @@
 //! `towpath doctor` and `towpath clean`.
 
-#[path = "../../shm/tests/common/mod.rs"]
-mod common;
+mod launching;
 
 use std::process::Command;
 
-use common::{Directory, Watchdog};
-
-fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
-    let (status, output, errors) = dog.spawn(command).finish();
-    (status.code().unwrap(), output, errors)
-}
+use launching::command as towpath;
+use launching::common::{Directory, Watchdog};
 
 #[test]
 fn clean_removes_the_dead_and_only_the_dead() {

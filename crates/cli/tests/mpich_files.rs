@@ -1,7 +1,6 @@
 //! Files of MPICH's own: `doctor` lists them with the command that removes them, `clean` names and leaves them.
 
-#[path = "../../shm/tests/common/mod.rs"]
-mod common;
+mod launching;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,15 +9,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Directory, Watchdog, member};
+use launching::command as towpath;
+use launching::common::{Directory, Watchdog, member};
 use serde_json::{Value, json};
-
-fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
-    let (status, output, errors) = dog.spawn(command).finish();
-    (status.code().unwrap(), output, errors)
-}
 
 fn mpich(dog: &Watchdog, directory: &Directory) -> Vec<Value> {
     let (code, output, errors) = towpath(dog, directory, &["doctor", "--json"]);

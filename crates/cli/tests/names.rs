@@ -1,8 +1,7 @@
 //! Files with names of worlds, as `run`, `doctor` and `clean` meet them: none that is no world is removed, and none
 //! reaches a terminal raw.
 
-#[path = "../../shm/tests/common/mod.rs"]
-mod common;
+mod launching;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,14 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Directory, Watchdog, member};
-
-fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
-    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
-    let (status, output, errors) = dog.spawn(command).finish();
-    (status.code().unwrap(), output, errors)
-}
+use launching::command as towpath;
+use launching::common::{Directory, Watchdog, member};
 
 fn path_of(directory: &Path, name: &[u8]) -> PathBuf {
     let prefix = format!("towpath.{}.", rustix::process::geteuid().as_raw());

@@ -10,6 +10,14 @@ use std::process::Command;
 
 use common::{Directory, Member, Watchdog, member};
 
+/// A command of `towpath` in a directory of its own: its exit code, output and errors.
+pub fn command(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
+    command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
+    let (status, output, errors) = dog.spawn(command).finish();
+    (status.code().unwrap(), output, errors)
+}
+
 /// `towpath run` with options, then the program and its arguments.
 pub fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Member {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
