@@ -1,7 +1,7 @@
 //! Helpers of the tests of the launchers.
 #![allow(dead_code)]
 
-#[path = "../../../shm/tests/common/mod.rs"]
+#[path = "../../../../core/shm/tests/common/mod.rs"]
 pub mod common;
 
 use std::os::unix::process::CommandExt;

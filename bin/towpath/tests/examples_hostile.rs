@@ -1,7 +1,7 @@
 //! The examples while random bytes are written over their world's area: messages may be lost or nonsense, and a rank may
 //! wait for ever for one, but none panics and none touches memory that is not there.
 
-#[path = "../../shm/tests/common/mod.rs"]
+#[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;
 
 use std::fs;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::{Directory, Watchdog};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where the header says at which byte the area begins (`crates/shm/src/layout.rs`).
+/// Where the header says at which byte the area begins (`core/shm/src/layout.rs`).
 const AREA_OFFSET: u64 = 24;
 
 /// The folder of the built examples, which belong to another package.

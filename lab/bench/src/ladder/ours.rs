@@ -1,4 +1,4 @@
-//! Our own rung of the ladder: the pairs of slots through which the device that carries MPI programs moves their messages (`fabric/src/engine/pair.rs`), one for each direction, and the line that both share (`volley.rs`).
+//! Our own rung of the ladder: the pairs of slots through which the device that carries MPI programs moves their messages (`mpi/fabric/src/engine/pair.rs`), one for each direction, and the line that both share (`volley.rs`).
 //!
 //! Like the paper's versions it carries the messages of one process to another in order, and waits for space and for messages. Matching by tags and completions are not its business, nor theirs: the device does that above.
 //!

@@ -1,6 +1,6 @@
 //! Files that the user names: no FIFO is waited for, nothing without an end is read, and errors name the file.
 
-#[path = "../../shm/tests/common/mod.rs"]
+#[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;
 
 use std::process::Command;

@@ -80,7 +80,7 @@ pub fn barging(context: &Context<'_>) -> Result<String, Error> {
         ));
     }
     Ok(format!(
-        "the simulated mutex may be taken before a woken sleeper runs; one that is handed to the sleeper (lab/src/sim/messages/hand_over.rs) takes {}",
+        "the simulated mutex may be taken before a woken sleeper runs; one that is handed to the sleeper (lab/bench/src/sim/messages/hand_over.rs) takes {}",
         parts.join(", ")
     ))
 }

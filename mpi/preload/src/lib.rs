@@ -1,7 +1,7 @@
 //! What `towpath mpirun` has MPICH load first (`LD_PRELOAD`): a `sched_yield` that does nothing right after a message has come.
 //!
 //! MPICH calls `sched_yield` after every look at what has come, also when it has just found what it waited for (5.0.2, `MPIR_Wait`): a call of the system on the way of every message, and where cores are shared a turn
-//! of the processor too, which goes to a rank that waits. The provider (`libtowpath-fi.so`, `crates/fabric`) sets [`towpath_found`] when a read of a completion queue has given the program something; the next yield then
+//! of the processor too, which goes to a rank that waits. The provider (`libtowpath-fi.so`, `mpi/fabric`) sets [`towpath_found`] when a read of a completion queue has given the program something; the next yield then
 //! returns at once. Every other yield is the system's.
 //!
 //! Without this library the provider works as well; without the provider this library does nothing.

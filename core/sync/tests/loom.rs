@@ -106,7 +106,7 @@ fn all<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
 
 /// Exclusion without waiting. For `test_and_set` it must do: loom 0.7 lets an exchange read a value that was overwritten already, so an exchange
 /// that fails can undo a release in the model (not in C11, where an exchange reads the last value), and waiting for the lock never ends. For the same reason a
-/// store-conditional after an old value can succeed there, so `test_and_set/ll-sc` is left to the sequential machine (`am/tests/sequential`).
+/// store-conditional after an old value can succeed there, so `test_and_set/ll-sc` is left to the sequential machine (`core/am/tests/sequential`).
 fn attempt<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
     model(3, || {
         let arena = LoomArena::default();

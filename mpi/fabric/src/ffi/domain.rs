@@ -142,7 +142,7 @@ pub unsafe extern "C" fn open(
     0
 }
 
-/// The word of `libtowpath-preload.so` (`crates/preload`) that makes the program's next yield return at once, if that library was loaded first.
+/// The word of `libtowpath-preload.so` (`mpi/preload`) that makes the program's next yield return at once, if that library was loaded first.
 fn found() -> Option<&'static AtomicU32> {
     // SAFETY: a name that ends with 0. If there is such a symbol it is that library's, which stays loaded as long as the process lives.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"towpath_found".as_ptr()).cast::<AtomicU32>().as_ref() }

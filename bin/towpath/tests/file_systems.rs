@@ -1,7 +1,7 @@
 //! Directories of named worlds that are full, too small or read-only: errors that name them and say what to do, and
 //! nothing that is left behind.
 
-#[path = "../../shm/tests/common/mod.rs"]
+#[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;
 
 use std::process::Command;

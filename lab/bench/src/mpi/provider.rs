@@ -13,7 +13,7 @@ const FILE: &str = "libtowpath-fi.so";
 /// As Cargo calls it.
 const BUILT: &str = "libtowpath_fi.so";
 
-/// What MPICH loads first (`crates/preload`): as the script calls it, and as Cargo does.
+/// What MPICH loads first (`mpi/preload`): as the script calls it, and as Cargo does.
 const PRELOAD: [&str; 2] = ["libtowpath-preload.so", "libtowpath_preload.so"];
 
 /// Whether a file is our provider, built with it: without the feature `fabric` the same crate makes a library that has no such entry.

@@ -1,6 +1,6 @@
 //! The examples of the façade, under `towpath run` as their headers say.
 
-#[path = "../../shm/tests/common/mod.rs"]
+#[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;
 
 use std::path::PathBuf;
