@@ -12,7 +12,8 @@ fn main() {
     let commit = git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]);
     println!("cargo::rustc-env=TOWPATH_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
     println!("cargo::rerun-if-changed=build.rs");
-    // Without git the crate is built all the same; with it, a new commit makes a new build of this crate.
+    // Without git the crate is built all the same; with it, a new commit makes a new build of this
+    // crate.
     for file in ["logs/HEAD", "HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file])
             && std::path::Path::new(&path).exists()

@@ -1,4 +1,5 @@
-//! With the feature `fabric`: makes Rust declarations of libfabric's headers, and sees to it that the shared object exports nothing but `fi_prov_ini`.
+//! With the feature `fabric`: makes Rust declarations of libfabric's headers, and sees to
+//! it that the shared object exports nothing but `fi_prov_ini`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -11,7 +12,8 @@ mod fabric {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// Where libfabric's headers are: `LIBFABRIC_INCLUDE`, what pkg-config says, what scripts/install-fabric.sh installed, or /usr/include.
+    /// Where libfabric's headers are: `LIBFABRIC_INCLUDE`, what pkg-config says, what
+    /// scripts/install-fabric.sh installed, or /usr/include.
     fn include() -> Option<PathBuf> {
         println!("cargo::rerun-if-env-changed=LIBFABRIC_INCLUDE");
         let named = std::env::var_os("LIBFABRIC_INCLUDE").map(PathBuf::from);
@@ -38,7 +40,8 @@ mod fabric {
         Some(data.join("towpath/fabric"))
     }
 
-    /// Lets bindgen find the clang library that the script installed, unless the user names one.
+    /// Lets bindgen find the clang library that the script installed, unless the user
+    /// names one.
     fn find_clang() {
         println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");
         if std::env::var_os("LIBCLANG_PATH").is_some() {
@@ -64,7 +67,8 @@ mod fabric {
              #include <rdma/fi_eq.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_atomic.h>\n\
              #include <rdma/fi_errno.h>\n#include <rdma/providers/fi_prov.h>\n";
         let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-        // pip's libclang brings no headers of its own: those that come with a C compiler serve as well.
+        // pip's libclang brings no headers of its own: those that come with a C compiler serve as
+        // well.
         let builtin = Command::new("cc")
             .arg("-print-file-name=include")
             .output()
@@ -81,7 +85,8 @@ mod fabric {
         builder
             .allowlist_type("fi_.*|fid|fid_.*")
             .allowlist_var("FI_.*")
-            // Functions of the library: a provider that is loaded must not need them (undefined symbols).
+            // Functions of the library: a provider that is loaded must not need them (undefined
+            // symbols).
             .ignore_functions()
             .prepend_enum_name(false)
             .derive_default(false)

@@ -24,7 +24,8 @@ const STRUCTURES: &str = "structures";
 /// Its rounds unless told otherwise: it has many variants.
 const RUNS_OF_STRUCTURES: u32 = 5;
 
-/// The arguments of `towpath bench`. All have defaults, so that `BenchArgs::default()` is what `towpath` alone does.
+/// The arguments of `towpath bench`. All have defaults, so that `BenchArgs::default()` is
+/// what `towpath` alone does.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(
     about = "Measure this machine: the floor, every claim algorithm, and on request the peers",
@@ -51,19 +52,23 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub writers: Vec<u32>,
 
-    /// Messages in each stress test, all of them however long it takes [default: 1000000, fewer where that takes too long]
+    /// Messages in each stress test, all of them however long it takes [default: 1000000,
+    /// fewer where that takes too long]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub messages: Option<u64>,
 
-    /// Sizes of bulk transfers; K, M and G are powers of 1024 [default: 64,256,1K,4K,16K,64K,256K,1M,4M]
+    /// Sizes of bulk transfers; K, M and G are powers of 1024 [default:
+    /// 64,256,1K,4K,16K,64K,256K,1M,4M]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
     pub sizes: Vec<u64>,
 
-    /// Rounds, all of them however long it takes [default: 7, fewer where that takes too long]
+    /// Rounds, all of them however long it takes [default: 7, fewer where that takes too
+    /// long]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
 
-    /// Pin process n to core n modulo their number [default: only where each process can have a core of its own]
+    /// Pin process n to core n modulo their number [default: only where each process can
+    /// have a core of its own]
     #[arg(long, conflicts_with = "no_pin")]
     pub pin: bool,
 
@@ -71,7 +76,8 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_pin: bool,
 
-    /// Measure the peers too, in the same rounds: pipe, Unix socket, crossbeam, Open MPI, MPICH, and iceoryx2 if it is built in (takes longer)
+    /// Measure the peers too, in the same rounds: pipe, Unix socket, crossbeam, Open MPI,
+    /// MPICH, and iceoryx2 if it is built in (takes longer)
     #[arg(long)]
     pub peers: bool,
 
@@ -79,7 +85,8 @@ pub struct BenchArgs {
     #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = Kind::ALL.map(Kind::name))]
     pub mpis: Vec<String>,
 
-    /// Numbers of processes (experiments mpi and structures) [default: mpi 2,4,8,16; structures 1,2,4,8]
+    /// Numbers of processes (experiments mpi and structures) [default: mpi 2,4,8,16;
+    /// structures 1,2,4,8]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
@@ -87,23 +94,28 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = Structure::ALL.map(Structure::name))]
     pub structure: Vec<String>,
 
-    /// How many operations in a hundred read, of the structures with keys (experiment structures) [default: 90]
+    /// How many operations in a hundred read, of the structures with keys (experiment
+    /// structures) [default: 90]
     #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     pub reads: Vec<u32>,
 
-    /// Participants to stop (SIGSTOP) at random while the others are measured, beside a run with as many fewer (experiment structures)
+    /// Participants to stop (SIGSTOP) at random while the others are measured, beside a
+    /// run with as many fewer (experiment structures)
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..32), conflicts_with_all = ["kill", "kills"])]
     pub stop: Option<u32>,
 
-    /// Participants to kill each second while the others are measured, each of them replaced (experiment structures)
+    /// Participants to kill each second while the others are measured, each of them
+    /// replaced (experiment structures)
     #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "kills")]
     pub kill: Option<f64>,
 
-    /// Descriptors in the pool of a structure whose participants are killed [default: 100000]
+    /// Descriptors in the pool of a structure whose participants are killed [default:
+    /// 100000]
     #[arg(long, value_name = "N", value_parser = pool)]
     pub pool: Option<u32>,
 
-    /// Processes to kill, all of them however long it takes: senders in the crash test, participants of structures [default: crash 300]
+    /// Processes to kill, all of them however long it takes: senders in the crash test,
+    /// participants of structures [default: crash 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
 
@@ -111,7 +123,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
 
-    /// Print the records to stdout, one JSON object per line, and everything else to stderr
+    /// Print the records to stdout, one JSON object per line, and everything else to
+    /// stderr
     #[arg(long)]
     pub json: bool,
 
@@ -218,7 +231,8 @@ impl BenchArgs {
         }
     }
 
-    /// What was asked for that the experiment (or, without one, those that run then) does not have.
+    /// What was asked for that the experiment (or, without one, those that run then) does
+    /// not have.
     fn check(&self) -> Result<(), Failure> {
         let offered = match self.experiment.as_deref().and_then(find) {
             Some(experiment) => experiment.algorithms(),
@@ -261,7 +275,8 @@ impl BenchArgs {
         }
     }
 
-    /// Whether each experiment keeps to its part of a minute: unless the user asked for something in particular.
+    /// Whether each experiment keeps to its part of a minute: unless the user asked for
+    /// something in particular.
     fn budgeted(&self) -> bool {
         self.experiment.is_none() && self.messages.is_none() && self.kills.is_none() && self.runs.is_none()
     }

@@ -63,7 +63,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Names the files of MPICH's own that no process is seen to map. Returns whether there are any.
+/// Names the files of MPICH's own that no process is seen to map. Returns whether there
+/// are any.
 fn mpichs() -> bool {
     let files = crate::mpich::files().unwrap_or_else(|failure| {
         remark!("towpath: {}", failure.message);

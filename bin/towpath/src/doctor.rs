@@ -94,7 +94,8 @@ impl MpichFile {
     }
 }
 
-/// A path, twice: with replacement characters for bytes that are no UTF-8, and escaped, for people.
+/// A path, twice: with replacement characters for bytes that are no UTF-8, and escaped,
+/// for people.
 #[derive(Debug, Serialize)]
 struct Path {
     #[serde(rename = "path")]

@@ -18,7 +18,8 @@ use towpath_sync::Policy;
 use crate::output::{self, say};
 use crate::{Failure, Outcome};
 
-/// How many orderings of steps a fault may need, by default, to be found by random priorities.
+/// How many orderings of steps a fault may need, by default, to be found by random
+/// priorities.
 const DEPTH: u32 = 3;
 
 /// The arguments of `towpath explore`.
@@ -51,7 +52,8 @@ pub struct Arguments {
     #[arg(long, group = "method")]
     random: bool,
 
-    /// By random priorities that change now and then: finds what needs few changes with a known probability
+    /// By random priorities that change now and then: finds what needs few changes with a
+    /// known probability
     #[arg(long, group = "method")]
     pct: bool,
 
@@ -59,7 +61,8 @@ pub struct Arguments {
     #[arg(long, group = "method")]
     dfs: bool,
 
-    /// With --pct: how many orderings of steps the fault may need [default: 3]. With --dfs: how often threads may be interrupted that could go on [default: without limit]
+    /// With --pct: how many orderings of steps the fault may need [default: 3]. With
+    /// --dfs: how often threads may be interrupted that could go on [default: without limit]
     #[arg(long, value_name = "D", conflicts_with = "random", requires = "method", value_parser = clap::value_parser!(u32).range(0..=64))]
     depth: Option<u32>,
 
@@ -71,7 +74,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Run one schedule again: the seed under which a fault was found, or the schedule that was printed
+    /// Run one schedule again: the seed under which a fault was found, or the schedule
+    /// that was printed
     #[arg(long, value_name = "SEED|SCHEDULE")]
     replay: Option<String>,
 

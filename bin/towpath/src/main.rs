@@ -16,7 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Processes that talk through shared memory: starts them, measures them, looks after what they leave behind.
+/// Processes that talk through shared memory: starts them, measures them, looks after
+/// what they leave behind.
 #[derive(Debug, Parser)]
 #[command(
     name = "towpath",

@@ -1,5 +1,6 @@
-//! Files of MPICH's own in /dev/shm. MPICH makes them while it starts and removes them once its ranks have met; a rank that
-//! is killed in between leaves them there. `towpath doctor` lists them; nothing here removes one.
+//! Files of MPICH's own in /dev/shm. MPICH makes them while it starts and removes them
+//! once its ranks have met; a rank that is killed in between leaves them there. `towpath doctor`
+//! lists them; nothing here removes one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +17,8 @@ use crate::Failure;
 /// The variable that names another directory than /dev/shm to look into.
 const DIRECTORY: &str = "TOWPATH_MPICH_DIR";
 
-/// Beginnings of the names: of `ch4` (one file for all ranks, one for its virtual interfaces), and of windows in shared memory.
+/// Beginnings of the names: of `ch4` (one file for all ranks, one for its virtual
+/// interfaces), and of windows in shared memory.
 const PREFIXES: [&[u8]; 3] = [b"mpich_shm_", b"mpich_vci_", b"mpich_shar_tmp"];
 
 /// A file of this user with a name that MPICH gives.
@@ -125,20 +127,23 @@ fn look_for_users(files: &mut [MpichFile]) {
     }
 }
 
-/// Device and inode of a line of `/proc/PID/maps`: `addresses permissions offset device inode path`.
+/// Device and inode of a line of `/proc/PID/maps`: `addresses permissions offset device
+/// inode path`.
 fn place(line: &str) -> Option<(&str, &str)> {
     let mut words = line.split_ascii_whitespace().skip(3);
     Some((words.next()?, words.next()?))
 }
 
-/// Whether a process runs as this user: its directory in /proc may be root's all the same.
+/// Whether a process runs as this user: its directory in /proc may be root's all the
+/// same.
 fn is_ours(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_ascii_whitespace().nth(1));
     uid.and_then(|uid| uid.parse().ok()) == Some(rustix::process::geteuid().as_raw())
 }
 
-/// A path as a word for a shell: as it is, or within `$'…'` (POSIX.1-2024; bash, ksh, zsh).
+/// A path as a word for a shell: as it is, or within `$'…'` (POSIX.1-2024; bash, ksh,
+/// zsh).
 fn shell_word(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+".contains(b)) {

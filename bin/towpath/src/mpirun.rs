@@ -1,6 +1,8 @@
-//! `towpath mpirun`: an unmodified MPI program, started by the launcher of the MPI for which it was built, with its messages over Towpath.
+//! `towpath mpirun`: an unmodified MPI program, started by the launcher of the MPI for
+//! which it was built, with its messages over Towpath.
 //!
-//! As under `towpath run`, a supervisor is the parent of the MPI's launcher (`run/supervisor.rs`): signals are passed on to that, and nothing outlives this command.
+//! As under `towpath run`, a supervisor is the parent of the MPI's launcher (`run/supervisor.rs`):
+//! signals are passed on to that, and nothing outlives this command.
 
 #![allow(unsafe_code)]
 
@@ -30,7 +32,8 @@ use crate::{Failure, Outcome};
 
 /// The exit code if this command itself fails, apart from what programs use.
 const FAILED: u8 = 125;
-/// How long a program may run without a process that has loaded the provider, before we say so.
+/// How long a program may run without a process that has loaded the provider, before we
+/// say so.
 const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -57,7 +60,8 @@ pub struct Arguments {
     /// The launcher to use.
     #[arg(long, value_name = "FILE")]
     mpiexec: Option<PathBuf>,
-    /// The folder with libtowpath-fi.so [default: that of this program, else where scripts/build-fabric.sh puts it].
+    /// The folder with libtowpath-fi.so [default: that of this program, else where
+    /// scripts/build-fabric.sh puts it].
     #[arg(long, value_name = "DIR")]
     provider: Option<PathBuf>,
     /// Time that the launcher has to end after SIGTERM, in seconds.
@@ -119,7 +123,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-/// What makes the MPI behave where many ranks share a core, unless the user has settings of that kind.
+/// What makes the MPI behave where many ranks share a core, unless the user has settings
+/// of that kind.
 fn crowded(kind: Kind, arguments: &[OsString]) -> Vec<(&'static str, String)> {
     let is_own = |text: &OsStr| text.to_string_lossy().contains("coll_tuned");
     if arguments.iter().any(|word| is_own(word)) || std::env::vars_os().any(|(name, _)| is_own(&name)) {
@@ -162,7 +167,8 @@ impl<'a> Mpi<'a> {
         let mask = self.signals.mask_before();
         let prepare = move || {
             set_mask(&mask)?;
-            // SAFETY: prctl with PR_SET_PDEATHSIG takes a number. It then has time to end its ranks.
+            // SAFETY: prctl with PR_SET_PDEATHSIG takes a number. It then has time to end its
+            // ranks.
             match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -178,7 +184,8 @@ impl<'a> Mpi<'a> {
     /// Waits for it, and passes signals on meanwhile. Returns the exit code.
     fn wait(mut self) -> io::Result<u8> {
         let ended = self.until_it_ends()?;
-        // Ranks whose launcher is not there any more. After an orderly end, what is left was meant to stay.
+        // Ranks whose launcher is not there any more. After an orderly end, what is left was meant
+        // to stay.
         if self.told || matches!(ended, Ended::Signal(_)) {
             let grace = if self.alone { Duration::ZERO } else { self.grace.min(Duration::from_secs(2)) };
             children::end_orphans(grace, |_| {});

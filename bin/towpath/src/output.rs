@@ -1,8 +1,9 @@
 //! Output of the command: answers on standard output, remarks on standard error.
 //!
-//! Nothing else in this crate writes to either: lints refuse `println!`, `eprintln!`, `io::stdout` and `io::stderr`. An
-//! answer that can't be written is a failure: quiet if the reader has closed the pipe, an error otherwise. A remark that
-//! can't be written is dropped: a launcher goes on without it.
+//! Nothing else in this crate writes to either: lints refuse `println!`, `eprintln!`, `io::stdout`
+//! and `io::stderr`. An answer that can't be written is a failure: quiet if the reader has closed
+//! the pipe, an error otherwise. A remark that can't be written is dropped: a launcher goes on
+//! without it.
 #![allow(clippy::disallowed_methods)]
 
 use std::fmt;
@@ -11,7 +12,8 @@ use std::process::ExitCode;
 
 use crate::{Failure, Outcome};
 
-/// Exit code when the reader of standard output has gone: what a shell shows for a program that SIGPIPE has ended.
+/// Exit code when the reader of standard output has gone: what a shell shows for a
+/// program that SIGPIPE has ended.
 const READER_GONE: u8 = 141;
 
 /// Writes a line of the answer to standard output.
@@ -56,7 +58,8 @@ pub fn remark_text(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Text with what a terminal would obey escaped, but for ends of lines and tabs: messages may quote what others wrote.
+/// Text with what a terminal would obey escaped, but for ends of lines and tabs: messages
+/// may quote what others wrote.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -74,7 +77,8 @@ pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes what clap has to say: help and version are answers, all else is a remark on wrong arguments.
+/// Writes what clap has to say: help and version are answers, all else is a remark on
+/// wrong arguments.
 pub fn of_arguments(said: &clap::Error) -> Outcome {
     if said.use_stderr() {
         let _ = said.print();

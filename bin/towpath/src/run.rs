@@ -1,9 +1,10 @@
 //! `towpath run`: N processes of a program as one world.
 //!
-//! A supervisor (`run/supervisor.rs`) makes the world, starts the ranks, and then only reacts (`run/launcher.rs`): to
-//! signals for the launcher (passes them on), to ends of ranks (tells the world at once, so that survivors learn of a death
-//! without having to look), and with `--label` to their output. The kernel ends the ranks if the supervisor dies
-//! (PR_SET_PDEATHSIG); orphans of the ranks become its children (PR_SET_CHILD_SUBREAPER) and are ended when it ends.
+//! A supervisor (`run/supervisor.rs`) makes the world, starts the ranks, and then only reacts
+//! (`run/launcher.rs`): to signals for the launcher (passes them on), to ends of ranks (tells the
+//! world at once, so that survivors learn of a death without having to look), and with `--label` to
+//! their output. The kernel ends the ranks if the supervisor dies (PR_SET_PDEATHSIG); orphans of
+//! the ranks become its children (PR_SET_CHILD_SUBREAPER) and are ended when it ends.
 #![allow(unsafe_code)]
 
 pub mod children;
@@ -47,14 +48,16 @@ pub struct Arguments {
     /// Give the world a name, by which other processes of the same user can open it.
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
-    /// The size of the world's area, with K, M or G for powers of 1024: what the queues leave is for long transfers
-    /// [default: what the queues need].
+    /// The size of the world's area, with K, M or G for powers of 1024: what the queues
+    /// leave is for long transfers [default: what the queues need].
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
-    /// How much memory the world has for named shared objects (structures that processes open by name).
+    /// How much memory the world has for named shared objects (structures that processes
+    /// open by name).
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K")]
     objects: u64,
-    /// Begin each line of output with the rank that wrote it. Lines longer than 1 MiB are broken.
+    /// Begin each line of output with the rank that wrote it. Lines longer than 1 MiB are
+    /// broken.
     #[arg(long)]
     label: bool,
     /// Time that processes have to stop before they are killed, in seconds.

@@ -39,7 +39,8 @@ pub struct SimArgs {
     #[arg(value_name = "EXPERIMENT")]
     experiment: Option<String>,
 
-    /// A machine of your own, from a regular file of at most 1 MiB (see `towpath sim describe`)
+    /// A machine of your own, from a regular file of at most 1 MiB (see `towpath sim
+    /// describe`)
     #[arg(long = "machine", value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -51,7 +52,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = procs)]
     procs: Vec<std::ops::RangeInclusive<usize>>,
 
-    /// Private work between two operations, ± 20 % at random; without a unit in cycles, on machines that have them [default: 5us; multiprogramming: 50us; list: 20,2000 cycles]
+    /// Private work between two operations, ± 20 % at random; without a unit in cycles,
+    /// on machines that have them [default: 5us; multiprogramming: 50us; list: 20,2000 cycles]
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', value_parser = work)]
     work: Vec<Amount>,
 
@@ -59,7 +61,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     spread: u32,
 
-    /// Operations of all processors together [default: 20000; multiprogramming: 100000 for each copy; list: 10000 pairs]
+    /// Operations of all processors together [default: 20000; multiprogramming: 100000
+    /// for each copy; list: 10000 pairs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     operations: Option<u64>,
 
@@ -95,7 +98,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
 
-    /// Print the records to stdout, one JSON object per line, and everything else to stderr
+    /// Print the records to stdout, one JSON object per line, and everything else to
+    /// stderr
     #[arg(long)]
     json: bool,
 

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 
 use common::{Directory, Watchdog};
 
-/// The folder of the built examples. They belong to another package, so cargo builds them only when that is tested too: make sure.
+/// The folder of the built examples. They belong to another package, so cargo builds them
+/// only when that is tested too: make sure.
 fn examples() -> &'static PathBuf {
     static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
     EXAMPLES.get_or_init(|| {
@@ -25,7 +26,8 @@ fn examples() -> &'static PathBuf {
     })
 }
 
-/// Runs an example; returns its exit code, its output's lines in order, and what it said on stderr.
+/// Runs an example; returns its exit code, its output's lines in order, and what it said
+/// on stderr.
 fn run(test: &'static str, options: &[&str], example: &str) -> (Option<i32>, Vec<String>, String) {
     let dog = Watchdog::new(test);
     let directory = Directory::new();

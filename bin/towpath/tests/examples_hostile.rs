@@ -1,5 +1,6 @@
-//! The examples while random bytes are written over their world's area: messages may be lost or nonsense, and a rank may
-//! wait for ever for one, but none panics and none touches memory that is not there.
+//! The examples while random bytes are written over their world's area: messages may be
+//! lost or nonsense, and a rank may wait for ever for one, but none panics and none touches memory
+//! that is not there.
 
 #[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;
@@ -52,7 +53,8 @@ fn has_ended(pid: u32) -> bool {
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
 
-/// Writes over the area, for a fifth of a second; returns how many times. One in eight goes to its first page, where the first words are.
+/// Writes over the area, for a fifth of a second; returns how many times. One in eight
+/// goes to its first page, where the first words are.
 fn damage(file: &fs::File, random: &mut Random, launcher: u32) -> u32 {
     let mut start = [0; 8];
     file.read_exact_at(&mut start, AREA_OFFSET).unwrap();
@@ -98,7 +100,8 @@ fn survives(test: &'static str, options: &[&str], example: &str) {
         while since.elapsed() < Duration::from_secs(1) && !has_ended(launcher.pid()) {
             sleep(Duration::from_millis(5));
         }
-        // A rank waits for a message that is lost. The launcher is not waited for yet, so that the number is still its own.
+        // A rank waits for a message that is lost. The launcher is not waited for yet, so that the
+        // number is still its own.
         let _ = kill_process(Pid::from_raw(launcher.pid() as i32).unwrap(), Signal::TERM);
         let (status, _, errors) = launcher.finish();
         let code = status.code().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Directories of named worlds that are full, too small or read-only: errors that name them and say what to do, and
-//! nothing that is left behind.
+//! Directories of named worlds that are full, too small or read-only: errors that name
+//! them and say what to do, and nothing that is left behind.
 
 #[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;
@@ -8,8 +8,9 @@ use std::process::Command;
 
 use common::{Directory, Watchdog, member};
 
-/// Runs a script with a tmpfs of 3 MiB as directory of named worlds, in a mount namespace of its own; `None` if that
-/// can't be made, which is said. `$T` is `towpath`, `$M` the member. What runs there sees no other process's files.
+/// Runs a script with a tmpfs of 3 MiB as directory of named worlds, in a mount namespace
+/// of its own; `None` if that can't be made, which is said. `$T` is `towpath`, `$M` the member.
+/// What runs there sees no other process's files.
 fn with_small_tmpfs(dog: &Watchdog, script: &str) -> Option<String> {
     let directory = Directory::new();
     let options = ["--user", "--map-root-user", "--mount", "--propagation", "private"];

@@ -1,4 +1,5 @@
-//! Files that the user names: no FIFO is waited for, nothing without an end is read, and errors name the file.
+//! Files that the user names: no FIFO is waited for, nothing without an end is read, and
+//! errors name the file.
 
 #[path = "../../../core/shm/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Files of MPICH's own: `doctor` lists them with the command that removes them, `clean` names and leaves them.
+//! Files of MPICH's own: `doctor` lists them with the command that removes them, `clean`
+//! names and leaves them.
 
 mod launching;
 
@@ -65,7 +66,8 @@ fn mpichs_files_are_listed_with_the_command_that_removes_them() {
 fn file_that_a_process_maps_has_no_remedy() {
     let dog = Watchdog::new("file_that_a_process_maps_has_no_remedy");
     let directory = Directory::new();
-    // A process that maps a file and goes on: the creator of a world, whose file gets a second name.
+    // A process that maps a file and goes on: the creator of a world, whose file gets a second
+    // name.
     let mut command = Command::new(member());
     command.args(["create", "mapped"]).env("TOWPATH_SHM_DIR", &directory.0);
     let mut creator = dog.spawn(command);

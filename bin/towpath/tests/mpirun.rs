@@ -1,4 +1,5 @@
-//! `towpath mpirun` with a script in place of an MPI's launcher: signals, ends, and what stays behind.
+//! `towpath mpirun` with a script in place of an MPI's launcher: signals, ends, and what
+//! stays behind.
 
 mod launching;
 
@@ -9,8 +10,8 @@ use std::process::Command;
 use launching::common::{Directory, Member, Watchdog};
 use launching::{is_gone, signal, until, with_default_signals};
 
-/// A folder with what `towpath mpirun` takes for a provider and for Open MPI's launcher, which runs this script, and a
-/// folder for temporary files.
+/// A folder with what `towpath mpirun` takes for a provider and for Open MPI's launcher,
+/// which runs this script, and a folder for temporary files.
 fn mpi(launcher: &str) -> Directory {
     let directory = Directory::new();
     std::fs::write(directory.0.join("libtowpath-fi.so"), "\x7fELF fi_prov_ini\0").unwrap();
@@ -39,7 +40,8 @@ fn temporary_files(directory: &Directory) -> usize {
     std::fs::read_dir(directory.0.join("tmp")).unwrap().count()
 }
 
-/// Two ranks, one of them in a session of its own and with signals ignored; their pids are printed.
+/// Two ranks, one of them in a session of its own and with signals ignored; their pids
+/// are printed.
 const RANKS: &str =
     "sleep 1000 & echo $!; setsid sh -c 'trap \"\" TERM INT HUP; echo $$; while :; do sleep 1; done' &";
 

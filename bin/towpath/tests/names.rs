@@ -1,5 +1,5 @@
-//! Files with names of worlds, as `run`, `doctor` and `clean` meet them: none that is no world is removed, and none
-//! reaches a terminal raw.
+//! Files with names of worlds, as `run`, `doctor` and `clean` meet them: none that is no
+//! world is removed, and none reaches a terminal raw.
 
 mod launching;
 

@@ -1,4 +1,5 @@
-//! Output of the command where nothing can be written: closed pipes, full disks, terminals that hang up.
+//! Output of the command where nothing can be written: closed pipes, full disks,
+//! terminals that hang up.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -236,8 +236,8 @@ fn nothing_is_left_running() {
     assert!(errors.contains("left running"), "{errors}");
 }
 
-/// As `timeout`, shells and batch systems do: the command, its supervisor and the ranks each get the signal themselves.
-/// Several times, since it depends on which of them is first.
+/// As `timeout`, shells and batch systems do: the command, its supervisor and the ranks
+/// each get the signal themselves. Several times, since it depends on which of them is first.
 #[test]
 fn sigterm_to_the_process_group_is_not_lost() {
     let dog = Watchdog::new("sigterm_to_the_process_group_is_not_lost");

@@ -1,4 +1,5 @@
-//! `towpath run` where the user may start few processes, or a process has little address space.
+//! `towpath run` where the user may start few processes, or a process has little address
+//! space.
 #![allow(unsafe_code)]
 
 mod launching;
@@ -10,14 +11,16 @@ use std::process::Command;
 
 use launching::common::{Directory, Watchdog};
 
-/// The launcher with these options and the program `true`, as a user that may have this many processes.
+/// The launcher with these options and the program `true`, as a user that may have this
+/// many processes.
 fn with_processes(
     dog: &Watchdog,
     directory: &Directory,
     most: u32,
     options: &[&str],
 ) -> (Option<i32>, String) {
-    // A user that has no processes and may perhaps not look into the folder of the launcher: it gets a descriptor.
+    // A user that has no processes and may perhaps not look into the folder of the launcher: it
+    // gets a descriptor.
     let file = File::open(env!("CARGO_BIN_EXE_towpath")).unwrap();
     let descriptor = file.as_raw_fd();
     let mut command = Command::new("setpriv");

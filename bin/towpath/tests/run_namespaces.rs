@@ -1,7 +1,7 @@
 //! `towpath run` in pid namespaces, with the /proc of another one, and without /proc.
 //!
-//! Everything runs in a pid namespace of the test's own: if a number were taken for another process's, it would be one of
-//! the test's.
+//! Everything runs in a pid namespace of the test's own: if a number were taken for another
+//! process's, it would be one of the test's.
 
 mod launching;
 
@@ -10,15 +10,17 @@ use std::process::Command;
 use launching::common::{Directory, Watchdog, member};
 use launching::lines;
 
-/// The tests' common ground: a shell in a pid namespace, with /proc of its own and a mount namespace.
+/// The tests' common ground: a shell in a pid namespace, with /proc of its own and a
+/// mount namespace.
 struct Sandbox<'a> {
     dog: &'a Watchdog,
     directory: &'a Directory,
 }
 
 impl Sandbox<'_> {
-    /// Runs a script; `None` if namespaces can't be made, which is said. `$T` is `towpath run`, `$M` the member, and `$P`
-    /// starts a program in a pid namespace without a /proc of its own.
+    /// Runs a script; `None` if namespaces can't be made, which is said. `$T` is `towpath
+    /// run`, `$M` the member, and `$P` starts a program in a pid namespace without a /proc of its
+    /// own.
     fn run(&self, script: &str) -> Option<(Option<i32>, String, String)> {
         let outer =
             ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "--mount"];
@@ -68,8 +70,8 @@ fn launcher_with_a_foreign_proc_ends_orphans_and_only_them() {
     let dog = Watchdog::new("launcher_with_a_foreign_proc_ends_orphans_and_only_them");
     let directory = Directory::new();
     let sandbox = Sandbox { dog: &dog, directory: &directory };
-    // Bystanders have the numbers that orphans might have in the inner namespace, and the other way round. Those of the
-    // inner namespace end with it: one process there stays, and counts.
+    // Bystanders have the numbers that orphans might have in the inner namespace, and the other way
+    // round. Those of the inner namespace end with it: one process there stays, and counts.
     let script = r#"
         for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done
         $P bash -c '

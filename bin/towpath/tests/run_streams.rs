@@ -48,8 +48,8 @@ fn pids(directory: &Directory, ranks: u32) -> Vec<u32> {
     (0..ranks).map(|rank| read(rank).trim().parse().unwrap()).collect()
 }
 
-/// Ranks that write without end after they have written their pid to a file, and of which rank 1 kills itself when a
-/// file `go` is there.
+/// Ranks that write without end after they have written their pid to a file, and of which
+/// rank 1 kills itself when a file `go` is there.
 fn writing_without_end(dog: &Watchdog, directory: &Directory, options: &[&str], to: &str) -> Member {
     let place = directory.0.display();
     let script = format!(

@@ -1,4 +1,5 @@
-//! `towpath run` where other programs stand between it and the ranks: another launcher, shells, a tracer.
+//! `towpath run` where other programs stand between it and the ranks: another launcher,
+//! shells, a tracer.
 
 mod launching;
 

@@ -1,4 +1,5 @@
-//! The domain of native endpoints, a world's memory: from its area to queues. The one place of this room that makes references into shared memory.
+//! The domain of native endpoints, a world's memory: from its area to queues. The one
+//! place of this room that makes references into shared memory.
 #![allow(unsafe_code)]
 
 use core::cell::RefCell;
@@ -19,8 +20,8 @@ use crate::queue::{CLOSED, Control, Queue, STALL, intent};
 use crate::suspicion::Suspicion;
 use crate::token::Token;
 
-// SAFETY: for all five: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is
-// the initial state of each; no `Drop`.
+// SAFETY: for all five: `repr(C)`, made of atomic words only, so every bit pattern is valid and
+// accesses are atomic; all zero is the initial state of each; no `Drop`.
 unsafe impl Plain for Slot<Native> {}
 // SAFETY: as above.
 unsafe impl Plain for Extra<Native> {}
@@ -42,8 +43,9 @@ pub struct NativeSide {
 
 /// A world's message area, attached.
 ///
-/// The references that it hands out are `'static` in type only: they are valid while it lives. Everything that keeps one keeps an
-/// `Arc<Attached>` too (fields of [`NativeSide`] never leave the endpoint that holds both).
+/// The references that it hands out are `'static` in type only: they are valid while it lives.
+/// Everything that keeps one keeps an `Arc<Attached>` too (fields of [`NativeSide`] never leave the
+/// endpoint that holds both).
 struct Attached {
     world: World,
     config: WorldConfig,
@@ -68,7 +70,8 @@ impl Attached {
 
     fn slice<T: Plain>(&self, offset: u64, n: u32) -> Result<&'static [T], Error> {
         let slice = self.area.slice::<T>(offset, n.into())?;
-        // SAFETY: the mapping lives as long as `self.area`, and by the contract of this type nobody uses the reference after that.
+        // SAFETY: the mapping lives as long as `self.area`, and by the contract of this type nobody
+        // uses the reference after that.
         Ok(unsafe { core::mem::transmute::<&[T], &'static [T]>(slice) })
     }
 
@@ -100,8 +103,8 @@ impl Attached {
         let start = self.block_start(endpoint) + if reply { self.layout.reply } else { 0 };
         let c = &self.config;
         let locks = &self.slice::<Locks<Native>>(start + q.locks, 1)?[0];
-        // SAFETY: no references to the blocks' bytes are ever made (the slices above and below end before them), and the view is used only while
-        // this attachment lives.
+        // SAFETY: no references to the blocks' bytes are ever made (the slices above and below end
+        // before them), and the view is used only while this attachment lives.
         let bytes =
             unsafe { self.area.bytes(start + q.bytes, u64::from(c.blocks) * u64::from(c.block_size))? };
         Ok(NativeSide {
@@ -123,7 +126,8 @@ impl Attached {
     fn segment(&self, endpoint: u16) -> Result<SharedSegment, Error> {
         self.entry(endpoint)?;
         let start = self.block_start(endpoint) + self.layout.segment;
-        // SAFETY: no references to a segment's bytes are ever made, and the view is used only while this attachment lives.
+        // SAFETY: no references to a segment's bytes are ever made, and the view is used only while
+        // this attachment lives.
         Ok(SharedSegment(unsafe { self.area.bytes(start, self.config.segment_bytes)? }))
     }
 }
@@ -141,8 +145,9 @@ impl Side<Native> for NativeSide {
     fn renew_locks(&self, first: bool) {
         if !first {
             let bytes = size_of::<Locks<Native>>();
-            // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior mutability, `Plain`), all zero is a valid value,
-            // and the caller is the only one who uses them now.
+            // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior
+            // mutability, `Plain`), all zero is a valid value, and the caller is the only one who
+            // uses them now.
             unsafe {
                 core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
             }
@@ -173,7 +178,8 @@ pub struct SharedMemory {
     cpu: Native,
     policy: Policy,
     budget: u64,
-    /// The process whose endpoint it is. A child that is forked from it only has copies of what lies in private memory.
+    /// The process whose endpoint it is. A child that is forked from it only has copies
+    /// of what lies in private memory.
     process: u32,
     /// The parallel bundle that the endpoint lives in, if it shares one.
     pub(crate) parallel: RefCell<Weak<ParallelBundle>>,
@@ -221,7 +227,8 @@ impl Surroundings for Around<'_> {
         self.attached.world.surroundings().oversubscribed()
     }
 
-    /// Whether a lock in front of the queue can never be had again: somebody died on it, or its words are damaged.
+    /// Whether a lock in front of the queue can never be had again: somebody died on it,
+    /// or its words are damaged.
     fn abandoned(&self) -> bool {
         // Relaxed: once closed for this generation, always closed.
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {

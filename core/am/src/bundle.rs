@@ -39,7 +39,8 @@ impl<D: Domain> BundleInner<D> {
     }
 }
 
-/// A sequential bundle: its endpoints belong to one thread. Waiting in any of them polls all of them.
+/// A sequential bundle: its endpoints belong to one thread. Waiting in any of them polls
+/// all of them.
 pub struct Bundle<D: Domain = SharedMemory> {
     inner: Rc<BundleInner<D>>,
     events: Cell<Events>,
@@ -59,8 +60,9 @@ impl<D: Domain> core::fmt::Debug for Bundle<D> {
     }
 }
 
-/// How long a sleeper sleeps before it looks after things, in nanoseconds: bounds the delay of a message whose sender died just before waking
-/// us. Twenty times a second cost well under 1 % of a core.
+/// How long a sleeper sleeps before it looks after things, in nanoseconds: bounds the
+/// delay of a message whose sender died just before waking us. Twenty times a second cost well
+/// under 1 % of a core.
 const NAP: u64 = 50_000_000;
 
 /// About what an empty poll takes, in nanoseconds.
@@ -104,12 +106,13 @@ impl<D: Domain> Bundle<D> {
         self.inner.members.borrow().iter().map(|core| core.poll()).sum()
     }
 
-    /// Blocks until one of the bundle's events happens, as the world's waiting policy says, or until `timeout`. Delivers nothing. Returns whether an
-    /// event happened.
+    /// Blocks until one of the bundle's events happens, as the world's waiting policy
+    /// says, or until `timeout`. Delivers nothing. Returns whether an event happened.
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if no event is selected, or the bundle is empty: it would wait for ever.
+    /// [`Error::BadArgument`] if no event is selected, or the bundle is empty: it would wait for
+    /// ever.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         let events = self.events.get();
         let members = self.inner.members.borrow();
@@ -124,7 +127,8 @@ impl<D: Domain> Bundle<D> {
 }
 
 impl<D: Domain> Endpoint<D> {
-    /// Blocks until a message can be polled, or until `timeout`: [`Bundle::wait`] for one endpoint. Returns whether one can.
+    /// Blocks until a message can be polled, or until `timeout`: [`Bundle::wait`] for one
+    /// endpoint. Returns whether one can.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         wait_for(&self.core, core::slice::from_ref(&self.core), Events::default(), timeout)
     }
@@ -197,7 +201,8 @@ fn wait_for<D: Domain>(
             // Acquire: before the last look at the queues.
             let rung = cpu.load(doorbell, Ordering::Acquire);
             if members.iter().all(|core| core.fall_asleep()) && !happened(members, events) {
-                // Nobody rings when space appears, or for what was claimed before we said that we sleep and will be passed over.
+                // Nobody rings when space appears, or for what was claimed before we said that we
+                // sleep and will be passed over.
                 let soon = events.can_send || members.iter().any(|core| core.is_behind());
                 let nap = left().min(if soon { STALL } else { NAP });
                 domain.asleep(true);

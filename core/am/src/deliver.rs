@@ -1,8 +1,9 @@
 //! Receiving: poll, check, dispatch; and what a receiver does while nothing arrives.
 //!
-//! **A receiver that dies** in a handler or between two messages: its requesters find, in the exact progress that it published, which of
-//! their requests it had not finished, and get them back as unreachable (`Core::return_outstanding`). The one that it was
-//! handling counts as not finished: its effects may have happened.
+//! **A receiver that dies** in a handler or between two messages: its requesters find, in the exact
+//! progress that it published, which of their requests it had not finished, and get them back as
+//! unreachable (`Core::return_outstanding`). The one that it was handling counts as not finished:
+//! its effects may have happened.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -139,8 +140,10 @@ impl<D: Domain> Core<D> {
         self.deliver_slowly(q, arrival, reply, args, tag);
     }
 
-    /// A message has come from this endpoint. If we are in the habit of answering it, the line of our next packet to it is fetched while the handler runs: its receiver, which polls,
-    /// has a copy, and taking it back is most of what a message costs. A hint: the code may be nonsense.
+    /// A message has come from this endpoint. If we are in the habit of answering it, the
+    /// line of our next packet to it is fetched while the handler runs: its receiver, which polls,
+    /// has a copy, and taking it back is most of what a message costs. A hint: the code may be
+    /// nonsense.
     #[inline(always)]
     fn anticipate(&self, source: u16) {
         if let Some(Some(peer)) = self.peers.borrow().get(usize::from(source & 0xff)) {
@@ -155,7 +158,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// The name of the incarnation that has this code. A code that makes no sense gives a name that nobody has.
+    /// The name of the incarnation that has this code. A code that makes no sense gives a
+    /// name that nobody has.
     pub(crate) fn name_of(&self, code: u16) -> Name {
         let endpoint = code & 0xff;
         // Acquire: pairs with the Release in `open_entry`.
@@ -373,7 +377,8 @@ impl<D: Domain> Core<D> {
         })
     }
 
-    /// What nobody sees who only polls: heads that don't come, deaths, what was on the way to the dead.
+    /// What nobody sees who only polls: heads that don't come, deaths, what was on the
+    /// way to the dead.
     #[cold]
     pub(crate) fn look_after(&self, now: bool) {
         let time = self.cpu().now();
@@ -464,8 +469,9 @@ impl<D: Domain> Core<D> {
         }));
     }
 
-    /// Sends back what our predecessor was sent and did not finish, and replies that we could not take, as far as there is space now. Not while
-    /// a reply waits for space: the two would claim by the same intent.
+    /// Sends back what our predecessor was sent and did not finish, and replies that we
+    /// could not take, as far as there is space now. Not while a reply waits for space: the two
+    /// would claim by the same intent.
     fn return_owed(&self) {
         while !self.replying.get()
             && let Some(o) = self.owed.borrow_mut().pop()

@@ -1,6 +1,8 @@
-//! The directory of a world's endpoints: taking an entry, readying its receive block, closing it; and what the dead left in theirs.
+//! The directory of a world's endpoints: taking an entry, readying its receive block,
+//! closing it; and what the dead left in theirs.
 //!
-//! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again. While it is being taken over, `open` is 0 and nobody finds it.
+//! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
+//! While it is being taken over, `open` is 0 and nobody finds it.
 
 use towpath_machine::{LINE, Ordering, OwnLine, Processor};
 use towpath_shm::ParticipantId;
@@ -31,7 +33,8 @@ pub(crate) trait Directory: Domain {
     fn take_entry(&self, me: ParticipantId) -> Result<u16, Error> {
         let n = self.config().endpoints;
         let in_order = || (0..n).map(|i| ((me.index + i) % n) as u16);
-        // Places never used before those whose last owner is gone: its messages may still be looked for.
+        // Places never used before those whose last owner is gone: its messages may still be looked
+        // for.
         for used in [false, true] {
             for endpoint in in_order() {
                 let entry = self.entry(endpoint)?;
@@ -64,8 +67,9 @@ pub(crate) trait Directory: Domain {
         self.cpu().store(&entry.owner, 0, Ordering::Release);
     }
 
-    /// Readies the receive block of an entry that we own. Returns the new generation, and the requests to the last owner that it did not finish and whose
-    /// senders may not have noticed.
+    /// Readies the receive block of an entry that we own. Returns the new generation, and
+    /// the requests to the last owner that it did not finish and whose senders may not have
+    /// noticed.
     fn open_entry(
         &self,
         me: u16,
@@ -120,7 +124,8 @@ pub(crate) trait Directory: Domain {
         }
     }
 
-    /// Whether the lock in front of a queue can be had within a while: then nobody died holding it.
+    /// Whether the lock in front of a queue can be had within a while: then nobody died
+    /// holding it.
     fn gets_free(&self, side: &Self::Side) -> bool {
         let around = self.around(side.queue());
         let wait = self.wait(&around);
@@ -132,7 +137,8 @@ pub(crate) trait Directory: Domain {
         })
     }
 
-    /// Takes the intent to lock one of our queues back from the dead who did not hold the lock, so that nobody waits for them.
+    /// Takes the intent to lock one of our queues back from the dead who did not hold the
+    /// lock, so that nobody waits for them.
     fn acquit(&self, side: &Self::Side) {
         let cpu = self.cpu();
         for entry in (0..self.config().endpoints as u16).filter_map(|e| self.entry(e).ok()) {
@@ -150,12 +156,13 @@ pub(crate) trait Directory: Domain {
         }
     }
 
-    /// Waits until no living sender is about to write into the receive block's old queues: as long as one is stopped in
-    /// the middle of a send to the predecessor.
+    /// Waits until no living sender is about to write into the receive block's old
+    /// queues: as long as one is stopped in the middle of a send to the predecessor.
     fn wait_for_stragglers(&self, me: u16) -> Result<(), Error> {
         for reply in [false, true] {
             let side = self.side(me, reply)?;
-            // SeqCst: after this no claim succeeds, and those before it are visible; pairs with (C4) in `claim/locked.rs`.
+            // SeqCst: after this no claim succeeds, and those before it are visible; pairs with
+            // (C4) in `claim/locked.rs`.
             self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::SeqCst);
             while self.is_written(me, &side) {
                 self.pause(A_MOMENT);
@@ -164,7 +171,8 @@ pub(crate) trait Directory: Domain {
         Ok(())
     }
 
-    /// Whether a living sender may still write into a closed queue: it has a ticket, a packet or a block there and has not published it.
+    /// Whether a living sender may still write into a closed queue: it has a ticket, a
+    /// packet or a block there and has not published it.
     fn is_written(&self, me: u16, side: &Self::Side) -> bool {
         let (q, cpu) = (side.queue(), self.cpu());
         // Acquire, all of them: pair with the Release of those who claim, publish and let go.
@@ -217,11 +225,12 @@ pub(crate) trait Directory: Domain {
         })
     }
 
-    /// The entry, owner and generation of an endpoint, if it is open. An entry that somebody is taking over still shows its last owner's name in
-    /// `open`, and is not open.
+    /// The entry, owner and generation of an endpoint, if it is open. An entry that
+    /// somebody is taking over still shows its last owner's name in `open`, and is not open.
     fn opened(&self, endpoint: u16) -> Option<(Self::Entry, ParticipantId, u64)> {
         let entry = self.entry(endpoint).ok()?;
-        // Acquire, all of them: pair with the Release in `open_entry`. The generation changes only while `open` is 0.
+        // Acquire, all of them: pair with the Release in `open_entry`. The generation changes only
+        // while `open` is 0.
         let cpu = self.cpu();
         let open = cpu.load(&entry.open, Ordering::Acquire);
         let generation = cpu.load(&entry.generation, Ordering::Acquire);
@@ -231,10 +240,12 @@ pub(crate) trait Directory: Domain {
         steady.then(|| (entry, ParticipantId::from_bits(open), generation))
     }
 
-    /// Empties a queue that nobody but its owner touches now, for a generation of its endpoint. Tickets go on where they were, so that nothing that a
-    /// predecessor's sender remembers fits. `first`: the memory was never used and is all zero.
+    /// Empties a queue that nobody but its owner touches now, for a generation of its
+    /// endpoint. Tickets go on where they were, so that nothing that a predecessor's sender
+    /// remembers fits. `first`: the memory was never used and is all zero.
     ///
-    /// Everything is ordered by the last store (Release), which opens the queue: senders that see the new generation in the tail see the rest.
+    /// Everything is ordered by the last store (Release), which opens the queue: senders that see
+    /// the new generation in the tail see the rest.
     fn reset(&self, side: &Self::Side, first: bool, generation: u64) {
         let (q, cpu) = (side.queue(), self.cpu());
         let base = (cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET).next_multiple_of(q.len());
@@ -251,7 +262,8 @@ pub(crate) trait Directory: Domain {
         side.renew_locks(first);
         cpu.store(&q.control.consumed, base, Ordering::Relaxed);
         cpu.store(&q.control.head, base & !PARKED, Ordering::Relaxed);
-        // Release: see above; pairs with the Acquire in `Core::peer` (of the entry, which follows) and in the claims.
+        // Release: see above; pairs with the Acquire in `Core::peer` (of the entry, which follows)
+        // and in the claims.
         cpu.store(&q.control.tail, base | tail_generation(generation), Ordering::Release);
     }
 }

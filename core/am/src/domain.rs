@@ -1,10 +1,11 @@
 //! Where endpoints live: what an endpoint needs of the world around it.
 //!
-//! An endpoint is written for any [`Domain`]. Native ones live in the shared memory of a world of processes (`attach.rs`, [`SharedMemory`](crate::SharedMemory)), which is the default
-//! wherever a type here takes a domain. The laboratory has another one, in the memory of a simulated machine.
+//! An endpoint is written for any [`Domain`]. Native ones live in the shared memory of a world of
+//! processes (`attach.rs`, [`SharedMemory`](crate::SharedMemory)), which is the default wherever a
+//! type here takes a domain. The laboratory has another one, in the memory of a simulated machine.
 //!
-//! A domain is seen by one endpoint: it holds the processor that the endpoint acts on. Everything that it hands out of its memory may be written by others, and is checked
-//! by those who read it.
+//! A domain is seen by one endpoint: it holds the processor that the endpoint acts on. Everything
+//! that it hands out of its memory may be written by others, and is checked by those who read it.
 
 use core::ops::Deref;
 
@@ -27,15 +28,18 @@ pub struct Entry<P: Processor> {
     pub owner: P::Word,
     /// How often it has been taken; its low bits are the endpoint's generation.
     pub generation: P::Word,
-    /// Its owner's bits once its queues may be used, until it is closed or its next owner readies it.
+    /// Its owner's bits once its queues may be used, until it is closed or its next owner
+    /// readies it.
     pub open: P::Word,
     /// Bytes of the shared segment that are in use as such (0: the segment is private).
     pub segment_len: P::Word,
-    /// Where its thread can be interrupted ([`towpath_shm::Interrupts::address`]), while it is away and wants to be told of messages; whoever takes it does that.
+    /// Where its thread can be interrupted ([`towpath_shm::Interrupts::address`]), while
+    /// it is away and wants to be told of messages; whoever takes it does that.
     pub signal: P::Word,
     /// Unused.
     pub spare: [P::Word; 3],
-    /// What it is about to do to request queues, and to reply queues (see [`crate::queue::intent`]); then on which queue it may hold a block that it has not
+    /// What it is about to do to request queues, and to reply queues (see
+    /// [`crate::queue::intent`]); then on which queue it may hold a block that it has not
     /// published, likewise: the queue's number plus one.
     pub intents: OwnLine<[P::Word; 4]>,
 }
@@ -64,7 +68,8 @@ pub trait Side<P: Processor> {
     fn queue(&self) -> &Queue<'_, P>;
     /// The algorithm.
     fn claim(&self) -> &Self::Claim;
-    /// Makes the locks in front of the queue new. `first`: their memory was never used and is all zero. Only the queue's owner, while nobody else uses it.
+    /// Makes the locks in front of the queue new. `first`: their memory was never used
+    /// and is all zero. Only the queue's owner, while nobody else uses it.
     fn renew_locks(&self, first: bool);
 }
 
@@ -82,7 +87,8 @@ pub trait Stored {
     fn write(&self, at: usize, from: &[u8]);
 }
 
-/// What an endpoint is doing, for domains whose processors take time for that ([`Domain::charge`]).
+/// What an endpoint is doing, for domains whose processors take time for that
+/// ([`Domain::charge`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It composes and sends a packet.
@@ -116,7 +122,8 @@ pub trait Domain: Sized {
 
     /// The processor.
     fn cpu(&self) -> &Self::Cpu;
-    /// From now on the processor acts for this endpoint: natively that gives it its number.
+    /// From now on the processor acts for this endpoint: natively that gives it its
+    /// number.
     fn act_for(&mut self, endpoint: u16);
 
     /// How the domain is laid out and used.
@@ -152,16 +159,20 @@ pub trait Domain: Sized {
     fn deaths(&self) -> u64;
     /// Looks for deaths that nobody has noted.
     fn check_deaths(&self);
-    /// How long a receiver waits for a packet that was claimed before it looks past it, in nanoseconds.
+    /// How long a receiver waits for a packet that was claimed before it looks past it,
+    /// in nanoseconds.
     #[inline(always)]
     fn patience(&self) -> u64 {
         STALL
     }
-    /// Longest time for which a waiting sender does not look around, in nanoseconds; `None`: it only counts turns.
+    /// Longest time for which a waiting sender does not look around, in nanoseconds;
+    /// `None`: it only counts turns.
     fn look_every(&self) -> Option<u64> {
         None
     }
-    /// Whether the calling process is at its end, or is a forked child of the endpoint's, and must not touch the domain's memory: its endpoints then stay as they are, like those of the dead.
+    /// Whether the calling process is at its end, or is a forked child of the endpoint's,
+    /// and must not touch the domain's memory: its endpoints then stay as they are, like those of
+    /// the dead.
     #[inline(always)]
     fn has_ended(&self) -> bool {
         false
@@ -184,12 +195,14 @@ pub trait Domain: Sized {
     /// Lets about `ns` nanoseconds go by, where there is nothing to wait on.
     fn pause(&self, ns: u64);
 
-    /// Interrupts a participant's thread, by the address that was found in its entry. `ask`: whether there is time to ask if it lives (not in a signal handler). Nothing, where nobody gives such an address.
+    /// Interrupts a participant's thread, by the address that was found in its entry.
+    /// `ask`: whether there is time to ask if it lives (not in a signal handler). Nothing, where
+    /// nobody gives such an address.
     #[inline(always)]
     fn interrupt(&self, _participant: ParticipantId, _address: u64, _ask: bool) {}
 
-    /// The replies of other endpoints that the calling process shares with other threads, while a reply of one of them waits for space. Returns how many messages were
-    /// delivered.
+    /// The replies of other endpoints that the calling process shares with other threads,
+    /// while a reply of one of them waits for space. Returns how many messages were delivered.
     #[inline(always)]
     fn poll_replies_of_others(&self) -> usize {
         0

@@ -1,4 +1,5 @@
-//! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their own.
+//! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their
+//! own.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
@@ -103,10 +104,11 @@ pub struct Core<D: Domain> {
     pub(crate) signalled: Signalled,
 }
 
-/// An Active Message endpoint. Not to be shared between threads: see [`crate::ParallelEndpoint`].
+/// An Active Message endpoint. Not to be shared between threads: see
+/// [`crate::ParallelEndpoint`].
 ///
-/// Its receive block lies in its domain's memory: the world's, if nothing else is said. Dropping it closes it: what others had sent and it had not handled comes back to
-/// them.
+/// Its receive block lies in its domain's memory: the world's, if nothing else is said. Dropping it
+/// closes it: what others had sent and it had not handled comes back to them.
 pub struct Endpoint<D: Domain = SharedMemory> {
     pub(crate) core: Rc<Core<D>>,
 }
@@ -117,7 +119,8 @@ impl<D: Domain> core::fmt::Debug for Endpoint<D> {
     }
 }
 
-/// What an endpoint's receive block has in use: all 0 when nothing is on the way to it and nothing was lost.
+/// What an endpoint's receive block has in use: all 0 when nothing is on the way to it
+/// and nothing was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Packets of the request queue.
@@ -142,7 +145,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if all endpoints are taken.
+    /// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if
+    /// all endpoints are taken.
     pub fn new(world: &World) -> Result<Endpoint, Error> {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::None)
     }
@@ -156,7 +160,8 @@ impl Endpoint {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Private(len))
     }
 
-    /// The same with its part of the world's memory as segment, into which senders store directly.
+    /// The same with its part of the world's memory as segment, into which senders store
+    /// directly.
     ///
     /// # Errors
     ///
@@ -170,8 +175,8 @@ impl Endpoint {
         self.core.domain.world()
     }
 
-    /// Sets handler `index`; handler 0 gets the messages of ours that came back. A handler may reply, and may not send requests
-    /// or poll.
+    /// Sets handler `index`; handler 0 gets the messages of ours that came back. A
+    /// handler may reply, and may not send requests or poll.
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.set_boxed_handler(index, Box::new(handler));
     }
@@ -282,11 +287,13 @@ impl<D: Domain> Endpoint<D> {
         self.core.handlers.borrow_mut()[usize::from(index)] = None;
     }
 
-    /// Maps entry `index` of the translation table to an endpoint and the tag that its messages shall show. Replaces what was there.
+    /// Maps entry `index` of the translation table to an endpoint and the tag that its
+    /// messages shall show. Replaces what was there.
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if there is no endpoint of that name (any more), or `index` is above 65,535.
+    /// [`Error::BadArgument`] if there is no endpoint of that name (any more), or `index` is above
+    /// 65,535.
     pub fn map(&self, index: usize, name: Name, tag: Tag) -> Result<(), Error> {
         if index > usize::from(u16::MAX) {
             return Err(Error::BadArgument(format!("translation table index {index} is above 65535")));
@@ -320,18 +327,21 @@ impl<D: Domain> Endpoint<D> {
         self.core.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
     }
 
-    /// The name of the first open endpoint of the process with this rank, if it has one by now.
+    /// The name of the first open endpoint of the process with this rank, if it has one
+    /// by now.
     pub fn name_of_rank(&self, rank: u32) -> Option<Name> {
         self.core.domain.name_of_rank(rank)
     }
 
-    /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for every rank of the world, with
-    /// [`Tag::ALL`]. Waits until they exist. A rank that is dead is not waited for: its entry stays unmapped.
+    /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for
+    /// every rank of the world, with [`Tag::ALL`]. Waits until they exist. A rank that is dead is
+    /// not waited for: its entry stays unmapped.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead; all others are mapped
-    /// then. [`Error::Resource`] if a living one has no endpoint after 30 seconds.
+    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead; all
+    /// others are mapped then. [`Error::Resource`] if a living one has no endpoint after 30
+    /// seconds.
     pub fn map_world(&self) -> Result<(), Error> {
         let domain = &self.core.domain;
         let start = domain.cpu().now();
@@ -358,12 +368,14 @@ impl<D: Domain> Endpoint<D> {
         dead.map_or(Ok(()), |rank| Err(towpath_shm::Error::MemberDied { rank }.into()))
     }
 
-    /// Sends a request with arguments only. Waits for space if there is none, polling the bundle meanwhile.
+    /// Sends a request with arguments only. Waits for space if there is none, polling the
+    /// bundle meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::NotInitialised`] (entry not mapped), [`Error::BadArgument`] (over 16 arguments), [`Error::InUse`] (from a handler). A destination that
-    /// can't be reached is no error here: the message comes back to handler 0.
+    /// [`Error::NotInitialised`] (entry not mapped), [`Error::BadArgument`] (over 16 arguments),
+    /// [`Error::InUse`] (from a handler). A destination that can't be reached is no error here: the
+    /// message comes back to handler 0.
     #[inline]
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.core.request_short(index, handler, args, true)
@@ -378,7 +390,8 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_short(index, handler, args, false)
     }
 
-    /// Sends a request with a payload for the handler: at most a block ([`WorldConfig::block_size`]) long.
+    /// Sends a request with a payload for the handler: at most a block
+    /// ([`WorldConfig::block_size`]) long.
     ///
     /// # Errors
     ///
@@ -393,7 +406,8 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_medium(index, handler, args, payload, true)
     }
 
-    /// Stores `payload` at `offset` of the destination's segment, then runs the handler there.
+    /// Stores `payload` at `offset` of the destination's segment, then runs the handler
+    /// there.
     ///
     /// # Errors
     ///
@@ -409,11 +423,13 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_long(index, handler, args, payload, offset, true)
     }
 
-    /// The same, but only if it can go out at once. The source may be reused on return all the same.
+    /// The same, but only if it can go out at once. The source may be reused on return
+    /// all the same.
     ///
     /// # Errors
     ///
-    /// [`Error::NotSent`] if it can't, with no effect but that bytes may have been stored in a shared segment; otherwise as [`Endpoint::request`].
+    /// [`Error::NotSent`] if it can't, with no effect but that bytes may have been stored in a
+    /// shared segment; otherwise as [`Endpoint::request`].
     pub fn request_long_async(
         &self,
         index: usize,
@@ -425,7 +441,8 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_long(index, handler, args, payload, offset, false)
     }
 
-    /// Delivers what is there: replies before requests, a bounded number. Returns how many messages. From a handler: nothing.
+    /// Delivers what is there: replies before requests, a bounded number. Returns how
+    /// many messages. From a handler: nothing.
     #[inline]
     pub fn poll(&self) -> usize {
         self.core.poll()
@@ -440,8 +457,8 @@ impl<D: Domain> Endpoint<D> {
         Audit { request_packets, request_blocks, reply_packets, reply_blocks }
     }
 
-    /// Looks after the receive block now, instead of some time while nothing arrives: notices deaths, frees what the dead had claimed,
-    /// returns what was on the way to them.
+    /// Looks after the receive block now, instead of some time while nothing arrives:
+    /// notices deaths, frees what the dead had claimed, returns what was on the way to them.
     pub fn recover(&self) {
         self.core.domain.check_deaths();
         self.core.look_after(true);

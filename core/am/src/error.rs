@@ -28,14 +28,17 @@ pub enum Error {
     World(#[from] towpath_shm::Error),
 }
 
-/// Why a message could not be delivered: what handler 0 is told. The reasons are those of Active Messages II.
+/// Why a message could not be delivered: what handler 0 is told. The reasons are those of
+/// Active Messages II.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Status {
-    /// Its arguments, form and block make no sense together: something has gone wrong in its sender.
+    /// Its arguments, form and block make no sense together: something has gone wrong in
+    /// its sender.
     BadArguments = 1,
-    /// Its translation table entry was unmapped on the way. Never here: the call looks at the entry and reports [`Error::NotInitialised`] at once.
+    /// Its translation table entry was unmapped on the way. Never here: the call looks at
+    /// the entry and reports [`Error::NotInitialised`] at once.
     BadEntry = 2,
     /// Its tag is not the destination's.
     BadTag = 3,
@@ -47,9 +50,11 @@ pub enum Status {
     BadLength = 6,
     /// The destination's process is there, but has closed the endpoint.
     BadEndpoint = 7,
-    /// The destination is there, but nobody can send to it any more: a process died holding the (not robust) lock in front of its queue.
+    /// The destination is there, but nobody can send to it any more: a process died
+    /// holding the (not robust) lock in front of its queue.
     Congestion = 8,
-    /// The destination died, or another endpoint has taken its place; whether it handled the message is unknown.
+    /// The destination died, or another endpoint has taken its place; whether it handled
+    /// the message is unknown.
     Unreachable = 9,
     /// A reply that its requester could not take: no such handler, or not in its segment.
     ReplyRejected = 10,

@@ -1,18 +1,24 @@
-//! The packet that an endpoint is likely to send when a message of a peer's arrives: the one after the last that it sent there.
+//! The packet that an endpoint is likely to send when a message of a peer's arrives: the
+//! one after the last that it sent there.
 //!
-//! A receiver that polls has a copy of the line on which the next message to it will come, and taking that copy away is most of what a message costs. Who is in the habit of answering
-//! begins with that as soon as the question is there, and handles it meanwhile.
+//! A receiver that polls has a copy of the line on which the next message to it will come, and
+//! taking that copy away is most of what a message costs. Who is in the habit of answering begins
+//! with that as soon as the question is there, and handles it meanwhile.
 //!
-//! It is a hint and never more: the ticket is claimed as ever, and may turn out to be another's. Each hint in vain costs a peer that polls a miss; so an endpoint stops after two
-//! messages that it did not answer, and where others send to the peer too it gives none: the next packet is likely to be theirs.
+//! It is a hint and never more: the ticket is claimed as ever, and may turn out to be another's.
+//! Each hint in vain costs a peer that polls a miss; so an endpoint stops after two messages that
+//! it did not answer, and where others send to the peer too it gives none: the next packet is
+//! likely to be theirs.
 
 /// How many messages may stay unanswered before the endpoint stops expecting to answer.
 const CREDIT: u64 = 2;
 
-/// The next message from the peer is the first since we sent to it: only then is it worth while to note what we send. Who only sends pays a glance for it.
+/// The next message from the peer is the first since we sent to it: only then is it worth
+/// while to note what we send. Who only sends pays a glance for it.
 const HEARD: u64 = 1 << 3;
 
-/// One word, made when there is time and read when there is none. Bits 0 to 1: how many more messages may arrive before the endpoint stops expecting to answer; bit 2: whether it
+/// One word, made when there is time and read when there is none. Bits 0 to 1: how many
+/// more messages may arrive before the endpoint stops expecting to answer; bit 2: whether it
 /// answers by a reply; bit 3: [`HEARD`]; bits 4 to 63: the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Habit(u64);
@@ -30,7 +36,8 @@ impl Habit {
         })
     }
 
-    /// When a message arrives: whether the answer is likely to be a reply, and its ticket, if an answer is likely; and what to note then, if anything.
+    /// When a message arrives: whether the answer is likely to be a reply, and its
+    /// ticket, if an answer is likely; and what to note then, if anything.
     #[inline(always)]
     pub fn heard(self) -> (Option<(bool, u64)>, Option<Habit>) {
         if self.0 & 3 != 0 {

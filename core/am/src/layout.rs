@@ -1,5 +1,5 @@
-//! Where things lie in a world's area, and how big they are. All of it follows from a [`WorldConfig`], which travels in the world's
-//! parameters and is checked by everyone who joins.
+//! Where things lie in a world's area, and how big they are. All of it follows from a
+//! [`WorldConfig`], which travels in the world's parameters and is checked by everyone who joins.
 
 use towpath_machine::{LINE, Native};
 use towpath_shm::{OBJECT_BYTES, WorldSpec};
@@ -28,11 +28,14 @@ pub struct WorldConfig {
     pub packets: u32,
     /// Blocks in each bulk queue, 1 to 255.
     pub blocks: u32,
-    /// Bytes in a block: a multiple of 64, 64 to 1 MiB. The most that a medium message carries.
+    /// Bytes in a block: a multiple of 64, 64 to 1 MiB. The most that a medium message
+    /// carries.
     pub block_size: u32,
-    /// Bytes of each endpoint's segment in shared memory (0: none). Long transfers into it need only one copy.
+    /// Bytes of each endpoint's segment in shared memory (0: none). Long transfers into
+    /// it need only one copy.
     pub segment_bytes: u64,
-    /// Bytes for all named shared objects together (`World::shared`, `towpath::stable`), at least 64 KiB.
+    /// Bytes for all named shared objects together (`World::shared`, `towpath::stable`),
+    /// at least 64 KiB.
     pub object_bytes: u64,
     /// How senders claim packets.
     pub algorithm: Algorithm,
@@ -56,7 +59,8 @@ impl WorldConfig {
         }
     }
 
-    /// The default for so many processes in an area of at least this size: what the queues leave becomes the endpoints' segments.
+    /// The default for so many processes in an area of at least this size: what the
+    /// queues leave becomes the endpoints' segments.
     ///
     /// # Errors
     ///
@@ -112,7 +116,8 @@ impl WorldConfig {
         Layout::of(self).total
     }
 
-    /// A world like this: what to make with [`World::create`](towpath_shm::World::create).
+    /// A world like this: what to make with
+    /// [`World::create`](towpath_shm::World::create).
     pub fn spec(&self, name: Option<&str>) -> WorldSpec {
         WorldSpec {
             name: name.map(str::to_owned),
@@ -143,7 +148,8 @@ impl WorldConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::BadWorld`] if the world was made without a message area, if another layout version made them, or if they make no sense.
+    /// [`Error::BadWorld`] if the world was made without a message area, if another layout version
+    /// made them, or if they make no sense.
     pub fn from_params(p: &[u64; 16]) -> Result<Self, Error> {
         if *p == [0; 16] {
             return Err(Error::BadWorld(

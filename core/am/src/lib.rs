@@ -1,11 +1,15 @@
-//! Active Messages through shared memory, with the semantics of Active Messages II (Mainwaring & Culler 1996).
+//! Active Messages through shared memory, with the semantics of Active Messages II
+//! (Mainwaring & Culler 1996).
 //!
-//! An [`Endpoint`] has a receive block in the world's memory: a request queue and a reply queue, each with a packet queue and a shorter
-//! bulk queue (Lumetta & Culler 1998, Figure 1). Many send to it and one receives. How concurrent senders come to own a packet is the
-//! world's claim [`Algorithm`]; how everybody waits is its policy.
+//! An [`Endpoint`] has a receive block in the world's memory: a request queue and a reply queue,
+//! each with a packet queue and a shorter bulk queue (Lumetta & Culler 1998, Figure 1). Many send
+//! to it and one receives. How concurrent senders come to own a packet is the world's claim
+//! [`Algorithm`]; how everybody waits is its policy.
 //!
-//! All of it is written for any machine: the queues ([`queue`], [`claim`], [`packet`]) for any processor, and endpoints for any [`domain`], that is, wherever there are processors, queues, a
-//! directory and somebody who knows who lives. Without further words an endpoint is native, in a world's [`SharedMemory`].
+//! All of it is written for any machine: the queues ([`queue`], [`claim`], [`packet`]) for any
+//! processor, and endpoints for any [`domain`], that is, wherever there are processors, queues, a
+//! directory and somebody who knows who lives. Without further words an endpoint is native, in a
+//! world's [`SharedMemory`].
 #![deny(unsafe_code)]
 
 mod attach;

@@ -1,7 +1,8 @@
-//! Messages on their way back: requests that their receiver did not finish, found in its queue after its end.
+//! Messages on their way back: requests that their receiver did not finish, found in its
+//! queue after its end.
 //!
-//! Whoever finds one takes it by an exchange of its header: its sender, which notices that the receiver is gone, or the receiver's successor, before it
-//! resets the queue.
+//! Whoever finds one takes it by an exchange of its header: its sender, which notices that the
+//! receiver is gone, or the receiver's successor, before it resets the queue.
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::PARKED;
@@ -34,7 +35,8 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// Takes all that are there and that `mine` accepts by their source. Their blocks are freed.
+    /// Takes all that are there and that `mine` accepts by their source. Their blocks are
+    /// freed.
     pub fn take_all<P: Processor>(
         cpu: &P,
         q: &Queue<'_, P>,

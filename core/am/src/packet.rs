@@ -1,4 +1,5 @@
-//! A packet: one line with a header and up to twelve arguments, and what did not fit there.
+//! A packet: one line with a header and up to twelve arguments, and what did not fit
+//! there.
 //!
 //! The header is one word, and it is also the packet's hand-shake (the paper's *type*):
 //!
@@ -12,7 +13,8 @@
 //! | 32–47 | source | the sending endpoint ([`source_code`]) |
 //! | 48–63 | lap | which time round the ring (`towpath`), or the owner's generation ([`CLAIMED`]) |
 //!
-//! Everything in it may have been written by a process that has gone wrong: [`Header`] only takes it apart, and its users check.
+//! Everything in it may have been written by a process that has gone wrong: [`Header`] only takes
+//! it apart, and its users check.
 
 use towpath_machine::{Arena, Place, Processor};
 
@@ -44,7 +46,8 @@ pub enum Form {
     LongPart = 2,
     /// The last piece of a long transfer, in a block.
     Long = 3,
-    /// A long transfer whose bytes the sender has already stored in the receiver's segment.
+    /// A long transfer whose bytes the sender has already stored in the receiver's
+    /// segment.
     LongStored = 4,
     /// An undeliverable message on its way back to its sender.
     Returned = 5,
@@ -136,7 +139,8 @@ impl Header {
     pub const fn block(self) -> usize {
         (self.0 >> 24 & 0xff) as usize
     }
-    /// The sending endpoint's incarnation ([`source_code`]); of a claimed packet, just its index.
+    /// The sending endpoint's incarnation ([`source_code`]); of a claimed packet, just
+    /// its index.
     #[inline(always)]
     pub const fn source(self) -> u16 {
         (self.0 >> 32) as u16
@@ -164,11 +168,13 @@ pub struct Slot<P: Processor> {
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub struct Extra<P: Processor> {
-    /// From which lap on the place may be used (`towpath` only): written by the receiver, see `claim/towpath.rs`.
+    /// From which lap on the place may be used (`towpath` only): written by the receiver,
+    /// see `claim/towpath.rs`.
     pub valid_from: P::Word,
     /// Arguments 12 to 15.
     pub args: [P::Cell; (MAX_ARGS - LINE_ARGS) / 2],
-    /// By form: offset and length of a long transfer ([`pack_range`]), or status and operation of a returned message.
+    /// By form: offset and length of a long transfer ([`pack_range`]), or status and
+    /// operation of a returned message.
     pub aux: P::Cell,
 }
 
@@ -235,7 +241,8 @@ pub const MAX_OFFSET: u64 = 1 << 36;
 /// The most bytes that one packet can announce as already stored.
 pub const MAX_STORED: u64 = (1 << 28) - 1;
 
-/// Offset and length in one cell. The caller has checked [`MAX_OFFSET`] and [`MAX_STORED`].
+/// Offset and length in one cell. The caller has checked [`MAX_OFFSET`] and
+/// [`MAX_STORED`].
 #[inline(always)]
 pub const fn pack_range(offset: u64, len: u64) -> u64 {
     offset << 28 | len

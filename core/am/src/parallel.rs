@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::name::{Name, Tag};
 use crate::token::Token;
 
-/// A parallel bundle: several threads may poll it and send through its endpoints. Whoever waits for space polls all of them.
+/// A parallel bundle: several threads may poll it and send through its endpoints. Whoever
+/// waits for space polls all of them.
 #[derive(Default)]
 pub struct ParallelBundle {
     members: RwLock<Vec<Arc<ParallelEndpoint>>>,
@@ -42,8 +43,8 @@ impl ParallelBundle {
         Ok(endpoint)
     }
 
-    /// Takes an endpoint out. The caller's is the last handle if no thread has another: `Arc::into_inner` then gives the endpoint, for
-    /// [`ParallelEndpoint::into_sequential`].
+    /// Takes an endpoint out. The caller's is the last handle if no thread has another:
+    /// `Arc::into_inner` then gives the endpoint, for [`ParallelEndpoint::into_sequential`].
     pub fn remove(&self, endpoint: &Arc<ParallelEndpoint>) {
         self.members.write().unwrap_or_else(PoisonError::into_inner).retain(|m| !Arc::ptr_eq(m, endpoint));
     }
@@ -62,7 +63,8 @@ impl ParallelBundle {
         self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Polls every endpoint that no other thread is using. Returns how many messages were delivered.
+    /// Polls every endpoint that no other thread is using. Returns how many messages were
+    /// delivered.
     pub fn poll(&self) -> usize {
         self.all().iter().map(|endpoint| endpoint.poll()).sum()
     }
@@ -77,7 +79,8 @@ impl ParallelBundle {
         self.all().iter().map(replies).sum()
     }
 
-    /// Waits until a message can be polled at one of them, or until `timeout`. Returns whether one can.
+    /// Waits until a message can be polled at one of them, or until `timeout`. Returns
+    /// whether one can.
     ///
     /// # Errors
     ///
@@ -105,8 +108,9 @@ impl ParallelBundle {
     }
 }
 
-/// An endpoint that several threads may send through and poll: its calls take turns. While one thread waits for space the others can poll and send (except
-/// after the first piece of a long transfer, whose rest must follow).
+/// An endpoint that several threads may send through and poll: its calls take turns.
+/// While one thread waits for space the others can poll and send (except after the first piece of a
+/// long transfer, whose rest must follow).
 pub struct ParallelEndpoint {
     inner: Mutex<Movable>,
     /// The bundle that it lives in, if it shares one.
@@ -123,13 +127,15 @@ impl core::fmt::Debug for ParallelEndpoint {
 struct Movable(Endpoint);
 
 #[allow(unsafe_code)]
-// SAFETY: everything that the endpoint shares without atomic counts (`Rc`s of its core, its peers and its handlers) is reachable from this endpoint
-// alone (`into_parallel` has taken it out of its bundle, and handlers, which are `Send + Sync`, can't hold a part of it), so all of it moves between
-// threads together.
+// SAFETY: everything that the endpoint shares without atomic counts (`Rc`s of its core, its peers
+// and its handlers) is reachable from this endpoint alone (`into_parallel` has taken it out of its
+// bundle, and handlers, which are `Send + Sync`, can't hold a part of it), so all of it moves
+// between threads together.
 unsafe impl Send for Movable {}
 
 impl Endpoint {
-    /// Moves the endpoint from its sequential bundle into a parallel one of its own. Into one that it shares: [`ParallelBundle::add`].
+    /// Moves the endpoint from its sequential bundle into a parallel one of its own. Into
+    /// one that it shares: [`ParallelBundle::add`].
     ///
     /// # Errors
     ///
@@ -159,7 +165,8 @@ impl ParallelEndpoint {
         endpoint
     }
 
-    /// Tries under the lock until it goes out; polls there too, and lets the others have the lock in between.
+    /// Tries under the lock until it goes out; polls there too, and lets the others have
+    /// the lock in between.
     fn until_sent(
         &self,
         mut attempt: impl FnMut(&Core<SharedMemory>) -> Result<(), Error>,
@@ -258,7 +265,8 @@ impl ParallelEndpoint {
         }
     }
 
-    /// Waits for a message, in turns of at most a millisecond so that other threads can send, until `timeout`.
+    /// Waits for a message, in turns of at most a millisecond so that other threads can
+    /// send, until `timeout`.
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout;
         loop {

@@ -1,10 +1,12 @@
-//! The way of a message, for any machine: claim (block first, then packet: L19), wait for space while polling, fill, publish; and take what has arrived.
+//! The way of a message, for any machine: claim (block first, then packet: L19), wait for
+//! space while polling, fill, publish; and take what has arrived.
 //!
-//! An endpoint adds who its correspondents are, whether they still live, and what its handlers look like; none of that is here. Native endpoints (`send.rs`, `deliver.rs`) and those of
-//! the laboratory on simulated machines send and receive by this text.
+//! An endpoint adds who its correspondents are, whether they still live, and what its handlers look
+//! like; none of that is here. Native endpoints (`send.rs`, `deliver.rs`) and those of the
+//! laboratory on simulated machines send and receive by this text.
 //!
-//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no more: a block that it had claimed and not published is found
-//! by the receiver's sweep.
+//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no
+//! more: a block that it had claimed and not published is found by the receiver's sweep.
 
 use core::cell::{Cell, RefCell};
 
@@ -57,15 +59,19 @@ pub enum Failure {
     Gone,
 }
 
-/// What a sender does while it waits for space, and what it learns meanwhile. Passed by value, so that nothing has to lie in memory for it unless it is needed.
+/// What a sender does while it waits for space, and what it learns meanwhile. Passed by
+/// value, so that nothing has to lie in memory for it unless it is needed.
 pub trait Meanwhile: Copy {
     /// Whether the destination is known to be gone.
     fn is_gone(&self) -> bool;
-    /// Polls: everything while a request waits, only replies while a reply does. Returns how many messages were delivered.
+    /// Polls: everything while a request waits, only replies while a reply does. Returns
+    /// how many messages were delivered.
     fn poll(&self) -> usize;
-    /// Waits for a turn, the `round`-th since a poll has found something: [`Claim::await_space`].
+    /// Waits for a turn, the `round`-th since a poll has found something:
+    /// [`Claim::await_space`].
     fn pause(&self, round: u32);
-    /// Whether it is time to look around, after the `round`-th turn. By default every 64 turns.
+    /// Whether it is time to look around, after the `round`-th turn. By default every 64
+    /// turns.
     fn is_due(&self, round: u32) -> bool {
         round.is_multiple_of(64)
     }
@@ -96,8 +102,8 @@ impl<P: Processor, C> Clone for Route<'_, P, C> {
 impl<P: Processor, C> Copy for Route<'_, P, C> {}
 
 impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
-    /// Claims, fills and publishes one packet, with a block if there is a piece. `patient`: waits for space. Returns whether the receiver sleeps and must be
-    /// woken.
+    /// Claims, fills and publishes one packet, with a block if there is a piece.
+    /// `patient`: waits for space. Returns whether the receiver sleeps and must be woken.
     ///
     /// # Errors
     ///
@@ -169,7 +175,8 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
         let mut sender = self.sender.borrow_mut();
         let must_wake = claim.publish(q, &mut sender, cpu, wait.parks(), intent, ticket, header);
         if block.is_some() {
-            // Release: whoever sees that we hold none sees the publication; pairs with the Acquire of the census.
+            // Release: whoever sees that we hold none sees the publication; pairs with the Acquire
+            // of the census.
             cpu.store(block_intent, 0, Ordering::Release);
         }
         Ok(must_wake)
@@ -196,7 +203,8 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
         }
     }
 
-    /// Tries until it succeeds, polling between the attempts so that no cycle of full queues stands still.
+    /// Tries until it succeeds, polling between the attempts so that no cycle of full
+    /// queues stands still.
     #[cold]
     #[inline(never)]
     fn claim_patiently<T>(
@@ -287,7 +295,8 @@ impl<P: Processor, C: Claim<P>> Inbox<'_, P, C> {
         }
         if delivered > 0 {
             self.claim.flush(self.queue, &mut self.receiver.borrow_mut(), cpu, &wait());
-            // As long as polls come back full, more at a time cost less each; when they don't, nobody waits for our attention in vain.
+            // As long as polls come back full, more at a time cost less each; when they don't,
+            // nobody waits for our attention in vain.
             if delivered == quota {
                 self.quota.set((quota * 2).min(QUOTA.1));
             } else if delivered < quota / 4 {
@@ -307,7 +316,8 @@ pub fn free_afterwards<'a, P: Processor>(
     Block(q, cpu, header)
 }
 
-/// The arguments on a packet's line. All of them: they are on the header's line, and a loop of fixed length is none.
+/// The arguments on a packet's line. All of them: they are on the header's line, and a
+/// loop of fixed length is none.
 #[inline(always)]
 pub fn line_args<P: Processor>(cpu: &P, slot: &Slot<P>, args: &mut [u32; MAX_ARGS]) {
     for (pair, cell) in args[..LINE_ARGS].chunks_exact_mut(2).zip(&slot.args) {

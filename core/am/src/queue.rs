@@ -1,7 +1,9 @@
-//! A destination queue: packets and blocks that many claim and one receives (Lumetta & Culler 1998, Figure 1).
+//! A destination queue: packets and blocks that many claim and one receives (Lumetta &
+//! Culler 1998, Figure 1).
 //!
-//! Tail information is touched only by senders (and by the receiver when it goes to sleep or closes the queue), head information
-//! is written only by the receiver, and the two circular arrays are shared. How a packet is claimed is the [`Claim`] algorithm's business.
+//! Tail information is touched only by senders (and by the receiver when it goes to sleep or closes
+//! the queue), head information is written only by the receiver, and the two circular arrays are
+//! shared. How a packet is claimed is the [`Claim`] algorithm's business.
 
 use std::sync::Arc;
 
@@ -18,7 +20,8 @@ pub const SLEEPING: u64 = 1 << 63;
 pub const CLOSED: u64 = 1 << 62;
 /// In the tail: some tickets are void (`claim/towpath.rs`).
 pub const HOLES: u64 = 1 << 61;
-/// In the tail: the low bits of the receiving endpoint's generation, so that a sender that means its predecessor notices.
+/// In the tail: the low bits of the receiving endpoint's generation, so that a sender
+/// that means its predecessor notices.
 pub const GENERATION: u64 = 0x1ff << 52;
 /// The ticket proper: 52 bits.
 pub const TICKET: u64 = (1 << 52) - 1;
@@ -100,7 +103,8 @@ impl<P: Processor> Queue<'_, P> {
         &self.extras[self.index(ticket)]
     }
 
-    /// The lap of a ticket: 1 to 65,535 and round again, so that a place that was never used has none of them at first.
+    /// The lap of a ticket: 1 to 65,535 and round again, so that a place that was never
+    /// used has none of them at first.
     #[inline(always)]
     pub fn lap(&self, ticket: u64) -> u16 {
         ((ticket >> self.slots.len().trailing_zeros()) + 1) as u16
@@ -112,25 +116,30 @@ impl<P: Processor> Queue<'_, P> {
         block * self.block_size
     }
 
-    /// Gives a block back. Only its claimer before publishing, or the receiver afterwards.
+    /// Gives a block back. Only its claimer before publishing, or the receiver
+    /// afterwards.
     #[inline]
     pub fn free_block(&self, cpu: &P, block: usize) {
         if let Some(head) = self.blocks.get(block) {
-            // (B2) Release: the reads of the block come before; pairs with the Acquire (B1) of the next claim.
+            // (B2) Release: the reads of the block come before; pairs with the Acquire (B1) of the
+            // next claim.
             cpu.store(&head.owner, 0, Ordering::Release);
         }
     }
 }
 
-/// What a sending endpoint is about to do to a queue, in a word of its own that survivors read after its death.
+/// What a sending endpoint is about to do to a queue, in a word of its own that survivors
+/// read after its death.
 ///
-/// 0 if nothing. Otherwise bits 0–15: the queue's number plus one; bits 16–17: the phase; bits 20–63: the ticket.
+/// 0 if nothing. Otherwise bits 0–15: the queue's number plus one; bits 16–17: the phase; bits
+/// 20–63: the ticket.
 pub mod intent {
     /// Between the decision to claim and the knowledge of which ticket was claimed.
     pub const CLAIMING: u64 = 1 << 16;
     /// Holds the ticket, not yet published.
     pub const CLAIMED: u64 = 2 << 16;
-    /// Wants, holds or leaves the queue's lock; the ticket is 1 while it certainly holds it.
+    /// Wants, holds or leaves the queue's lock; the ticket is 1 while it certainly holds
+    /// it.
     pub const LOCKING: u64 = 3 << 16;
 
     /// The word for a phase.
@@ -167,7 +176,8 @@ pub struct Sender {
     pub head_seen: u64,
     /// The one after the last ticket that we drew (`towpath`).
     pub next_ticket: u64,
-    /// Nobody else had sent between our last two tickets (`towpath`): the next one is likely to be `next_ticket`.
+    /// Nobody else had sent between our last two tickets (`towpath`): the next one is
+    /// likely to be `next_ticket`.
     pub alone: bool,
     /// A ticket drawn whose place was not free yet (`lock-free`).
     pub pending: Option<u64>,
@@ -177,7 +187,8 @@ pub struct Sender {
     pub lacks_block: bool,
     /// How long the pending ticket or block has been tried in vain.
     pub misses: u32,
-    /// Will not wait: a ticket that can't be used at once would be drawn in vain (`lock-free`).
+    /// Will not wait: a ticket that can't be used at once would be drawn in vain
+    /// (`lock-free`).
     pub hasty: bool,
     /// The claimed ticket found the receiver asleep: wake it after publishing.
     pub must_wake: bool,
@@ -202,7 +213,8 @@ impl Sender {
         }
     }
 
-    /// Whether the queue with this tail takes nothing more from us: closed, or somebody else's by now.
+    /// Whether the queue with this tail takes nothing more from us: closed, or somebody
+    /// else's by now.
     #[inline(always)]
     pub const fn shut_out(&self, tail: u64) -> bool {
         (tail ^ self.expected) & (CLOSED | GENERATION) != 0
@@ -214,7 +226,8 @@ impl Sender {
 pub enum ClaimError {
     /// No place is free: poll, and try again.
     Full,
-    /// The queue takes nothing any more: its receiver is gone, or a lock in front of it was abandoned.
+    /// The queue takes nothing any more: its receiver is gone, or a lock in front of it
+    /// was abandoned.
     Closed,
 }
 
@@ -241,7 +254,8 @@ pub struct Late {
 }
 
 impl Late {
-    /// Whether no member owns it. `owns`: whether a member may. Who once did not never will: its next ticket is another one.
+    /// Whether no member owns it. `owns`: whether a member may. Who once did not never
+    /// will: its next ticket is another one.
     pub fn is_nobodys(&mut self, members: usize, mut owns: impl FnMut(usize) -> bool) -> bool {
         while self.cleared < members && !owns(self.cleared) {
             self.cleared += 1;
@@ -273,18 +287,22 @@ pub trait Census {
     fn intent(&self, member: usize) -> u64;
     /// Whether this incarnation of an endpoint is alive.
     fn alive(&self, endpoint: u16, generation: u16) -> bool;
-    /// Whether a living endpoint may be claiming a block of a queue, or holding one that it has not published.
+    /// Whether a living endpoint may be claiming a block of a queue, or holding one that
+    /// it has not published.
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool;
-    /// How long the head may wait for a claimed packet before the receiver looks past it, in nanoseconds.
+    /// How long the head may wait for a claimed packet before the receiver looks past it,
+    /// in nanoseconds.
     fn patience(&self) -> u64 {
         STALL
     }
 }
 
-/// At most this many tickets are out beyond the packets that there are, if the algorithm overdraws.
+/// At most this many tickets are out beyond the packets that there are, if the algorithm
+/// overdraws.
 const OVERDRAWN: i64 = 4096;
 
-/// How long the head may wait for a claimed packet before the receiver looks past it, in nanoseconds.
+/// How long the head may wait for a claimed packet before the receiver looks past it, in
+/// nanoseconds.
 pub const STALL: u64 = 1_000_000;
 
 impl Receiver {
@@ -311,8 +329,8 @@ impl Receiver {
         let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
         let next =
             c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false });
-        // Only now the late ones: if the head's message was sent after a late one by the same endpoint, then the late one is
-        // visible here and goes first.
+        // Only now the late ones: if the head's message was sent after a late one by the same
+        // endpoint, then the late one is visible here and goes first.
         for late in &self.late {
             if next.is_some() && q.index(late.ticket) == q.index(self.head) {
                 continue; // The same packet: in its turn now.
@@ -333,14 +351,16 @@ impl Receiver {
         }
     }
 
-    /// Ends the delivery: the packet may be reused, when the algorithm comes round to saying so.
+    /// Ends the delivery: the packet may be reused, when the algorithm comes round to
+    /// saying so.
     #[inline(always)]
     pub fn done<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P, arrival: Arrival) {
         if arrival.late {
             return self.done_late(c, q, cpu, arrival);
         }
         self.head = arrival.ticket + 1;
-        // (Q3) Release: the handler's effects come before; pairs with the Acquire of survivors in `unhandled`.
+        // (Q3) Release: the handler's effects come before; pairs with the Acquire of survivors in
+        // `unhandled`.
         cpu.store(&q.control.consumed, self.head, Ordering::Release);
         c.release(q, self, cpu, arrival.ticket);
     }
@@ -352,7 +372,8 @@ impl Receiver {
 
     /// Whether tickets were claimed that have not been delivered.
     pub fn behind<P: Processor>(&self, q: &Queue<'_, P>, cpu: &P) -> bool {
-        // Acquire: pairs with the Release of the claims on the tail, so that the claimer's intent is visible too.
+        // Acquire: pairs with the Release of the claims on the tail, so that the claimer's intent
+        // is visible too.
         (1..=q.len() as i64 + OVERDRAWN).contains(&self.ahead(cpu.load(&q.control.tail, Ordering::Acquire)))
     }
 
@@ -361,8 +382,9 @@ impl Receiver {
         (tail & TICKET).wrapping_sub(self.head) as i64
     }
 
-    /// Takes care of what poll does not see: heads that don't come, places of the dead. Call it now and then while
-    /// nothing arrives, and after deaths. Returns whether something was repaired or passed over.
+    /// Takes care of what poll does not see: heads that don't come, places of the dead.
+    /// Call it now and then while nothing arrives, and after deaths. Returns whether something was
+    /// repaired or passed over.
     pub fn look_after<P: Processor, C: Claim<P>>(
         &mut self,
         c: &C,
@@ -388,8 +410,9 @@ impl Receiver {
         changed | c.resolve_late(q, self, cpu, census)
     }
 
-    /// Puts right what a process that has gone wrong may have written over the queue's words, as far as the receiver knows better; closes the
-    /// queue if it doesn't. Call it now and then while nothing arrives. Returns whether it changed something.
+    /// Puts right what a process that has gone wrong may have written over the queue's
+    /// words, as far as the receiver knows better; closes the queue if it doesn't. Call it now and
+    /// then while nothing arrives. Returns whether it changed something.
     pub fn heal<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
         // Acquire: as in `behind`.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire);
@@ -408,8 +431,8 @@ impl Receiver {
         c.heal(q, self, cpu)
     }
 
-    /// Frees what the dead had claimed and not published. Call it after a death, when every published message of
-    /// the dead has been delivered or is still in the queue.
+    /// Frees what the dead had claimed and not published. Call it after a death, when
+    /// every published message of the dead has been delivered or is still in the queue.
     pub fn sweep<P: Processor, C: Claim<P>>(
         &mut self,
         c: &C,
@@ -424,9 +447,9 @@ impl Receiver {
                     || !census.alive(endpoint, generation)
                     || !census.holds_block(endpoint, q.id))
         };
-        // First the suspects, then the packets: a block whose owner is dead by now, or holds none by now, can't be published any more, so if no
-        // packet names it, nobody will.
-        // Acquire: pairs with the Release of the claim, whose owner word we read.
+        // First the suspects, then the packets: a block whose owner is dead by now, or holds none
+        // by now, can't be published any more, so if no packet names it, nobody will. Acquire:
+        // pairs with the Release of the claim, whose owner word we read.
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();
@@ -452,7 +475,8 @@ impl Receiver {
         c.sweep_packets(q, self, cpu, census, tail);
     }
 
-    /// How many packets and blocks are in use, for audits of an idle queue: both 0 if nothing is lost.
+    /// How many packets and blocks are in use, for audits of an idle queue: both 0 if
+    /// nothing is lost.
     pub fn in_use<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> (u64, u64) {
         // Relaxed: an audit of a queue at rest.
         let blocks = q.blocks.iter().filter(|b| cpu.load(&b.owner, Ordering::Relaxed) != 0).count() as u64;

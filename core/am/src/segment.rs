@@ -7,11 +7,13 @@ use towpath_machine::Processor;
 use crate::attach::SharedSegment;
 use crate::domain::Stored;
 
-/// The memory that long transfers to an endpoint are stored in: none, private to its process, or shared.
+/// The memory that long transfers to an endpoint are stored in: none, private to its
+/// process, or shared.
 ///
-/// Into a private segment the receiver stores, out of the blocks of its bulk queue, when it polls; what the handler finds there is exactly its own
-/// message's bytes. Into a shared one the *sender* stores directly, at any time before the handler runs: one copy instead of two, and
-/// until the handler runs the destination's contents are unspecified.
+/// Into a private segment the receiver stores, out of the blocks of its bulk queue, when it polls;
+/// what the handler finds there is exactly its own message's bytes. Into a shared one the *sender*
+/// stores directly, at any time before the handler runs: one copy instead of two, and until the
+/// handler runs the destination's contents are unspecified.
 #[derive(Debug)]
 pub enum Segment<S = SharedSegment> {
     /// No long transfers.

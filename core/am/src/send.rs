@@ -1,7 +1,9 @@
-//! Sending: to whom, in which form; `path.rs` claims, fills and publishes; then the receiver is woken if it sleeps.
+//! Sending: to whom, in which form; `path.rs` claims, fills and publishes; then the
+//! receiver is woken if it sleeps.
 //!
-//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no more: a block that it had claimed and
-//! not published is found by the receiver's sweep; pieces of a long transfer that were delivered stay stored, and the handler does not run.
+//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no
+//! more: a block that it had claimed and not published is found by the receiver's sweep; pieces of
+//! a long transfer that were delivered stay stored, and the handler does not run.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -35,7 +37,8 @@ impl Drop for Replying<'_> {
     }
 }
 
-/// A message waits for space. All of the bundle is polled meanwhile: its endpoints have one thread, and another's full queue may be what we wait for.
+/// A message waits for space. All of the bundle is polled meanwhile: its endpoints have
+/// one thread, and another's full queue may be what we wait for.
 struct Waiter<'a, D: Domain, W> {
     core: &'a Core<D>,
     peer: &'a Peer<D>,
@@ -70,8 +73,9 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
         let (side, cpu) = (&self.link.side, self.core.cpu());
         side.claim().await_space(side.queue(), &self.link.sender.borrow(), cpu, self.waiting, round);
     }
-    /// A turn may be a sleep of a millisecond. A sender that looks around only after many of them leaves a dead one's
-    /// place at the head of its own queue, and whoever waits for space there does the same.
+    /// A turn may be a sleep of a millisecond. A sender that looks around only after many
+    /// of them leaves a dead one's place at the head of its own queue, and whoever waits for space
+    /// there does the same.
     fn is_due(&self, round: u32) -> bool {
         let Core { domain, deaths_seen, last_look, .. } = self.core;
         round.is_multiple_of(64)
@@ -356,8 +360,9 @@ impl<D: Domain> Core<D> {
             }
             let link = if reply { &peer.reply } else { &peer.request };
             let (q, intent) = (link.side.queue(), self.intent(reply));
-            // SeqCst, the exchange and the look at the tail: either a successor sees our intent and waits for us, or we see that the queue is closed and
-            // don't touch the segment, which may be the successor's by now; pairs with the exchange in `wait_for_stragglers`.
+            // SeqCst, the exchange and the look at the tail: either a successor sees our intent and
+            // waits for us, or we see that the queue is closed and don't touch the segment, which
+            // may be the successor's by now; pairs with the exchange in `wait_for_stragglers`.
             self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
             let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
             if here {
@@ -373,7 +378,8 @@ impl<D: Domain> Core<D> {
         self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
     }
 
-    /// What a failure means to the caller: a message to somebody who is gone comes back to handler 0.
+    /// What a failure means to the caller: a message to somebody who is gone comes back
+    /// to handler 0.
     #[inline(always)]
     fn outcome(
         &self,
@@ -458,7 +464,8 @@ impl<D: Domain> Core<D> {
             self.cpu().wake(doorbell, u32::MAX);
         }
         let address = &peer.entry.signal;
-        // Relaxed: seen, if the queue was seen to be asleep. AcqRel: one of those who see it takes it; pairs with itself and with the Release in `leave`.
+        // Relaxed: seen, if the queue was seen to be asleep. AcqRel: one of those who see it takes
+        // it; pairs with itself and with the Release in `leave`.
         if self.cpu().load(address, Ordering::Relaxed) != 0 {
             let address = self.cpu().swap(address, 0, Ordering::AcqRel);
             if address != 0 {
@@ -467,8 +474,9 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Sends an undeliverable message back: its status, operation and destination's generation in one cell. For a request, as a reply would be sent; for a
-    /// reply, only if there is space at once. `false`: there is none.
+    /// Sends an undeliverable message back: its status, operation and destination's
+    /// generation in one cell. For a request, as a reply would be sent; for a reply, only if there
+    /// is space at once. `false`: there is none.
     #[cold]
     pub(crate) fn send_back(
         &self,

@@ -1,22 +1,41 @@
-//! Endpoints that are polled by a real-time signal when a message arrives and their thread does something else.
+//! Endpoints that are polled by a real-time signal when a message arrives and their
+//! thread does something else.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §3 and §6 (remote calls that are performed in the signal handler, on structures that the interrupted code may be in the middle of); how is ours.
+//! **Source.** Greenwald & Cheriton 1996, §3 and §6 (remote calls that are performed in the signal
+//! handler, on structures that the interrupted code may be in the middle of); how is ours.
 //!
-//! A receiver that leaves off polling *says that it is away*: it stores its thread's address ([`Interrupts`]) in its entry of the directory, then says at its two queues that it sleeps, as it would before sleeping. The sender that finds a
-//! queue asleep wakes its receiver, as always, and takes the address: whoever takes it sends the signal. So there is one signal at most until the receiver has been there and says again that it is away.
+//! A receiver that leaves off polling *says that it is away*: it stores its thread's address
+//! ([`Interrupts`]) in its entry of the directory, then says at its two queues that it sleeps, as
+//! it would before sleeping. The sender that finds a queue asleep wakes its receiver, as always,
+//! and takes the address: whoever takes it sends the signal. So there is one signal at most until
+//! the receiver has been there and says again that it is away.
 //!
-//! **What runs in the signal.** From the front of each queue, as long as the next message is for a handler that is marked as safe there ([`SignalEndpoint::set_signal_handler`]), is short with at most twelve arguments, and
-//! comes (if it is a request) from an endpoint that this one has mapped or heard of. The first other one, and all behind it in that queue, wait for the next ordinary poll: so requests of one sender are
-//! handled in their order, and so are replies, as everywhere. A reply that finds no space is kept (one), and no request is handled in a signal until it is out.
+//! **What runs in the signal.** From the front of each queue, as long as the next message is for a
+//! handler that is marked as safe there ([`SignalEndpoint::set_signal_handler`]), is short with at
+//! most twelve arguments, and comes (if it is a request) from an endpoint that this one has mapped
+//! or heard of. The first other one, and all behind it in that queue, wait for the next ordinary
+//! poll: so requests of one sender are handled in their order, and so are replies, as everywhere. A
+//! reply that finds no space is kept (one), and no request is handled in a signal until it is out.
 //!
-//! **No re-entrance.** While the thread is in a call of the endpoint, the signal only leaves a note; the call looks for messages before it returns. So `busy` is all that the two have to agree on, and they are the same thread.
+//! **No re-entrance.** While the thread is in a call of the endpoint, the signal only leaves a
+//! note; the call looks for messages before it returns. So `busy` is all that the two have to agree
+//! on, and they are the same thread.
 //!
-//! **Progress.** What runs in the signal waits for nobody. So only the claim algorithm `towpath` will do: a signal handler can't wait for locks, nor pass over the places that senders under `lock-free` give up when they don't want to wait. **Fields.** `Entry::signal`: the receiver stores its address; anybody takes it (swap); whoever takes the entry over clears it. All else: the thread.
+//! **Progress.** What runs in the signal waits for nobody. So only the claim algorithm `towpath`
+//! will do: a signal handler can't wait for locks, nor pass over the places that senders under
+//! `lock-free` give up when they don't want to wait. **Fields.** `Entry::signal`: the receiver
+//! stores its address; anybody takes it (swap); whoever takes the entry over clears it. All else:
+//! the thread.
 //!
-//! **Crashes.** A sender that dies after it has taken the address, or after it has claimed a packet of a sleeping queue, and before its signal: nobody is told. So a timer interrupts the thread twenty times a second. A sender that dies (or is
-//! stopped) with a packet that it has claimed and not published is passed over by ordinary polls only, which may allocate: until the next one, what has come behind it waits. A receiver that dies: as everywhere.
+//! **Crashes.** A sender that dies after it has taken the address, or after it has claimed a packet
+//! of a sleeping queue, and before its signal: nobody is told. So a timer interrupts the thread
+//! twenty times a second. A sender that dies (or is stopped) with a packet that it has claimed and
+//! not published is passed over by ordinary polls only, which may allocate: until the next one,
+//! what has come behind it waits. A receiver that dies: as everywhere.
 //!
-//! **Memory.** A word of the directory's entry. **Don't use it** where the thread polls often anyway: each call of the endpoint says again that it is away, which costs two locked instructions.
+//! **Memory.** A word of the directory's entry. **Don't use it** where the thread polls often
+//! anyway: each call of the endpoint says again that it is away, which costs two locked
+//! instructions.
 #![allow(unsafe_code)]
 
 use core::cell::{Cell, OnceCell};
@@ -37,9 +56,11 @@ use crate::packet::{Form, LINE_ARGS, MAX_ARGS, source_code};
 use crate::queue::Arrival;
 use crate::token::{Source, Token};
 
-/// How often the timer interrupts the thread: bounds the delay of a message whose sender died just before its signal.
+/// How often the timer interrupts the thread: bounds the delay of a message whose sender
+/// died just before its signal.
 const TICK: Duration = Duration::from_millis(50);
-/// The same where a message has been claimed and is not there yet, or there are more than one signal takes.
+/// The same where a message has been claimed and is not there yet, or there are more than
+/// one signal takes.
 const SOON: Duration = Duration::from_micros(50);
 /// How many messages one signal takes from a queue at most.
 const QUOTA: u32 = 64;
@@ -94,7 +115,8 @@ enum Front {
 }
 
 impl<D: Domain> Core<D> {
-    /// As `reply_short`, from a handler that runs in a signal: waits for nothing, and allocates nothing.
+    /// As `reply_short`, from a handler that runs in a signal: waits for nothing, and
+    /// allocates nothing.
     #[cold]
     pub(crate) fn reply_from_signal(
         &self,
@@ -158,7 +180,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Delivers what may be delivered in a signal, from one queue. Returns how many messages.
+    /// Delivers what may be delivered in a signal, from one queue. Returns how many
+    /// messages.
     fn poll_in_signal(&self, own: &Own<D>, reply: bool) -> u32 {
         let (claim, q, cpu) = (own.side.claim(), own.side.queue(), self.cpu());
         let mut delivered = 0;
@@ -176,7 +199,9 @@ impl<D: Domain> Core<D> {
         delivered
     }
 
-    /// Says at both queues that we are away. `false`: something has been claimed that is not there yet, or is there by now. Where the front is for an ordinary poll, nobody needs to call us.
+    /// Says at both queues that we are away. `false`: something has been claimed that is
+    /// not there yet, or is there by now. Where the front is for an ordinary poll, nobody needs to
+    /// call us.
     fn leave(&self, address: u64) -> bool {
         // Release: before the queues say so; pairs with the AcqRel in `Core::ring`.
         self.cpu().store(&self.entry.signal, address, Ordering::Release);
@@ -199,11 +224,15 @@ impl<D: Domain> Core<D> {
     }
 }
 
-/// An endpoint that a real-time signal polls when a message arrives while its thread does something else. It belongs to the thread that made it.
+/// An endpoint that a real-time signal polls when a message arrives while its thread does
+/// something else. It belongs to the thread that made it.
 ///
-/// The signal does not see to everything: what it may not handle, and what waits behind the packet of a sender that has died or stands still in the middle of a send, waits for an ordinary poll. So poll now and then where there is time.
+/// The signal does not see to everything: what it may not handle, and what waits behind the packet
+/// of a sender that has died or stands still in the middle of a send, waits for an ordinary poll.
+/// So poll now and then where there is time.
 ///
-/// System calls of the thread may be interrupted: twenty times a second at least. They are begun again where the system does that (`SA_RESTART`); `sleep` and `poll` end early.
+/// System calls of the thread may be interrupted: twenty times a second at least. They are begun
+/// again where the system does that (`SA_RESTART`); `sleep` and `poll` end early.
 ///
 /// ```no_run
 /// use towpath_am::{Endpoint, SignalEndpoint, WorldConfig};
@@ -236,7 +265,8 @@ struct Inner {
     endpoint: Endpoint,
     address: Cell<u64>,
     ticker: OnceCell<Ticker>,
-    /// How many calls the thread is in, one inside the other. Relaxed, here and with the next ones, and fences for the compiler: a signal handler is the same thread.
+    /// How many calls the thread is in, one inside the other. Relaxed, here and with the
+    /// next ones, and fences for the compiler: a signal handler is the same thread.
     busy: AtomicU32,
     /// A signal came meanwhile.
     missed: AtomicBool,
@@ -259,7 +289,8 @@ struct Busy<'a>(&'a Inner);
 impl<'a> Busy<'a> {
     fn new(inner: &'a Inner) -> Self {
         inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // SeqCst, for the compiler only: what the call does comes after this; pairs with the one in `drop`, and with handlers, which are the same thread.
+        // SeqCst, for the compiler only: what the call does comes after this; pairs with the one in
+        // `drop`, and with handlers, which are the same thread.
         compiler_fence(Ordering::SeqCst);
         Busy(inner)
     }
@@ -294,7 +325,8 @@ impl Inner {
     /// Delivers what may be delivered here, and says that we are away.
     fn serve(&self) {
         let core = &self.endpoint.core;
-        // One that is polled with others, or by other threads: not here. Nor before everything is ready.
+        // One that is polled with others, or by other threads: not here. Nor before everything is
+        // ready.
         let alone = core.bundle.try_borrow().is_ok_and(|bundle| bundle.strong_count() == 0);
         let (true, Some(ticker)) = (alone && core.depth.get() == 0, self.ticker.get()) else { return };
         let mut later = true;
@@ -326,11 +358,13 @@ impl Inner {
 }
 
 impl SignalEndpoint {
-    /// Lets `SIGRTMIN + number` poll the endpoint from now on. No handler runs in the signal until it is marked ([`SignalEndpoint::set_signal_handler`]).
+    /// Lets `SIGRTMIN + number` poll the endpoint from now on. No handler runs in the
+    /// signal until it is marked ([`SignalEndpoint::set_signal_handler`]).
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if the world's claim algorithm is not [`Algorithm::Towpath`], or the endpoint is in a bundle; [`Error::World`] if there is no such signal, or it is in use.
+    /// [`Error::BadArgument`] if the world's claim algorithm is not [`Algorithm::Towpath`], or the
+    /// endpoint is in a bundle; [`Error::World`] if there is no such signal, or it is in use.
     pub fn new(endpoint: Endpoint, number: u8) -> Result<SignalEndpoint, Error> {
         let algorithm = endpoint.config().algorithm;
         if algorithm != Algorithm::Towpath {
@@ -353,8 +387,10 @@ impl SignalEndpoint {
             handled: AtomicU64::new(0),
         });
         let data = Rc::as_ptr(&inner).cast::<()>();
-        // SAFETY: `interrupted` does what a handler may: it touches this endpoint only while no call of it is under way (`busy`), allocates nothing and takes no lock, and the handlers that it runs were
-        // marked by who vouches for them (`set_signal_handler`); a panic in one of them ends the process. The data lives until `interrupts` has been dropped.
+        // SAFETY: `interrupted` does what a handler may: it touches this endpoint only while no
+        // call of it is under way (`busy`), allocates nothing and takes no lock, and the handlers
+        // that it runs were marked by who vouches for them (`set_signal_handler`); a panic in one
+        // of them ends the process. The data lives until `interrupts` has been dropped.
         let interrupts = unsafe { Interrupts::install(inner.endpoint.world(), number, interrupted, data)? };
         inner.address.set(interrupts.address());
         let ticker = interrupts.ticker();
@@ -365,14 +401,18 @@ impl SignalEndpoint {
         Ok(it)
     }
 
-    /// Sets handler `index`, and marks it: it may run in the signal. [`Endpoint::set_handler`] takes the mark away again.
+    /// Sets handler `index`, and marks it: it may run in the signal.
+    /// [`Endpoint::set_handler`] takes the mark away again.
     ///
-    /// In the signal, a request may be answered by [`Token::reply`] only; other replies are [`Error::NotSent`] then. If there is no space, the reply goes out later.
+    /// In the signal, a request may be answered by [`Token::reply`] only; other replies are
+    /// [`Error::NotSent`] then. If there is no space, the reply goes out later.
     ///
     /// # Safety
     ///
-    /// The handler may be called at any instruction of this thread. It must not allocate, take locks, or touch what the interrupted code may be in the middle of, but for what is made for that: atomics, and the
-    /// structures of `towpath::stable`. It replies at most once, and does nothing else with an endpoint. If it panics, the process is aborted.
+    /// The handler may be called at any instruction of this thread. It must not allocate, take
+    /// locks, or touch what the interrupted code may be in the middle of, but for what is made for
+    /// that: atomics, and the structures of `towpath::stable`. It replies at most once, and does
+    /// nothing else with an endpoint. If it panics, the process is aborted.
     pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.with(|endpoint| {
             endpoint.set_handler(index, handler);
@@ -380,8 +420,10 @@ impl SignalEndpoint {
         });
     }
 
-    /// Uses the endpoint in the ordinary way: to send, to map, to poll. Signals that come meanwhile wait. Afterwards, messages that may be handled in a signal have been handled, and the endpoint is away again. Don't add it to a
-    /// [`Bundle`](crate::Bundle): then no signal polls it.
+    /// Uses the endpoint in the ordinary way: to send, to map, to poll. Signals that come
+    /// meanwhile wait. Afterwards, messages that may be handled in a signal have been handled, and
+    /// the endpoint is away again. Don't add it to a [`Bundle`](crate::Bundle): then no signal
+    /// polls it.
     pub fn with<R>(&self, act: impl FnOnce(&Endpoint) -> R) -> R {
         let inner = &*self.inner;
         let nested = inner.busy.load(Ordering::Relaxed) > 0;
@@ -397,12 +439,14 @@ impl SignalEndpoint {
         result
     }
 
-    /// Polls in the ordinary way: all handlers may run. Returns how many messages were delivered.
+    /// Polls in the ordinary way: all handlers may run. Returns how many messages were
+    /// delivered.
     pub fn poll(&self) -> usize {
         self.with(Endpoint::poll)
     }
 
-    /// Polls in the ordinary way until `done` says so, waiting when there is nothing. In between, signals poll, too.
+    /// Polls in the ordinary way until `done` says so, waiting when there is nothing. In
+    /// between, signals poll, too.
     pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
         while !done() {
             self.with(|endpoint| {
@@ -418,7 +462,8 @@ impl SignalEndpoint {
         self.inner.signals.load(Ordering::Relaxed)
     }
 
-    /// How many messages were handled in a signal so far, or before a call returned ([`SignalEndpoint::with`]).
+    /// How many messages were handled in a signal so far, or before a call returned
+    /// ([`SignalEndpoint::with`]).
     pub fn handled(&self) -> u64 {
         self.inner.handled.load(Ordering::Relaxed)
     }

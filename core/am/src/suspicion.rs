@@ -1,12 +1,15 @@
-//! Finding out, without a clock, that the words of a spin lock in front of a queue are damaged.
+//! Finding out, without a clock, that the words of a spin lock in front of a queue are
+//! damaged.
 //!
-//! **Source.** Ours. A spin lock does not say who holds it. Senders say before they touch it that they are about to
-//! (intent [`LOCKING`](intent::LOCKING)), and when they have it ([`HOLDS`]); in between they may be anywhere: waiting,
-//! or served and not yet aware of it, and then stopped for as long as somebody likes. If no living sender has the lock
-//! or ever will, its words are damaged, and the queue must be closed, or all that wait do so for ever.
+//! **Source.** Ours. A spin lock does not say who holds it. Senders say before they touch it that
+//! they are about to (intent [`LOCKING`](intent::LOCKING)), and when they have it ([`HOLDS`]); in
+//! between they may be anywhere: waiting, or served and not yet aware of it, and then stopped for
+//! as long as somebody likes. If no living sender has the lock or ever will, its words are damaged,
+//! and the queue must be closed, or all that wait do so for ever.
 //!
-//! **How.** The waiter with the lowest endpoint asks all others; each answers only from its own wait loop, so one that
-//! is stopped, or runs elsewhere, does not answer, and nothing is decided without it.
+//! **How.** The waiter with the lowest endpoint asks all others; each answers only from its own
+//! wait loop, so one that is stopped, or runs elsewhere, does not answer, and nothing is decided
+//! without it.
 //!
 //! | step | the one that asks | the others |
 //! | --- | --- | --- |
@@ -15,19 +18,21 @@
 //! | 3 | | if it still waits then, it writes the round into its own intent |
 //! | 4 | if those noted, and nobody else, are LOCKING and have answered: closes the queue, provided that the bit is still set | |
 //!
-//! *Why that is right.* Let the bit be set from 1 to 4. Then no call began meanwhile: it would have cleared the bit, or
-//! its intent came before the bit and was noted. Those noted are in one call each from 1 to 4, since an end of a call
-//! shows in 4. Whoever had left the lock before 1 had done so before the round was written (its intent was read), so
-//! each answer came after looking at a lock that was released by all of them, and found it not its own. The noted ones
-//! released nothing since. So nobody has the lock, and nobody is left who could hand it over.
+//! *Why that is right.* Let the bit be set from 1 to 4. Then no call began meanwhile: it would have
+//! cleared the bit, or its intent came before the bit and was noted. Those noted are in one call
+//! each from 1 to 4, since an end of a call shows in 4. Whoever had left the lock before 1 had done
+//! so before the round was written (its intent was read), so each answer came after looking at a
+//! lock that was released by all of them, and found it not its own. The noted ones released nothing
+//! since. So nobody has the lock, and nobody is left who could hand it over.
 //!
 //! **Progress.** Obstruction-free: calls that begin meanwhile make the asking waiter begin again.
 //!
-//! **Fields.** `tail`: everybody. Intents: their endpoint. A round is a number that no earlier round of that endpoint
-//! had; it is written by the one that asks and copied by those that answer, with the asking endpoint.
+//! **Fields.** `tail`: everybody. Intents: their endpoint. A round is a number that no earlier
+//! round of that endpoint had; it is written by the one that asks and copied by those that answer,
+//! with the asking endpoint.
 //!
-//! **Crashes.** One that asks and dies: its intent shows it, and all that wait learn of its death. The bit that it left is
-//! cleared by the next sender.
+//! **Crashes.** One that asks and dies: its intent shows it, and all that wait learn of its death.
+//! The bit that it left is cleared by the next sender.
 //!
 //! **Don't use it** for locks that know their owner: they have nothing to ask.
 
@@ -37,14 +42,15 @@ use towpath_machine::{Ordering, Processor};
 
 use crate::queue::{CLOSED, HOLES, intent};
 
-/// In the tail of a queue under a lock: a waiter asks whether its words are damaged. (Such a queue has no
-/// [`HOLES`].)
+/// In the tail of a queue under a lock: a waiter asks whether its words are damaged.
+/// (Such a queue has no [`HOLES`].)
 pub const SUSPECTED: u64 = HOLES;
 
 /// In a [`LOCKING`](intent::LOCKING) intent: its writer certainly has the lock.
 pub const HOLDS: u64 = 1 << 20;
 
-/// In a LOCKING intent, from this bit on: the endpoint that asks (6 bits) and its round (37 bits), or 0.
+/// In a LOCKING intent, from this bit on: the endpoint that asks (6 bits) and its round
+/// (37 bits), or 0.
 const ASKED: u32 = 21;
 const ENDPOINT_BITS: u32 = 6;
 const ROUND: u64 = (1 << 37) - 1;
@@ -63,7 +69,8 @@ fn is_of(question: u64, endpoint: u16) -> bool {
 pub struct Suspicion {
     /// The waiter's endpoint.
     me: u16,
-    /// The question that the waiter asks, or the one of another that it has read; 0: none.
+    /// The question that the waiter asks, or the one of another that it has read; 0:
+    /// none.
     question: AtomicU64,
     /// A bit for each endpoint that was LOCKING when the waiter asked.
     noted: AtomicU64,
@@ -79,8 +86,8 @@ impl Suspicion {
         Suspicion { me, question: word(), noted: word(), rounds: word() }
     }
 
-    /// To be called again and again by a waiter, which looks at the lock between two calls. Returns whether nobody has
-    /// the lock, or ever will: the queue is closed then.
+    /// To be called again and again by a waiter, which looks at the lock between two
+    /// calls. Returns whether nobody has the lock, or ever will: the queue is closed then.
     ///
     /// `intents`: endpoint and word of each intent of a living endpoint.
     pub fn is_confirmed<'a, P: Processor>(
@@ -91,7 +98,8 @@ impl Suspicion {
         intents: impl Iterator<Item = (u16, &'a P::Word)> + Clone,
     ) -> bool {
         let me = self.me;
-        // (1) Acquire: pairs with the Release of the senders (C1), which have left the lock before, and with (3).
+        // (1) Acquire: pairs with the Release of the senders (C1), which have left the lock before,
+        // and with (3).
         let locking = || {
             intents.clone().filter_map(|(endpoint, word)| {
                 let intent = cpu.load(word, Ordering::Acquire);
@@ -115,18 +123,19 @@ impl Suspicion {
             return false;
         }
         if !is_of(question, me) {
-            // (2) SeqCst, both: pair with the exchange and the load (C4) of a sender that begins: either it sees the bit, and
-            // clears it, or its intent is noted below.
+            // (2) SeqCst, both: pair with the exchange and the load (C4) of a sender that begins:
+            // either it sees the bit, and clears it, or its intent is noted below.
             cpu.fetch_or(tail, SUSPECTED, Ordering::SeqCst);
             cpu.fence(Ordering::SeqCst);
             let Some(noted) = waiting() else { return false };
-            // Only that no two are alike matters: a waiter may still show the answer to an earlier one, of this call (hence
-            // the count) or another (hence the time).
+            // Only that no two are alike matters: a waiter may still show the answer to an earlier
+            // one, of this call (hence the count) or another (hence the time).
             let rounds = self.rounds.fetch_add(1, Relaxed) + 1;
             let question = question_of(me, cpu.now().wrapping_add(rounds));
             self.noted.store(noted, Relaxed);
             self.question.store(question, Relaxed);
-            // (3) Release: those that had left the lock when they were looked at had done so before; pairs with (1).
+            // (3) Release: those that had left the lock when they were looked at had done so
+            // before; pairs with (1).
             cpu.store(word, intent::encode(queue, intent::LOCKING, 0) | question << ASKED, Ordering::Release);
             return false;
         }
@@ -137,9 +146,11 @@ impl Suspicion {
             self.question.store(0, Relaxed);
             return false;
         }
-        // In the same order as above: an end of a call after this would be the end of one that has answered.
+        // In the same order as above: an end of a call after this would be the end of one that has
+        // answered.
         let answered = locking().all(|(endpoint, _, intent)| endpoint == me || intent >> ASKED == question);
-        // (4) AcqRel: closes the queue; fails if a sender has begun, or has claimed, or the queue is closed.
+        // (4) AcqRel: closes the queue; fails if a sender has begun, or has claimed, or the queue
+        // is closed.
         answered
             && waiting() == Some(self.noted.load(Relaxed))
             && cpu
@@ -153,7 +164,8 @@ impl Suspicion {
         let Some((_, word, intent)) = own else { return };
         if question != 0 && read == question && intent >> ASKED != question {
             let answer = intent & ((1 << ASKED) - 1) | question << ASKED;
-            // Relaxed: it depends on the look at the lock, which (1) has put after the round; nothing is handed over.
+            // Relaxed: it depends on the look at the lock, which (1) has put after the round;
+            // nothing is handed over.
             cpu.store(word, answer, Ordering::Relaxed);
         }
     }

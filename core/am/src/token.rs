@@ -39,7 +39,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether a request came back, and not a reply: to somebody who died before it could take it.
+    /// Whether a request came back, and not a reply: to somebody who died before it could
+    /// take it.
     pub fn is_request(self) -> bool {
         matches!(self, Operation::RequestShort | Operation::RequestMedium | Operation::RequestLong)
     }
@@ -170,11 +171,13 @@ impl<'a, D: Domain> Token<'a, D> {
         self.returned
     }
 
-    /// Replies with arguments only. While the reply waits for space, only replies are polled.
+    /// Replies with arguments only. While the reply waits for space, only replies are
+    /// polled.
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if the message is no request, was replied to already, or the arguments are too many.
+    /// [`Error::BadArgument`] if the message is no request, was replied to already, or the
+    /// arguments are too many.
     #[inline(always)]
     pub fn reply(&self, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.may_reply()?;

@@ -1,19 +1,27 @@
-//! Freedom from deadlock (L19), under the model checker: tiny queues, every schedule up to a number of preemptions, and the checker's word that somebody can
-//! always go on. Each test has a twin that does the wrong thing, in which the checker must find the deadlock; it prints the schedule that led there.
+//! Freedom from deadlock (L19), under the model checker: tiny queues, every schedule up
+//! to a number of preemptions, and the checker's word that somebody can always go on. Each test has
+//! a twin that does the wrong thing, in which the checker must find the deadlock; it prints the
+//! schedule that led there.
 //!
 //! The two arguments are those of Lumetta & Culler 1998:
 //!
-//! * **Cycles of requests** (§3.1). "Consider a group of endpoints with full request queues": if each now sends another request before it looks at its own queue,
-//!   nobody's queue ever gets room. "Polling during backoff creates space in the queues and breaks the deadlock." A *reply* that waits polls replies only. That is
-//!   enough, since handling a reply sends nothing: reply queues always drain.
-//! * **Bulk transfers** (§3.2). A transfer needs a packet and a block. Packets are delivered in order, and a block is free again when its packet has been
-//!   delivered. Suppose that a sender takes its packet first, the one at the head, and then finds no block free, because those behind it in the packet
-//!   queue have them all. It waits for a block; the receiver can't deliver what has the blocks before it has delivered the head; the head waits for its
-//!   sender. Polling does not help: what is missing is nothing that the sender could deliver. Whoever takes the block first never holds a
-//!   packet that it can't publish, so the head is always published sooner or later.
+//! * **Cycles of requests** (§3.1). "Consider a group of endpoints with full request queues": if
+//!   each now sends another request before it looks at its own queue, nobody's queue ever gets
+//!   room. "Polling during backoff creates space in the queues and breaks the deadlock." A *reply*
+//!   that waits polls replies only. That is enough, since handling a reply sends nothing: reply
+//!   queues always drain.
+//! * **Bulk transfers** (§3.2). A transfer needs a packet and a block. Packets are delivered in
+//!   order, and a block is free again when its packet has been delivered. Suppose that a sender
+//!   takes its packet first, the one at the head, and then finds no block free, because those
+//!   behind it in the packet queue have them all. It waits for a block; the receiver can't deliver
+//!   what has the blocks before it has delivered the head; the head waits for its sender. Polling
+//!   does not help: what is missing is nothing that the sender could deliver. Whoever takes the
+//!   block first never holds a packet that it can't publish, so the head is always published sooner
+//!   or later.
 //!
-//! The receivers here don't pass over a head that keeps them waiting. Our lock-free algorithms do after a millisecond, which would end the second deadlock too, a
-//! millisecond at a time; the claims under a lock can't.
+//! The receivers here don't pass over a head that keeps them waiting. Our lock-free algorithms do
+//! after a millisecond, which would end the second deadlock too, a millisecond at a time; the
+//! claims under a lock can't.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -76,7 +84,8 @@ impl<C> Memory<C> {
 struct End<C> {
     queues: [Memory<C>; 2],
     intents: [LoomWord; 2],
-    /// Stands for the time that passes: who can't go on tries again when something has changed.
+    /// Stands for the time that passes: who can't go on tries again when something has
+    /// changed.
     changed: Notify,
 }
 
@@ -265,7 +274,8 @@ enum Order {
     PacketFirst,
 }
 
-/// Runs `body` for every endpoint of a world under every schedule. `Err`: the checker found a deadlock, and here is how it came about.
+/// Runs `body` for every endpoint of a world under every schedule. `Err`: the checker
+/// found a deadlock, and here is how it came about.
 fn check<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     (preemptions, ends, packets): (usize, usize, usize),
     polls: bool,
@@ -304,7 +314,8 @@ fn over<L: Lock<LoomProcessor>>() -> Locked<Box<L>> {
     Locked(Box::new(L::new(&LoomArena::default())))
 }
 
-/// Each of the endpoints sends the next one more requests than its queue takes, and serves and waits for replies only then.
+/// Each of the endpoints sends the next one more requests than its queue takes, and
+/// serves and waits for replies only then.
 fn cycle<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     bounds: (usize, usize, usize),
     polls: bool,

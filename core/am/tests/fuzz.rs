@@ -1,5 +1,5 @@
-//! Random bytes over the queues of a live world: errors and dropped messages at most; honest processes neither crash nor hang, and a new pair of
-//! endpoints in the same world works.
+//! Random bytes over the queues of a live world: errors and dropped messages at most;
+//! honest processes neither crash nor hang, and a new pair of endpoints in the same world works.
 //!
 //! The kernel's mutex (`posix`) is spared: libc follows pointers that it keeps in there.
 #![allow(unsafe_code)]
@@ -28,7 +28,8 @@ impl Random {
     }
 }
 
-/// Writes nonsense: bytes anywhere in the queues of two endpoints, plausible words in headers and control words.
+/// Writes nonsense: bytes anywhere in the queues of two endpoints, plausible words in
+/// headers and control words.
 struct Scribbler<'a> {
     world: &'a World,
     config: WorldConfig,
@@ -41,8 +42,8 @@ impl Scribbler<'_> {
         let area = self.world.area();
         assert!(offset + bytes.len() as u64 <= area.len());
         for (i, &byte) in bytes.iter().enumerate() {
-            // SAFETY: in the area (checked), which stays mapped while `world` lives; all its accesses elsewhere are atomic, or copies that expect
-            // others to write.
+            // SAFETY: in the area (checked), which stays mapped while `world` lives; all its
+            // accesses elsewhere are atomic, or copies that expect others to write.
             unsafe {
                 (*area.base().as_ptr().add(offset as usize + i).cast::<AtomicU8>())
                     .store(byte, Ordering::Relaxed)
@@ -125,7 +126,8 @@ fn dump(world: &World, config: &WorldConfig) -> String {
     text
 }
 
-/// Sends every form, in turn, until told to stop. What it is told (an error, a message that came back) is all the same; that it returns is the point.
+/// Sends every form, in turn, until told to stop. What it is told (an error, a message
+/// that came back) is all the same; that it returns is the point.
 fn send(endpoint: &Endpoint, n: u64) {
     let args = [n as u32; 16];
     let payload = [n as u8; 600];

@@ -1,10 +1,12 @@
-//! Kills a process after instruction k of a send or a poll, and looks whether the others go on: nothing lost, nothing
-//! twice, nothing leaked, nobody hangs.
+//! Kills a process after instruction k of a send or a poll, and looks whether the others
+//! go on: nothing lost, nothing twice, nothing leaked, nobody hangs.
 //!
-//! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (a minute for each algorithm; without a name, all of them). In the ordinary tests k
-//! grows by a thirtieth at a time, so that a case takes a second or two.
+//! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (a minute
+//! for each algorithm; without a name, all of them). In the ordinary tests k grows by a thirtieth
+//! at a time, so that a case takes a second or two.
 //!
-//! The victim is a forked child under ptrace; this process is the tracer, the survivors and the judge.
+//! The victim is a forked child under ptrace; this process is the tracer, the survivors and the
+//! judge.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,7 +109,8 @@ impl Scene {
     }
 }
 
-/// What the victim does. `page[0]`: its name, later 1 when requests are there; `page[1]`: which it has handled.
+/// What the victim does. `page[0]`: its name, later 1 when requests are there; `page[1]`:
+/// which it has handled.
 fn victim(
     world: &World,
     receiver: Name,
@@ -138,7 +141,8 @@ fn victim(
     Ok(())
 }
 
-/// Runs the victim for `steps` instructions of its act and kills it. Returns whether the act was complete.
+/// Runs the victim for `steps` instructions of its act and kills it. Returns whether the
+/// act was complete.
 fn kill_after(scene: &Scene, what: What, number: u32, steps: u64, page: &'static [AtomicU64]) -> bool {
     page[0].store(0, Ordering::Release);
     page[1].store(0, Ordering::Release);
@@ -169,7 +173,8 @@ struct Summary {
     closed: u64,
 }
 
-/// One step of a send: before it a message of the other's is on its way, after it another is sent.
+/// One step of a send: before it a message of the other's is on its way, after it another
+/// is sent.
 fn after_send(
     scene: &Scene,
     what: What,

@@ -1,6 +1,8 @@
-//! The packet queue under the model checker: claim, publish, consume; full queues; blocks; sleeping and waking; places passed over.
+//! The packet queue under the model checker: claim, publish, consume; full queues;
+//! blocks; sleeping and waking; places passed over.
 //!
-//! Cells and bytes are not atomic here: loom fails the model if a payload can be read before it is written, or overwritten before it is read.
+//! Cells and bytes are not atomic here: loom fails the model if a payload can be read before it is
+//! written, or overwritten before it is read.
 
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -16,7 +18,8 @@ use towpath_sync::Spinning;
 use towpath_sync::locks::Posix;
 use towpath_testkit::model;
 
-/// A queue of two packets and one block, the senders' intents, and the receiver's doorbell.
+/// A queue of two packets and one block, the senders' intents, and the receiver's
+/// doorbell.
 struct Shared {
     control: Control<LoomProcessor>,
     slots: Vec<Slot<LoomProcessor>>,
@@ -25,7 +28,8 @@ struct Shared {
     bytes: std::sync::Arc<LoomBytes>,
     intents: Vec<LoomWord>,
     doorbell: LoomWord,
-    /// Stands for the time that passes: who finds the queue full, or empty, tries again when something has changed.
+    /// Stands for the time that passes: who finds the queue full, or empty, tries again
+    /// when something has changed.
     changed: Vec<Notify>,
 }
 
@@ -271,7 +275,8 @@ fn blocks_are_reused<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     });
 }
 
-/// The receiver passes over the head whenever it is claimed and not published (as if every sender were late), and takes what comes late.
+/// The receiver passes over the head whenever it is claimed and not published (as if
+/// every sender were late), and takes what comes late.
 fn passed_over_and_late<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     preemptions: usize,
     (senders, each): (usize, u64),
@@ -372,7 +377,8 @@ fn lock_free_passes_over_and_delivers_late() {
     passed_over_and_late(2, (1, 2), || LockFree);
 }
 
-// The locks themselves are checked in towpath-sync; what they protect is the same text for all of them.
+// The locks themselves are checked in towpath-sync; what they protect is the same text for all of
+// them.
 
 #[test]
 fn locked_publishes_and_consumes() {

@@ -1,7 +1,9 @@
-//! Random operations on three endpoints, against a model of what Active Messages II promises.
+//! Random operations on three endpoints, against a model of what Active Messages II
+//! promises.
 //!
-//! The model (`model/reference.rs`) and the endpoints do the same, and after every operation everything that handlers saw is compared, in its order, and how
-//! full every queue is; at the end, the segments.
+//! The model (`model/reference.rs`) and the endpoints do the same, and after every operation
+//! everything that handlers saw is compared, in its order, and how full every queue is; at the end,
+//! the segments.
 //!
 //! What the model leaves to `semantics.rs`: messages to oneself.
 
@@ -223,7 +225,8 @@ impl Both {
         };
         assert_eq!(kind(result), expected);
         if expected == "not sent" {
-            // A block that was claimed in vain is free again, but not the next in turn: until the others are free too, some algorithms wait for one more.
+            // A block that was claimed in vain is free again, but not the next in turn: until the
+            // others are free too, some algorithms wait for one more.
             self.settle();
         }
     }
@@ -365,7 +368,8 @@ fn story(shared: bool, ops: &[Op]) {
     }
 }
 
-/// More replies than the requester's queue takes, of endpoints that one thread polls: once they waited for each other for ever.
+/// More replies than the requester's queue takes, of endpoints that one thread polls:
+/// once they waited for each other for ever.
 #[test]
 fn a_reply_that_waits_polls_the_replies_of_the_whole_bundle() {
     let requests = [0, 1].map(|entry| vec![sends(0, entry, Form::Short, 2); 8]).concat();

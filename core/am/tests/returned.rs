@@ -1,4 +1,5 @@
-//! Messages that can't be delivered come back to their sender's handler 0, with the reason, the operation and the arguments.
+//! Messages that can't be delivered come back to their sender's handler 0, with the
+//! reason, the operation and the arguments.
 
 mod support;
 
@@ -97,7 +98,8 @@ fn what_was_on_the_way_to_somebody_who_left_comes_back() {
         pair.a.request_medium(0, 1, &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], b"m").unwrap();
         pair.a.request_long(0, 1, &[3], &[1; 100], 0).unwrap();
         drop(pair.b);
-        // Its place is the only one, and its successor may be there before the sender notices anything.
+        // Its place is the only one, and its successor may be there before the sender notices
+        // anything.
         let successor = replaced.then(|| Endpoint::new(&world).unwrap());
         if let Some(successor) = &successor {
             successor.recover();
@@ -140,8 +142,8 @@ fn a_reply_to_somebody_who_left_comes_back() {
 
 #[test]
 fn handlers_may_not_send_requests_or_poll() {
-    // A handler reaches an endpoint only through its token: requests and polls can't be written down. What can be tried is a
-    // reply from the handler of a message that came back.
+    // A handler reaches an endpoint only through its token: requests and polls can't be written
+    // down. What can be tried is a reply from the handler of a message that came back.
     let pair = Pair::new();
     let refused = Arc::new(AtomicU32::new(0));
     let count = refused.clone();

@@ -1,4 +1,5 @@
-//! What Active Messages II promises, call by call: forms, tables, tags, bundles. What comes back: `returned.rs`.
+//! What Active Messages II promises, call by call: forms, tables, tags, bundles. What
+//! comes back: `returned.rs`.
 
 mod support;
 

@@ -1,5 +1,7 @@
-//! An endpoint that is polled by a real-time signal: a process that never polls answers requests from the handler, on the table that it is updating itself; what is not safe there waits, and the order is kept; no space for a reply holds up
-//! nobody; and wherever a call of the endpoint is interrupted, nothing is lost and nothing is done twice.
+//! An endpoint that is polled by a real-time signal: a process that never polls answers
+//! requests from the handler, on the table that it is updating itself; what is not safe there
+//! waits, and the order is kept; no space for a reply holds up nobody; and wherever a call of the
+//! endpoint is interrupted, nothing is lost and nothing is done twice.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -48,7 +50,8 @@ const POLL: u64 = 2;
 const END: u64 = 3;
 
 fn page() -> &'static Page {
-    // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are valid: plain types and atomics.
+    // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are
+    // valid: plain types and atomics.
     unsafe { &*shared_words(size_of::<Page>() / 8).as_ptr().cast::<Page>() }
 }
 
@@ -203,7 +206,8 @@ fn answers_while_computing() {
     println!("{signals} signals for 1000 requests, {updates} updates of its own");
 }
 
-/// The first message for a handler that is not safe stops the signal's poll; the order is kept.
+/// The first message for a handler that is not safe stops the signal's poll; the order is
+/// kept.
 fn others_wait_for_a_poll() {
     let scene = Scene::new();
     let child = scene.child();
@@ -227,13 +231,15 @@ fn others_wait_for_a_poll() {
     scene.check(6);
 }
 
-/// The requester does not poll, so that there is no space for replies: one is kept, and all come in order when there is.
+/// The requester does not poll, so that there is no space for replies: one is kept, and
+/// all come in order when there is.
 fn replies_without_space_are_kept() {
     let scene = Scene::new();
     let child = scene.child();
     scene.order(COMPUTE);
     let mut sent = 0;
-    // Its reply queue has 8 places; it handles one request more, and the others are in the request queue, which has 8.
+    // Its reply queue has 8 places; it handles one request more, and the others are in the request
+    // queue, which has 8.
     let mut full = None;
     while full.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(120)) {
         sent += u32::from(scene.endpoint.try_request(AWAY as usize, INSERT, &[sent]).is_ok());
@@ -264,7 +270,8 @@ fn what_would_wait_is_refused() {
     assert!(matches!(refused, Err(Error::BadArgument(why)) if why.contains("bundle")));
 }
 
-/// A sender is killed after each (some) instruction of a request to one who is away: the other's requests are answered, at the latest when it has polled.
+/// A sender is killed after each (some) instruction of a request to one who is away: the
+/// other's requests are answered, at the latest when it has polled.
 fn senders_die(choice: &Choice) {
     let (mut steps, mut rounds, mut polled) = (0, 0, 0);
     loop {

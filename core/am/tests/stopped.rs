@@ -1,12 +1,17 @@
-//! Stops a process after instruction k of a send, and leaves it stopped (not dead): whom does it hold up, and what happens when it goes on?
+//! Stops a process after instruction k of a send, and leaves it stopped (not dead): whom
+//! does it hold up, and what happens when it goes on?
 //!
-//! * Under `towpath` and `lock-free`: nobody. Another sender goes round the ring five times meanwhile, and all of it arrives.
-//! * Under the locks: everybody, while it has the lock or a packet, or stands in a FIFO queue; the others go on as soon as it does.
+//! * Under `towpath` and `lock-free`: nobody. Another sender goes round the ring five times
+//!   meanwhile, and all of it arrives.
+//! * Under the locks: everybody, while it has the lock or a packet, or stands in a FIFO queue; the
+//!   others go on as soon as it does.
 //!
-//! In any case its own message arrives exactly once, before the one that it sends next, nothing is lost, and nothing stays in use. `docs/crashes.md` has the table.
+//! In any case its own message arrives exactly once, before the one that it sends next, nothing is
+//! lost, and nothing stays in use. `docs/crashes.md` has the table.
 //!
-//! `cargo test -p towpath-am --test stopped -- every towpath` stops after every instruction. The victim is a forked child under ptrace; another child sends; this process
-//! is the tracer, the receiver and the judge.
+//! `cargo test -p towpath-am --test stopped -- every towpath` stops after every instruction. The
+//! victim is a forked child under ptrace; another child sends; this process is the tracer, the
+//! receiver and the judge.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,12 +30,15 @@ const WAITER: u32 = 3;
 const PACKETS: u64 = 8;
 /// Five times round the ring.
 const BATCH: u64 = 5 * PACKETS;
-/// The numbers of the victim's messages begin here, those of the waiter's there; the other's count from 0.
+/// The numbers of the victim's messages begin here, those of the waiter's there; the
+/// other's count from 0.
 const VICTIMS: u32 = 1 << 30;
 const WAITERS: u32 = 1 << 31;
-/// Time for which a waiter stays stopped. The others look whether it holds them up about every millisecond.
+/// Time for which a waiter stays stopped. The others look whether it holds them up about
+/// every millisecond.
 const PATIENTLY: Duration = Duration::from_millis(300);
-/// How long somebody must try, running, without getting anywhere, before we say that it is held up.
+/// How long somebody must try, running, without getting anywhere, before we say that it
+/// is held up.
 const IN_VAIN: Duration = Duration::from_millis(3);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,12 +86,14 @@ fn bytes(number: u32, len: u64) -> Vec<u8> {
 #[derive(Clone, Copy)]
 struct Page(&'static [AtomicU64]);
 
-/// How many messages the other shall have sent; how many it has begun to send, and sent; how many came back to it.
+/// How many messages the other shall have sent; how many it has begun to send, and sent;
+/// how many came back to it.
 const ASKED: usize = 0;
 const BEGUN: usize = 1;
 const SENT: usize = 2;
 const BACK: usize = 3;
-/// How far the waiter is: 1 when it has begun to send, 2 when it has sent. Whether its message came back.
+/// How far the waiter is: 1 when it has begun to send, 2 when it has sent. Whether its
+/// message came back.
 const WAITING: usize = 4;
 const RETURNED: usize = 5;
 
@@ -162,7 +172,8 @@ struct Scene {
     receiver: Endpoint,
     other: Child,
     page: Page,
-    /// How many of the other's messages have arrived (each in its turn, or the handler says so).
+    /// How many of the other's messages have arrived (each in its turn, or the handler
+    /// says so).
     others: Arc<AtomicU64>,
     /// Which of the victim's and the waiter's have.
     victims: Arc<Mutex<Vec<u32>>>,
@@ -261,7 +272,8 @@ impl Scene {
         victim
     }
 
-    /// Lets the victim go on to its next mark. At first we don't poll, so that what it sends next is there too before we look.
+    /// Lets the victim go on to its next mark. At first we don't poll, so that what it
+    /// sends next is there too before we look.
     fn let_go(&self, victim: &mut Victim) {
         victim.go_on();
         let start = Instant::now();
@@ -293,7 +305,8 @@ impl Scene {
     }
 }
 
-/// Whether somebody tries and gets nowhere: it has run for a while, or slept in the kernel, and nothing has moved.
+/// Whether somebody tries and gets nowhere: it has run for a while, or slept in the
+/// kernel, and nothing has moved.
 #[derive(Default)]
 struct Vain {
     moved: Option<u64>,
@@ -303,10 +316,12 @@ struct Vain {
 }
 
 impl Vain {
-    /// `progress`: anything that changes when it gets on; `None` if it isn't trying. Before each look we have polled.
+    /// `progress`: anything that changes when it gets on; `None` if it isn't trying.
+    /// Before each look we have polled.
     fn tries(&mut self, child: &Child, progress: Option<u64>) -> bool {
         let ran = child.time_on_processor();
-        // If we were off our processor since the last look, it may have run for long with a ring that only we can empty: that is not in vain.
+        // If we were off our processor since the last look, it may have run for long with a ring
+        // that only we can empty: that is not in vain.
         let since = (ran - self.looked).min(IN_VAIN / 30);
         self.looked = ran;
         if progress.is_none() || progress != self.moved {
@@ -370,10 +385,11 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
     summary
 }
 
-/// Somebody who waits for the lock is stopped; then its holder lets it go. Returns whether the other is held up, and lets everybody go on.
+/// Somebody who waits for the lock is stopped; then its holder lets it go. Returns
+/// whether the other is held up, and lets everybody go on.
 ///
-/// `step`: at which the holder has the lock. With `patient`, the waiter stays stopped for hundreds of the other's looks:
-/// nothing may come back, since it lives.
+/// `step`: at which the holder has the lock. With `patient`, the waiter stays stopped for hundreds
+/// of the other's looks: nothing may come back, since it lives.
 fn stop_waiter(scene: &Scene, step: u64, patient: bool) -> bool {
     let name = scene.receiver.name();
     let mut holder = scene.victim(What::Short, VICTIMS);

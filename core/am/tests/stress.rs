@@ -1,10 +1,14 @@
-//! All forms × all algorithms × all waiting policies, between real processes, three times as many as cores, over queues that are full nearly always: every message
-//! arrives exactly once, in its sender's order, with its contents, and in the end nothing is in use.
+//! All forms × all algorithms × all waiting policies, between real processes, three times
+//! as many as cores, over queues that are full nearly always: every message arrives exactly once,
+//! in its sender's order, with its contents, and in the end nothing is in use.
 //!
-//! What the n-th message from one rank to another is (form, arguments, bytes, place) follows from (request or reply, from, to, n). So the receiver knows what must come next from
-//! each rank, and compares. Besides, both ends count and add up what they sent and saw, in a page that the parent compares when all have ended.
+//! What the n-th message from one rank to another is (form, arguments, bytes, place) follows from
+//! (request or reply, from, to, n). So the receiver knows what must come next from each rank, and
+//! compares. Besides, both ends count and add up what they sent and saw, in a page that the parent
+//! compares when all have ended.
 //!
-//! `cargo test -p towpath-am --test stress -- lock-free park` runs only the cases of those names; `every` before them sends twenty times as many messages.
+//! `cargo test -p towpath-am --test stress -- lock-free park` runs only the cases of those names;
+//! `every` before them sends twenty times as many messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +20,8 @@ use towpath_testkit::{Child, Choice, pin_to, shared_words, two_cores, watchdog};
 
 /// Three times the cores that they run on.
 const RANKS: usize = 6;
-/// The longest long message: three blocks. Odd, so that neighbours in a segment share words.
+/// The longest long message: three blocks. Odd, so that neighbours in a segment share
+/// words.
 const LONGEST: u64 = 701;
 const BLOCK: u64 = 256;
 /// How long a case may take; the usual ones take a second or two.
@@ -60,8 +65,8 @@ impl Random {
     }
 }
 
-/// Into a shared segment a sender may store at any time: there each message has a place of its own. A private one keeps a message until the next of the same
-/// pair and kind.
+/// Into a shared segment a sender may store at any time: there each message has a place
+/// of its own. A private one keeps a message until the next of the same pair and kind.
 fn has_shared_segment(rank: usize) -> bool {
     rank % 2 == 1
 }
@@ -70,7 +75,8 @@ impl Message {
     fn new(kind: Kind, from: usize, to: usize, n: u64) -> Message {
         let pair = ((kind as usize) * RANKS + from) as u64;
         let mut random = Random(n << 16 | pair << 8 | to as u64);
-        // A request's form goes round in threes, and what it is answered with in fours: nothing, or a reply of each form.
+        // A request's form goes round in threes, and what it is answered with in fours: nothing, or
+        // a reply of each form.
         let form = match kind {
             Kind::Request => FORMS[(n % 3) as usize].0,
             Kind::Reply => FORMS[(n % 4 - 1) as usize].0,
@@ -117,7 +123,8 @@ impl Message {
     }
 }
 
-/// Where a process stands, and what it counted: its part of the page. Written by it alone.
+/// Where a process stands, and what it counted: its part of the page. Written by it
+/// alone.
 struct Tally(&'static [AtomicU64]);
 
 impl Clone for Tally {
@@ -128,7 +135,8 @@ impl Clone for Tally {
 
 const STAGES: [&str; 7] =
     ["starting", "sending", "expecting the rest", "all arrived", "auditing", "clean", "through"];
-/// The words of a rank: its stage, two spare ones, and for each other rank a count and a sum of what went out and what came in, requests and replies.
+/// The words of a rank: its stage, two spare ones, and for each other rank a count and a
+/// sum of what went out and what came in, requests and replies.
 const TALLY: usize = 3 + 8 * RANKS;
 
 impl Tally {
@@ -156,7 +164,8 @@ impl Tally {
     }
 }
 
-/// The number of the request that the k-th reply (from 0) answers: those divisible by four get none.
+/// The number of the request that the k-th reply (from 0) answers: those divisible by
+/// four get none.
 fn answered(k: u64) -> u64 {
     k + k / 3 + 1
 }
@@ -336,7 +345,8 @@ fn run(name: &str, algorithm: Algorithm, waiting: Policy, count: u64, limit: Dur
     }
 }
 
-/// How many requests go from each process to each. Who only spins uses its time slice up for each thing that it waits for, and a FIFO lock is then handed round at the pace of the
+/// How many requests go from each process to each. Who only spins uses its time slice up
+/// for each thing that it waits for, and a FIFO lock is then handed round at the pace of the
 /// scheduler: a request costs a millisecond there, not twenty microseconds.
 fn count(waiting: Policy) -> u64 {
     if waiting == Policy::Spin { 48 } else { 360 }

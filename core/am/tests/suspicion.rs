@@ -1,5 +1,5 @@
-//! Whether the words of a lock in front of a queue are damaged: never believed while a living process has the lock or
-//! may get it, under every schedule; and found out when it is true.
+//! Whether the words of a lock in front of a queue are damaged: never believed while a
+//! living process has the lock or may get it, under every schedule; and found out when it is true.
 //!
 //! A sender that has looked often enough stays where it is for ever, as one that is stopped.
 
@@ -19,7 +19,8 @@ const fn locking(rest: u64) -> u64 {
     intent::encode(QUEUE, intent::LOCKING, 0) | rest
 }
 
-/// The words that senders share: the lock (a test&set lock, or one that its holder hands to the next endpoint), tail, intents.
+/// The words that senders share: the lock (a test&set lock, or one that its holder hands
+/// to the next endpoint), tail, intents.
 struct Shared {
     lock: LoomWord,
     tail: LoomWord,
@@ -55,13 +56,14 @@ impl Shared {
         cpu.store(&self.intents[usize::from(me)], 0, Ordering::Release);
     }
 
-    /// Looks whether this value is in the lock, and takes it then, so often; in between asks and answers. Returns
-    /// whether it was there.
+    /// Looks whether this value is in the lock, and takes it then, so often; in between
+    /// asks and answers. Returns whether it was there.
     fn wait(&self, cpu: &LoomProcessor, me: u16, awaited: u64, looks: usize) -> bool {
         let suspicion = Suspicion::new(me);
         let words = self.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
         for _ in 0..looks {
-            // Acquire: the lock's own. A load, which may see an old value, where nobody else takes it.
+            // Acquire: the lock's own. A load, which may see an old value, where nobody else takes
+            // it.
             let mine = match awaited {
                 FREE => {
                     cpu.compare_exchange(&self.lock, FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -80,7 +82,8 @@ impl Shared {
     }
 }
 
-/// The holder lets go, comes back and lets go again, while a waiter looks at the wrong moments.
+/// The holder lets go, comes back and lets go again, while a waiter looks at the wrong
+/// moments.
 #[test]
 fn sender_that_begins_meanwhile_refutes_the_suspicion() {
     model(6, || {
@@ -132,7 +135,8 @@ fn waiter_that_was_served_unawares_is_not_passed_over() {
     });
 }
 
-/// Damaged words: one waiter alone finds it out at its second look, two after a question and its answer.
+/// Damaged words: one waiter alone finds it out at its second look, two after a question
+/// and its answer.
 #[test]
 fn damaged_lock_is_given_up_when_all_that_wait_have_answered() {
     model(2, || {

@@ -1,9 +1,11 @@
-//! Two words that lie beside each other, changed by one instruction: CMPXCHG16B on x86-64, CASP on AArch64, where the processor has it.
+//! Two words that lie beside each other, changed by one instruction: CMPXCHG16B on
+//! x86-64, CASP on AArch64, where the processor has it.
 //!
 //! # Safety
 //!
-//! The instruction is executed only after the processor was asked whether it has it, on 16 aligned bytes that two references to words cover. Both architectures guarantee that it and accesses to either
-//! word are atomic with each other.
+//! The instruction is executed only after the processor was asked whether it has it, on 16 aligned
+//! bytes that two references to words cover. Both architectures guarantee that it and accesses to
+//! either word are atomic with each other.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::AtomicU64;
@@ -36,11 +38,14 @@ mod arch {
 
     /// # Safety
     ///
-    /// The processor has the instruction; the word is aligned to 16 bytes, and followed by another one.
+    /// The processor has the instruction; the word is aligned to 16 bytes, and followed by another
+    /// one.
     pub unsafe fn cas2(first: &AtomicU64, old: [u64; 2], new: [u64; 2]) -> bool {
         let done: u8;
-        // SAFETY: 16 aligned bytes that are only accessed atomically, as the caller promises. A locked instruction acquires and releases: whoever loads one of the values with Acquire sees what came before.
-        // RBX, in which the instruction wants the first new value, is the compiler's: it gets it back.
+        // SAFETY: 16 aligned bytes that are only accessed atomically, as the caller promises. A
+        // locked instruction acquires and releases: whoever loads one of the values with Acquire
+        // sees what came before. RBX, in which the instruction wants the first new value, is the
+        // compiler's: it gets it back.
         unsafe {
             core::arch::asm!(
                 "xchg rsi, rbx",
@@ -70,10 +75,13 @@ mod arch {
 
     /// # Safety
     ///
-    /// The processor has the instruction; the word is aligned to 16 bytes, and followed by another one.
+    /// The processor has the instruction; the word is aligned to 16 bytes, and followed by another
+    /// one.
     pub unsafe fn cas2(first: &AtomicU64, old: [u64; 2], new: [u64; 2]) -> bool {
         let (low, high): (u64, u64);
-        // SAFETY: 16 aligned bytes that are only accessed atomically, as the caller promises. CASPAL acquires and releases: as on x86-64. The registers are pairs that begin with an even one.
+        // SAFETY: 16 aligned bytes that are only accessed atomically, as the caller promises.
+        // CASPAL acquires and releases: as on x86-64. The registers are pairs that begin with an
+        // even one.
         unsafe {
             core::arch::asm!(
                 ".arch_extension lse",

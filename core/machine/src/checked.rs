@@ -1,6 +1,7 @@
 //! The loom machine: the same algorithms under a model checker, on shrunk sizes.
 //!
-//! Use it only inside `loom::model`. Cells and bytes are race-checked: an access that words do not order fails the model.
+//! Use it only inside `loom::model`. Cells and bytes are race-checked: an access that words do not
+//! order fails the model.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +15,8 @@ use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Pla
 #[derive(Debug)]
 pub struct LoomWord {
     value: AtomicU64,
-    // Only words that somebody may park on need the queue, and loom explores every object: made by `LoomArena::parking`.
+    // Only words that somebody may park on need the queue, and loom explores every object: made by
+    // `LoomArena::parking`.
     parked: Option<(Mutex<u64>, Condvar)>,
 }
 
@@ -64,8 +66,9 @@ impl Arena<LoomProcessor> for LoomArena {
     }
 }
 
-/// loom 0.7 keeps a single order of fences, but not of accesses: a sequentially consistent access is one with a fence beside it. That orders more of the other
-/// accesses than C11 promises, and nothing less.
+/// loom 0.7 keeps a single order of fences, but not of accesses: a sequentially
+/// consistent access is one with a fence beside it. That orders more of the other accesses than C11
+/// promises, and nothing less.
 fn fence_if_seq_cst(order: Ordering) {
     if order == Ordering::SeqCst {
         fence(order);
@@ -117,11 +120,13 @@ impl Processor for LoomProcessor {
         fence(order);
     }
     fn read(&self, cell: &LoomCell) -> u64 {
-        // SAFETY: loom hands out the pointer for the length of the closure and has checked that nobody writes.
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that
+        // nobody writes.
         cell.0.with(|p| unsafe { *p })
     }
     fn write(&self, cell: &LoomCell, value: u64) {
-        // SAFETY: loom hands out the pointer for the length of the closure and has checked that nobody else uses it.
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that
+        // nobody else uses it.
         cell.0.with_mut(|p| unsafe { *p = value });
     }
     fn copy_in(&self, to: &LoomBytes, at: usize, from: &[u8]) {
@@ -133,8 +138,8 @@ impl Processor for LoomProcessor {
         from.0.with(|p| unsafe { to.copy_from_slice(&(&*p)[at..at + to.len()]) });
     }
 
-    /// With no budget a single probe; otherwise until accepted, letting the others run between probes (loom has no time: a budget
-    /// never runs out).
+    /// With no budget a single probe; otherwise until accepted, letting the others run
+    /// between probes (loom has no time: a budget never runs out).
     fn spin_until(
         &self,
         word: &LoomWord,
@@ -239,7 +244,8 @@ impl Prefetch for LoomProcessor {
     fn prefetch_shared(&self, _word: &LoomWord) {}
 }
 
-/// The operating system's mutex: correct by assumption, so that what it protects can be checked. Nobody dies here.
+/// The operating system's mutex: correct by assumption, so that what it protects can be
+/// checked. Nobody dies here.
 #[derive(Debug, Default)]
 pub struct LoomMutex {
     held: Mutex<bool>,

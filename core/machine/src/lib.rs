@@ -1,20 +1,24 @@
 //! What Towpath's algorithms run on.
 //!
-//! Every concurrent algorithm of the project is written once, generic over a [`Processor`], and the same text runs
-//! natively ([`Native`]: the words are atomics in shared memory and the compiler inlines the processor away), on a
-//! simulated machine, and under a model checker (`LoomProcessor`, feature `loom`).
+//! Every concurrent algorithm of the project is written once, generic over a [`Processor`], and the
+//! same text runs natively ([`Native`]: the words are atomics in shared memory and the compiler
+//! inlines the processor away), on a simulated machine, and under a model checker (`LoomProcessor`,
+//! feature `loom`).
 //!
 //! An algorithm may touch only what a processor offers:
 //!
 //! * [`Processor::Word`]: a shared 64-bit word, accessed with an explicit [`Ordering`];
-//! * [`Processor::Cell`]: a 64-bit datum whose accesses are ordered by words (payload; race-checked where the machine can);
+//! * [`Processor::Cell`]: a 64-bit datum whose accesses are ordered by words (payload; race-checked
+//!   where the machine can);
 //! * [`Processor::Bytes`]: a run of payload bytes, likewise;
 //! * the acting processor itself, passed explicitly, which performs every access;
-//! * capabilities beyond that, each a trait of its own, so that a bound says what an algorithm needs: [`Park`],
-//!   [`KernelMutex`], [`FetchOp`], [`LlSc`], [`Dcas`], [`Cas2`], [`AdvisoryLoad`], [`Prefetch`], [`Network`], [`Scheduling`], [`ActiveThreads`].
+//! * capabilities beyond that, each a trait of its own, so that a bound says what an algorithm
+//!   needs: [`Park`], [`KernelMutex`], [`FetchOp`], [`LlSc`], [`Dcas`], [`Cas2`], [`AdvisoryLoad`],
+//!   [`Prefetch`], [`Network`], [`Scheduling`], [`ActiveThreads`].
 //!
-//! Spinning happens only in [`Processor::spin_until`] (and [`Processor::poll_until`], which pauses in between) and blocking only in [`Park::park`]; waiting can therefore be a
-//! parameter, a simulator can put a spinner to sleep until its line changes, and a checker can block it.
+//! Spinning happens only in [`Processor::spin_until`] (and [`Processor::poll_until`], which pauses
+//! in between) and blocking only in [`Park::park`]; waiting can therefore be a parameter, a
+//! simulator can put a spinner to sleep until its line changes, and a checker can block it.
 
 mod adjacent;
 mod native;

@@ -1,7 +1,7 @@
 //! The native machine: words are atomics, the processor costs nothing.
 //!
-//! This is the module of the room that needs `unsafe`: system calls on the address of a word, and copies from and to
-//! raw shared memory.
+//! This is the module of the room that needs `unsafe`: system calls on the address of a word, and
+//! copies from and to raw shared memory.
 #![allow(unsafe_code)]
 
 use core::cell::{Cell as StdCell, UnsafeCell};
@@ -40,21 +40,22 @@ thread_local! {
 }
 
 impl Native {
-    /// A processor with the given number. The caller chooses numbers that are unique among those that contend for the
-    /// same object (see [`Processor::id`]).
+    /// A processor with the given number. The caller chooses numbers that are unique
+    /// among those that contend for the same object (see [`Processor::id`]).
     #[inline(always)]
     pub const fn with_id(id: u32) -> Self {
         Native { id }
     }
 
-    /// The calling thread's processor: a number from 0 to 63 that no other living thread of this process has (freed when the
-    /// thread ends), plus this process's base ([`Native::set_process_base`]). A 65th thread gets number 64 and more.
+    /// The calling thread's processor: a number from 0 to 63 that no other living thread
+    /// of this process has (freed when the thread ends), plus this process's base
+    /// ([`Native::set_process_base`]). A 65th thread gets number 64 and more.
     pub fn current() -> Self {
         Native { id: PROCESS_BASE.load(Ordering::Relaxed) + Self::of_thread().id }
     }
 
-    /// The calling thread's processor, counted from 0 whatever this process's base is: for what only threads of this
-    /// process use.
+    /// The calling thread's processor, counted from 0 whatever this process's base is:
+    /// for what only threads of this process use.
     pub fn of_thread() -> Self {
         THREAD_NUMBER.with(|slot| {
             let n = slot.0.get().unwrap_or_else(|| {
@@ -66,19 +67,21 @@ impl Native {
         })
     }
 
-    /// The calling thread's processor in a world in which this process is participant `participant`: as
-    /// [`Native::current`], whatever other worlds the process has entered since.
+    /// The calling thread's processor in a world in which this process is participant
+    /// `participant`: as [`Native::current`], whatever other worlds the process has entered since.
     pub fn of_participant(participant: u32) -> Self {
         Native { id: participant * THREADS_PER_PROCESS + Self::of_thread().id }
     }
 
-    /// Sets the number from which this process's threads count, so that numbers are unique among the processes of a world:
-    /// process `p` counts from `p × Native::threads_per_process()`.
+    /// Sets the number from which this process's threads count, so that numbers are
+    /// unique among the processes of a world: process `p` counts from `p ×
+    /// Native::threads_per_process()`.
     pub fn set_process_base(participant: u32) {
         PROCESS_BASE.store(participant * THREADS_PER_PROCESS, Ordering::Relaxed);
     }
 
-    /// How many threads of one process have numbers apart from every other process's in a world.
+    /// How many threads of one process have numbers apart from every other process's in a
+    /// world.
     pub const fn threads_per_process() -> u32 {
         THREADS_PER_PROCESS
     }
@@ -135,7 +138,8 @@ pub struct NativeBytes {
     len: usize,
 }
 
-// SAFETY: a view of shared memory; accesses go through `copy_in` and `copy_out`, which callers order by words.
+// SAFETY: a view of shared memory; accesses go through `copy_in` and `copy_out`, which callers
+// order by words.
 unsafe impl Send for NativeBytes {}
 // SAFETY: as above.
 unsafe impl Sync for NativeBytes {}
@@ -216,14 +220,15 @@ impl Processor for Native {
         // A locked access to one's own stack orders as MFENCE does, in half the time.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if order == Ordering::SeqCst {
-            // SAFETY: changes nothing but flags, which it says; and not said to leave memory alone, so the compiler moves no access across it.
+            // SAFETY: changes nothing but flags, which it says; and not said to leave memory alone,
+            // so the compiler moves no access across it.
             unsafe { core::arch::asm!("lock or dword ptr [rsp], 0") };
             return;
         }
         fence(order);
     }
-    // A datum is read and written as a relaxed atomic: as cheap as a plain access, and no undefined behaviour when
-    // another process misbehaves.
+    // A datum is read and written as a relaxed atomic: as cheap as a plain access, and no undefined
+    // behaviour when another process misbehaves.
     #[inline(always)]
     fn read(&self, cell: &AtomicU64) -> u64 {
         cell.load(Ordering::Relaxed)
@@ -235,8 +240,8 @@ impl Processor for Native {
     #[inline(always)]
     fn copy_in(&self, to: &NativeBytes, at: usize, from: &[u8]) {
         assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
-        // SAFETY: in bounds (checked above) of memory that `NativeBytes::from_raw`'s caller keeps mapped, and `from` can't
-        // overlap it, since no Rust reference to those bytes exists.
+        // SAFETY: in bounds (checked above) of memory that `NativeBytes::from_raw`'s caller keeps
+        // mapped, and `from` can't overlap it, since no Rust reference to those bytes exists.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.base.as_ptr().add(at), from.len()) }
     }
     #[inline(always)]
@@ -330,8 +335,9 @@ impl KernelMutex for Native {
 
     fn mutex_init(mutex: &NativeKernelMutex) {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        // SAFETY: `attributes` is initialised by the first call before the others use it and destroyed last; the mutex is at its final
-        // address and, by the trait's contract, nobody else uses it yet.
+        // SAFETY: `attributes` is initialised by the first call before the others use it and
+        // destroyed last; the mutex is at its final address and, by the trait's contract, nobody
+        // else uses it yet.
         unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
             libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
@@ -352,12 +358,14 @@ impl KernelMutex for Native {
     }
 
     fn mutex_make_consistent(&self, mutex: &NativeKernelMutex) {
-        // SAFETY: the mutex was initialised at this address (trait contract); a wrong state is an error code, not a fault.
+        // SAFETY: the mutex was initialised at this address (trait contract); a wrong state is an
+        // error code, not a fault.
         unsafe { libc::pthread_mutex_consistent(mutex.0.get()) };
     }
 
     fn mutex_unlock(&self, mutex: &NativeKernelMutex) {
-        // SAFETY: the mutex was initialised at this address (trait contract); a robust mutex checks its owner.
+        // SAFETY: the mutex was initialised at this address (trait contract); a robust mutex checks
+        // its owner.
         unsafe { libc::pthread_mutex_unlock(mutex.0.get()) };
     }
 }
@@ -407,7 +415,8 @@ impl Prefetch for Native {
     #[inline(always)]
     fn prefetch_exclusive(&self, word: &AtomicU64) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch is a hint: it never faults and changes no value. PREFETCHW decodes as a no-op where unsupported.
+        // SAFETY: a prefetch is a hint: it never faults and changes no value. PREFETCHW decodes as
+        // a no-op where unsupported.
         unsafe {
             core::arch::asm!("prefetchw [{}]", in(reg) word.as_ptr(), options(nostack, preserves_flags, readonly))
         };
@@ -426,8 +435,8 @@ impl Prefetch for Native {
     }
 }
 
-/// Makes words and data for threads of one process: in place, by value. [`Arena::bytes`] leaks its memory, since a
-/// view has no owner.
+/// Makes words and data for threads of one process: in place, by value. [`Arena::bytes`]
+/// leaks its memory, since a view has no owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 

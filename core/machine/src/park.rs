@@ -1,4 +1,5 @@
-//! The native machine's futexes: blocking on a word in shared memory, or on several, until somebody wakes whoever does.
+//! The native machine's futexes: blocking on a word in shared memory, or on several,
+//! until somebody wakes whoever does.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::AtomicU64;
@@ -6,7 +7,8 @@ use core::sync::atomic::AtomicU64;
 use crate::native::Native;
 use crate::processor::{Park, Processor};
 
-/// How long [`Native::park_on_any`] waits at most where it hears only one of its words, in nanoseconds.
+/// How long [`Native::park_on_any`] waits at most where it hears only one of its words,
+/// in nanoseconds.
 pub const UNHEARD_NS: u64 = 50_000;
 
 /// The address of the half of a word that holds its low 32 bits: what a futex compares.
@@ -23,8 +25,11 @@ fn timespec(ns: u64) -> libc::timespec {
 }
 
 impl Native {
-    /// Blocks while the low 32 bits of each word equal those beside it, until one is woken or for about `timeout_ns`: [`Park::park`] on several words, at most 128 of them (of more, the first ones). May return early for
-    /// no reason. Where the system can't (Linux before 5.16, or it is forbidden) it waits on the first word, and for [`UNHEARD_NS`] at most, since nobody can wake it through the others.
+    /// Blocks while the low 32 bits of each word equal those beside it, until one is
+    /// woken or for about `timeout_ns`: [`Park::park`] on several words, at most 128 of them (of
+    /// more, the first ones). May return early for no reason. Where the system can't (Linux before
+    /// 5.16, or it is forbidden) it waits on the first word, and for [`UNHEARD_NS`] at most, since
+    /// nobody can wake it through the others.
     pub fn park_on_any(&self, words: &[(&AtomicU64, u64)], timeout_ns: u64) {
         /// The kernel's `futex_waitv`.
         #[repr(C)]
@@ -48,7 +53,8 @@ impl Native {
             .collect();
         let end = self.now().saturating_add(timeout_ns);
         let end = timespec(end);
-        // SAFETY: the addresses are those of live words, aligned to 4; the kernel only reads them; list and time outlive the call.
+        // SAFETY: the addresses are those of live words, aligned to 4; the kernel only reads them;
+        // list and time outlive the call.
         let outcome = unsafe {
             libc::syscall(
                 libc::SYS_futex_waitv,
@@ -71,9 +77,10 @@ impl Native {
 impl Park for Native {
     fn park(&self, word: &AtomicU64, expected: u64, timeout_ns: u64) {
         let timeout = timespec(timeout_ns);
-        // The shared (not private) kind, since the word may be mapped by other processes. Every outcome (woken, value differs,
-        // timed out, interrupted) means the same to the caller: look again.
-        // SAFETY: the address is that of a live word, aligned to 4; the kernel only reads it; `timeout` outlives the call.
+        // The shared (not private) kind, since the word may be mapped by other processes. Every
+        // outcome (woken, value differs, timed out, interrupted) means the same to the caller: look
+        // again. SAFETY: the address is that of a live word, aligned to 4; the kernel only reads
+        // it; `timeout` outlives the call.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -86,7 +93,8 @@ impl Park for Native {
     }
 
     fn wake(&self, word: &AtomicU64, count: u32) -> u32 {
-        // SAFETY: the address is that of a live word, aligned to 4; the kernel does not touch its contents.
+        // SAFETY: the address is that of a live word, aligned to 4; the kernel does not touch its
+        // contents.
         let woken = unsafe {
             libc::syscall(
                 libc::SYS_futex,

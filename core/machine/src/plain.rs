@@ -1,4 +1,5 @@
-//! Types that may lie in shared memory ([`Plain`]) and types that may have a name there ([`Object`]).
+//! Types that may lie in shared memory ([`Plain`]) and types that may have a name there
+//! ([`Object`]).
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -12,9 +13,12 @@ use crate::native::NativeKernelMutex;
 ///
 /// # Safety
 ///
-/// * Its layout is fixed (`repr(C)` or `repr(transparent)`), with no pointers, references or `usize`, and no `Drop`.
-/// * Every bit pattern is a valid value, since another process may write any; all-zero bytes are its initial state.
-/// * It is `Sync`, and every access through a shared reference is atomic or volatile or made by the kernel or libc.
+/// * Its layout is fixed (`repr(C)` or `repr(transparent)`), with no pointers, references or
+///   `usize`, and no `Drop`.
+/// * Every bit pattern is a valid value, since another process may write any; all-zero bytes are
+///   its initial state.
+/// * It is `Sync`, and every access through a shared reference is atomic or volatile or made by the
+///   kernel or libc.
 pub unsafe trait Plain: Sync + 'static {}
 
 // SAFETY: atomics have a fixed layout, accept every bit pattern, and are accessed atomically.
@@ -29,17 +33,18 @@ unsafe impl Plain for AtomicU64 {}
 unsafe impl<T: Plain> Plain for OwnLine<T> {}
 // SAFETY: an array of plain values.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-// SAFETY: libc's own type for this purpose, accessed only by libc; Linux's all-zero pthread mutex is an unlocked one
-// (and `mutex_init` prepares it before use all the same).
+// SAFETY: libc's own type for this purpose, accessed only by libc; Linux's all-zero pthread mutex
+// is an unlocked one (and `mutex_init` prepares it before use all the same).
 unsafe impl Plain for NativeKernelMutex {}
 
 /// A type of which a world may hold a named object, and its identity there.
 ///
-/// A program that opens an object must name the type as which it was created: [`Object::describe`] writes kind, layout
-/// version and parameters as text, which lies beside the object. Size and alignment are compared as well.
+/// A program that opens an object must name the type as which it was created: [`Object::describe`]
+/// writes kind, layout version and parameters as text, which lies beside the object. Size and
+/// alignment are compared as well.
 ///
-/// A type that is also [`Plain`] can be used through a shared reference; one that is not only through methods of its
-/// own handle (a mutex, which must know who locks it).
+/// A type that is also [`Plain`] can be used through a shared reference; one that is not only
+/// through methods of its own handle (a mutex, which must know who locks it).
 ///
 /// ```
 /// use std::sync::atomic::AtomicU64;
@@ -61,14 +66,17 @@ unsafe impl Plain for NativeKernelMutex {}
 ///
 /// # Safety
 ///
-/// * Its layout is fixed (`repr(C)` or `repr(transparent)`), with no pointers, references or `usize`, and no `Drop`.
-/// * Every bit pattern is a valid value, since another process may write any; all-zero bytes are its initial state.
-/// * It is `Sync`, and every access through a safe method is atomic, or made by the holder of a lock that lies in it.
-/// * Two types with the same text have the same layout and give it the same meaning: the text names everything on
-///   which either depends, and a version that changes with the layout.
+/// * Its layout is fixed (`repr(C)` or `repr(transparent)`), with no pointers, references or
+///   `usize`, and no `Drop`.
+/// * Every bit pattern is a valid value, since another process may write any; all-zero bytes are
+///   its initial state.
+/// * It is `Sync`, and every access through a safe method is atomic, or made by the holder of a
+///   lock that lies in it.
+/// * Two types with the same text have the same layout and give it the same meaning: the text names
+///   everything on which either depends, and a version that changes with the layout.
 pub unsafe trait Object: Sync + 'static {
-    /// Whether the object writes down which participants use it, so that a process which has it open must not leave
-    /// its world.
+    /// Whether the object writes down which participants use it, so that a process which
+    /// has it open must not leave its world.
     const NAMES_USERS: bool = false;
 
     /// Writes the type's identity: kind, layout version, parameters.
@@ -104,12 +112,13 @@ unsafe impl<T: Object, const N: usize> Object for [T; N] {
     }
 }
 
-/// Implements [`Object`] for types that are [`Plain`]: `[generics] type => "kind v1", parameter, parameter;`. A
-/// parameter is anything that can be displayed.
+/// Implements [`Object`] for types that are [`Plain`]: `[generics] type => "kind v1",
+/// parameter, parameter;`. A parameter is anything that can be displayed.
 #[macro_export]
 macro_rules! plain_objects {
     ($([$($generics:tt)*] $type:ty $(where [$($bounds:tt)*])? => $kind:literal $(, $parameter:expr)*;)*) => {$(
-        // SAFETY: `Plain` says the same of its layout and its values; kind, version and parameters are in its text.
+        // SAFETY: `Plain` says the same of its layout and its values; kind, version and parameters
+        // are in its text.
         unsafe impl<$($generics)*> $crate::Object for $type
         $(where $($bounds)*)?
         {

@@ -2,17 +2,19 @@
 
 use core::sync::atomic::Ordering;
 
-/// Where a word or datum is to lie. Natively the layout of the Rust structure decides and this is ignored; a
-/// simulated machine takes it as an instruction.
+/// Where a word or datum is to lie. Natively the layout of the Rust structure decides and
+/// this is ignored; a simulated machine takes it as an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Starts a new line, homed wherever the arena puts things by default.
     NewLine,
-    /// On the line of the word or datum that this arena made last (a new one once that line is full).
+    /// On the line of the word or datum that this arena made last (a new one once that
+    /// line is full).
     SameLine,
     /// Starts a new line, homed at the given node.
     Home(u32),
-    /// At memory: never cached, for at-memory operations ([`FetchOp`]); homed at the given node.
+    /// At memory: never cached, for at-memory operations ([`FetchOp`]); homed at the
+    /// given node.
     AtMemory(u32),
 }
 
@@ -24,7 +26,8 @@ impl Place {
     }
 }
 
-/// Makes words and data. The layout is part of an experiment, so algorithms take an arena where they are built.
+/// Makes words and data. The layout is part of an experiment, so algorithms take an arena
+/// where they are built.
 pub trait Arena<P: Processor> {
     /// A word with an initial value.
     fn word(&self, place: Place, value: u64) -> P::Word;
@@ -51,9 +54,10 @@ pub enum Event {
 ///
 /// # Contract for machines
 ///
-/// * Accesses to words have at least the given C11 ordering (stronger is allowed: a sequentially consistent machine
-///   ignores it).
-/// * Cells and bytes may be touched only when words order the accesses; a machine may check that and fail.
+/// * Accesses to words have at least the given C11 ordering (stronger is allowed: a sequentially
+///   consistent machine ignores it).
+/// * Cells and bytes may be touched only when words order the accesses; a machine may check that
+///   and fail.
 pub trait Processor: Sized + 'static {
     /// A shared 64-bit word.
     type Word: Send + Sync + 'static;
@@ -62,7 +66,8 @@ pub trait Processor: Sized + 'static {
     /// A run of payload bytes, ordered by words.
     type Bytes: Send + Sync + 'static;
 
-    /// This processor's number: unique among those that may contend for the same object at one time.
+    /// This processor's number: unique among those that may contend for the same object
+    /// at one time.
     fn id(&self) -> usize;
 
     /// Reads a word.
@@ -71,8 +76,8 @@ pub trait Processor: Sized + 'static {
     fn store(&self, word: &Self::Word, value: u64, order: Ordering);
     /// Writes a word and returns what it held.
     fn swap(&self, word: &Self::Word, value: u64, order: Ordering) -> u64;
-    /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err` if it was another one.
-    /// Never fails spuriously.
+    /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err`
+    /// if it was another one. Never fails spuriously.
     fn compare_exchange(
         &self,
         word: &Self::Word,
@@ -96,11 +101,13 @@ pub trait Processor: Sized + 'static {
     fn write(&self, cell: &Self::Cell, value: u64);
     /// Copies `from` into the bytes that start at offset `at`. Panics if it does not fit.
     fn copy_in(&self, to: &Self::Bytes, at: usize, from: &[u8]);
-    /// Copies the bytes that start at offset `at` to `to`. Panics if they are not all there.
+    /// Copies the bytes that start at offset `at` to `to`. Panics if they are not all
+    /// there.
     fn copy_out(&self, from: &Self::Bytes, at: usize, to: &mut [u8]);
 
-    /// Spins until `done` accepts the word's value, for at most about `budget` nanoseconds (0: probes just once).
-    /// Returns the last value read: `Ok` if accepted, `Err` if the budget ran out. The one place where anything spins.
+    /// Spins until `done` accepts the word's value, for at most about `budget`
+    /// nanoseconds (0: probes just once). Returns the last value read: `Ok` if accepted, `Err` if
+    /// the budget ran out. The one place where anything spins.
     fn spin_until(
         &self,
         word: &Self::Word,
@@ -109,8 +116,9 @@ pub trait Processor: Sized + 'static {
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64>;
 
-    /// The same with a pause before each further probe, of as many nanoseconds as `pause` makes of the value that was not accepted: proportional and
-    /// exponential back-off. The budget is for the pauses alone.
+    /// The same with a pause before each further probe, of as many nanoseconds as `pause`
+    /// makes of the value that was not accepted: proportional and exponential back-off. The budget
+    /// is for the pauses alone.
     fn poll_until(
         &self,
         word: &Self::Word,
@@ -134,8 +142,8 @@ pub trait Processor: Sized + 'static {
         }
     }
 
-    /// Backs off for about `ns` nanoseconds without touching shared memory. Coarse: a machine may round up to its
-    /// cheapest pause.
+    /// Backs off for about `ns` nanoseconds without touching shared memory. Coarse: a
+    /// machine may round up to its cheapest pause.
     fn delay(&self, ns: u64);
     /// Private computation of about `ns` nanoseconds.
     fn work(&self, ns: u64);
@@ -148,8 +156,9 @@ pub trait Processor: Sized + 'static {
 
 /// Capability: giving up the processor.
 pub trait Park: Processor {
-    /// Blocks while the low 32 bits of the word equal those of `expected`, until woken or for about `timeout_ns`. May return early
-    /// for no reason. The comparison and the falling asleep are one atomic step with regard to [`Park::wake`].
+    /// Blocks while the low 32 bits of the word equal those of `expected`, until woken or
+    /// for about `timeout_ns`. May return early for no reason. The comparison and the falling
+    /// asleep are one atomic step with regard to [`Park::wake`].
     fn park(&self, word: &Self::Word, expected: u64, timeout_ns: u64);
     /// Wakes up to `count` processors parked on the word; returns how many.
     fn wake(&self, word: &Self::Word, count: u32) -> u32;
@@ -162,17 +171,21 @@ pub trait Park: Processor {
 pub enum LockOutcome {
     /// In the ordinary way.
     Acquired,
-    /// Its previous owner died while holding it; the caller holds it now and must decide what that means.
+    /// Its previous owner died while holding it; the caller holds it now and must decide
+    /// what that means.
     OwnerDied,
-    /// An owner died and nobody declared the protected data consistent: the lock can't be had any more.
+    /// An owner died and nobody declared the protected data consistent: the lock can't be
+    /// had any more.
     NotRecoverable,
     /// Somebody else holds it (only from [`KernelMutex::mutex_try_lock`]).
     Busy,
 }
 
-/// Capability: the operating system's own robust mutex between processes (the baseline `posix`).
+/// Capability: the operating system's own robust mutex between processes (the baseline
+/// `posix`).
 pub trait KernelMutex: Processor {
-    /// The mutex, in place in shared memory; its default is one that [`KernelMutex::mutex_init`] has yet to prepare.
+    /// The mutex, in place in shared memory; its default is one that
+    /// [`KernelMutex::mutex_init`] has yet to prepare.
     type Mutex: Default + Send + Sync + 'static;
     /// Prepares a mutex in memory that nobody else uses yet.
     fn mutex_init(mutex: &Self::Mutex);
@@ -200,9 +213,11 @@ pub trait FetchOp: Processor {
     fn fetch_clear(&self, word: &Self::Word) -> u64;
 }
 
-/// Capability: load-linked and store-conditional. A processor has one reservation: linking another word gives the former one up.
+/// Capability: load-linked and store-conditional. A processor has one reservation:
+/// linking another word gives the former one up.
 ///
-/// A machine that has only compare-and-swap may emulate it by the value that was linked; then a word that was changed and changed back counts as unchanged.
+/// A machine that has only compare-and-swap may emulate it by the value that was linked; then a
+/// word that was changed and changed back counts as unchanged.
 pub trait LlSc: Processor {
     /// Reads and sets a reservation on the word's line.
     fn load_linked(&self, word: &Self::Word) -> u64;
@@ -212,17 +227,23 @@ pub trait LlSc: Processor {
     fn validate(&self, word: &Self::Word) -> bool;
 }
 
-/// Capability: asking the operating system who is running, as a scheduler-conscious lock does (Nikolopoulos & Papatheodorou §3.4), and asking it to let one run on for a while
-/// (Kontothanassis, Wisniewski & Scott 1997: the states *preempted*, *preemptable*, *unpreemptable by itself* and *by another*).
+/// Capability: asking the operating system who is running, as a scheduler-conscious lock
+/// does (Nikolopoulos & Papatheodorou §3.4), and asking it to let one run on for a while
+/// (Kontothanassis, Wisniewski & Scott 1997: the states *preempted*, *preemptable*, *unpreemptable
+/// by itself* and *by another*).
 pub trait Scheduling: Processor {
-    /// Whether the processor with this number is certainly not running now: preempted, or asleep.
+    /// Whether the processor with this number is certainly not running now: preempted, or
+    /// asleep.
     fn is_preempted(&self, id: usize) -> bool;
 
-    /// Asks not to be preempted from now on (`true`), also taking over what another one has asked by [`Scheduling::keep`]; or asks so no longer (`false`), and lets others run at once if
-    /// the time slice has ended meanwhile. An operating system may refuse, or lose patience: that costs time, not correctness.
+    /// Asks not to be preempted from now on (`true`), also taking over what another one
+    /// has asked by [`Scheduling::keep`]; or asks so no longer (`false`), and lets others run at
+    /// once if the time slice has ended meanwhile. An operating system may refuse, or lose
+    /// patience: that costs time, not correctness.
     fn stay(&self, _on: bool) {}
 
-    /// Asks that the processor with this number not be preempted from now on, in one step with looking whether it is already: then returns `false`.
+    /// Asks that the processor with this number not be preempted from now on, in one step
+    /// with looking whether it is already: then returns `false`.
     fn keep(&self, id: usize) -> bool {
         !self.is_preempted(id)
     }
@@ -236,37 +257,50 @@ pub trait Dcas: Processor {
 
 /// Capability: compare-and-swap of two words that lie beside each other.
 pub trait Cas2: Processor {
-    /// Writes both new values if both words hold their old ones. `None` if that can't be done: the words are not an aligned pair, the first one first, or the processor has no such instruction.
+    /// Writes both new values if both words hold their old ones. `None` if that can't be
+    /// done: the words are not an aligned pair, the first one first, or the processor has no such
+    /// instruction.
     fn cas2(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> Option<bool>;
 }
 
 /// Capability: the advisory load (Cload) of Greenwald & Cheriton §6.2.
 pub trait AdvisoryLoad: Processor {
-    /// Reads the word and takes its line's advisory lock; `None` if another processor has it.
+    /// Reads the word and takes its line's advisory lock; `None` if another processor has
+    /// it.
     fn advisory_load(&self, word: &Self::Word) -> Option<u64>;
 }
 
-/// Capability: an operating system that keeps counts of active threads (Allemany & Felten 1992; Greenwald & Cheriton §8.4): it takes a thread that it switches out off the count that
-/// the thread is in, and adds it again before the thread goes on. So whoever waits for others to be done does not wait for one that does not run.
+/// Capability: an operating system that keeps counts of active threads (Allemany & Felten
+/// 1992; Greenwald & Cheriton §8.4): it takes a thread that it switches out off the count that the
+/// thread is in, and adds it again before the thread goes on. So whoever waits for others to be
+/// done does not wait for one that does not run.
 pub trait ActiveThreads: Processor {
-    /// Adds the acting thread to a count, if that is below `most`, in one step with telling the system. May fail for no reason. A thread is in one count at a time.
+    /// Adds the acting thread to a count, if that is below `most`, in one step with
+    /// telling the system. May fail for no reason. A thread is in one count at a time.
     fn enter(&self, count: &Self::Word, most: u64) -> bool;
     /// Takes it off again.
     fn leave(&self, count: &Self::Word);
 }
 
-/// Capability: an operating system that knows locks, and what their holders have stored tentatively (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a holder, or
-/// finds it dead, it puts back what that has stored and frees the lock; the holder learns of it at its next step, and begins anew. So nobody waits for a holder that does not run.
+/// Capability: an operating system that knows locks, and what their holders have stored
+/// tentatively (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a
+/// holder, or finds it dead, it puts back what that has stored and frees the lock; the holder
+/// learns of it at its next step, and begins anew. So nobody waits for a holder that does not run.
 ///
-/// Such a lock is a word that counts how often it was taken and freed: odd while somebody has it, by whomever it is freed. A thread has one at a time.
+/// Such a lock is a word that counts how often it was taken and freed: odd while somebody has it,
+/// by whomever it is freed. A thread has one at a time.
 pub trait RollBack: Processor {
-    /// Takes the lock if nobody has it, in one step with telling the system; acquires. May fail for no reason.
+    /// Takes the lock if nobody has it, in one step with telling the system; acquires.
+    /// May fail for no reason.
     fn take(&self, lock: &Self::Word) -> bool;
-    /// Stores, for the time being: one word in a section. Releases. `false`: the thread has been rolled back, and has not stored.
+    /// Stores, for the time being: one word in a section. Releases. `false`: the thread
+    /// has been rolled back, and has not stored.
     fn store_tentatively(&self, word: &Self::Word, value: u64) -> bool;
-    /// Stores, and decides: what the thread has stored stays, even if the system frees the lock. Releases. `false`: it has been rolled back, and has not stored.
+    /// Stores, and decides: what the thread has stored stays, even if the system frees
+    /// the lock. Releases. `false`: it has been rolled back, and has not stored.
     fn store_finally(&self, word: &Self::Word, value: u64) -> bool;
-    /// Frees the lock, unless the system has done that; releases. `false`: it has, so what was read under the lock may not belong together.
+    /// Frees the lock, unless the system has done that; releases. `false`: it has, so
+    /// what was read under the lock may not belong together.
     fn free(&self, lock: &Self::Word) -> bool;
 }
 

@@ -1,19 +1,27 @@
-//! Copies of bytes that go from core to core: line by line in vector registers, with plain stores or past the caches (non-temporal stores), which Gropp & Lusk 1997, Section 5 get from the vector unit of their SX-4.
+//! Copies of bytes that go from core to core: line by line in vector registers, with
+//! plain stores or past the caches (non-temporal stores), which Gropp & Lusk 1997, Section 5 get
+//! from the vector unit of their SX-4.
 //!
-//! The C library's copy may be a single string instruction (`rep movsb`), which here takes up to twice as long for lines that come from elsewhere, if source and target are not aligned to each other.
+//! The C library's copy may be a single string instruction (`rep movsb`), which here takes up to
+//! twice as long for lines that come from elsewhere, if source and target are not aligned to each
+//! other.
 //!
-//! **Past the caches** is for bytes that another core will read: a plain store first has to fetch, and to take away from that core, the line that it is going to overwrite, one after the other. **Don't use it** for
-//! bytes that this core reads again, or whose reader shares a cache with it: they come from memory.
+//! **Past the caches** is for bytes that another core will read: a plain store first has to fetch,
+//! and to take away from that core, the line that it is going to overwrite, one after the other.
+//! **Don't use it** for bytes that this core reads again, or whose reader shares a cache with it:
+//! they come from memory.
 #![allow(unsafe_code)]
 
 /// Shorter copies are left to the C library.
 const SHORT: usize = 8 << 10;
 
-/// Copies `len` bytes, line by line. They are written before anything that this thread writes with Release afterwards, as with any copy.
+/// Copies `len` bytes, line by line. They are written before anything that this thread
+/// writes with Release afterwards, as with any copy.
 ///
 /// # Safety
 ///
-/// As [`core::ptr::copy_nonoverlapping`]: `from` is readable and `to` writable for `len` bytes, and they don't overlap.
+/// As [`core::ptr::copy_nonoverlapping`]: `from` is readable and `to` writable for `len` bytes, and
+/// they don't overlap.
 #[inline]
 pub unsafe fn copy_by_lines(from: *const u8, to: *mut u8, len: usize) {
     if len < SHORT {
@@ -25,7 +33,8 @@ pub unsafe fn copy_by_lines(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies `len` bytes, past the caches if the machine can. They are written before anything that this thread writes afterwards.
+/// Copies `len` bytes, past the caches if the machine can. They are written before
+/// anything that this thread writes afterwards.
 ///
 /// # Safety
 ///
@@ -51,10 +60,12 @@ unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize) {
 unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize) {
     use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_storeu_si128, _mm_stream_si128};
     const LINE: usize = crate::LINE;
-    // Stores past the caches must be aligned; otherwise it is the loads that matter, since their lines may be far away.
+    // Stores past the caches must be aligned; otherwise it is the loads that matter, since their
+    // lines may be far away.
     let head = if PAST { to.align_offset(LINE) } else { from.align_offset(LINE) }.min(len);
     let whole = head + (len - head) / LINE * LINE;
-    // SAFETY: all offsets are below `len`, for which both are valid; if `PAST`, `to` is aligned to a line from `head` on. SSE2 is part of x86-64.
+    // SAFETY: all offsets are below `len`, for which both are valid; if `PAST`, `to` is aligned to
+    // a line from `head` on. SSE2 is part of x86-64.
     unsafe {
         core::ptr::copy_nonoverlapping(from, to, head);
         let mut at = head;
@@ -125,7 +136,8 @@ mod tests {
             scope.spawn(|| {
                 for round in 1..=ROUNDS {
                     let bytes = [round; BYTES / 8];
-                    // SAFETY: the reader has taken the last ones, and waits; both are of this length.
+                    // SAFETY: the reader has taken the last ones, and waits; both are of this
+                    // length.
                     unsafe { copy_past_caches(bytes.as_ptr().cast(), shared.bytes().cast(), BYTES) };
                     written.store(round, Ordering::Release);
                     while read.load(Ordering::Acquire) < round {

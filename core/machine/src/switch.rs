@@ -9,23 +9,28 @@ use std::time::Instant;
 use crate::native::Native;
 use crate::processor::{Park, Processor};
 
-/// Exchanges in a batch, and batches; the shortest batch counts, so that others' work doesn't.
+/// Exchanges in a batch, and batches; the shortest batch counts, so that others' work
+/// doesn't.
 const EXCHANGES: u64 = 40;
 const BATCHES: usize = 5;
 
-/// The cost may be anything in reason, whatever was measured on a machine that had no time for us.
+/// The cost may be anything in reason, whatever was measured on a machine that had no
+/// time for us.
 const SENSIBLE: core::ops::RangeInclusive<u64> = 500..=50_000;
-/// The cost that is assumed where it can't be measured: this process may not start two threads.
+/// The cost that is assumed where it can't be measured: this process may not start two
+/// threads.
 const TYPICAL: u64 = 2_000;
 /// A turn of neither thread: the measurement is given up.
 const GIVEN_UP: u64 = u64::MAX;
 
 impl Native {
-    /// The cost of a context switch in nanoseconds: to park, and to be running again once woken, on the same core. The time that a waiter
-    /// should spin before it parks, by the argument that it then never costs more than twice the better choice (Karlin et al. 1991).
+    /// The cost of a context switch in nanoseconds: to park, and to be running again once
+    /// woken, on the same core. The time that a waiter should spin before it parks, by the argument
+    /// that it then never costs more than twice the better choice (Karlin et al. 1991).
     ///
-    /// Measured once in a process, on the first call, which takes a fraction of a millisecond and two short-lived threads. A typical
-    /// cost, where the process may not start them (`ulimit -u`, `ulimit -v`).
+    /// Measured once in a process, on the first call, which takes a fraction of a millisecond and
+    /// two short-lived threads. A typical cost, where the process may not start them (`ulimit -u`,
+    /// `ulimit -v`).
     pub fn switch_cost() -> u64 {
         static COST: OnceLock<u64> = OnceLock::new();
         *COST.get_or_init(|| {
@@ -34,8 +39,8 @@ impl Native {
     }
 }
 
-/// Two threads on one core wake each other in turn: each exchange is two switches. `None`: a thread can't be started.
-/// `thread`: how each of them is to be built.
+/// Two threads on one core wake each other in turn: each exchange is two switches.
+/// `None`: a thread can't be started. `thread`: how each of them is to be built.
 fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
     let turn = AtomicU64::new(0);
     // SAFETY: no preconditions.
@@ -85,9 +90,11 @@ fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
     Some(shortest / EXCHANGES / 2)
 }
 
-/// Binds the calling thread to a core. If that is not allowed, the wake-ups across cores are measured, which cost more.
+/// Binds the calling thread to a core. If that is not allowed, the wake-ups across cores
+/// are measured, which cost more.
 fn pin_to(core: libc::c_int) {
-    // SAFETY: the set is plain data (all zero is the empty set), the index is checked, and the call reads the set.
+    // SAFETY: the set is plain data (all zero is the empty set), the index is checked, and the call
+    // reads the set.
     unsafe {
         let mut set: libc::cpu_set_t = core::mem::zeroed();
         if (0..libc::CPU_SETSIZE).contains(&core) {

@@ -1,4 +1,5 @@
-//! A member of a world that does one thing, for the tests of this room and of the command: `member WHAT ARGUMENTS…`.
+//! A member of a world that does one thing, for the tests of this room and of the
+//! command: `member WHAT ARGUMENTS…`.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -102,7 +103,8 @@ fn crash(rank: u32, how: &str, wait: bool) -> Outcome {
             std::thread::park();
         }
     }
-    // One that leaves in order before it fails is missed by no barrier until the launcher has reported it.
+    // One that leaves in order before it fails is missed by no barrier until the launcher has
+    // reported it.
     while matches!(how, "leave" | "error" | "panic") && world.deaths() == 0 {
         std::thread::yield_now();
     }
@@ -220,7 +222,8 @@ fn change_directory(name: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes, enters, opens and checks a world of the same name again and again: each time it must be whole and stay so.
+/// Makes, enters, opens and checks a world of the same name again and again: each time it
+/// must be whole and stay so.
 fn hurry(name: &str, rounds: u32) -> Outcome {
     let spec = WorldSpec {
         name: Some(name.to_owned()),
@@ -273,7 +276,8 @@ fn file_limit() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what happens in a control group that may use 3 MiB more than now: the directory of the group is given.
+/// Says what happens in a control group that may use 3 MiB more than now: the directory
+/// of the group is given.
 fn memory_limit(group: &str) -> Outcome {
     let group = std::path::Path::new(group);
     let (limit, usage) = if group.join("memory.max").exists() {
@@ -299,7 +303,8 @@ fn memory_limit(group: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what happens when the file system has 1 MiB: mounts such a one, in a mount namespace of its own.
+/// Says what happens when the file system has 1 MiB: mounts such a one, in a mount
+/// namespace of its own.
 fn small_tmpfs(directory: &str) -> Outcome {
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
     use rustix::thread::{UnshareFlags, unshare_unsafe};

@@ -49,8 +49,8 @@ impl Area {
     pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
         let len = (size_of::<T>() as u64).saturating_mul(n);
         let at = self.check(offset, len, align_of::<T>())?;
-        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every bit pattern is a
-        // `T` and accesses through shared references are atomic (`Plain`).
+        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every
+        // bit pattern is a `T` and accesses through shared references are atomic (`Plain`).
         Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
     }
 
@@ -71,11 +71,14 @@ impl Area {
     ///
     /// # Safety
     ///
-    /// * The view is not used after the last handle of this world (this area, the world, or a clone of either) is dropped.
-    /// * No reference from [`Area::slice`] or [`Area::get`] to these bytes exists while the view is used.
+    /// * The view is not used after the last handle of this world (this area, the world, or a clone
+    ///   of either) is dropped.
+    /// * No reference from [`Area::slice`] or [`Area::get`] to these bytes exists while the view is
+    ///   used.
     pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<NativeBytes, Error> {
         let at = self.check(offset, len, 1)?;
-        // SAFETY: stays mapped while the world does, and without references: the caller's obligations, in this order.
+        // SAFETY: stays mapped while the world does, and without references: the caller's
+        // obligations, in this order.
         Ok(unsafe { NativeBytes::from_raw(at, len as usize) })
     }
 

@@ -1,8 +1,8 @@
 //! A world as the surroundings of those who wait: how many run, and on how many cores.
 //!
-//! Two words with one bit per rank say who has entered and who sleeps. They are hints: a process that dies leaves its
-//! bits until its death is noted, one that enters while a slow survivor still clears its predecessor's bits sets its
-//! own again when it next wakes.
+//! Two words with one bit per rank say who has entered and who sleeps. They are hints: a process
+//! that dies leaves its bits until its death is noted, one that enters while a slow survivor still
+//! clears its predecessor's bits sets its own again when it next wakes.
 
 use core::sync::atomic::Ordering;
 
@@ -47,7 +47,8 @@ impl Surroundings for Inner {
         self.deaths().count()
     }
 
-    /// A process sleeps as soon as one of its threads does: those that wait are usually its only ones.
+    /// A process sleeps as soon as one of its threads does: those that wait are usually
+    /// its only ones.
     fn asleep(&self, asleep: bool) {
         let bits = self.local.me.load(Ordering::Relaxed);
         if bits == 0 {
@@ -73,11 +74,13 @@ impl Surroundings for Inner {
 
 impl Inner {
     pub(crate) fn switch_cost(&self) -> u64 {
-        // Relaxed: written before the world was opened. Whatever is there: a waiter spins for a sensible time.
+        // Relaxed: written before the world was opened. Whatever is there: a waiter spins for a
+        // sensible time.
         self.control().counts.switch_cost.load(Ordering::Relaxed).clamp(500, 50_000)
     }
 
-    /// Writes down on which processors this process may run, and counts those of all participants.
+    /// Writes down on which processors this process may run, and counts those of all
+    /// participants.
     pub(crate) fn note_processors(&self, me: ParticipantId) {
         let mut words = [0u64; CPU_WORDS];
         match sched_getaffinity(None) {
@@ -98,7 +101,8 @@ impl Inner {
         self.count_processors();
     }
 
-    /// The processors of all participants together, at most as many as the control group's quota grants.
+    /// The processors of all participants together, at most as many as the control
+    /// group's quota grants.
     pub(crate) fn count_processors(&self) {
         let mut union = [0u64; CPU_WORDS];
         for index in 0..self.processes {

@@ -1,24 +1,28 @@
 //! A barrier that survives its participants.
 //!
-//! Each participant writes the number of the episode at which it has arrived into its own place, so nothing has to be
-//! counted and nobody's death leaves a count wrong. Whoever then sees that all have arrived moves `episode` on, with
-//! the outcome in the same compare-and-swap: everybody who waits for this episode reads the same outcome. Those who
-//! wait look again now and then, so if the last to arrive dies between arriving and moving on, another does it.
+//! Each participant writes the number of the episode at which it has arrived into its own place, so
+//! nothing has to be counted and nobody's death leaves a count wrong. Whoever then sees that all
+//! have arrived moves `episode` on, with the outcome in the same compare-and-swap: everybody who
+//! waits for this episode reads the same outcome. Those who wait look again now and then, so if the
+//! last to arrive dies between arriving and moving on, another does it.
 //!
 //! ```text
 //! episode:  63     62     61     56 55        32 31          0
 //!           [PARKED][failed][ rank ][ deaths   ][ number      ]
 //! ```
 //!
-//! **Source.** The sense-reversing central barrier (Mellor-Crummey & Scott 1991, algorithm 7), with the count replaced by places.
+//! **Source.** The sense-reversing central barrier (Mellor-Crummey & Scott 1991, algorithm 7), with
+//! the count replaced by places.
 //!
-//! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by anybody, by compare-and-swap; waiters add PARKED.
+//! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by anybody, by compare-and-swap;
+//! waiters add PARKED.
 //!
-//! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to notice.
+//! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to
+//! notice.
 //!
-//! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and all get `MemberDied`. After
-//! arriving, before or after moving on: the same, or the episode succeeds, for all alike. The failure is reported
-//! once: `deaths` remembers up to which death.
+//! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and
+//! all get `MemberDied`. After arriving, before or after moving on: the same, or the episode
+//! succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death.
 
 use core::sync::atomic::Ordering;
 
@@ -44,7 +48,8 @@ fn reached(now: u32, wanted: u32) -> bool {
     now.wrapping_sub(wanted) < 1 << 31
 }
 
-/// The surroundings of those who wait here: being asked, they complete the episode if they can.
+/// The surroundings of those who wait here: being asked, they complete the episode if
+/// they can.
 struct AtBarrier<'a> {
     inner: &'a Inner,
     number: u32,
@@ -57,7 +62,8 @@ impl Surroundings for AtBarrier<'_> {
     fn asleep(&self, asleep: bool) {
         self.inner.asleep(asleep);
     }
-    /// It may be up to the one who asks. In vain only if the segment is damaged: episodes don't go back.
+    /// It may be up to the one who asks. In vain only if the segment is damaged: episodes
+    /// don't go back.
     fn abandoned(&self) -> bool {
         self.inner.check_deaths();
         self.inner.complete(self.number);
@@ -71,11 +77,11 @@ impl Inner {
     pub(crate) fn barrier(&self, policy: Policy) -> Result<(), Error> {
         let me = self.me()?;
         let state = &self.control().barrier;
-        // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant arrives, so the next
-        // number is its own.
+        // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant
+        // arrives, so the next number is its own.
         let mine = number(state.episode.load(Ordering::Acquire)).wrapping_add(1);
-        // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all, itself included;
-        // pairs with (2) in `complete`.
+        // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all,
+        // itself included; pairs with (2) in `complete`.
         state.arrivals[me.index as usize % state.arrivals.len()].store(mine, Ordering::SeqCst);
         self.complete(mine);
         let around = AtBarrier { inner: self, number: mine };
@@ -124,7 +130,8 @@ impl Inner {
                     return;
                 }
             }
-            // Those who were seen to be dead had been counted by then: if that is news, it belongs to the outcome.
+            // Those who were seen to be dead had been counted by then: if that is news, it belongs
+            // to the outcome.
             if self.deaths() != deaths {
                 continue;
             }
@@ -132,8 +139,8 @@ impl Inner {
             let failed =
                 if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank() & 0x3f) << 56 };
             let next = failed | count << 32 | u64::from(wanted);
-            // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if somebody else ended
-            // it, or parked.
+            // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if
+            // somebody else ended it, or parked.
             if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 if seen & PARKED != 0 {
                     Native::with_id(0).wake(&state.episode, u32::MAX);
@@ -146,7 +153,8 @@ impl Inner {
     /// A newcomer has not arrived anywhere, whatever its predecessor had.
     pub(crate) fn reset_arrival(&self, index: u32) {
         let state = &self.control().barrier;
-        // Relaxed: published with the entry. At worst the episode moves on meanwhile, and the value is one before it.
+        // Relaxed: published with the entry. At worst the episode moves on meanwhile, and the value
+        // is one before it.
         let now = number(state.episode.load(Ordering::Relaxed));
         state.arrivals[index as usize % state.arrivals.len()].store(now, Ordering::Relaxed);
     }

@@ -1,12 +1,14 @@
 //! Named shared objects: a small directory in the segment, with a heap.
 //!
-//! **Looking up** reads the slots that are ready. **Creating** is done by one participant at a time, the one whose id is in `creating`; whoever finds it dead takes its place. A
-//! creator zeroes memory beyond all ready objects, prepares the object there, fills in a slot and sets it ready,
-//! last. If it dies before, nothing refers to the slot or the memory, and the next creator uses both. So nothing
-//! leaks and nothing has to be repaired.
+//! **Looking up** reads the slots that are ready. **Creating** is done by one participant at a
+//! time, the one whose id is in `creating`; whoever finds it dead takes its place. A creator zeroes
+//! memory beyond all ready objects, prepares the object there, fills in a slot and sets it ready,
+//! last. If it dies before, nothing refers to the slot or the memory, and the next creator uses
+//! both. So nothing leaks and nothing has to be repaired.
 //!
-//! **Identity.** A slot holds the text of the object's type ([`Object::describe`]) and a hash of all of it, its size and its
-//! alignment. An object is opened only as the type that it was created as.
+//! **Identity.** A slot holds the text of the object's type ([`Object::describe`]) and a hash of
+//! all of it, its size and its alignment. An object is opened only as the type that it was created
+//! as.
 //!
 //! **Progress.** Looking up is wait-free (64 slots); creating is blocking.
 #![allow(unsafe_code)]
@@ -29,8 +31,8 @@ use crate::{Error, World};
 
 /// A named object in a world's segment. Keeps the world mapped.
 ///
-/// Dereferences to the object if that is [`Plain`]. A [`Mutex`] is locked by [`Shared::lock`]; an element of an array
-/// is [`Shared::at`].
+/// Dereferences to the object if that is [`Plain`]. A [`Mutex`] is locked by [`Shared::lock`]; an
+/// element of an array is [`Shared::at`].
 pub struct Shared<T: Object> {
     world: World,
     object: NonNull<T>,
@@ -52,8 +54,9 @@ impl<T: Object> fmt::Debug for Shared<T> {
 impl<T: Object> Shared<T> {
     fn new(world: World, object: NonNull<T>) -> Self {
         if T::NAMES_USERS {
-            // Relaxed, with a fence (7) SeqCst between this and the loads of `me` in `World::lock`: either they see that
-            // the process has left, or the fence's partner (8) in `World::leave` sees this handle.
+            // Relaxed, with a fence (7) SeqCst between this and the loads of `me` in `World::lock`:
+            // either they see that the process has left, or the fence's partner (8) in
+            // `World::leave` sees this handle.
             world.inner().local.handles.fetch_add(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
@@ -81,8 +84,9 @@ impl<T: Object> Drop for Shared<T> {
     fn drop(&mut self) {
         if T::NAMES_USERS {
             let handles = &self.world.inner().local.handles;
-            // Release: what was done by this handle comes before the leaving that it no longer prevents; pairs with the
-            // fence (8). A fork clears the count: the child's copies are not counted.
+            // Release: what was done by this handle comes before the leaving that it no longer
+            // prevents; pairs with the fence (8). A fork clears the count: the child's copies are
+            // not counted.
             let _ = handles.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
         }
     }
@@ -91,8 +95,8 @@ impl<T: Object> Drop for Shared<T> {
 impl<T: Object + Plain> core::ops::Deref for Shared<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: within the heap and aligned (checked by `place`), mapped as long as the world's handle lives, any
-        // bits are a `T`.
+        // SAFETY: within the heap and aligned (checked by `place`), mapped as long as the world's
+        // handle lives, any bits are a `T`.
         unsafe { self.object.as_ref() }
     }
 }
@@ -112,26 +116,29 @@ impl<T: Object, const N: usize> Shared<[T; N]> {
 }
 
 impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Shared<Mutex<T, L>> {
-    /// Acquires the mutex as this process, a participant of the world. Waits as [`Policy::Adaptive`] does.
+    /// Acquires the mutex as this process, a participant of the world. Waits as
+    /// [`Policy::Adaptive`] does.
     ///
     /// If the last owner died while it held the mutex, the guard says so ([`Guard::owner_died`]).
     ///
     /// # Errors
     ///
-    /// [`LockError::NotEntered`]; [`LockError::Poisoned`]; under a lock that does not know its owner
-    /// [`LockError::Abandoned`] if a process died that held it or may have been about to, and [`LockError::Capacity`].
+    /// [`LockError::NotEntered`]; [`LockError::Poisoned`]; under a lock that does not know its
+    /// owner [`LockError::Abandoned`] if a process died that held it or may have been about to, and
+    /// [`LockError::Capacity`].
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
-        // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a mutex.
+        // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a
+        // mutex.
         let mutex = unsafe { self.object.as_ref() };
-        // SAFETY: the mutex lies in this world; other programs reach it through the same function only, since its type
-        // is a part of its identity and not `Plain`; the handle is counted.
+        // SAFETY: the mutex lies in this world; other programs reach it through the same function
+        // only, since its type is a part of its identity and not `Plain`; the handle is counted.
         unsafe { self.world.lock(mutex) }
     }
 }
 
 impl World {
-    /// Acquires a mutex that lies in this world's memory, as [`Shared::lock`]. For the rooms that have mutexes within
-    /// objects of their own.
+    /// Acquires a mutex that lies in this world's memory, as [`Shared::lock`]. For the
+    /// rooms that have mutexes within objects of their own.
     ///
     /// # Errors
     ///
@@ -140,16 +147,17 @@ impl World {
     /// # Safety
     ///
     /// * The mutex lies in this world's segment, and all processes lock it by this function only.
-    /// * This process does not leave the world while the guard lives: it has a [`Shared`] of a type with
-    ///   [`Object::NAMES_USERS`] open that long.
+    /// * This process does not leave the world while the guard lives: it has a [`Shared`] of a type
+    ///   with [`Object::NAMES_USERS`] open that long.
     pub unsafe fn lock<'a, T, L: Lock<Native> + Exclusive>(
         &'a self,
         mutex: &'a Mutex<T, L>,
     ) -> Result<Guard<'a, T, L>, LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;
         let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
-        // SAFETY: a participant's identity is its own (rank and generation), and it counts as dead only when its process
-        // has ended or has left, which it does not do while it has handles; the thread's number is its own.
+        // SAFETY: a participant's identity is its own (rank and generation), and it counts as dead
+        // only when its process has ended or has left, which it does not do while it has handles;
+        // the thread's number is its own.
         unsafe { mutex.lock_between(Native::of_participant(me.index), wait) }
     }
 }
@@ -187,7 +195,8 @@ thread_local! {
     static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How long to wait for a creator that is alive: it may be stopped, or the segment damaged.
+/// How long to wait for a creator that is alive: it may be stopped, or the segment
+/// damaged.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to sleep between two looks.
 const NAP: Duration = Duration::from_micros(100);
@@ -202,7 +211,8 @@ struct Creating<'a> {
 impl Drop for Creating<'_> {
     fn drop(&mut self) {
         PREPARING.set(false);
-        // (2) Release: pairs with the Acquire (1) in `may_create`. Fails only if the segment is damaged.
+        // (2) Release: pairs with the Acquire (1) in `may_create`. Fails only if the segment is
+        // damaged.
         let _ = self.word.compare_exchange(self.me, 0, Ordering::Release, Ordering::Relaxed);
         // (6) Release: pairs with the Acquire (5) in `may_create`.
         self.among_threads.store(0, Ordering::Release);
@@ -210,14 +220,16 @@ impl Drop for Creating<'_> {
 }
 
 impl World {
-    /// The shared object of that name, which is created, zeroed, and prepared by `prepare` if it does not exist.
-    /// Names are as those of worlds, up to 32 bytes. All objects of a world share
-    /// [`WorldSpec::object_bytes`](crate::WorldSpec::object_bytes) and are 64 at most; they live as long as the world.
+    /// The shared object of that name, which is created, zeroed, and prepared by
+    /// `prepare` if it does not exist. Names are as those of worlds, up to 32 bytes. All objects of
+    /// a world share [`WorldSpec::object_bytes`](crate::WorldSpec::object_bytes) and are 64 at
+    /// most; they live as long as the world.
     ///
     /// # Errors
     ///
-    /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another kind, version, parameter, size or
-    /// alignment), [`Error::DirectoryFull`], [`Error::NestedPreparation`], [`Error::CreatorBusy`].
+    /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another kind, version,
+    /// parameter, size or alignment), [`Error::DirectoryFull`], [`Error::NestedPreparation`],
+    /// [`Error::CreatorBusy`].
     pub fn shared<T: Object>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
         check_name(name, 32)?;
         let inner = self.inner();
@@ -262,16 +274,17 @@ impl World {
             ));
         }
         let shared = self.place::<T>(offset)?;
-        // SAFETY: within the heap (checked by `place`) and mapped; bytes of atomics are plain. Nobody else uses them: no
-        // ready slot covers them, and only one participant creates. (If the segment is damaged somebody might:
-        // therefore atomically.)
+        // SAFETY: within the heap (checked by `place`) and mapped; bytes of atomics are plain.
+        // Nobody else uses them: no ready slot covers them, and only one participant creates. (If
+        // the segment is damaged somebody might: therefore atomically.)
         let raw =
             unsafe { core::slice::from_raw_parts(shared.object.cast::<AtomicU8>().as_ptr(), bytes as usize) };
         for byte in raw {
             // Relaxed: published by (3).
             byte.store(0, Ordering::Relaxed);
         }
-        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. Nobody else knows the object yet.
+        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. Nobody else
+        // knows the object yet.
         prepare(unsafe { shared.object.as_ref() });
         // Relaxed: published by (3).
         slot.offset.store(offset, Ordering::Relaxed);
@@ -297,8 +310,8 @@ impl World {
         if align_of::<T>() as u64 > PAGE || !offset.is_multiple_of(align_of::<T>() as u64) {
             return Err(Error::Misaligned { offset, align: align_of::<T>() });
         }
-        // SAFETY: the heap lies at `HEAP`, which is page-aligned, within every mapping, and the offset within the
-        // heap (just checked).
+        // SAFETY: the heap lies at `HEAP`, which is page-aligned, within every mapping, and the
+        // offset within the heap (just checked).
         let object = unsafe { self.inner().segment.base().add((HEAP + offset) as usize) }.cast();
         Ok(Shared::new(self.clone(), object))
     }
@@ -339,7 +352,8 @@ impl Inner {
         let word = &self.control().directory.creating;
         let among_threads = &self.local.creating;
         let since = Instant::now();
-        // First among the threads of this process: then this process's own id in the word can only be a remnant.
+        // First among the threads of this process: then this process's own id in the word can only
+        // be a remnant.
         // (5) Acquire: pairs with the Release (6) in `Creating::drop`.
         while among_threads.swap(1, Ordering::Acquire) != 0 {
             if since.elapsed() > PATIENCE {

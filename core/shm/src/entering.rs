@@ -1,12 +1,14 @@
 //! Entering a world and leaving it.
 //!
-//! Entering claims an entry of the table with one compare-and-swap that carries the claimer's pid and part of its
-//! start time (`participant.rs`), fills in the rest, and publishes it with a second one. Before the first it takes the
-//! rank's lock, a byte of the segment's file, which the kernel releases at its death. A process that dies in
-//! between leaves an entry in JOINING without that lock; whoever wants the rank, or looks after everybody, finds it dead
-//! and clears the entry away. One that is stopped there keeps its rank.
+//! Entering claims an entry of the table with one compare-and-swap that carries the claimer's pid
+//! and part of its start time (`participant.rs`), fills in the rest, and publishes it with a second
+//! one. Before the first it takes the rank's lock, a byte of the segment's file, which the kernel
+//! releases at its death. A process that dies in between leaves an entry in JOINING without that
+//! lock; whoever wants the rank, or looks after everybody, finds it dead and clears the entry away.
+//! One that is stopped there keeps its rank.
 //!
-//! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any more for one who has left.
+//! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any
+//! more for one who has left.
 
 use core::sync::atomic::{Ordering, fence};
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,7 +60,8 @@ impl Inner {
         }
     }
 
-    /// `Ok(Err(pid))`: taken by that process. Waits for the given time at most for one that is only just joining.
+    /// `Ok(Err(pid))`: taken by that process. Waits for the given time at most for one
+    /// that is only just joining.
     fn try_enter(
         &self,
         index: u32,
@@ -81,7 +84,8 @@ impl Inner {
                 },
                 State::Dying => self.count_death(index),
                 State::Free | State::Dead => {
-                    // Before the claim: as long as it is held, whatever namespace asks, the claimer lives.
+                    // Before the claim: as long as it is held, whatever namespace asks, the claimer
+                    // lives.
                     let lock = self.lock_rank(index);
                     let claim = EntryWord {
                         generation: word.next_generation(),
@@ -89,8 +93,8 @@ impl Inner {
                         pid: identity.pid,
                         state: State::Joining,
                     };
-                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving; fails if somebody was
-                    // faster.
+                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving;
+                    // fails if somebody was faster.
                     if entry
                         .word
                         .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -104,7 +108,8 @@ impl Inner {
         }
     }
 
-    /// Takes the lock that says that the process which enters as this rank, or has, lives.
+    /// Takes the lock that says that the process which enters as this rank, or has,
+    /// lives.
     fn lock_rank(&self, index: u32) -> Option<OwnedFd> {
         let file = open_again(self.segment.file()).ok()?;
         lock_byte(file.as_fd(), LOCKS + u64::from(index)).then_some(file)
@@ -127,8 +132,8 @@ impl Inner {
         entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
         self.reset_arrival(index);
         let entered = EntryWord { state: State::Entered, ..claim };
-        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others took this process
-        // for dead.
+        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others
+        // took this process for dead.
         entry
             .word
             .compare_exchange(claim.pack(), entered.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -142,7 +147,8 @@ impl Inner {
         if let Ok(mut held) = self.lock.try_lock() {
             *held = lock;
         } else {
-            // Held for ever by a thread that a fork did not copy: keep the descriptor open all the same.
+            // Held for ever by a thread that a fork did not copy: keep the descriptor open all the
+            // same.
             std::mem::forget(lock);
         }
         Some(me)
@@ -153,7 +159,8 @@ impl Inner {
         let local = &self.local;
         // Relaxed: as in `enter`.
         let bits = local.me.swap(0, Ordering::Relaxed);
-        // (8) SeqCst: pairs with the fence (7) in `Shared::new`, and, with Acquire, with the Release in its `drop`.
+        // (8) SeqCst: pairs with the fence (7) in `Shared::new`, and, with Acquire, with the
+        // Release in its `drop`.
         fence(Ordering::SeqCst);
         match local.handles.load(Ordering::Relaxed) {
             0 => {
@@ -187,7 +194,8 @@ impl Inner {
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == State::Entered {
             let free = EntryWord { state: State::Free, pid: 0, start_hash: 0, ..word };
-            // (3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took this process for dead.
+            // (3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took
+            // this process for dead.
             let _ = entry.word.compare_exchange(seen, free.pack(), Ordering::AcqRel, Ordering::Acquire);
         }
         if let Ok(mut held) = self.lock.try_lock() {
@@ -198,7 +206,8 @@ impl Inner {
         self.local.entering.store(0, Ordering::Relaxed);
     }
 
-    /// Counts this process as dead, if it is a participant: it unwinds, so what it had to do for the others is not done.
+    /// Counts this process as dead, if it is a participant: it unwinds, so what it had to
+    /// do for the others is not done.
     pub(crate) fn fail(&self) {
         let Ok(me) = self.me() else { return };
         // (4) Acquire: as everywhere.

@@ -119,7 +119,8 @@ pub enum Error {
         name: String,
     },
 
-    /// The file has the name of a world, and is none, or belongs to another user, or others may write it. It is left as it is.
+    /// The file has the name of a world, and is none, or belongs to another user, or
+    /// others may write it. It is left as it is.
     #[error("{path} is not to be trusted: {why}; remove it, or choose another name", path = shown(path))]
     NotTrusted {
         /// The file.
@@ -349,7 +350,8 @@ pub enum Error {
         rank: u32,
     },
 
-    /// A shared object was asked for while another one is being prepared by the same thread.
+    /// A shared object was asked for while another one is being prepared by the same
+    /// thread.
     #[error(
         "the shared object {name:?} was asked for within the preparation of another one; ask for it before"
     )]
@@ -360,13 +362,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Turns a system error into one of ours, naming what was tried, or the limit that stood against it.
+    /// Turns a system error into one of ours, naming what was tried, or the limit that
+    /// stood against it.
     pub(crate) fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
         let system = Error::io(what);
         move |errno| system(errno.into())
     }
 
-    /// Turns a system error into one of ours, naming what was tried with which file, or the limit that stood against it.
+    /// Turns a system error into one of ours, naming what was tried with which file, or
+    /// the limit that stood against it.
     pub(crate) fn file<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl Fn(E) -> Error {
         move |error| {
             let source = error.into();

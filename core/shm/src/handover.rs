@@ -1,8 +1,8 @@
 //! How a world reaches the processes for which it was made.
 //!
-//! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and since some programs
-//! close what they inherit before they start others (Python's subprocess does), the launcher also gives it to whoever
-//! of the same user asks for it at an abstract Unix socket.
+//! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and
+//! since some programs close what they inherit before they start others (Python's subprocess does),
+//! the launcher also gives it to whoever of the same user asks for it at an abstract Unix socket.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -32,17 +32,19 @@ pub mod variables {
     pub const WORLD: &str = "TOWPATH_WORLD";
     /// The inherited descriptor of an anonymous world.
     pub const WORLD_FD: &str = "TOWPATH_WORLD_FD";
-    /// The device and inode of the world's file, as `DEVICE:INODE`: a descriptor or a name that leads to another file is
-    /// refused.
+    /// The device and inode of the world's file, as `DEVICE:INODE`: a descriptor or a
+    /// name that leads to another file is refused.
     pub const WORLD_INODE: &str = "TOWPATH_WORLD_INODE";
     /// The abstract Unix socket where the launcher hands out the descriptor.
     pub const WORLD_SOCKET: &str = "TOWPATH_WORLD_SOCKET";
-    /// Another directory for named worlds than /dev/shm. A relative path is understood from the directory in which the
-    /// process is when it first uses a named world; launchers hand an absolute one to their children.
+    /// Another directory for named worlds than /dev/shm. A relative path is understood
+    /// from the directory in which the process is when it first uses a named world; launchers hand
+    /// an absolute one to their children.
     pub const DIRECTORY: &str = "TOWPATH_SHM_DIR";
 }
 
-/// Hands a world over to processes that are started for it. Keep it until they have ended.
+/// Hands a world over to processes that are started for it. Keep it until they have
+/// ended.
 #[derive(Debug)]
 pub struct Handover {
     world: World,
@@ -60,7 +62,8 @@ struct Server {
 }
 
 impl Handover {
-    /// Gets ready to hand over; for an anonymous world, starts a thread that answers at a socket.
+    /// Gets ready to hand over; for an anonymous world, starts a thread that answers at a
+    /// socket.
     ///
     /// # Errors
     ///
@@ -73,7 +76,8 @@ impl Handover {
         Ok(handover)
     }
 
-    /// As [`Handover::new`], without a thread: the caller polls [`Handover::socket`] and calls [`Handover::answer`].
+    /// As [`Handover::new`], without a thread: the caller polls [`Handover::socket`] and
+    /// calls [`Handover::answer`].
     ///
     /// # Errors
     ///
@@ -83,7 +87,8 @@ impl Handover {
         Ok(Handover { world: world.clone(), inode: inode_of(world.file())?, server })
     }
 
-    /// The socket of an anonymous world, which becomes readable when a process asks for the world there.
+    /// The socket of an anonymous world, which becomes readable when a process asks for
+    /// the world there.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.server.as_ref().map(|s| s.listener.as_fd())
     }
@@ -104,7 +109,8 @@ impl Handover {
         self.server.as_ref().map(|_| self.world.file().as_raw_fd())
     }
 
-    /// What to put into the environment of the process with this rank; `None` means: take the variable out.
+    /// What to put into the environment of the process with this rank; `None` means: take
+    /// the variable out.
     pub fn variables(&self, rank: u32) -> Vec<(&'static str, Option<String>)> {
         let (device, inode) = self.inode;
         vec![
@@ -131,7 +137,8 @@ impl Handover {
         }
         if let Some(descriptor) = self.descriptor() {
             let inherit = move || {
-                // SAFETY: the descriptor is open: a copy of the one that `self.world`, which outlives the spawning, owns.
+                // SAFETY: the descriptor is open: a copy of the one that `self.world`, which
+                // outlives the spawning, owns.
                 let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
                 fcntl_setfd(descriptor, FdFlags::empty()).map_err(io::Error::from)
             };
@@ -237,7 +244,8 @@ pub(crate) fn from_environment() -> Result<Place, Error> {
 }
 
 impl Place {
-    /// Whether a file can be the world for which this process was started: a name may lead to another one by now.
+    /// Whether a file can be the world for which this process was started: a name may
+    /// lead to another one by now.
     pub fn allows(&self, file: BorrowedFd<'_>) -> bool {
         self.inode.is_none() || self.is_it(file)
     }
@@ -246,11 +254,13 @@ impl Place {
         inode_of(file).is_ok_and(|inode| Some(inode) == self.inode)
     }
 
-    /// The world's descriptor: the inherited one if it still is what it was, else the launcher's.
+    /// The world's descriptor: the inherited one if it still is what it was, else the
+    /// launcher's.
     pub fn receive(&self) -> Result<OwnedFd, Error> {
         let is_it = |fd: BorrowedFd<'_>| self.is_it(fd);
         if let Some(raw) = self.descriptor.filter(|&raw| raw >= 0) {
-            // SAFETY: used only for calls that fail if it isn't open; if it is by now something else, `is_it` says so.
+            // SAFETY: used only for calls that fail if it isn't open; if it is by now something
+            // else, `is_it` says so.
             let inherited = unsafe { BorrowedFd::borrow_raw(raw) };
             // A copy: the inherited one stays for this process's own children.
             if is_it(inherited)

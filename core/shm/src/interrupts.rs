@@ -1,12 +1,19 @@
-//! Interrupts: a real-time signal by which a member of a world gets the attention of another one's thread.
+//! Interrupts: a real-time signal by which a member of a world gets the attention of
+//! another one's thread.
 //!
-//! A thread that can be interrupted has an *address*: its number and which signal it expects. It gives the address to the others in a word of shared memory; whoever finds it there interrupts it with
-//! [`World::interrupt`]. What the thread then does is a function that was given beforehand; it runs in the signal handler, on that thread.
+//! A thread that can be interrupted has an *address*: its number and which signal it expects. It
+//! gives the address to the others in a word of shared memory; whoever finds it there interrupts it
+//! with [`World::interrupt`]. What the thread then does is a function that was given beforehand; it
+//! runs in the signal handler, on that thread.
 //!
-//! **Who may.** Signals go to processes of the same user, in the same pid namespace; to any other nothing is sent. An address is checked: it can name no thread but one of the participant's own process.
+//! **Who may.** Signals go to processes of the same user, in the same pid namespace; to any other
+//! nothing is sent. An address is checked: it can name no thread but one of the participant's own
+//! process.
 //!
-//! **Crashes.** A sender that dies before its signal leaves the thread uninterrupted: so there is a timer that interrupts it now and then ([`Interrupts::tick`]). A thread that dies is interrupted no more. The handler of a signal stays when
-//! its [`Interrupts`] are gone: a signal that is late does nothing then (without a handler it would end the process).
+//! **Crashes.** A sender that dies before its signal leaves the thread uninterrupted: so there is a
+//! timer that interrupts it now and then ([`Interrupts::tick`]). A thread that dies is interrupted
+//! no more. The handler of a signal stays when its [`Interrupts`] are gone: a signal that is late
+//! does nothing then (without a handler it would end the process).
 //!
 //! **Memory.** Three words per real-time signal and process.
 #![allow(unsafe_code)]
@@ -21,7 +28,8 @@ use crate::{Error, ParticipantId, World};
 
 /// How many real-time signals there may be.
 const SIGNALS: usize = 32;
-/// In an address: there is one. The signal's number counts from `SIGRTMIN` and is in bits 32 to 39, the thread's in the lower half.
+/// In an address: there is one. The signal's number counts from `SIGRTMIN` and is in bits
+/// 32 to 39, the thread's in the lower half.
 const VALID: u64 = 1 << 40;
 
 /// What to do at a signal.
@@ -39,14 +47,17 @@ static TARGETS: [Target; SIGNALS] = [const {
 
 extern "C" fn handler(signal: libc::c_int) {
     let Some(target) = TARGETS.get((signal - libc::SIGRTMIN()) as usize) else { return };
-    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read; and a system call without arguments.
+    // SAFETY: the address of this thread's errno, which the interrupted code may be about to read;
+    // and a system call without arguments.
     let (errno, me) = unsafe { (*libc::__errno_location(), libc::gettid()) };
-    // Acquire: what the thread has said before; pairs with the Release in `install`. Another thread's is left alone: it may just be giving it up.
+    // Acquire: what the thread has said before; pairs with the Release in `install`. Another
+    // thread's is left alone: it may just be giving it up.
     if target.thread.load(Ordering::Acquire) == me {
         // Relaxed, twice: this thread's own.
         let run = target.run.load(Ordering::Relaxed);
         let data = target.data.load(Ordering::Relaxed);
-        // SAFETY: stored by `install`, from a function of this type; and the caller of `install` has said that it may be called with this data at any instruction of this thread.
+        // SAFETY: stored by `install`, from a function of this type; and the caller of `install`
+        // has said that it may be called with this data at any instruction of this thread.
         unsafe { core::mem::transmute::<*mut (), unsafe fn(*const ())>(run)(data) };
     }
     // SAFETY: as above.
@@ -68,7 +79,8 @@ fn refused(what: &'static str) -> Error {
 }
 
 impl Interrupts {
-    /// From now on, `SIGRTMIN + number` makes the calling thread run `run(data)`, wherever it is. One thread of a process can have a signal at a time.
+    /// From now on, `SIGRTMIN + number` makes the calling thread run `run(data)`,
+    /// wherever it is. One thread of a process can have a signal at a time.
     ///
     /// # Errors
     ///
@@ -76,8 +88,9 @@ impl Interrupts {
     ///
     /// # Safety
     ///
-    /// Until the result is dropped, `run(data)` may be called at any instruction of the calling thread: it must do only what a signal handler may (no allocation, no lock, nothing that the interrupted code
-    /// may be in the middle of), and must not unwind.
+    /// Until the result is dropped, `run(data)` may be called at any instruction of the calling
+    /// thread: it must do only what a signal handler may (no allocation, no lock, nothing that the
+    /// interrupted code may be in the middle of), and must not unwind.
     pub unsafe fn install(
         world: &World,
         number: u8,
@@ -116,7 +129,8 @@ impl Interrupts {
 
     /// The handler, and a timer.
     fn prepare(signal: i32, thread: i32) -> Result<libc::timer_t, Error> {
-        // SAFETY: actions, sets and events are plain data, for which all-zero is valid; the calls read and fill in what they are given; the handler is of the right type.
+        // SAFETY: actions, sets and events are plain data, for which all-zero is valid; the calls
+        // read and fill in what they are given; the handler is of the right type.
         unsafe {
             let mut former: libc::sigaction = zeroed();
             if libc::sigaction(signal, core::ptr::null(), &mut former) != 0 {
@@ -131,7 +145,8 @@ impl Interrupts {
             }
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = ours;
-            // On the thread's own stack: the alternate one, which the standard library makes for overflows, has room for little.
+            // On the thread's own stack: the alternate one, which the standard library makes for
+            // overflows, has room for little.
             action.sa_flags = libc::SA_RESTART;
             if libc::sigaction(signal, &action, null_mut()) != 0 {
                 return Err(refused("handling a real-time signal"));
@@ -164,7 +179,8 @@ impl Interrupts {
 pub struct Ticker(libc::timer_t);
 
 impl Ticker {
-    /// Lets the timer interrupt the thread after `first`, and then every so often (never, if both are 0). May be called in the handler.
+    /// Lets the timer interrupt the thread after `first`, and then every so often (never,
+    /// if both are 0). May be called in the handler.
     pub fn tick(&self, first: Duration, every: Duration) {
         let time = |time: Duration| libc::timespec {
             tv_sec: time.as_secs() as libc::time_t,
@@ -180,16 +196,20 @@ impl Drop for Interrupts {
     fn drop(&mut self) {
         // SAFETY: our own timer, not used any more.
         unsafe { libc::timer_delete(self.timer) };
-        // Release: pairs with the AcqRel in `install` of whoever takes the place next. What comes late finds nobody.
+        // Release: pairs with the AcqRel in `install` of whoever takes the place next. What comes
+        // late finds nobody.
         TARGETS[self.place].thread.store(0, Ordering::Release);
     }
 }
 
 impl World {
-    /// Interrupts a participant's thread, by the address that it has given ([`Interrupts::address`]). An address of somebody who is gone, or can't be reached by signals from here, has no effect. May be called in a signal handler.
+    /// Interrupts a participant's thread, by the address that it has given
+    /// ([`Interrupts::address`]). An address of somebody who is gone, or can't be reached by
+    /// signals from here, has no effect. May be called in a signal handler.
     ///
-    /// Between finding the participant's pid and sending the signal, no more time passes than a few instructions take; that the pid *and* the thread's number belong to another process by then is as unlikely as for
-    /// `kill(1)`. Ask [`World::is_alive`] before, where that may be asked.
+    /// Between finding the participant's pid and sending the signal, no more time passes than a few
+    /// instructions take; that the pid *and* the thread's number belong to another process by then
+    /// is as unlikely as for `kill(1)`. Ask [`World::is_alive`] before, where that may be asked.
     pub fn interrupt(&self, id: ParticipantId, address: u64) {
         let (thread, place) = (address as u32 as i32, (address >> 32 & 0xff) as i32);
         let signal = libc::SIGRTMIN() + place;

@@ -6,16 +6,17 @@
 //! area       the area (area_bytes, rounded up to pages)
 //! ```
 //!
-//! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The geometry follows from the number of
-//! bytes of the area and from where it begins; the header repeats the rest so that a joiner can compare. Changing anything here means a new
-//! [`LAYOUT_VERSION`].
+//! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The geometry follows
+//! from the number of bytes of the area and from where it begins; the header repeats the rest so
+//! that a joiner can compare. Changing anything here means a new [`LAYOUT_VERSION`].
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::Error;
 
-/// The version of the layout of segments. Programs of different versions can't share a world.
+/// The version of the layout of segments. Programs of different versions can't share a
+/// world.
 pub const LAYOUT_VERSION: u32 = 4;
 
 /// The largest number of processes in a world: one bit each in a word.
@@ -27,7 +28,8 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"Towpath\x01");
 /// The header's `state` once the creator has finished.
 pub(crate) const READY: u64 = u64::from_le_bytes(*b"is ready");
 
-/// Sizes are multiples of this (a page of most machines; a larger page only means that the last one isn't full).
+/// Sizes are multiples of this (a page of most machines; a larger page only means that
+/// the last one isn't full).
 pub(crate) const PAGE: u64 = 4096;
 
 /// The least that a world has for its named shared objects, in bytes.
@@ -70,7 +72,8 @@ pub(crate) struct Counts {
     /// What a context switch cost the creator, in nanoseconds.
     pub switch_cost: AtomicU64,
     pub pad: [AtomicU64; 12],
-    /// How many deaths were noted, and the last one: see `liveness.rs`. On a line that is otherwise never written.
+    /// How many deaths were noted, and the last one: see `liveness.rs`. On a line that is
+    /// otherwise never written.
     pub deaths: AtomicU64,
     pub pad2: [AtomicU64; 15],
 }
@@ -159,13 +162,15 @@ pub(crate) const LEAST: u64 = HEAP + OBJECT_BYTES;
 /// Where participants lock one byte each: beyond everything that is ever mapped.
 pub(crate) const LOCKS: u64 = 1 << 62;
 
-/// Where the area begins in a segment with so many bytes for named objects, and the size of the segment if the area has so many.
+/// Where the area begins in a segment with so many bytes for named objects, and the size
+/// of the segment if the area has so many.
 pub(crate) fn area_and_end(object_bytes: u64, area_bytes: u64) -> Result<(u64, u64), Error> {
     let too_large = |bytes| move || Error::TooLarge(bytes);
     let pages = |bytes: u64| bytes.checked_next_multiple_of(PAGE).ok_or_else(too_large(bytes));
     let area =
         pages(object_bytes.max(OBJECT_BYTES))?.checked_add(HEAP).ok_or_else(too_large(object_bytes))?;
     let end = pages(area_bytes)?.checked_add(area).ok_or_else(too_large(area_bytes))?;
-    // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap says the rest.
+    // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap says
+    // the rest.
     if end > 1 << 46 { Err(Error::TooLarge(object_bytes.max(area_bytes))) } else { Ok((area, end)) }
 }

@@ -1,13 +1,17 @@
-//! Real shared memory: worlds of processes that share a segment, and that outlive each other.
+//! Real shared memory: worlds of processes that share a segment, and that outlive each
+//! other.
 //!
-//! A [`World`] is a segment and a table of participants. It is anonymous (a memfd that travels to other processes by
-//! inheritance or over a Unix socket: nothing can be left behind) or named (a file in /dev/shm that any process of the
-//! same user can open). A process [enters](World::enter) it as one of its ranks; from then on the others can ask whether it
-//! [is alive](World::is_alive), and they get a truthful answer however it ended.
+//! A [`World`] is a segment and a table of participants. It is anonymous (a memfd that travels to
+//! other processes by inheritance or over a Unix socket: nothing can be left behind) or named (a
+//! file in /dev/shm that any process of the same user can open). A process [enters](World::enter)
+//! it as one of its ranks; from then on the others can ask whether it [is alive](World::is_alive),
+//! and they get a truthful answer however it ended.
 //!
-//! * Sizes are reserved at creation, so that memory that runs out is an [`Error`] with a remedy, never a signal.
+//! * Sizes are reserved at creation, so that memory that runs out is an [`Error`] with a remedy,
+//!   never a signal.
 //! * Nothing read from a segment is believed: every index and length is checked before it is used.
-//! * Every step of every protocol here may be the last one of the process that makes it; the modules say what the others see then.
+//! * Every step of every protocol here may be the last one of the process that makes it; the
+//!   modules say what the others see then.
 //!
 //! What lies in a world's [`Area`] is the business of the rooms above.
 #![deny(unsafe_code)]

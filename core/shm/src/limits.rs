@@ -1,7 +1,8 @@
-//! What a segment may cost: asked before memory is reserved, so that running out is an error and not a signal.
+//! What a segment may cost: asked before memory is reserved, so that running out is an
+//! error and not a signal.
 //!
-//! Exceeding RLIMIT_FSIZE is a SIGXFSZ, exceeding a control group's limit is the OOM killer, and touching memory that
-//! a full tmpfs can't give is a SIGBUS.
+//! Exceeding RLIMIT_FSIZE is a SIGXFSZ, exceeding a control group's limit is the OOM killer, and
+//! touching memory that a full tmpfs can't give is a SIGBUS.
 
 use std::fs;
 use std::io;
@@ -20,11 +21,13 @@ pub struct GroupLimit {
     pub group: PathBuf,
     /// Its limit in bytes.
     pub limit: u64,
-    /// What the limit leaves: besides free memory, the files' pages that the kernel would give up.
+    /// What the limit leaves: besides free memory, the files' pages that the kernel would
+    /// give up.
     pub free: u64,
 }
 
-/// Checks that a segment of so many bytes fits: limits of the process, of its control groups, of the machine.
+/// Checks that a segment of so many bytes fits: limits of the process, of its control
+/// groups, of the machine.
 pub(crate) fn check(bytes: u64) -> Result<(), Error> {
     if let Some(limit) = getrlimit(Resource::Fsize).current
         && limit < bytes
@@ -58,14 +61,15 @@ pub(crate) fn too_many_files(error: &io::Error) -> Option<Error> {
     Some(Error::TooManyFiles { limit: getrlimit(Resource::Nofile).current? })
 }
 
-/// Size and free bytes of the file system that a file or directory is on; `None` for one without a size of its own
-/// (memfds).
+/// Size and free bytes of the file system that a file or directory is on; `None` for one
+/// without a size of its own (memfds).
 pub fn file_system(fd: impl AsFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstatvfs(fd).ok()?;
     (stat.f_blocks > 0).then(|| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 
-/// Memory that the machine has left: what it can free without swapping, and the swap space.
+/// Memory that the machine has left: what it can free without swapping, and the swap
+/// space.
 pub fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |name: &str| {
@@ -75,7 +79,8 @@ pub fn available_memory() -> Option<u64> {
     Some((kilobytes("MemAvailable")? + kilobytes("SwapFree").unwrap_or(0)) * 1024)
 }
 
-/// The memory limit that leaves least, of this process's control groups and all above them. `None` if there is no limit.
+/// The memory limit that leaves least, of this process's control groups and all above
+/// them. `None` if there is no limit.
 pub fn memory_limit() -> Option<GroupLimit> {
     groups("memory")
         .into_iter()
@@ -83,7 +88,8 @@ pub fn memory_limit() -> Option<GroupLimit> {
         .min_by_key(|limit| limit.free)
 }
 
-/// How many processors' time the control groups grant (the quota divided by the period); `None` if all there is.
+/// How many processors' time the control groups grant (the quota divided by the period);
+/// `None` if all there is.
 pub fn cpu_quota() -> Option<f64> {
     let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<f64>().ok();
     groups("cpu")
@@ -134,7 +140,8 @@ fn group_limit(directory: &Path, version: Version) -> Option<GroupLimit> {
     Some(GroupLimit { group: directory.to_owned(), limit, free })
 }
 
-/// The directories of this process's control groups for a controller, from its own up to the root.
+/// The directories of this process's control groups for a controller, from its own up to
+/// the root.
 fn groups(controller: &str) -> Vec<(PathBuf, Version)> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     groups_from(controller, &read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
@@ -170,7 +177,8 @@ fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf
             if !is_it {
                 continue;
             }
-            // In a container the path may be the host's while the mount shows only the container's part.
+            // In a container the path may be the host's while the mount shows only the container's
+            // part.
             let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
             let mut directory = Path::new(point).join(below);
             while directory.starts_with(point) {
@@ -203,7 +211,8 @@ mod tests {
                 .collect();
         assert_eq!(v2, expected);
 
-        // A container's view of version 1: the path is the host's, the mount shows only what is below it.
+        // A container's view of version 1: the path is the host's, the mount shows only what is
+        // below it.
         let v1 = groups_from(
             "memory",
             "4:memory:/docker/abc\n1:cpu:/\n",

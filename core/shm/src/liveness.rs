@@ -1,21 +1,24 @@
 //! Who is alive, and how a death becomes known to all, exactly once.
 //!
-//! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is), and the process with
-//! its pid is the one that the entry means (a pid is used again: `process.rs`). pidfds are kept. Where the participant
-//! lives in another pid or time namespace, its pid means nothing here, and where neither the kernel nor /proc tells
-//! processes apart, another one may have it; then the lock that it holds on a byte of the segment decides, and without
-//! one it counts as alive.
+//! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is),
+//! and the process with its pid is the one that the entry means (a pid is used again:
+//! `process.rs`). pidfds are kept. Where the participant lives in another pid or time namespace,
+//! its pid means nothing here, and where neither the kernel nor /proc tells processes apart,
+//! another one may have it; then the lock that it holds on a byte of the segment decides, and
+//! without one it counts as alive.
 //!
-//! **Noting.** Whoever finds a participant dead moves its entry from ENTERED to DYING. Then the death is counted in `counts.deaths`:
+//! **Noting.** Whoever finds a participant dead moves its entry from ENTERED to DYING. Then the
+//! death is counted in `counts.deaths`:
 //!
 //! ```text
 //! 63    32 31    24 23          0
 //! [ count ][ rank  ][ generation ]
 //! ```
 //!
-//! and the entry moves to DEAD. Anybody may do the second and third step, so a noter that dies in between holds up
-//! nobody; and each death counts once: before the word changes from one death to the next, the entry of the former is
-//! moved to DEAD, so an entry that is DYING and is not the last one counted has not been counted.
+//! and the entry moves to DEAD. Anybody may do the second and third step, so a noter that dies in
+//! between holds up nobody; and each death counts once: before the word changes from one death to
+//! the next, the entry of the former is moved to DEAD, so an entry that is DYING and is not the
+//! last one counted has not been counted.
 //!
 //! **Progress.** Lock-free, besides the system calls.
 
@@ -38,17 +41,19 @@ pub(crate) struct Watched {
     pidfd: Option<OwnedFd>,
 }
 
-/// How a process that has ended stood to its world, under the rank for which it was started.
+/// How a process that has ended stood to its world, under the rank for which it was
+/// started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It was a participant to the end, and its death is known to all now.
     Participant,
     /// It had left in order. If it failed all the same, that counts as a death.
     Left,
-    /// Another process is the participant with that rank: one that it had started, or a successor.
+    /// Another process is the participant with that rank: one that it had started, or a
+    /// successor.
     Replaced,
-    /// There was no participant with that rank yet. If it failed, that counts as a death; otherwise the others no
-    /// longer wait for it.
+    /// There was no participant with that rank yet. If it failed, that counts as a death;
+    /// otherwise the others no longer wait for it.
     NeverCame,
 }
 
@@ -79,7 +84,8 @@ impl Deaths {
 impl Inner {
     /// Finds out whether the participant described by the entry's word is alive.
     pub(crate) fn pulse(&self, index: u32, bits: u64) -> Pulse {
-        // A lock that is taken (by another thread, or for ever by one that a fork did not copy) costs only the memory.
+        // A lock that is taken (by another thread, or for ever by one that a fork did not copy)
+        // costs only the memory.
         let Ok(mut watched) = self.watched.try_lock() else {
             return self.pulse_of(index, bits, &mut None);
         };
@@ -102,7 +108,8 @@ impl Inner {
         }
         let found = match word.state {
             State::Entered => {
-                // Relaxed, both: written before the word that says ENTERED, which was read with Acquire (4).
+                // Relaxed, both: written before the word that says ENTERED, which was read with
+                // Acquire (4).
                 let start = entry.start.load(Ordering::Relaxed);
                 let namespace = entry.namespace.load(Ordering::Relaxed);
                 // Namespaces that are unknown may be different ones.
@@ -110,7 +117,8 @@ impl Inner {
                     return if self.has_unlocked(index) { Pulse::Dead } else { Pulse::Alive };
                 }
                 match process::watch(word.pid, Wanted::Start(start)) {
-                    // After the pidfd was opened: if the lock is still held, the pid is still the participant's.
+                    // After the pidfd was opened: if the lock is still held, the pid is still the
+                    // participant's.
                     Ok(Found { sure: false, .. }) if self.has_unlocked(index) => Err(Dead),
                     found => found,
                 }
@@ -120,7 +128,8 @@ impl Inner {
                 let held = byte_is_locked(self.segment.file(), LOCKS + u64::from(index));
                 return if held == Some(false) { Pulse::Dead } else { Pulse::Alive };
             }
-            // It may be of another namespace, where its pid is another's: not found does not mean dead.
+            // It may be of another namespace, where its pid is another's: not found does not mean
+            // dead.
             State::Joining => match process::watch(word.pid, Wanted::Hash(word.start_hash)) {
                 Err(Dead) => return Pulse::Alive,
                 found => found,
@@ -138,7 +147,8 @@ impl Inner {
         }
     }
 
-    /// Whether a participant that had locked its byte of the segment has it locked no more: only the dead.
+    /// Whether a participant that had locked its byte of the segment has it locked no
+    /// more: only the dead.
     fn has_unlocked(&self, index: u32) -> bool {
         // Relaxed: as in `pulse_of`.
         self.entry(index).locked.load(Ordering::Relaxed) == 1
@@ -195,16 +205,18 @@ impl Inner {
     }
 
     pub(crate) fn deaths(&self) -> Deaths {
-        // (1) Acquire: pairs with the Release half of (2): who sees the count sees the entry's DYING or DEAD.
+        // (1) Acquire: pairs with the Release half of (2): who sees the count sees the entry's
+        // DYING or DEAD.
         Deaths(self.control().counts.deaths.load(Ordering::Acquire))
     }
 
-    /// The participant is dead: tells everybody, once. `bits`: the entry's word when that was found out.
+    /// The participant is dead: tells everybody, once. `bits`: the entry's word when that
+    /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
         let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
         let bit = !(1u64 << (index % 64));
-        // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody else has noted it,
-        // or it left.
+        // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody
+        // else has noted it, or it left.
         if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             let counts = &self.control().counts;
             // Relaxed: hints (`around.rs`).
@@ -216,12 +228,14 @@ impl Inner {
         self.wake_everybody();
     }
 
-    /// Counts the death of the participant whose entry is DYING, if nobody has, and makes the entry DEAD.
+    /// Counts the death of the participant whose entry is DYING, if nobody has, and makes
+    /// the entry DEAD.
     pub(crate) fn count_death(&self, index: u32) {
         let deaths = &self.control().counts.deaths;
         loop {
             let seen = self.deaths();
-            // After `seen` was read: the order on which the module's argument rests. (4) Acquire keeps it, with (1).
+            // After `seen` was read: the order on which the module's argument rests. (4) Acquire
+            // keeps it, with (1).
             let bits = self.entry(index).word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             if word.state != State::Dying {
@@ -277,7 +291,8 @@ impl Inner {
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
-                // The caller may be mistaken: as long as the process lives, it may hold locks. One that joins holds none.
+                // The caller may be mistaken: as long as the process lives, it may hold locks. One
+                // that joins holds none.
                 State::Entered | State::Joining
                     if self.is_entry_of(index, word, pid)
                         && (word.state == State::Joining || self.pulse(index, bits) == Pulse::Dead) =>
@@ -285,7 +300,8 @@ impl Inner {
                     self.note_death(index, bits);
                     return Ending::Participant;
                 }
-                // Started by the process that has ended, perhaps in a namespace of its own; or a successor.
+                // Started by the process that has ended, perhaps in a namespace of its own; or a
+                // successor.
                 State::Entered | State::Joining => {
                     if self.pulse(index, bits) == Pulse::Dead {
                         self.note_death(index, bits);
@@ -297,7 +313,8 @@ impl Inner {
                     if !failed && ending == Ending::Left {
                         return ending;
                     }
-                    // A generation's death is counted at most once: one that has left in order had no death yet.
+                    // A generation's death is counted at most once: one that has left in order had
+                    // no death yet.
                     let next = EntryWord {
                         generation: word.generation.max(1),
                         start_hash: 0,
@@ -327,8 +344,8 @@ impl Inner {
 
     /// Whether the entry was made by the process that has this pid here.
     fn is_entry_of(&self, index: u32, word: EntryWord, pid: u32) -> bool {
-        // Relaxed: written before the word that says ENTERED, which was read with Acquire (4). A process that was still
-        // joining has not written it.
+        // Relaxed: written before the word that says ENTERED, which was read with Acquire (4). A
+        // process that was still joining has not written it.
         let namespace = self.entry(index).namespace.load(Ordering::Relaxed);
         word.pid == pid && (word.state == State::Joining || namespace == self.namespace())
     }

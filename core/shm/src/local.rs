@@ -1,7 +1,8 @@
 //! What a process remembers about its own part in a world, and what a fork must not copy.
 //!
-//! It lies on a page that the kernel clears in a forked child (MADV_WIPEONFORK): the child has the mapping but is not the
-//! participant that its parent is, and no call has to ask for the pid to know.
+//! It lies on a page that the kernel clears in a forked child (MADV_WIPEONFORK): the child has the
+//! mapping but is not the participant that its parent is, and no call has to ask for the pid to
+//! know.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -24,7 +25,8 @@ pub(crate) struct Local {
     pub entering: AtomicU64,
     /// 1 while a thread of this process creates a shared object.
     pub creating: AtomicU64,
-    /// Open handles on objects that name their users ([`towpath_machine::Object::NAMES_USERS`]).
+    /// Open handles on objects that name their users
+    /// ([`towpath_machine::Object::NAMES_USERS`]).
     pub handles: AtomicU64,
     /// 1 in the process that opened the world, 0 in its children.
     pub opener: AtomicU64,
@@ -49,7 +51,8 @@ impl LocalPage {
         }
         .map_err(Error::system("mapping a page"))?;
         let page = LocalPage(NonNull::new(page.cast()).ok_or(Error::TooLarge(LEN as u64))?);
-        // SAFETY: the range was mapped above, is ours alone, and holds nothing that a child would need.
+        // SAFETY: the range was mapped above, is ours alone, and holds nothing that a child would
+        // need.
         unsafe { madvise(page.0.as_ptr().cast(), LEN, Advice::LinuxWipeOnFork) }
             .map_err(Error::system("asking for a page that a fork clears (Linux 4.14 or newer is needed)"))?;
         Ok(page)
@@ -59,7 +62,8 @@ impl LocalPage {
 impl core::ops::Deref for LocalPage {
     type Target = Local;
     fn deref(&self) -> &Local {
-        // SAFETY: mapped, page-aligned, as large as a `Local` or larger, atomics only, and alive as long as `self`.
+        // SAFETY: mapped, page-aligned, as large as a `Local` or larger, atomics only, and alive as
+        // long as `self`.
         unsafe { self.0.as_ref() }
     }
 }

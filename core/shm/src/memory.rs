@@ -1,4 +1,5 @@
-//! Shared memory without a world: for those who keep their own table of members in it (the room `fabric`).
+//! Shared memory without a world: for those who keep their own table of members in it
+//! (the room `fabric`).
 #![allow(unsafe_code)]
 
 use core::mem::{align_of, size_of};
@@ -17,7 +18,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// New memory, zeroed and reserved: touching it later can't fail. It is gone when the last process that has it mapped is.
+    /// New memory, zeroed and reserved: touching it later can't fail. It is gone when the
+    /// last process that has it mapped is.
     ///
     /// # Errors
     ///
@@ -63,8 +65,8 @@ impl Memory {
     pub fn slice<T: Plain>(&self, offset: u64, n: u64) -> Result<&[T], Error> {
         let len = (size_of::<T>() as u64).saturating_mul(n);
         let at = self.check(offset, len, align_of::<T>())?;
-        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every bit pattern is a
-        // `T` and accesses through shared references are atomic (`Plain`).
+        // SAFETY: in bounds and aligned (just checked); mapped for as long as `self` lives; every
+        // bit pattern is a `T` and accesses through shared references are atomic (`Plain`).
         Ok(unsafe { core::slice::from_raw_parts(at.cast::<T>().as_ptr(), n as usize) })
     }
 
@@ -80,7 +82,8 @@ impl Memory {
     /// * No reference from [`Memory::slice`] to these bytes exists while the view is used.
     pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<NativeBytes, Error> {
         let at = self.check(offset, len, 1)?;
-        // SAFETY: stays mapped while `self` lives, and without references: the caller's obligations.
+        // SAFETY: stays mapped while `self` lives, and without references: the caller's
+        // obligations.
         Ok(unsafe { NativeBytes::from_raw(at, len as usize) })
     }
 
@@ -91,7 +94,8 @@ impl Memory {
     }
 }
 
-/// Whether a range lies within so many bytes that begin at a page, and begins at a multiple of `align`.
+/// Whether a range lies within so many bytes that begin at a page, and begins at a
+/// multiple of `align`.
 pub(crate) fn within(available: u64, offset: u64, len: u64, align: usize) -> Result<(), Error> {
     if offset.checked_add(len).is_none_or(|end| end > available) {
         return Err(Error::OutOfBounds { offset, len, available });

@@ -13,14 +13,14 @@
 //! | DYING | dead, perhaps not yet counted | DEAD, once counted (`liveness.rs`) |
 //! | DEAD | dead and counted | JOINING, as from FREE |
 //!
-//! DYING and DEAD share a code: DYING still has its pid, DEAD has pid 0. Every change is one compare-and-swap of the
-//! whole word, so a process that dies between two steps leaves one of these states, and each names who must be alive
-//! for it to go on.
+//! DYING and DEAD share a code: DYING still has its pid, DEAD has pid 0. Every change is one
+//! compare-and-swap of the whole word, so a process that dies between two steps leaves one of these
+//! states, and each names who must be alive for it to go on.
 
 use crate::process::start_hash;
 
-/// A process's participation in a world: a rank and a generation, so that a later process with the same rank is somebody
-/// else. Never all zero bits.
+/// A process's participation in a world: a rank and a generation, so that a later process
+/// with the same rank is somebody else. Never all zero bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParticipantId {
     /// The rank: the index in the table.
@@ -35,7 +35,8 @@ impl ParticipantId {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// The reverse of [`ParticipantId::to_bits`]. Any bits give an id, though perhaps one that nobody ever had.
+    /// The reverse of [`ParticipantId::to_bits`]. Any bits give an id, though perhaps one
+    /// that nobody ever had.
     pub const fn from_bits(bits: u64) -> Self {
         ParticipantId { index: bits as u32, generation: (bits >> 32) as u32 }
     }

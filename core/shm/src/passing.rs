@@ -1,4 +1,5 @@
-//! Descriptors that go from one process to another through a Unix socket (`SCM_RIGHTS`), between processes of one user.
+//! Descriptors that go from one process to another through a Unix socket (`SCM_RIGHTS`),
+//! between processes of one user.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,7 +18,8 @@ const FILES: usize = 2;
 ///
 /// # Errors
 ///
-/// The system's: the other end is gone, or (if the socket does not block) has not taken what came before. `InvalidInput`: too many descriptors.
+/// The system's: the other end is gone, or (if the socket does not block) has not taken what came
+/// before. `InvalidInput`: too many descriptors.
 pub fn give(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -28,7 +30,8 @@ pub fn give(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Re
     Ok(())
 }
 
-/// Takes what the other end has passed: how many bytes, and the descriptors, which are not inherited.
+/// Takes what the other end has passed: how many bytes, and the descriptors, which are
+/// not inherited.
 ///
 /// # Errors
 ///
@@ -45,7 +48,9 @@ pub fn take(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<Owned
     Ok((message.bytes.min(most), files.flatten().collect()))
 }
 
-/// Refuses a connection whose other end is another user's, as the kernel says (`SO_PEERCRED`), whatever the user is called in its namespace. Its pid does not matter: a process that has none here has pid 0.
+/// Refuses a connection whose other end is another user's, as the kernel says
+/// (`SO_PEERCRED`), whatever the user is called in its namespace. Its pid does not matter: a
+/// process that has none here has pid 0.
 ///
 /// # Errors
 ///
@@ -67,7 +72,8 @@ pub fn same_user(socket: impl AsFd) -> io::Result<()> {
 pub fn option<T: Numbers>(socket: BorrowedFd<'_>, which: libc::c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: a place of that size for the value, which is a number or some of them: so any bytes are one, and zeros.
+    // SAFETY: a place of that size for the value, which is a number or some of them: so any bytes
+    // are one, and zeros.
     unsafe {
         let at = value.as_mut_ptr().cast();
         if libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, which, at, &mut len) != 0 {

@@ -1,8 +1,9 @@
 //! Processes, as the operating system knows them: who one is, and whether one is alive.
 //!
-//! A pid is used again, and it means something only in its namespace. What tells a process from all others with its pid
-//! is its inode in pidfs (Linux 6.9), which needs no /proc, or else its start time in /proc. That is looked at only if
-//! /proc is of this process's own pid namespace: in another one's, the same number is another process.
+//! A pid is used again, and it means something only in its namespace. What tells a process from all
+//! others with its pid is its inode in pidfs (Linux 6.9), which needs no /proc, or else its start
+//! time in /proc. That is looked at only if /proc is of this process's own pid namespace: in
+//! another one's, the same number is another process.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -17,7 +18,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::Error;
 
-/// A bit of `start`: the rest is the process's inode in pidfs. Without it, `start` is a start time.
+/// A bit of `start`: the rest is the process's inode in pidfs. Without it, `start` is a
+/// start time.
 const IN_PIDFS: u64 = 1 << 63;
 /// What `statfs` says of descriptors in pidfs.
 const PID_FS_MAGIC: u64 = 0x5049_4446;
@@ -57,7 +59,8 @@ pub(crate) enum Wanted {
 pub(crate) struct Found {
     /// `None`: this process may not have one.
     pub pidfd: Option<OwnedFd>,
-    /// Whether it is the wanted process for certain. If not, another one may have its pid.
+    /// Whether it is the wanted process for certain. If not, another one may have its
+    /// pid.
     pub sure: bool,
 }
 
@@ -87,7 +90,8 @@ fn own_start_time() -> Result<u64, Error> {
     Ok(start)
 }
 
-/// The number of a process that no other ever has while the machine runs, if this kernel has such numbers.
+/// The number of a process that no other ever has while the machine runs, if this kernel
+/// has such numbers.
 fn number_in_pidfs(pidfd: &OwnedFd) -> Option<u64> {
     // Of 32 bits, there would not be enough.
     if !cfg!(target_pointer_width = "64") || fstatfs(pidfd).ok()?.f_type as u64 != PID_FS_MAGIC {
@@ -96,12 +100,14 @@ fn number_in_pidfs(pidfd: &OwnedFd) -> Option<u64> {
     Some(fstat(pidfd).ok()?.st_ino | IN_PIDFS)
 }
 
-/// Fifteen bits of a start time: enough to tell a pid's second use from its first while an entry is half written.
+/// Fifteen bits of a start time: enough to tell a pid's second use from its first while
+/// an entry is half written.
 pub(crate) fn start_hash(start: u64) -> u16 {
     (start ^ start >> 16 ^ start >> 32) as u16 & 0x7fff
 }
 
-/// A number for the namespaces in which pids and start times of this process mean something; 0 if unknown.
+/// A number for the namespaces in which pids and start times of this process mean
+/// something; 0 if unknown.
 pub(crate) fn own_namespace() -> u64 {
     let inode = |which: &str| fs::metadata(format!("/proc/self/ns/{which}")).map(|m| m.ino());
     let number = match (inode("pid"), inode("time")) {
@@ -130,16 +136,19 @@ fn namespaces_by_pidfd() -> Option<(u64, u64)> {
     Some((inode(GET_PID_NAMESPACE)?, inode(GET_TIME_NAMESPACE).unwrap_or(0)))
 }
 
-/// Whether /proc is mounted and shows this process's own pid namespace, so that its pids are those of this process.
+/// Whether /proc is mounted and shows this process's own pid namespace, so that its pids
+/// are those of this process.
 pub(crate) fn proc_is_own() -> bool {
     let own = std::process::id();
     let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    // One pid for each namespace from that of /proc to that of the process. Kernels before 4.1 don't say.
+    // One pid for each namespace from that of /proc to that of the process. Kernels before 4.1
+    // don't say.
     field("NSpid:").or_else(|| field("Pid:")).is_some_and(|pids| pids.parse() == Ok(own))
 }
 
-/// State letter and start time from the text of /proc/PID/stat. The program's name (second field) may contain anything.
+/// State letter and start time from the text of /proc/PID/stat. The program's name
+/// (second field) may contain anything.
 fn parse_stat(stat: &[u8]) -> Option<(u8, u64)> {
     let after_name = stat.iter().rposition(|&b| b == b')')? + 1;
     let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
@@ -149,7 +158,8 @@ fn parse_stat(stat: &[u8]) -> Option<(u8, u64)> {
     Some((state, start))
 }
 
-/// State letter and start time of a process; `None` if there is none with this pid or no telling (`Err`).
+/// State letter and start time of a process; `None` if there is none with this pid or no
+/// telling (`Err`).
 fn stat_of(pid: u32) -> io::Result<Option<(u8, u64)>> {
     match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
@@ -162,7 +172,8 @@ fn stat_of(pid: u32) -> io::Result<Option<(u8, u64)>> {
     }
 }
 
-/// Whether the process behind a pidfd is dead (all its threads have ended; it may still be a zombie). Allocates nothing: signal handlers and forked children ask, too.
+/// Whether the process behind a pidfd is dead (all its threads have ended; it may still
+/// be a zombie). Allocates nothing: signal handlers and forked children ask, too.
 pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
     any_ended(&mut [to_ask(pidfd)])
 }
@@ -191,8 +202,8 @@ fn watch_by(
     proc_is_own: impl Fn() -> bool,
 ) -> Result<Found, Dead> {
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Err(Dead) };
-    // First the pidfd, then the start time: if the pid belongs to the wanted process after the pidfd was opened, it did
-    // before, and the pidfd is that process's.
+    // First the pidfd, then the start time: if the pid belongs to the wanted process after the
+    // pidfd was opened, it did before, and the pidfd is that process's.
     let pidfd = match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(fd) => Some(fd),
         Err(Errno::SRCH) => return Err(Dead),

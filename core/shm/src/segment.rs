@@ -1,9 +1,9 @@
 //! Segments: files in memory, reserved and mapped.
 //!
-//! A named segment is made without a name and gets it last, in one step: a creator that dies half-way leaves nothing,
-//! and nobody opens a half-made one. Every process that has a named segment open holds a shared lock (flock) on it;
-//! whoever gets the exclusive lock knows that nobody has it open. The kernel lets go of a dead process's locks,
-//! whatever its namespace.
+//! A named segment is made without a name and gets it last, in one step: a creator that dies
+//! half-way leaves nothing, and nobody opens a half-made one. Every process that has a named
+//! segment open holds a shared lock (flock) on it; whoever gets the exclusive lock knows that
+//! nobody has it open. The kernel lets go of a dead process's locks, whatever its namespace.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -23,10 +23,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::layout::{Control, LEAST, LOCKS, MAGIC, MAX_PROCESSES};
 use crate::{Error, limits, shown};
 
-/// The directory in which named worlds lie: /dev/shm, or what the variable `TOWPATH_SHM_DIR` names.
+/// The directory in which named worlds lie: /dev/shm, or what the variable
+/// `TOWPATH_SHM_DIR` names.
 ///
-/// Where that is a relative path it is understood from the directory in which this process is when it first asks, and
-/// stays so when the process goes elsewhere. Launchers hand an absolute one to their children.
+/// Where that is a relative path it is understood from the directory in which this process is when
+/// it first asks, and stays so when the process goes elsewhere. Launchers hand an absolute one to
+/// their children.
 pub fn directory() -> PathBuf {
     /// A relative path, and what it meant when it was first read.
     static FIRST: Mutex<Option<(PathBuf, PathBuf)>> = Mutex::new(None);
@@ -47,10 +49,12 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// The byte of a segment that sweepers lock while they look whether it has members: after those of the participants.
+/// The byte of a segment that sweepers lock while they look whether it has members: after
+/// those of the participants.
 const SWEEPER: u64 = LOCKS + MAX_PROCESSES as u64;
 
-/// How often, and with what pauses, to look again at a file that another process is about to remove.
+/// How often, and with what pauses, to look again at a file that another process is about
+/// to remove.
 const PATIENCE: u32 = 200;
 const MOMENT: Duration = Duration::from_millis(5);
 
@@ -94,7 +98,8 @@ unsafe impl Sync for Segment {}
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: this range was mapped by `map` and nothing refers to it any more: references borrow from the owner.
+        // SAFETY: this range was mapped by `map` and nothing refers to it any more: references
+        // borrow from the owner.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -115,7 +120,8 @@ impl Segment {
         Self::map(file, bytes)
     }
 
-    /// A file of this size in the directory of named worlds, zeroed, reserved, locked (shared), and as yet without a name.
+    /// A file of this size in the directory of named worlds, zeroed, reserved, locked
+    /// (shared), and as yet without a name.
     pub fn unnamed(bytes: u64) -> Result<Self, Error> {
         limits::check(bytes)?;
         let directory = directory();
@@ -137,7 +143,8 @@ impl Segment {
     pub fn publish(&self, path: &Path) -> Result<bool, Error> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let linked = linkat(rustix::fs::CWD, own, rustix::fs::CWD, path, AtFlags::SYMLINK_FOLLOW);
-        // Without /proc: allowed to root, and since Linux 6.10 to the process that has made the file.
+        // Without /proc: allowed to root, and since Linux 6.10 to the process that has made the
+        // file.
         let linked = match linked {
             Err(Errno::NOENT) => linkat(&self.file, c"", rustix::fs::CWD, path, AtFlags::EMPTY_PATH),
             other => other,
@@ -192,8 +199,9 @@ impl Segment {
 
     /// The part that precedes the heap.
     pub fn control(&self) -> &Control {
-        // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`, `area_and_end`),
-        // page-aligned, lives as long as `self`, and `Control` consists of atomics only.
+        // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`,
+        // `area_and_end`), page-aligned, lives as long as `self`, and `Control` consists of atomics
+        // only.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
@@ -209,10 +217,11 @@ impl Segment {
         self.file.as_fd()
     }
 
-    /// Removes the name if nobody else has this named segment open. Gives up the shared lock: only for the end.
+    /// Removes the name if nobody else has this named segment open. Gives up the shared
+    /// lock: only for the end.
     pub fn unlink_if_last(&self, path: &Path) {
-        // A process that is just being started (between fork and exec) holds copies of all locks of the one that
-        // starts it: wait a little for its exec.
+        // A process that is just being started (between fork and exec) holds copies of all locks of
+        // the one that starts it: wait a little for its exec.
         for _ in 0..20 {
             match lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
@@ -245,17 +254,19 @@ pub(crate) fn is_named(stat: &Stat, path: &Path) -> bool {
     rustix::fs::lstat(path).is_ok_and(|at| (at.st_dev, at.st_ino) == (stat.st_dev, stat.st_ino))
 }
 
-/// Opens a regular file of this user and locks it. `Ok(None)` if there is none. An exclusive lock is for sweeping: it is
-/// taken on worlds only, and one that can't be had at once is [`Error::NameTaken`].
+/// Opens a regular file of this user and locks it. `Ok(None)` if there is none. An
+/// exclusive lock is for sweeping: it is taken on worlds only, and one that can't be had at once is
+/// [`Error::NameTaken`].
 pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<OwnedFd>, Error> {
     let sweeps = how == FlockOperation::NonBlockingLockExclusive;
-    // Who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to a new file.
+    // Who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to
+    // a new file.
     for round in 0.. {
         let Some(file) = open_own(path, sweeps)? else { return Ok(None) };
         if sweeps {
             check_magic(&file, path)?;
-            // Another sweeper looks, for a moment: whether there are members can't be told meanwhile. (On a read-only
-            // file system there is no such lock, and nothing to remove.)
+            // Another sweeper looks, for a moment: whether there are members can't be told
+            // meanwhile. (On a read-only file system there is no such lock, and nothing to remove.)
             if !lock_byte(file.as_fd(), SWEEPER) && is_writable(&file) && round < PATIENCE {
                 std::thread::sleep(MOMENT);
                 continue;
@@ -285,8 +296,9 @@ fn is_writable(file: &OwnedFd) -> bool {
     rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
-/// Opens a regular file of this user. Follows no link, waits for nobody, and opens nothing else even for a moment:
-/// opening a device may have effects of its own. `Ok(None)` if there is none.
+/// Opens a regular file of this user. Follows no link, waits for nobody, and opens
+/// nothing else even for a moment: opening a device may have effects of its own. `Ok(None)` if
+/// there is none.
 fn open_own(path: &Path, sweeps: bool) -> Result<Option<OwnedFd>, Error> {
     match lstat(path) {
         Ok(stat) => check_owner(&stat, path)?,
@@ -384,21 +396,23 @@ fn reserve(file: &OwnedFd, bytes: u64, place: &Path) -> Result<(), Error> {
     }
 }
 
-/// A descriptor of the same file with an open file description of its own, so that locks made through it are apart.
+/// A descriptor of the same file with an open file description of its own, so that locks
+/// made through it are apart.
 pub(crate) fn open_again(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Locks one byte of a file for the open file description (released when its last descriptor is closed, at the latest
-/// by the process's death).
+/// Locks one byte of a file for the open file description (released when its last
+/// descriptor is closed, at the latest by the process's death).
 pub(crate) fn lock_byte(file: BorrowedFd<'_>, at: u64) -> bool {
     let mut range = byte_range(at);
     // SAFETY: `range` is a valid `flock` structure that outlives the call.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &mut range) == 0 }
 }
 
-/// Whether another open file description has the byte locked; `None` if there is no telling.
+/// Whether another open file description has the byte locked; `None` if there is no
+/// telling.
 pub(crate) fn byte_is_locked(file: BorrowedFd<'_>, at: u64) -> Option<bool> {
     let mut range = byte_range(at);
     // SAFETY: as in `lock_byte`.

@@ -1,10 +1,12 @@
-//! Paths as text for people: what a file is called by others must not reach a terminal raw.
+//! Paths as text for people: what a file is called by others must not reach a terminal
+//! raw.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path on one line: control characters and other invisible ones are escaped as in Rust (`\u{1b}`, `\n`), bytes that
-/// are no UTF-8 as `\xff`, and the backslash as `\\`, so that two paths never look alike.
+/// A path on one line: control characters and other invisible ones are escaped as in Rust
+/// (`\u{1b}`, `\n`), bytes that are no UTF-8 as `\xff`, and the backslash as `\\`, so that two
+/// paths never look alike.
 pub fn shown(path: impl AsRef<Path>) -> String {
     let mut text = String::new();
     for chunk in path.as_ref().as_os_str().as_bytes().utf8_chunks() {

@@ -1,8 +1,8 @@
 //! What dead worlds leave behind, and removing it.
 //!
-//! Everybody who has a named world open holds a shared lock on its file. So whoever gets the exclusive lock knows
-//! that it is dead, and as long as the lock is held it stays dead: who opens the file now waits, then sees that the
-//! name is gone and begins again.
+//! Everybody who has a named world open holds a shared lock on its file. So whoever gets the
+//! exclusive lock knows that it is dead, and as long as the lock is held it stays dead: who opens
+//! the file now waits, then sees that the name is gone and begins again.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

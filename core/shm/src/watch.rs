@@ -10,8 +10,8 @@ use crate::process::{self, Dead, Identity, Wanted};
 pub struct Process {
     /// Its pid.
     pub pid: u32,
-    /// What tells it from other processes with that pid: its inode in pidfs, with the highest bit set, or when it
-    /// started, in the kernel's ticks since boot.
+    /// What tells it from other processes with that pid: its inode in pidfs, with the
+    /// highest bit set, or when it started, in the kernel's ticks since boot.
     pub start: u64,
     /// A number for the namespaces in which the other two mean something.
     pub namespace: u64,

@@ -25,17 +25,19 @@ pub struct WorldSpec {
     pub processes: u32,
     /// The length of its area.
     pub area_bytes: u64,
-    /// How many bytes its named shared objects have together ([`World::shared`]), at least: it is never less than [`OBJECT_BYTES`](crate::OBJECT_BYTES).
+    /// How many bytes its named shared objects have together ([`World::shared`]), at
+    /// least: it is never less than [`OBJECT_BYTES`](crate::OBJECT_BYTES).
     pub object_bytes: u64,
     /// Whatever those who use the area want to tell whoever opens the world.
     pub params: [u64; 16],
 }
 
-/// A world of processes that share a segment; this is one process's handle. Clones are the same handle.
+/// A world of processes that share a segment; this is one process's handle. Clones are
+/// the same handle.
 ///
 /// Dropping the last clone leaves the world and unmaps the segment; if the world has a name and
-/// nobody else has it open, the name is removed too. Dropped while its thread unwinds from a panic, it counts as a
-/// death: the others learn of it as of any other.
+/// nobody else has it open, the name is removed too. Dropped while its thread unwinds from a panic,
+/// it counts as a death: the others learn of it as of any other.
 #[derive(Clone)]
 pub struct World(Arc<Inner>);
 
@@ -98,7 +100,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// There is none of that name, it isn't to be trusted, it was made by another version, it is damaged.
+    /// There is none of that name, it isn't to be trusted, it was made by another version, it is
+    /// damaged.
     pub fn open(name: &str) -> Result<World, Error> {
         Self::open_as(name, None)
     }
@@ -111,12 +114,13 @@ impl World {
         }
     }
 
-    /// Opens the world for which `towpath run` (or a [`crate::Handover`]) started this process. [`World::enter`]
-    /// without a rank then takes the rank that the launcher chose.
+    /// Opens the world for which `towpath run` (or a [`crate::Handover`]) started this
+    /// process. [`World::enter`] without a rank then takes the rank that the launcher chose.
     ///
     /// # Errors
     ///
-    /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; [`Error::WorldReplaced`]; as [`World::open`].
+    /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; [`Error::WorldReplaced`]; as
+    /// [`World::open`].
     pub fn from_environment() -> Result<World, Error> {
         let place = handover::from_environment()?;
         let world = match &place.name {
@@ -147,7 +151,8 @@ impl World {
         Ok(world)
     }
 
-    /// Another handle to the same world, with which this process can enter it a second time, as another rank.
+    /// Another handle to the same world, with which this process can enter it a second
+    /// time, as another rank.
     ///
     /// # Errors
     ///
@@ -162,15 +167,19 @@ impl World {
         }
     }
 
-    /// Becomes a participant, as the given rank or else as the one that the launcher chose or else as the first free one.
+    /// Becomes a participant, as the given rank or else as the one that the launcher
+    /// chose or else as the first free one.
     ///
-    /// A child that was forked from a participant is none itself until it enters, with the same handle, as another rank.
+    /// A child that was forked from a participant is none itself until it enters, with the same
+    /// handle, as another rank.
     ///
-    /// Sets the base of this process's processor numbers ([`towpath_machine::Native::set_process_base`]).
+    /// Sets the base of this process's processor numbers
+    /// ([`towpath_machine::Native::set_process_base`]).
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyEntered`], [`Error::NoSuchRank`], [`Error::RankTaken`], [`Error::WorldFull`].
+    /// [`Error::AlreadyEntered`], [`Error::NoSuchRank`], [`Error::RankTaken`],
+    /// [`Error::WorldFull`].
     pub fn enter(&self, rank: Option<u32>) -> Result<(), Error> {
         self.0.enter(rank)
     }
@@ -204,7 +213,8 @@ impl World {
         self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// What the creator wrote for the users of the area. Copied when the world was opened.
+    /// What the creator wrote for the users of the area. Copied when the world was
+    /// opened.
     pub fn params(&self) -> [u64; 16] {
         self.0.params
     }
@@ -237,7 +247,8 @@ impl World {
         (word.state == State::Entered).then_some(ParticipantId { index, generation: word.generation })
     }
 
-    /// The pid of a participant, as it itself sees it; `None` if it is gone. For messages.
+    /// The pid of a participant, as it itself sees it; `None` if it is gone. For
+    /// messages.
     pub fn pid_of(&self, id: ParticipantId) -> Option<u32> {
         if id.index >= self.0.processes {
             return None;
@@ -247,14 +258,14 @@ impl World {
         (word.state == State::Entered && word.generation == id.generation).then_some(word.pid)
     }
 
-    /// Whether a participant is alive and has not left. Asks the operating system (under a microsecond, mostly); a
-    /// zombie is dead. A death found is noted for all.
+    /// Whether a participant is alive and has not left. Asks the operating system (under
+    /// a microsecond, mostly); a zombie is dead. A death found is noted for all.
     pub fn is_alive(&self, id: ParticipantId) -> bool {
         self.0.is_alive(id)
     }
 
-    /// Whether the last process of a rank died, and no other one has taken its place since. Only deaths that have been
-    /// noted ([`World::check_deaths`]).
+    /// Whether the last process of a rank died, and no other one has taken its place
+    /// since. Only deaths that have been noted ([`World::check_deaths`]).
     pub fn has_died(&self, rank: u32) -> bool {
         // (4) Acquire: pairs with the Release of the survivor that noted the death (3).
         rank < self.0.processes
@@ -264,7 +275,8 @@ impl World {
             )
     }
 
-    /// How many deaths were noted so far in this world. One load of a line that is otherwise not written.
+    /// How many deaths were noted so far in this world. One load of a line that is
+    /// otherwise not written.
     #[inline]
     pub fn deaths(&self) -> u64 {
         self.0.deaths().count()
@@ -275,15 +287,16 @@ impl World {
         self.0.check_deaths()
     }
 
-    /// For launchers: the process that was started for a rank has ended, and has or hasn't failed. If it was a
-    /// participant, or has failed (also before it had entered or after it had left), that is a death, of which all
-    /// participants learn now.
+    /// For launchers: the process that was started for a rank has ended, and has or
+    /// hasn't failed. If it was a participant, or has failed (also before it had entered or after
+    /// it had left), that is a death, of which all participants learn now.
     pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> Ending {
         self.0.process_ended(rank, pid, failed)
     }
 
-    /// A word per rank on a line of its own, to park on. Its owner is whoever defines its use. When a death is noted
-    /// and when somebody leaves, those who sleep on it are woken, without a change of its value.
+    /// A word per rank on a line of its own, to park on. Its owner is whoever defines its
+    /// use. When a death is noted and when somebody leaves, those who sleep on it are woken,
+    /// without a change of its value.
     ///
     /// # Panics
     ///
@@ -294,17 +307,20 @@ impl World {
         &self.0.control().bells[index as usize].0
     }
 
-    /// What a waiter can learn about the world: whether more participants run than there are cores for them together.
+    /// What a waiter can learn about the world: whether more participants run than there
+    /// are cores for them together.
     pub fn surroundings(&self) -> &dyn Surroundings {
         &*self.0
     }
 
-    /// How long a member should spin before it sleeps, in nanoseconds: the cost of a context switch, as its creator measured it.
+    /// How long a member should spin before it sleeps, in nanoseconds: the cost of a
+    /// context switch, as its creator measured it.
     pub fn switch_cost(&self) -> u64 {
         self.0.switch_cost()
     }
 
-    /// Tells the world that the set of processors on which this process may run has changed (it was pinned).
+    /// Tells the world that the set of processors on which this process may run has
+    /// changed (it was pinned).
     pub fn note_affinity(&self) {
         if let Some(me) = self.entered() {
             self.0.note_processors(me);
@@ -316,13 +332,13 @@ impl World {
         Area::new(self.clone())
     }
 
-    /// Waits until all ranks are here. Those that have left, or are dead and known to be by everybody, are not waited
-    /// for; those that have not come yet are.
+    /// Waits until all ranks are here. Those that have left, or are dead and known to be
+    /// by everybody, are not waited for; those that have not come yet are.
     ///
     /// # Errors
     ///
-    /// [`Error::MemberDied`] if a member has died since the last time: all that are here get the same error, and the next
-    /// barrier is among the survivors. [`Error::NotEntered`].
+    /// [`Error::MemberDied`] if a member has died since the last time: all that are here get the
+    /// same error, and the next barrier is among the survivors. [`Error::NotEntered`].
     pub fn barrier(&self, policy: Policy) -> Result<(), Error> {
         self.0.barrier(policy)
     }
@@ -373,10 +389,12 @@ fn write_header(segment: &Segment, spec: &WorldSpec, area: u64) {
     header.state.store(READY, Ordering::Release);
 }
 
-/// Believes nothing of what a segment says about itself before it has been compared with what it must be.
+/// Believes nothing of what a segment says about itself before it has been compared with
+/// what it must be.
 fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u32>) -> Result<World, Error> {
     let header = &segment.control().header;
-    // (7) Acquire: pairs with the Release (6) in `write_header`. The loads below may then be Relaxed.
+    // (7) Acquire: pairs with the Release (6) in `write_header`. The loads below may then be
+    // Relaxed.
     let state = header.state.load(Ordering::Acquire);
     let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
     if get(&header.magic) != MAGIC {

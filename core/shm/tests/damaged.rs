@@ -1,4 +1,5 @@
-//! Segments with arbitrary bytes in them: an error or a sane answer, never a crash or a hang.
+//! Segments with arbitrary bytes in them: an error or a sane answer, never a crash or a
+//! hang.
 
 mod common;
 
@@ -11,7 +12,8 @@ use common::{Watchdog, unique};
 use proptest::prelude::*;
 use towpath_shm::{ParticipantId, World, WorldSpec};
 
-/// The header, the counts, the table, the doorbells, the barrier and the directory are all before this.
+/// The header, the counts, the table, the doorbells, the barrier and the directory are
+/// all before this.
 const CONTROL: u64 = 256 + 256 + 64 * 256 + 64 * 128 + 384 + 128 + 64 * 64;
 
 /// Places of which each bit matters, and any place.

@@ -11,7 +11,8 @@ use common::{Watchdog, unique};
 use towpath_shm::{Ending, Error, World, WorldSpec};
 use towpath_sync::Policy;
 
-/// A named world. Its name is gone at the end also if children that other tests have forked still hold copies of its lock.
+/// A named world. Its name is gone at the end also if children that other tests have
+/// forked still hold copies of its lock.
 struct Named(Option<World>);
 
 impl std::ops::Deref for Named {
@@ -182,8 +183,9 @@ fn a_launcher_tells_of_a_participant() {
 
 /// Runs `child` in a forked child with this test's memory; returns its pid.
 fn fork(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child uses what a child of a process with several threads may use in practice with glibc (which
-    // makes its allocator safe across fork), and ends without running anything of the parent's.
+    // SAFETY: the child uses what a child of a process with several threads may use in practice
+    // with glibc (which makes its allocator safe across fork), and ends without running anything of
+    // the parent's.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0);

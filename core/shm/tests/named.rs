@@ -1,4 +1,5 @@
-//! Named worlds: their lives, what dead ones leave behind, whom they trust, and what happens where there is no room.
+//! Named worlds: their lives, what dead ones leave behind, whom they trust, and what
+//! happens where there is no room.
 
 mod common;
 
@@ -219,7 +220,8 @@ fn a_full_file_system_is_an_error_with_a_remedy() {
     assert!(output.ends_with("0 left\n"), "{output}");
 }
 
-/// The directory of this process's own group, if it is one in which a group with a memory limit can be made.
+/// The directory of this process's own group, if it is one in which a group with a memory
+/// limit can be made.
 fn memory_group() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = |line: &str| line.splitn(3, ':').nth(2).map(|p| p.trim_start_matches('/').to_owned());

@@ -1,5 +1,5 @@
-//! Members that a look from outside could mistake: a dead one whose pid is another process's by now, and one that does
-//! not run because its control group is frozen.
+//! Members that a look from outside could mistake: a dead one whose pid is another
+//! process's by now, and one that does not run because its control group is frozen.
 
 mod common;
 
@@ -25,13 +25,14 @@ fn world() -> World {
     World::create(&spec(None)).unwrap()
 }
 
-/// A forked child that enters as that rank, counts itself in the area's first word, and stays.
+/// A forked child that enters as that rank, counts itself in the area's first word, and
+/// stays.
 fn member(world: &World, rank: Option<u32>) -> i32 {
     let area = world.area();
     let count = area.get::<AtomicU64>(0).unwrap();
     let before = count.load(Ordering::Acquire);
-    // SAFETY: the child uses what a child of a process with several threads may use in practice with glibc (which makes
-    // its allocator safe across fork), and never returns.
+    // SAFETY: the child uses what a child of a process with several threads may use in practice
+    // with glibc (which makes its allocator safe across fork), and never returns.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
@@ -103,7 +104,8 @@ fn inside() {
             end(again);
         }
         assert_eq!(again, pid, "another thread takes the pid each time");
-        // One handle has asked before, and may know the process; the other knows only what the world says.
+        // One handle has asked before, and may know the process; the other knows only what the
+        // world says.
         let fresh = world.reopen().unwrap();
         fresh.enter(Some(3)).unwrap();
         assert!(!fresh.is_alive(id), "a stranger with the pid of the dead");
@@ -118,7 +120,8 @@ fn inside() {
     println!("the pid was used again");
 }
 
-/// A new control group that can be frozen, what freezes and thaws it, and how one sees that it is frozen.
+/// A new control group that can be frozen, what freezes and thaws it, and how one sees
+/// that it is frozen.
 struct Freezer {
     group: PathBuf,
     file: &'static str,

@@ -1,4 +1,5 @@
-//! Names of worlds that lead to something else: it stays, is never waited for, and every error names it.
+//! Names of worlds that lead to something else: it stays, is never waited for, and every
+//! error names it.
 
 mod common;
 
@@ -40,7 +41,8 @@ impl Squatter {
         Squatter { path: path(&name), name }
     }
 
-    /// Neither making a world, nor opening one, nor sweeping removes it; what is said names it and says why.
+    /// Neither making a world, nor opening one, nor sweeping removes it; what is said
+    /// names it and says why.
     fn stays(&self, why: &str) {
         let before = fs::symlink_metadata(&self.path).unwrap();
         let error = World::create(&spec(&self.name)).unwrap_err();

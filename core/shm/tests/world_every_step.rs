@@ -1,9 +1,10 @@
-//! Kills or stops a process after instruction k of making, opening, entering, leaving and dropping a world by name: the
-//! next `create` or `open` works, what is left is listed and can be removed, and nothing waits for the one that stands
-//! still.
+//! Kills or stops a process after instruction k of making, opening, entering, leaving and
+//! dropping a world by name: the next `create` or `open` works, what is left is listed and can be
+//! removed, and nothing waits for the one that stands still.
 //!
-//! `cargo test -p towpath-shm --test world_every_step -- every` does it for every k (names of an act, `kill` or `stop`
-//! choose among the cases; making one takes hours then). In the ordinary tests k grows by a quarter at a time.
+//! `cargo test -p towpath-shm --test world_every_step -- every` does it for every k (names of an
+//! act, `kill` or `stop` choose among the cases; making one takes hours then). In the ordinary
+//! tests k grows by a quarter at a time.
 //!
 //! This process is the tracer, the judge and the other user of the names; it has one thread.
 #![allow(unsafe_code)]
@@ -49,12 +50,14 @@ fn spec(name: &str) -> WorldSpec {
     WorldSpec { name: Some(name.into()), processes: 3, area_bytes: 4096, object_bytes: 0, params: [7; 16] }
 }
 
-/// Without what belongs to the one that stands still: its locks may have kept it from being removed.
+/// Without what belongs to the one that stands still: its locks may have kept it from
+/// being removed.
 fn dead() -> Vec<Leftover> {
     leftovers().unwrap().into_iter().filter(|world| !world.alive).collect()
 }
 
-/// What the victim does; between the marks it is stepped. Names that the judge has taken meanwhile are no failure.
+/// What the victim does; between the marks it is stepped. Names that the judge has taken
+/// meanwhile are no failure.
 fn suffer(act: Act) -> Result<(), Box<dyn StdError>> {
     // What is done only once in a process is done before.
     Native::switch_cost();
@@ -104,7 +107,8 @@ fn leave_a_dead_world() {
     assert_eq!(dead().len(), 1, "a dead world is listed");
 }
 
-/// The state before an act: the world that the judge keeps meanwhile, if the act needs one.
+/// The state before an act: the world that the judge keeps meanwhile, if the act needs
+/// one.
 fn prepare(act: Act) -> Option<World> {
     match act {
         Act::Create | Act::Drop => None,

@@ -1,8 +1,9 @@
-//! Shows that the native machine costs nothing: locking and unlocking the generic ticket lock executes the same instructions as one that is written by hand
-//! for atomics and nothing else.
+//! Shows that the native machine costs nothing: locking and unlocking the generic ticket
+//! lock executes the same instructions as one that is written by hand for atomics and nothing else.
 //!
-//! `cargo run --release -p towpath-sync --example zero_cost`: steps (ptrace) through one uncontended lock and unlock of each, prints both, and fails if they
-//! differ in more than the choice of registers and the distance of jumps. `tests/zero_cost.rs` runs it.
+//! `cargo run --release -p towpath-sync --example zero_cost`: steps (ptrace) through one
+//! uncontended lock and unlock of each, prints both, and fails if they differ in more than the
+//! choice of registers and the distance of jumps. `tests/zero_cost.rs` runs it.
 
 use towpath_machine::{Heap, Native};
 use towpath_sync::locks::Ticket;
@@ -22,7 +23,8 @@ extern "C" fn zero_cost_generic(lock: &Ticket<Native>) {
 mod by_hand {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    // The orderings are those of `src/locks/ticket.rs`: (1) Acquire when the lock is had pairs with (2) Release when it is let go; the number orders nothing.
+    // The orderings are those of `src/locks/ticket.rs`: (1) Acquire when the lock is had pairs with
+    // (2) Release when it is let go; the number orders nothing.
 
     /// The highest bit says that somebody is parked.
     const VALUE: u64 = u64::MAX >> 1;
@@ -92,7 +94,8 @@ mod steps {
         assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
         wait_for(child);
         let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
-        // SAFETY: as above, and the kernel fills in all of `registers` if it returns 0, which is checked before they are used.
+        // SAFETY: as above, and the kernel fills in all of `registers` if it returns 0, which is
+        // checked before they are used.
         unsafe {
             let result = libc::ptrace(libc::PTRACE_GETREGS, child, 0, registers.as_mut_ptr());
             assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
@@ -100,13 +103,16 @@ mod steps {
         }
     }
 
-    /// The instructions that one call executes from the function's first to its return, with their bytes.
+    /// The instructions that one call executes from the function's first to its return,
+    /// with their bytes.
     pub fn of<T>(function: extern "C" fn(&T), argument: &T) -> Vec<Vec<u8>> {
         let start = function as usize as u64;
-        // SAFETY: this process has one thread. The child calls only ptrace, raise, the function and _exit.
+        // SAFETY: this process has one thread. The child calls only ptrace, raise, the function and
+        // _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: none of them has preconditions here: our parent is there, and traces us from now on.
+            // SAFETY: none of them has preconditions here: our parent is there, and traces us from
+            // now on.
             unsafe {
                 libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
                 libc::raise(libc::SIGSTOP);
@@ -145,12 +151,14 @@ mod steps {
             _ => 1, // A jump, a call or the return: the opcode says which.
         };
         (0..places.len())
-            // SAFETY: the instruction that the child has executed lies at the same place in the parent's code, all of it.
+            // SAFETY: the instruction that the child has executed lies at the same place in the
+            // parent's code, all of it.
             .map(|i| unsafe { std::slice::from_raw_parts(places[i] as *const u8, length(i)) }.to_vec())
             .collect()
     }
 
-    /// What an instruction does: opcode, width, form of address and immediate values, without the registers' numbers and the distance of jumps.
+    /// What an instruction does: opcode, width, form of address and immediate values,
+    /// without the registers' numbers and the distance of jumps.
     pub fn essence(instruction: &[u8]) -> Vec<u8> {
         let prefixes = instruction.iter().take_while(|b| matches!(b, 0x66 | 0xf0 | 0xf2 | 0xf3)).count();
         let (mut essence, mut rest) = (instruction[..prefixes].to_vec(), &instruction[prefixes..]);

@@ -7,7 +7,8 @@ use crate::{Abandoned, Waiting};
 /// Why a barrier was not passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierError {
-    /// Somebody who has not arrived died. These barriers cannot do without a participant, nor be used again.
+    /// Somebody who has not arrived died. These barriers cannot do without a participant,
+    /// nor be used again.
     Abandoned,
     /// There is no participant of that number.
     NoSuchParticipant,
@@ -34,10 +35,11 @@ impl From<Abandoned> for BarrierError {
     }
 }
 
-/// A barrier in shared memory: nobody passes before all have arrived. It can be used again and again.
+/// A barrier in shared memory: nobody passes before all have arrived. It can be used
+/// again and again.
 ///
-/// All-zero memory is a barrier for as many participants as there are places. What a participant remembers from one use to the next lies in the barrier, not in the
-/// thread.
+/// All-zero memory is a barrier for as many participants as there are places. What a participant
+/// remembers from one use to the next lies in the barrier, not in the thread.
 pub trait Barrier<P: Processor>: Sized {
     /// The name by which users choose it.
     const NAME: &'static str;
@@ -49,13 +51,15 @@ pub trait Barrier<P: Processor>: Sized {
     /// If there are none or more than places.
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;
 
-    /// Arrives as participant `me` (each number once: 0 to one less than there are) and waits for the others. What anybody did before it arrived is visible to everybody
-    /// afterwards.
+    /// Arrives as participant `me` (each number once: 0 to one less than there are) and
+    /// waits for the others. What anybody did before it arrived is visible to everybody afterwards.
     ///
-    /// A policy that spins for a while before it sleeps spins in proportion to the number of those who have not arrived, as far as the algorithm knows it.
+    /// A policy that spins for a while before it sleeps spins in proportion to the number of those
+    /// who have not arrived, as far as the algorithm knows it.
     ///
     /// # Errors
     ///
-    /// [`BarrierError::NoSuchParticipant`]; [`BarrierError::Abandoned`] if the wait was given up because it cannot end.
+    /// [`BarrierError::NoSuchParticipant`]; [`BarrierError::Abandoned`] if the wait was given up
+    /// because it cannot end.
     fn wait<W: Waiting<P> + Clone>(&self, cpu: &P, me: usize, waiting: &W) -> Result<(), BarrierError>;
 }

@@ -1,8 +1,10 @@
 //! A shared counter.
 //!
-//! **Source.** Nikolopoulos & Papatheodorou 1999 §4.1: the microbenchmark that shows what a primitive costs when everybody updates one word.
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §4.1: the microbenchmark that shows what a
+//! primitive costs when everybody updates one word.
 //!
-//! **Progress.** That of the primitive: wait-free over [`Atomics`] and at memory, lock-free over load-linked and store-conditional.
+//! **Progress.** That of the primitive: wait-free over [`Atomics`] and at memory, lock-free over
+//! load-linked and store-conditional.
 //!
 //! **Fields.** `count`: everybody, by the primitive.
 //!

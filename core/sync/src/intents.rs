@@ -1,14 +1,19 @@
-//! Who is about to take a lock, holds it, or has yet to finish letting go: what tells waiters of a spin lock that a dead process is in their way.
+//! Who is about to take a lock, holds it, or has yet to finish letting go: what tells
+//! waiters of a spin lock that a dead process is in their way.
 //!
-//! **Source.** Ours. A spin lock does not say who holds it, and a queue lock not who queues. So everybody who shares it with other processes writes
-//! their identity into a place of this table before they touch the lock, and clears it when they have left it.
+//! **Source.** Ours. A spin lock does not say who holds it, and a queue lock not who queues. So
+//! everybody who shares it with other processes writes their identity into a place of this table
+//! before they touch the lock, and clears it when they have left it.
 //!
-//! **Fields.** `places[i]`: 0, or an identity; from 0 by compare-and-swap, back to 0 by its owner, or by somebody who knows that the dead owner is not in
-//! the way. `cleaned`: the number of deaths after which the table was last looked through; anybody who holds the lock.
+//! **Fields.** `places[i]`: 0, or an identity; from 0 by compare-and-swap, back to 0 by its owner,
+//! or by somebody who knows that the dead owner is not in the way. `cleaned`: the number of deaths
+//! after which the table was last looked through; anybody who holds the lock.
 //!
-//! **Crashes.** Dead with a place taken: it may have the lock, or stand in its queue, or neither (it had not begun, or had finished). Those who wait already give up
-//! ([`LockError::Abandoned`](crate::LockError::Abandoned)). Who comes later and is served all the same knows that it is neither, and clears the place: whoever
-//! queues after a death is served after the dead, or never.
+//! **Crashes.** Dead with a place taken: it may have the lock, or stand in its queue, or neither
+//! (it had not begun, or had finished). Those who wait already give up
+//! ([`LockError::Abandoned`](crate::LockError::Abandoned)). Who comes later and is served all the
+//! same knows that it is neither, and clears the place: whoever queues after a death is served
+//! after the dead, or never.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,21 +42,23 @@ impl Intents {
         Intents { cleaned: AtomicU64::new(0), places: [const { AtomicU64::new(0) }; PLACES] }
     }
 
-    /// Writes the identity down, in one of the first `capacity` places. `None` if there is none left.
+    /// Writes the identity down, in one of the first `capacity` places. `None` if there
+    /// is none left.
     pub(crate) fn enter(&self, identity: u32, capacity: usize) -> Option<usize> {
         let places = capacity.min(PLACES);
         let first = identity as usize % places.max(1);
         (0..places).map(|i| (first + i) % places).find(|&i| {
-            // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can then not be in the
-            // lock and not here. Pairs with the Release (2): the place's number is the owner's in the lock, whose
-            // memory of it is handed over.
+            // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can
+            // then not be in the lock and not here. Pairs with the Release (2): the place's number
+            // is the owner's in the lock, whose memory of it is handed over.
             self.places[i].compare_exchange(0, identity.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
 
     /// The caller has left the lock.
     pub(crate) fn leave(&self, place: usize) {
-        // (2) Release: keeps what precedes, the lock's own accesses, before it. Pairs with (1), (3).
+        // (2) Release: keeps what precedes, the lock's own accesses, before it. Pairs with (1),
+        // (3).
         self.places[place].store(0, Ordering::Release);
     }
 
@@ -68,7 +75,8 @@ impl Intents {
         (0..PLACES).any(|place| self.is_dead(place, around))
     }
 
-    /// Before the caller queues: the dead who are in the table, if nobody has looked since the last death.
+    /// Before the caller queues: the dead who are in the table, if nobody has looked
+    /// since the last death.
     pub(crate) fn look(&self, around: &dyn Surroundings) -> Option<Before> {
         let deaths = around.deaths();
         // Relaxed: a hint that saves the look.
@@ -79,10 +87,12 @@ impl Intents {
         Some(Before { deaths, places: dead.fold(0, |bits, place| bits | 1 << place) })
     }
 
-    /// The caller holds the lock: the dead that it had found before it queued are not in the way.
+    /// The caller holds the lock: the dead that it had found before it queued are not in
+    /// the way.
     pub(crate) fn clean(&self, before: Before) {
         for place in (0..PLACES).filter(|place| before.places >> place & 1 == 1) {
-            // Relaxed: the dead do nothing any more, and all other owners of the lock look after taking their own place.
+            // Relaxed: the dead do nothing any more, and all other owners of the lock look after
+            // taking their own place.
             self.places[place].store(0, Ordering::Relaxed);
         }
         // Relaxed: a hint.

@@ -1,7 +1,8 @@
-//! Waiting policies, locks, queues and barriers, each written once for every machine ([`towpath_machine::Processor`]).
+//! Waiting policies, locks, queues and barriers, each written once for every machine
+//! ([`towpath_machine::Processor`]).
 //!
-//! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation that may have to
-//! ([`Waiting`]); which machine acts is another.
+//! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation
+//! that may have to ([`Waiting`]); which machine acts is another.
 #![deny(unsafe_code)]
 
 mod barrier;

@@ -7,11 +7,13 @@ use crate::Waiting;
 /// Why a lock could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockError {
-    /// Its holder, or somebody in the queue before us, died, and this lock cannot repair that (see the file of each lock).
+    /// Its holder, or somebody in the queue before us, died, and this lock cannot repair
+    /// that (see the file of each lock).
     Abandoned,
     /// The data that it protects was declared beyond repair.
     Poisoned,
-    /// The calling processor's id is not below [`Lock::capacity`]: use a lock with more places, or fewer threads.
+    /// The calling processor's id is not below [`Lock::capacity`]: use a lock with more
+    /// places, or fewer threads.
     Capacity,
     /// The lock lies in a world that this process has not entered.
     NotEntered,
@@ -32,16 +34,19 @@ impl std::error::Error for LockError {}
 
 /// A mutual exclusion lock in shared memory.
 ///
-/// All-zero memory is an unlocked lock (natively; `posix` wants [`Lock::prepare`] too). One lock is used by processors whose
-/// [`Processor::id`] differ and, for the locks with a place per contender, lie below the capacity.
+/// All-zero memory is an unlocked lock (natively; `posix` wants [`Lock::prepare`] too). One lock is
+/// used by processors whose [`Processor::id`] differ and, for the locks with a place per contender,
+/// lie below the capacity.
 pub trait Lock<P: Processor>: Sized {
     /// The name by which users choose it.
     const NAME: &'static str;
     /// Whether it serves waiters in the order of their arrival.
     const FIFO: bool;
-    /// Whether [`Lock::try_lock`] can succeed. Not over fetch-and-op at memory: there is no way to take a place only if it is the first one.
+    /// Whether [`Lock::try_lock`] can succeed. Not over fetch-and-op at memory: there is
+    /// no way to take a place only if it is the first one.
     const TRIES: bool = true;
-    /// Whether it writes down who holds it, and so can tell the next owner of a death ([`Lock::owner_died`]).
+    /// Whether it writes down who holds it, and so can tell the next owner of a death
+    /// ([`Lock::owner_died`]).
     const KNOWS_OWNER: bool = false;
     /// What a holder keeps from acquisition to release.
     type Held;
@@ -61,17 +66,20 @@ pub trait Lock<P: Processor>: Sized {
     ///
     /// # Errors
     ///
-    /// [`LockError::Abandoned`] if the wait was given up because it cannot end; the caller then is not in the queue any more.
+    /// [`LockError::Abandoned`] if the wait was given up because it cannot end; the caller then is
+    /// not in the queue any more.
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Self::Held, LockError>;
 
-    /// Acquires if nobody holds it or queues for it; never waits. (Never succeeds without [`Lock::TRIES`].)
+    /// Acquires if nobody holds it or queues for it; never waits. (Never succeeds without
+    /// [`Lock::TRIES`].)
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
 
     /// Releases.
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
 
-    /// Whether this acquisition came from an owner that died while holding the lock. The data may be half-changed; the new
-    /// owner repairs it and says so ([`Lock::make_consistent`]), or the release poisons the lock.
+    /// Whether this acquisition came from an owner that died while holding the lock. The
+    /// data may be half-changed; the new owner repairs it and says so ([`Lock::make_consistent`]),
+    /// or the release poisons the lock.
     fn owner_died(_held: &Self::Held) -> bool {
         false
     }

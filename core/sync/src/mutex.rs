@@ -1,4 +1,5 @@
-//! A mutex with guards over any of the locks, for threads and, in shared memory, for processes.
+//! A mutex with guards over any of the locks, for threads and, in shared memory, for
+//! processes.
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
@@ -20,9 +21,10 @@ fn adaptive() -> Wait<'static> {
 ///
 /// Between threads: made with [`Mutex::new`], locked with [`Mutex::lock`].
 ///
-/// Between processes: a named object of a world. The handle that `World::shared` returns has a `lock` of its own, which
-/// knows the world: it tells the others who holds the lock, and learns of their deaths. A mutex in a world can't be
-/// reached in any other way, so both kinds of locking never meet.
+/// Between processes: a named object of a world. The handle that `World::shared` returns has a
+/// `lock` of its own, which knows the world: it tells the others who holds the lock, and learns of
+/// their deaths. A mutex in a world can't be reached in any other way, so both kinds of locking
+/// never meet.
 ///
 /// ```
 /// use towpath_sync::Mutex;
@@ -39,7 +41,8 @@ fn adaptive() -> Wait<'static> {
 #[repr(C)]
 pub struct Mutex<T, L = Robust<Native>> {
     lock: L,
-    /// Used where the lock does not know its owner itself ([`Lock::KNOWS_OWNER`]), between processes.
+    /// Used where the lock does not know its owner itself ([`Lock::KNOWS_OWNER`]),
+    /// between processes.
     intents: Intents,
     data: UnsafeCell<T>,
 }
@@ -48,8 +51,9 @@ pub struct Mutex<T, L = Robust<Native>> {
 unsafe impl<T: Send, L: Send> Send for Mutex<T, L> {}
 // SAFETY: as above.
 unsafe impl<T: Send, L: Sync> Sync for Mutex<T, L> {}
-// SAFETY: `repr(C)` of a plain lock and plain data (any bit pattern valid, no pointers, no `Drop`); the data is reached
-// under the lock only. Not `Plain`: a shared reference alone must not give access to a mutex in a world.
+// SAFETY: `repr(C)` of a plain lock and plain data (any bit pattern valid, no pointers, no `Drop`);
+// the data is reached under the lock only. Not `Plain`: a shared reference alone must not give
+// access to a mutex in a world.
 unsafe impl<T: Plain + Object + Send, L: Plain + Object> Object for Mutex<T, L> {
     const NAMES_USERS: bool = true;
 
@@ -69,33 +73,36 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         self.lock.prepare();
     }
 
-    /// Acquires, between threads of one process, waiting as [`Policy::Adaptive`] does. The first call in a process
-    /// measures what a context switch costs ([`Native::switch_cost`]).
+    /// Acquires, between threads of one process, waiting as [`Policy::Adaptive`] does.
+    /// The first call in a process measures what a context switch costs ([`Native::switch_cost`]).
     ///
     /// # Errors
     ///
     /// [`LockError::Poisoned`]; [`LockError::Capacity`].
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
-        // SAFETY: no process but this one reaches the mutex, and nobody but this function locks it: what other callers
-        // of `lock_between` promise. `Alone` takes nobody for dead; each thread has a number of its own.
+        // SAFETY: no process but this one reaches the mutex, and nobody but this function locks it:
+        // what other callers of `lock_between` promise. `Alone` takes nobody for dead; each thread
+        // has a number of its own.
         unsafe { self.lock_between(Native::of_thread(), adaptive()) }
     }
 
-    /// Acquires between processes: `wait.around` says who the caller is and who lives. For the rooms that lend mutexes
-    /// to processes.
+    /// Acquires between processes: `wait.around` says who the caller is and who lives.
+    /// For the rooms that lend mutexes to processes.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death of an owner, if a
-    /// process died that held the lock or may have been about to: [`Robust`] and [`Posix`](crate::locks::Posix) know
-    /// their owners and go on. [`LockError::Capacity`] also if 64 others hold such a lock or wait for it.
+    /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death
+    /// of an owner, if a process died that held the lock or may have been about to: [`Robust`] and
+    /// [`Posix`](crate::locks::Posix) know their owners and go on. [`LockError::Capacity`] also if
+    /// 64 others hold such a lock or wait for it.
     ///
     /// # Safety
     ///
-    /// * All that lock this mutex, by whatever call, agree on who is who: the surroundings of each give it an identity
-    ///   that no other process has, and say of an identity that it is dead only if its process holds no guard any more
-    ///   and never will.
-    /// * `cpu` has a number that no other thread with the same identity uses with this mutex at the same time.
+    /// * All that lock this mutex, by whatever call, agree on who is who: the surroundings of each
+    ///   give it an identity that no other process has, and say of an identity that it is dead only
+    ///   if its process holds no guard any more and never will.
+    /// * `cpu` has a number that no other thread with the same identity uses with this mutex at the
+    ///   same time.
     pub unsafe fn lock_between<'a>(
         &'a self,
         cpu: Native,
@@ -113,7 +120,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
             // The guard gives the place back, also if the lock can't be had.
             let place = self.intents.enter(identity, self.lock.capacity()).ok_or(LockError::Capacity)?;
             guard.place = Some(place);
-            // Numbers of threads are unique in one process only; places are so among all that contend.
+            // Numbers of threads are unique in one process only; places are so among all that
+            // contend.
             guard.cpu = Native::with_id(place as u32);
             let watching = Watching { around: wait.around, intents: &self.intents };
             guard.held = Some(self.lock.lock(&guard.cpu, &Wait { around: &watching, ..wait })?);
@@ -154,8 +162,9 @@ impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for Guard<'_, T, L> 
 }
 
 impl<T, L: Lock<Native>> Guard<'_, T, L> {
-    /// Whether the last owner died while it held the lock. The data may be half-changed: repair it and call [`Guard::make_consistent`], or the mutex is
-    /// poisoned when this guard is dropped.
+    /// Whether the last owner died while it held the lock. The data may be half-changed:
+    /// repair it and call [`Guard::make_consistent`], or the mutex is poisoned when this guard is
+    /// dropped.
     pub fn owner_died(&self) -> bool {
         self.held.as_ref().is_some_and(L::owner_died)
     }
@@ -178,7 +187,8 @@ impl<T, L: Lock<Native>> Deref for Guard<'_, T, L> {
 
 impl<T, L: Lock<Native>> DerefMut for Guard<'_, T, L> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, so nobody else reads or writes; the reference cannot outlive the guard.
+        // SAFETY: the lock is held, so nobody else reads or writes; the reference cannot outlive
+        // the guard.
         unsafe { &mut *self.mutex.data.get() }
     }
 }
@@ -200,7 +210,8 @@ impl<T, L: Lock<Native>> Drop for Guard<'_, T, L> {
     }
 }
 
-/// A lock whose holder keeps nothing, as a [`lock_api::RawMutex`]: `lock_api::Mutex<RawLock<TestAndTestAndSet<Native>>, T>`.
+/// A lock whose holder keeps nothing, as a [`lock_api::RawMutex`]:
+/// `lock_api::Mutex<RawLock<TestAndTestAndSet<Native>>, T>`.
 #[derive(Debug)]
 pub struct RawLock<L>(L);
 
@@ -233,7 +244,8 @@ pub trait Init {
 ///
 /// # Safety
 ///
-/// [`Lock::lock`] and [`Lock::try_lock`] over [`Native`](towpath_machine::Native) succeed only if no other processor
-/// holds the lock, provided that the processors which use it at one time have different numbers below its capacity; and
-/// what was done under it happens before the next acquisition returns.
+/// [`Lock::lock`] and [`Lock::try_lock`] over [`Native`](towpath_machine::Native) succeed only if
+/// no other processor holds the lock, provided that the processors which use it at one time have
+/// different numbers below its capacity; and what was done under it happens before the next
+/// acquisition returns.
 pub unsafe trait Exclusive {}

@@ -1,4 +1,5 @@
-//! Names of algorithms over a primitive or a lock, put together when the program is compiled.
+//! Names of algorithms over a primitive or a lock, put together when the program is
+//! compiled.
 
 /// A name of at most 64 bytes.
 pub(crate) struct Name {

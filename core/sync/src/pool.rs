@@ -1,20 +1,30 @@
-//! A type-stable pool: nodes of one kind, named by 32-bit index, never by address, and never anything else than such a node.
+//! A type-stable pool: nodes of one kind, named by 32-bit index, never by address, and
+//! never anything else than such a node.
 //!
-//! **Source.** The free list under version counts is Treiber's (IBM RJ 5118, 1986); lists per participant over a shared list of whole chains are the magazines of
-//! Bonwick & Adams (USENIX 2001, §3).
+//! **Source.** The free list under version counts is Treiber's (IBM RJ 5118, 1986); lists per
+//! participant over a shared list of whole chains are the magazines of Bonwick & Adams (USENIX
+//! 2001, §3).
 //!
-//! **Progress.** Lock-free; wait-free while the participant's own lists serve. What cannot be served is an error value ([`PoolError::Exhausted`]); malloc is never asked.
+//! **Progress.** Lock-free; wait-free while the participant's own lists serve. What cannot be
+//! served is an error value ([`PoolError::Exhausted`]); malloc is never asked.
 //!
-//! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: whoever owns node `i`, or the chain that it is in. `slots[i].chain`: written by the owner of the chain
-//! that begins with `i`, read by whoever tries to pop it. `shared` (index of a chain's first node, version count), `fresh` (how many nodes were ever handed
-//! out): everybody, by compare-and-swap. Node 0 is never in a list: structures begin with it (so that all-zero memory is a valid initial state), and in links 0 is "none".
+//! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: whoever owns node `i`, or the
+//! chain that it is in. `slots[i].chain`: written by the owner of the chain that begins with `i`,
+//! read by whoever tries to pop it. `shared` (index of a chain's first node, version count),
+//! `fresh` (how many nodes were ever handed out): everybody, by compare-and-swap. Node 0 is never
+//! in a list: structures begin with it (so that all-zero memory is a valid initial state), and in
+//! links 0 is "none".
 //!
-//! **Crashes.** A participant that dies takes along the nodes in its lists (at most two chains), a chain that it was pushing or popping, and the node in its hands. Nobody
-//! else is disturbed: the shared list is whole after each step. A successor with the same number goes on with the lists, which may lack the last change.
+//! **Crashes.** A participant that dies takes along the nodes in its lists (at most two chains), a
+//! chain that it was pushing or popping, and the node in its hands. Nobody else is disturbed: the
+//! shared list is whole after each step. A successor with the same number goes on with the lists,
+//! which may lack the last change.
 //!
-//! **Memory.** A line per node (if the node fits) and per participant, and two. [`Pool::nodes_for`] says how many nodes it takes.
+//! **Memory.** A line per node (if the node fits) and per participant, and two. [`Pool::nodes_for`]
+//! says how many nodes it takes.
 //!
-//! **Don't use it** where one participant makes 2³² updates of the shared list while another is between two instructions: the version count comes round.
+//! **Don't use it** where one participant makes 2³² updates of the shared list while another is
+//! between two instructions: the version count comes round.
 
 use core::marker::PhantomData;
 
@@ -51,7 +61,8 @@ pub trait Node<P: Processor>: Send + Sync + 'static {
     fn new(arena: &impl Arena<P>) -> Self;
 }
 
-/// An index with a version count, in one word. Each change counts, so that a word that holds the same index again is not the same.
+/// An index with a version count, in one word. Each change counts, so that a word that
+/// holds the same index again is not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(pub u64);
 
@@ -62,7 +73,8 @@ impl Link {
         self.0 as u32
     }
 
-    /// What replaces this link to point to another node: the count goes up by one (and round after 2³²).
+    /// What replaces this link to point to another node: the count goes up by one (and
+    /// round after 2³²).
     #[inline(always)]
     pub const fn to(self, index: u32) -> Link {
         Link(((self.0 >> 32).wrapping_add(1) << 32) | index as u64)
@@ -100,7 +112,8 @@ struct Slot<P: Processor, T> {
 }
 
 impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Pool<P, T, M, S, BATCH> {
-    /// How many nodes it takes for `in_use` of them to be in use at a time, whatever lies in the lists of `participants`.
+    /// How many nodes it takes for `in_use` of them to be in use at a time, whatever lies
+    /// in the lists of `participants`.
     pub const fn nodes_for(in_use: usize, participants: usize) -> usize {
         1 + in_use + participants * 2 * BATCH as usize
     }
@@ -128,7 +141,8 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     ///
     /// # Errors
     ///
-    /// [`PoolError::Corrupt`] if there is none: an index that was read from shared memory may be nonsense.
+    /// [`PoolError::Corrupt`] if there is none: an index that was read from shared memory may be
+    /// nonsense.
     #[inline(always)]
     pub fn get(&self, index: u32) -> Result<&T, PoolError> {
         self.slot(index).map(|s| &s.node)
@@ -195,7 +209,8 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
         self.slots.as_ref().get(index as usize).ok_or(PoolError::Corrupt)
     }
 
-    /// A chain and its length: the spare one, one from the shared list, or one of nodes that were never used.
+    /// A chain and its length: the spare one, one from the shared list, or one of nodes
+    /// that were never used.
     #[cold]
     fn refill(&self, cpu: &P, cache: &Cache<P>) -> Result<(u64, u64), PoolError> {
         let spare = cpu.read(&cache.spare);
@@ -203,10 +218,12 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
             cpu.write(&cache.spare, 0);
             return Ok((spare, BATCH));
         }
-        // (1) Acquire: the chain and its links; pairs with the Release (3) in `put_aside`, also through the pops in between.
+        // (1) Acquire: the chain and its links; pairs with the Release (3) in `put_aside`, also
+        // through the pops in between.
         let mut top = Link(cpu.load(&self.shared, Ordering::Acquire));
         while top.index() != 0 {
-            // Relaxed: written before (3). It may belong to a later life of the chain, and then (2) fails.
+            // Relaxed: written before (3). It may belong to a later life of the chain, and then (2)
+            // fails.
             let next = cpu.load(&self.slot(top.index())?.chain, Ordering::Relaxed);
             // (2) Acquire: as (1), for the next attempt.
             match M::compare_exchange(cpu, &self.shared, top.0, top.to(next as u32).0, Ordering::Acquire) {
@@ -219,7 +236,8 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
 
     fn never_used(&self, cpu: &P) -> Result<(u64, u64), PoolError> {
         let count = self.slots.as_ref().len() as u64 - 1;
-        // Relaxed, here and below: who gets the numbers is the only one to touch the nodes, and nobody has written them before.
+        // Relaxed, here and below: who gets the numbers is the only one to touch the nodes, and
+        // nobody has written them before.
         let mut used = cpu.load(&self.fresh, Ordering::Relaxed);
         while used < count {
             let length = BATCH.min(count - used);

@@ -1,7 +1,9 @@
-//! Which operation of the hardware an algorithm's atomic updates are made of: a type parameter.
+//! Which operation of the hardware an algorithm's atomic updates are made of: a type
+//! parameter.
 //!
-//! **Source.** Nikolopoulos & Papatheodorou 1999 §2.2, §3: the same lock over load-linked and store-conditional in the caches, or over fetch-and-op at memory. Processors
-//! with compare-and-swap, exchange and fetch-and-add use [`Atomics`].
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §2.2, §3: the same lock over load-linked and
+//! store-conditional in the caches, or over fetch-and-op at memory. Processors with
+//! compare-and-swap, exchange and fetch-and-add use [`Atomics`].
 
 use core::fmt::Debug;
 
@@ -24,7 +26,8 @@ impl Kind {
         of[self as usize]
     }
 
-    /// Whether the words lie in caches. At memory, nothing can be compared, so a word cannot be updated on a condition and carries no mark of those who sleep.
+    /// Whether the words lie in caches. At memory, nothing can be compared, so a word
+    /// cannot be updated on a condition and carries no mark of those who sleep.
     pub const fn in_cache(self) -> bool {
         !matches!(self, Kind::AtMemory)
     }
@@ -36,25 +39,30 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
     const NAME: &'static str;
     /// Which of them it is.
     const KIND: Kind;
-    /// What a lock's word holds while the lock is free. Zeroed memory is not a free lock if this is not 0.
+    /// What a lock's word holds while the lock is free. Zeroed memory is not a free lock
+    /// if this is not 0.
     const FREE: u64;
 
-    /// Where a word that is updated so must lie, if others of its kind would lie at `place`.
+    /// Where a word that is updated so must lie, if others of its kind would lie at
+    /// `place`.
     fn place(place: Place) -> Place;
 
     /// Adds one and returns the previous value.
     fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64;
 
-    /// Adds one if the word holds `old`, and returns whether it did. Never does at memory ([`Kind::in_cache`]).
+    /// Adds one if the word holds `old`, and returns whether it did. Never does at memory
+    /// ([`Kind::in_cache`]).
     fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool;
 
-    /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it is taken), and returns whether it was [`Primitive::FREE`].
+    /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it
+    /// is taken), and returns whether it was [`Primitive::FREE`].
     fn test_and_set(cpu: &P, word: &P::Word, order: Ordering) -> bool;
 }
 
 /// A primitive that resolves any number of contenders without blocking.
 pub trait Universal<P: Processor>: Primitive<P> {
-    /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err` if it was another one. Never fails spuriously.
+    /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err`
+    /// if it was another one. Never fails spuriously.
     fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, order: Ordering) -> Result<u64, u64>;
 
     /// Writes a word and returns what it held.

@@ -1,4 +1,5 @@
-//! Waiting for space in a queue: in short turns, since the waiter has other things to look after.
+//! Waiting for space in a queue: in short turns, since the waiter has other things to
+//! look after.
 
 use towpath_machine::Processor;
 
@@ -9,8 +10,9 @@ const TURN: u64 = 1_000_000;
 
 /// How a sender waits for space.
 pub trait WaitForSpace<P: Processor>: Waiting<P> {
-    /// Waits until the word (without [`crate::PARKED`]) differs from `seen`, but only for a short turn: `round` counts the turns of this wait from 0,
-    /// and later ones may be longer (up to about a millisecond).
+    /// Waits until the word (without [`crate::PARKED`]) differs from `seen`, but only for
+    /// a short turn: `round` counts the turns of this wait from 0, and later ones may be longer (up
+    /// to about a millisecond).
     fn wait_briefly(&self, cpu: &P, word: &P::Word, seen: u64, round: u32) {
         self.wait_turn(cpu, word, seen, round, TURN);
     }

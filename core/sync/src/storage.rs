@@ -1,4 +1,5 @@
-//! Where the arrays of an algorithm lie: beside it, made once at run-time size, or in place, in a segment.
+//! Where the arrays of an algorithm lie: beside it, made once at run-time size, or in
+//! place, in a segment.
 
 /// Makes an algorithm's arrays: one of nodes or slots, one with a place per participant.
 pub trait Storage: Send + Sync + 'static {
@@ -22,11 +23,13 @@ pub trait Storage: Send + Sync + 'static {
     fn each<T: Send + Sync + 'static>(count: usize, make: impl FnMut(usize) -> T) -> Self::Each<T>;
 }
 
-/// Arrays of run-time size, made once when the structure is made. For threads, for the simulator and for tests.
+/// Arrays of run-time size, made once when the structure is made. For threads, for the
+/// simulator and for tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Boxed;
 
-/// Arrays in place: the structure has no pointers and may lie in a segment. It has all its nodes and places, however few [`Storage::nodes`] is asked for.
+/// Arrays in place: the structure has no pointers and may lie in a segment. It has all
+/// its nodes and places, however few [`Storage::nodes`] is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InPlace<const NODES: usize, const PARTICIPANTS: usize>;
 

@@ -6,7 +6,8 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use crate::{Abandoned, PARKED, Primitive, Waiting};
 
-/// A word that others wait for, and a bell for them in case it lies at memory. Takes 16 bytes of a line.
+/// A word that others wait for, and a bell for them in case it lies at memory. Takes 16
+/// bytes of a line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Waited<P: Processor, M> {

@@ -1,18 +1,22 @@
 //! Waiting policies: how to wait is a parameter of every operation that may have to.
 //!
-//! A waiter that parks leaves [`PARKED`] in the word that it waits for; whoever changes the word sees the bit in the value that it
-//! replaces and wakes the sleepers. Waking thus costs nothing when nobody sleeps. Values proper use bits 0 to 62, and a change that a
-//! waiter may wait for changes the low 32 bits (what a futex compares).
+//! A waiter that parks leaves [`PARKED`] in the word that it waits for; whoever changes the word
+//! sees the bit in the value that it replaces and wakes the sleepers. Waking thus costs nothing
+//! when nobody sleeps. Values proper use bits 0 to 62, and a change that a waiter may wait for
+//! changes the low 32 bits (what a futex compares).
 //!
-//! A word at memory cannot be marked (memory does not compare), so those who wait for one leave the mark in a *bell* beside it, a word in the caches, and park on that.
-//! They look at the word once more in between, and whoever changes the word looks at the bell afterwards: one of the two sees the other.
+//! A word at memory cannot be marked (memory does not compare), so those who wait for one leave the
+//! mark in a *bell* beside it, a word in the caches, and park on that. They look at the word once
+//! more in between, and whoever changes the word looks at the bell afterwards: one of the two sees
+//! the other.
 
 use towpath_machine::{Ordering, Park, Processor};
 
 /// The bit of a waited-for word that says that somebody is parked on it.
 pub const PARKED: u64 = 1 << 63;
 
-/// The wait was given up, since what it waited for cannot come any more (its bringer is dead).
+/// The wait was given up, since what it waited for cannot come any more (its bringer is
+/// dead).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned;
 
@@ -21,15 +25,17 @@ pub trait Waiting<P: Processor> {
     /// Whether waiters may be parked, so that releases must look for them.
     fn parks(&self) -> bool;
 
-    /// Waits until `done` accepts the word's value (given without [`PARKED`]), which was read with Acquire. Returns that value.
+    /// Waits until `done` accepts the word's value (given without [`PARKED`]), which was
+    /// read with Acquire. Returns that value.
     ///
     /// # Errors
     ///
     /// [`Abandoned`] if the surroundings say that waiting is in vain.
     fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned>;
 
-    /// The same with pauses of as many nanoseconds as `pause` makes of the word's value (likewise without [`PARKED`]): proportional and exponential back-off. With
-    /// a bell if the word lies at memory: then released by [`Waiting::release_ringing`] with the same one.
+    /// The same with pauses of as many nanoseconds as `pause` makes of the word's value
+    /// (likewise without [`PARKED`]): proportional and exponential back-off. With a bell if the
+    /// word lies at memory: then released by [`Waiting::release_ringing`] with the same one.
     ///
     /// # Errors
     ///
@@ -48,7 +54,8 @@ pub trait Waiting<P: Processor> {
         }
     }
 
-    /// As [`Waiting::wait_until`] for a word at memory, with its bell: released by [`Waiting::release_ringing`] with the same one.
+    /// As [`Waiting::wait_until`] for a word at memory, with its bell: released by
+    /// [`Waiting::release_ringing`] with the same one.
     ///
     /// # Errors
     ///
@@ -63,8 +70,8 @@ pub trait Waiting<P: Processor> {
         self.wait_until(cpu, word, done)
     }
 
-    /// This way of waiting, but spinning `times` as long where it spins before it sleeps or yields: for barriers, where those who have not yet arrived come one after
-    /// the other.
+    /// This way of waiting, but spinning `times` as long where it spins before it sleeps
+    /// or yields: for barriers, where those who have not yet arrived come one after the other.
     fn scaled(&self, _times: u64) -> Self
     where
         Self: Clone,
@@ -72,7 +79,8 @@ pub trait Waiting<P: Processor> {
         self.clone()
     }
 
-    /// Waits a little where there is no word to wait for: the `round`-th time in a row (from 0).
+    /// Waits a little where there is no word to wait for: the `round`-th time in a row
+    /// (from 0).
     ///
     /// # Errors
     ///
@@ -89,18 +97,19 @@ pub trait Waiting<P: Processor> {
         self.back_off(cpu, round)
     }
 
-    /// How often to try a lock without queueing before queueing for it: 0, except where a place in a FIFO queue could make
-    /// everybody wait for a process that isn't running.
+    /// How often to try a lock without queueing before queueing for it: 0, except where a
+    /// place in a FIFO queue could make everybody wait for a process that isn't running.
     fn attempts_before_queueing(&self, cpu: &P) -> u32;
 
-    /// Waits for the word to differ from `seen` (both without [`PARKED`]), for a turn of at most about `turn` nanoseconds: spins, yields or sleeps. May
-    /// return early for no reason.
+    /// Waits for the word to differ from `seen` (both without [`PARKED`]), for a turn of
+    /// at most about `turn` nanoseconds: spins, yields or sleeps. May return early for no reason.
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64);
 
     /// Wakes whoever is parked on the word, for algorithms that keep a mark of their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}
 
-    /// The caller's identity among the processes that share the lock, 1 to 2³¹ − 1: what a robust lock writes down.
+    /// The caller's identity among the processes that share the lock, 1 to 2³¹ − 1: what
+    /// a robust lock writes down.
     fn identity(&self) -> u32 {
         1
     }
@@ -118,12 +127,15 @@ pub trait Waiting<P: Processor> {
         self.release(cpu, word, value);
     }
 
-    /// As [`Waiting::release`], waking at most `count` of them, for words of which only so many waiters can make use. The rest stay asleep until the next time, or (since the
-    /// mark for them may come too late) until their turn is over: only for waiters in [`Waiting::wait_turn`].
+    /// As [`Waiting::release`], waking at most `count` of them, for words of which only
+    /// so many waiters can make use. The rest stay asleep until the next time, or (since the mark
+    /// for them may come too late) until their turn is over: only for waiters in
+    /// [`Waiting::wait_turn`].
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
 }
 
-/// Pure spinning, decided when the program is compiled. For tests, for the simulator, and where nothing else will do.
+/// Pure spinning, decided when the program is compiled. For tests, for the simulator, and
+/// where nothing else will do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spinning;
 
@@ -176,7 +188,8 @@ impl<P: Processor> Waiting<P> for Spinning {
     }
     #[inline(always)]
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
-        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock that calls this.
+        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock
+        // that calls this.
         cpu.store(word, value, Ordering::Release);
     }
     #[inline(always)]
@@ -196,7 +209,8 @@ pub enum Policy {
     SpinThenPark,
     /// Parks at once.
     Park,
-    /// Spins, yields or parks according to how many runnable participants share the cores.
+    /// Spins, yields or parks according to how many runnable participants share the
+    /// cores.
     #[default]
     Adaptive,
 }
@@ -244,7 +258,8 @@ pub trait Surroundings: Sync {
     fn deaths(&self) -> u64 {
         0
     }
-    /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does again, count as runnable.
+    /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does
+    /// again, count as runnable.
     fn asleep(&self, _asleep: bool) {}
 }
 
@@ -261,7 +276,8 @@ pub struct Wait<'a> {
     pub policy: Policy,
     /// What is known about the world.
     pub around: &'a dyn Surroundings,
-    /// How long to spin before yielding or parking, in nanoseconds: about the cost of a context switch.
+    /// How long to spin before yielding or parking, in nanoseconds: about the cost of a
+    /// context switch.
     pub budget: u64,
 }
 
@@ -283,7 +299,8 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         word: &P::Word,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
-        // (1) Acquire: pairs with the Release (2) in `release` or the Release of the algorithm that writes the word.
+        // (1) Acquire: pairs with the Release (2) in `release` or the Release of the algorithm that
+        // writes the word.
         match cpu.spin_until(word, Ordering::Acquire, 0, |v| done(v & !PARKED)) {
             Ok(value) => Ok(value & !PARKED),
             Err(_) => self.wait_slowly(cpu, word, None, &mut |spin| {
@@ -390,7 +407,8 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     #[inline(always)]
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
         if Waiting::<P>::parks(self) {
-            // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the old value tells whether one is parked.
+            // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the
+            // old value tells whether one is parked.
             if cpu.swap(word, value, Ordering::Release) & PARKED != 0 {
                 cpu.wake(word, u32::MAX);
             }
@@ -406,9 +424,11 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         if !Waiting::<P>::parks(self) {
             return;
         }
-        // (8) SeqCst: pairs with the fence (7) in `sleep_beside`. Either the waiter sees the new value or we see its mark.
+        // (8) SeqCst: pairs with the fence (7) in `sleep_beside`. Either the waiter sees the new
+        // value or we see its mark.
         cpu.fence(Ordering::SeqCst);
-        // Relaxed: ordered by (8). If the exchange fails, somebody else has rung meanwhile, after our change of the word.
+        // Relaxed: ordered by (8). If the exchange fails, somebody else has rung meanwhile, after
+        // our change of the word.
         let heard = cpu.load(bell, Ordering::Relaxed);
         if heard & PARKED != 0 {
             let rung = heard.wrapping_add(1) & !PARKED;
@@ -423,7 +443,8 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         if Waiting::<P>::parks(self) {
             // (4) Release: as (2).
             if cpu.swap(word, value, Ordering::Release) & PARKED != 0 && cpu.wake(word, count) == count {
-                // Perhaps more are parked: leave the mark for the next release. Relaxed: it carries no data.
+                // Perhaps more are parked: leave the mark for the next release. Relaxed: it carries
+                // no data.
                 cpu.fetch_or(word, PARKED, Ordering::Relaxed);
             }
         } else {
@@ -488,7 +509,8 @@ impl Wait<'_> {
             if since_asked >= PATIENCE {
                 since_asked = 0;
                 if self.around.abandoned() {
-                    // The dead may have brought it before they died, and it may be what woke us: who gives up now would take it along.
+                    // The dead may have brought it before they died, and it may be what woke us:
+                    // who gives up now would take it along.
                     return match probe(0) {
                         Ok(value) => Ok(value & !PARKED),
                         Err(_) => Err(Abandoned),
@@ -511,7 +533,8 @@ impl Wait<'_> {
         self.around.asleep(false);
     }
 
-    /// Sleeps until the bell rings, unless the word has changed meanwhile: then returns its value.
+    /// Sleeps until the bell rings, unless the word has changed meanwhile: then returns
+    /// its value.
     fn sleep_beside<P: Processor + Park>(
         &self,
         cpu: &P,

@@ -19,7 +19,8 @@ impl Surroundings for Crowd {
 
 struct Shared<B> {
     barrier: B,
-    /// Not atomic: each written by one participant before the barrier, and read by the others after it.
+    /// Not atomic: each written by one participant before the barrier, and read by the
+    /// others after it.
     rounds: Vec<Cell<u64>>,
 }
 

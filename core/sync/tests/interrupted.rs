@@ -1,5 +1,7 @@
-//! Every queue that does without locks is interrupted: one participant's operation is stopped before each of its accesses in turn, another one does all short sequences of operations
-//! there, and the first one goes on, or is dead (then also behind a robust lock). What came of it must be what some order of the operations explains. The planted faults must be found so.
+//! Every queue that does without locks is interrupted: one participant's operation is
+//! stopped before each of its accesses in turn, another one does all short sequences of operations
+//! there, and the first one goes on, or is dead (then also behind a robust lock). What came of it
+//! must be what some order of the operations explains. The planted faults must be found so.
 
 mod stepped;
 
@@ -15,7 +17,8 @@ use towpath_sync::{Policy, Surroundings, Wait, for_each_queue};
 
 use stepped::{Here, Stepped};
 
-/// What is known to the one of this identity. Whoever waits for the one that is stopped waits in vain, and learns it.
+/// What is known to the one of this identity. Whoever waits for the one that is stopped
+/// waits in vain, and learns it.
 struct Around(u32);
 
 /// The one that is stopped.
@@ -45,7 +48,8 @@ enum Operation {
 enum Outcome {
     Done,
     Took(Option<u64>),
-    /// Nothing was done: there was no room, or only the one that is stopped could have brought what is waited for.
+    /// Nothing was done: there was no room, or only the one that is stopped could have
+    /// brought what is waited for.
     GaveUp,
     /// Whether it was done nobody knows.
     Died,
@@ -81,7 +85,8 @@ fn agrees(model: &mut VecDeque<u64>, operation: Operation, outcome: Outcome) -> 
     }
 }
 
-/// Whether some place of the first one's operation among the other's explains all outcomes.
+/// Whether some place of the first one's operation among the other's explains all
+/// outcomes.
 fn explained(
     before: u64,
     first: (Operation, Outcome),
@@ -194,7 +199,8 @@ fn interrupted_anywhere() {
     for_each_queue!([atomics ll_sc fetch_op] Stepped, 2 => is_explained());
 }
 
-/// Three or four slots: the array comes round while the first one looks, and it clears what it did not come for.
+/// Three or four slots: the array comes round while the first one looks, and it clears
+/// what it did not come for.
 #[test]
 fn a_lap_of_the_array_meanwhile() {
     for capacity in [1, 2] {

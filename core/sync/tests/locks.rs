@@ -1,4 +1,5 @@
-//! Every lock under every waiting policy, between threads: mutual exclusion, fairness, capacity.
+//! Every lock under every waiting policy, between threads: mutual exclusion, fairness,
+//! capacity.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +33,8 @@ struct Shared<L> {
 // SAFETY: the value is touched under the lock only.
 unsafe impl<L: Sync> Sync for Shared<L> {}
 
-/// Ten increments that are not atomic, checked and undone, as in Concurrency Kit's validator.
+/// Ten increments that are not atomic, checked and undone, as in Concurrency Kit's
+/// validator.
 fn validate<L: Lock<Native> + Sync>(
     threads: u32,
     rounds: u32,

@@ -1,4 +1,5 @@
-//! Every lock under the model checker: two or three threads, one or two acquisitions each. `posix` is excepted: its algorithm is libc's.
+//! Every lock under the model checker: two or three threads, one or two acquisitions
+//! each. `posix` is excepted: its algorithm is libc's.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -11,7 +12,8 @@ use towpath_sync::locks::{
 use towpath_sync::{Abandoned, Alone, AtMemory, LoadLinked, Lock, Policy, Spinning, Wait, Waiting};
 use towpath_testkit::model;
 
-/// The datum is not atomic: loom fails the model if two threads can touch it at once, or one doesn't see what the other did.
+/// The datum is not atomic: loom fails the model if two threads can touch it at once, or
+/// one doesn't see what the other did.
 fn check<
     L: Lock<LoomProcessor> + Send + Sync + 'static,
     W: Waiting<LoomProcessor> + Copy + Send + Sync + 'static,
@@ -46,7 +48,8 @@ fn check<
     });
 }
 
-/// Lets the others run, wherever waiting has no word to wait for or ends by itself after a while: loom knows no time.
+/// Lets the others run, wherever waiting has no word to wait for or ends by itself after
+/// a while: loom knows no time.
 #[derive(Clone, Copy)]
 struct Yielding;
 
@@ -104,9 +107,11 @@ fn all<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
     check::<L, _>(2, 1, arena, wait);
 }
 
-/// Exclusion without waiting. For `test_and_set` it must do: loom 0.7 lets an exchange read a value that was overwritten already, so an exchange
-/// that fails can undo a release in the model (not in C11, where an exchange reads the last value), and waiting for the lock never ends. For the same reason a
-/// store-conditional after an old value can succeed there, so `test_and_set/ll-sc` is left to the sequential machine (`core/am/tests/sequential`).
+/// Exclusion without waiting. For `test_and_set` it must do: loom 0.7 lets an exchange
+/// read a value that was overwritten already, so an exchange that fails can undo a release in the
+/// model (not in C11, where an exchange reads the last value), and waiting for the lock never ends.
+/// For the same reason a store-conditional after an old value can succeed there, so
+/// `test_and_set/ll-sc` is left to the sequential machine (`core/am/tests/sequential`).
 fn attempt<L: Lock<LoomProcessor> + Send + Sync + 'static>() {
     model(3, || {
         let arena = LoomArena::default();
@@ -194,7 +199,8 @@ fn mcs() {
     all::<Mcs<LoomProcessor, 2, LoadLinked>>();
 }
 
-/// Claims that those with these numbers (one bit each) are preempted, though they run: a waiter comes back at any moment of being skipped.
+/// Claims that those with these numbers (one bit each) are preempted, though they run: a
+/// waiter comes back at any moment of being skipped.
 #[derive(Debug)]
 struct Claimed<const WHO: usize>;
 
@@ -238,7 +244,8 @@ fn reactive_changing_over_all_the_time() {
     attempt::<Reactive<LoomProcessor, 3, 0, 0>>();
 }
 
-/// One is about to queue while the other changes over to the flag and back to the queue: it must wait for the mistaken one to send it away.
+/// One is about to queue while the other changes over to the flag and back to the queue:
+/// it must wait for the mistaken one to send it away.
 #[test]
 fn reactive_entering_the_queue_behind_a_mistaken_one() {
     model(3, || {

@@ -1,4 +1,5 @@
-//! Every barrier under the model checker: two or three participants, two or three episodes.
+//! Every barrier under the model checker: two or three participants, two or three
+//! episodes.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -7,7 +8,8 @@ use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::{Alone, Barrier, Policy, Spinning, Wait, Waiting, for_each_barrier};
 use towpath_testkit::model;
 
-/// Each participant's datum is not atomic: loom fails the model if one reads what another did not write before the barrier, or writes too early afterwards.
+/// Each participant's datum is not atomic: loom fails the model if one reads what another
+/// did not write before the barrier, or writes too early afterwards.
 fn check<B: Barrier<LoomProcessor> + Send + Sync + 'static>(
     participants: usize,
     rounds: u64,

@@ -1,4 +1,5 @@
-//! Every DCAS under the model checker, the stacks of type-stable memory, and structures over a DCAS: two threads, one or two operations each.
+//! Every DCAS under the model checker, the stacks of type-stable memory, and structures
+//! over a DCAS: two threads, one or two operations each.
 
 use loom::sync::Arc;
 use loom::thread;

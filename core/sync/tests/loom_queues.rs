@@ -1,4 +1,5 @@
-//! Every queue under the model checker: two threads, one or two operations each. Values in cells are race-checked. Locks are checked in `loom.rs`; here they are tickets.
+//! Every queue under the model checker: two threads, one or two operations each. Values
+//! in cells are race-checked. Locks are checked in `loom.rs`; here they are tickets.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -35,7 +36,8 @@ fn act<Q: ConcurrentQueue<P>>(queue: &Q, me: usize, operations: &[Option<u64>]) 
     taken
 }
 
-/// Each participant's values ascend; the first thread's are 10 and more, the second's 20 and more. With less capacity than values the exact queues have to wait for room.
+/// Each participant's values ascend; the first thread's are 10 and more, the second's 20
+/// and more. With less capacity than values the exact queues have to wait for room.
 fn check<Q: ConcurrentQueue<P>>(
     preemptions: usize,
     capacity: usize,
@@ -136,7 +138,8 @@ fn two_lock() {
     all::<TwoLock<P, Ticket<P>>>(2);
 }
 
-/// Less than a lap of the array: beyond that, a clear that finds nothing and a store are not ordered by anything but the word itself, and loom 0.7 may let the clear undo the store.
+/// Less than a lap of the array: beyond that, a clear that finds nothing and a store are
+/// not ordered by anything but the word itself, and loom 0.7 may let the clear undo the store.
 /// `interrupted.rs` has the laps.
 #[test]
 fn fetch_op_array() {

@@ -1,4 +1,5 @@
-//! Queues in shared memory between processes, one of which is killed in the middle: what the others put in comes out, once and in order.
+//! Queues in shared memory between processes, one of which is killed in the middle: what
+//! the others put in comes out, once and in order.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +78,8 @@ fn shared<Q: Plain>() -> &'static Shared<Q> {
         )
     };
     assert_ne!(memory, libc::MAP_FAILED, "no memory to share");
-    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain` types; never unmapped.
+    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain`
+    // types; never unmapped.
     unsafe { &*memory.cast::<Shared<Q>>() }
 }
 
@@ -124,14 +126,16 @@ fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Producers in processes of their own, the first of which is killed if `kill` (else it is not there), and a consumer here.
+/// Producers in processes of their own, the first of which is killed if `kill` (else it
+/// is not there), and a consumer here.
 fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool) {
     let shared = shared::<Q>();
     prepare(&shared.queue);
     let _ = Native::pause_ps(); // Measured before there are children.
     let mut children = Children(Vec::new());
     for me in usize::from(!kill)..PRODUCERS {
-        // SAFETY: the child calls `produce`, which allocates nothing and takes no lock of this process.
+        // SAFETY: the child calls `produce`, which allocates nothing and takes no lock of this
+        // process.
         match unsafe { libc::fork() } {
             0 => produce(shared, me),
             -1 => panic!("no process for a producer"),
@@ -153,7 +157,8 @@ fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool
                 last = now();
                 if kill && !killed && next[0] == ENOUGH {
                     children.kill(0);
-                    // SAFETY: waits for a child of ours to be dead, and leaves it uncollected, so that its pid stays its own.
+                    // SAFETY: waits for a child of ours to be dead, and leaves it uncollected, so
+                    // that its pid stays its own.
                     unsafe {
                         let mut info = std::mem::zeroed();
                         libc::waitid(

@@ -1,4 +1,5 @@
-//! Every queue between threads: nothing lost, nothing twice, in each producer's order; one after the other like a `VecDeque`; in zeroed memory; refused when full.
+//! Every queue between threads: nothing lost, nothing twice, in each producer's order;
+//! one after the other like a `VecDeque`; in zeroed memory; refused when full.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -19,7 +20,8 @@ use towpath_sync::{
 
 const WAIT: Wait = Wait { policy: Policy::SpinThenYield, around: &Alone, budget: 1_000 };
 
-/// Producers and consumers through a queue with room for few: it fills, empties and wraps round all the time.
+/// Producers and consumers through a queue with room for few: it fills, empties and wraps
+/// round all the time.
 fn exchange<Q: ConcurrentQueue<Native>>(producers: usize, consumers: usize, capacity: usize, each: u64) {
     let queue = Q::new(&Heap, capacity, producers + consumers);
     let taken = AtomicU64::new(0);
@@ -88,7 +90,8 @@ fn both<Q: ConcurrentQueue<Native>>(threads: usize, rounds: u64) {
                 let cpu = Native::with_id(me as u32);
                 let mut sum = 0;
                 for i in 0..rounds {
-                    // There is room for all, except that `valois` can lose it for as long as one of us is between two instructions.
+                    // There is room for all, except that `valois` can lose it for as long as one of
+                    // us is between two instructions.
                     while let Err(error) = queue.enqueue(&cpu, &WAIT, me, i + 1) {
                         assert_eq!((error, &Q::NAME[..6]), (QueueError::Full, "valois"));
                         std::thread::yield_now();
@@ -110,7 +113,8 @@ fn who_puts_one_in_gets_one_out() {
     for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => both(4, 10_000));
 }
 
-/// The operations of one run, by participant: `Some(value)` to put in, `None` to take out.
+/// The operations of one run, by participant: `Some(value)` to put in, `None` to take
+/// out.
 fn operations() -> impl Strategy<Value = Vec<(usize, Option<u64>)>> {
     prop::collection::vec((0..3usize, prop::option::weighted(0.55, any::<u64>())), 1..400)
 }

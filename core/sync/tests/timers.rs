@@ -1,5 +1,7 @@
-//! Four processes update structures that they share; in each, two timers, at five and at one kilohertz, interrupt whatever it does (the second one the first one's handler, too), and the handlers update the same structures.
-//! In the end: what was put in and not taken out is there, every descriptor is somewhere, and nobody has waited for anybody.
+//! Four processes update structures that they share; in each, two timers, at five and at
+//! one kilohertz, interrupt whatever it does (the second one the first one's handler, too), and the
+//! handlers update the same structures. In the end: what was put in and not taken out is there,
+//! every descriptor is somewhere, and nobody has waited for anybody.
 //!
 //! `TOWPATH_TIMERS` says for how many seconds (by default two, for all structures together).
 #![allow(unsafe_code)]
@@ -111,7 +113,8 @@ static WORK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn handler<T: Subject<Native>>(signal: libc::c_int) {
-    // SAFETY: set before the handler was installed, to a mapping of this type that is never unmapped.
+    // SAFETY: set before the handler was installed, to a mapping of this type that is never
+    // unmapped.
     let shared = unsafe { &*WORK.load(SeqCst).cast::<Shared<T>>() };
     let me = NUMBER.load(SeqCst) as usize;
     let which = (signal - libc::SIGRTMIN()) as usize;
@@ -123,7 +126,8 @@ extern "C" fn handler<T: Subject<Native>>(signal: libc::c_int) {
 
 /// A timer of the calling process that sends it a signal so often.
 fn start_timer(signal: i32, every: Duration) {
-    // SAFETY: events and times are plain data, all-zero is valid for both; the calls fill in and read what they are given.
+    // SAFETY: events and times are plain data, all-zero is valid for both; the calls fill in and
+    // read what they are given.
     unsafe {
         let mut event: libc::sigevent = std::mem::zeroed();
         event.sigev_notify = libc::SIGEV_SIGNAL;
@@ -141,7 +145,8 @@ fn live<T: Subject<Native>>(shared: &'static Shared<T>, me: usize) {
     NUMBER.store(me as u64, SeqCst);
     for (which, every) in [(0, 200), (1, 1_000)] {
         let signal = libc::SIGRTMIN() + which;
-        // SAFETY: the action is all zero but for the handler, which is of the right type and calls only what may be called in a handler.
+        // SAFETY: the action is all zero but for the handler, which is of the right type and calls
+        // only what may be called in a handler.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler::<T> as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -155,7 +160,8 @@ fn live<T: Subject<Native>>(shared: &'static Shared<T>, me: usize) {
         shared.perform(me, turn);
         turn += 1;
     }
-    // The timers end with the process: what has begun is ended first. SAFETY: a set of signals is plain data, which the calls fill in and read.
+    // The timers end with the process: what has begun is ended first. SAFETY: a set of signals is
+    // plain data, which the calls fill in and read.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -166,7 +172,8 @@ fn live<T: Subject<Native>>(shared: &'static Shared<T>, me: usize) {
 fn case<T: Subject<Native> + Plain>(kind: Kind, time: Duration) {
     watchdog::begin(format!("{}: four processes with timers", T::name()), 60 + time.as_secs() as u32);
     let words = shared_words(size_of::<Shared<T>>().div_ceil(8));
-    // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are valid for plain types and atomics.
+    // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are
+    // valid for plain types and atomics.
     let shared: &'static Shared<T> = unsafe { &*words.as_ptr().cast::<Shared<T>>() };
     shared.kind.store(kind as u64, SeqCst);
     let children: Vec<Child> = (0..PROCESSES).map(|me| Child::fork(|| live(shared, me))).collect();

@@ -1,4 +1,5 @@
-//! The native machine costs nothing: builds `examples/zero_cost.rs` as users build the library (release), and runs it.
+//! The native machine costs nothing: builds `examples/zero_cost.rs` as users build the
+//! library (release), and runs it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +10,8 @@ fn the_generic_ticket_lock_is_the_hand_written_one() {
     let target: PathBuf = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("zero-cost");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--package", "towpath-sync", "--example", "zero_cost"])
-        // What the tests alone depend on is built with it, and not run: optimising that would take most of the time.
+        // What the tests alone depend on is built with it, and not run: optimising that would take
+        // most of the time.
         .args(["--config", "profile.release.package.'*'.opt-level=0"])
         .arg("--target-dir")
         .arg(&target)

@@ -15,7 +15,8 @@ impl Child {
     ///
     /// # Panics
     ///
-    /// If this process has more than one thread: the child would have only this one, and perhaps locks that another one held.
+    /// If this process has more than one thread: the child would have only this one, and perhaps
+    /// locks that another one held.
     pub fn fork(act: impl FnOnce()) -> Child {
         let threads = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").count();
         assert_eq!(threads, 1, "only a process with one thread may fork and go on");
@@ -47,7 +48,8 @@ impl Child {
 
     /// Whether it has ended. It may go on being asked.
     pub fn has_ended(&self) -> bool {
-        // SAFETY: all-zero is a valid place for the result; our own child, which stays to be waited for.
+        // SAFETY: all-zero is a valid place for the result; our own child, which stays to be waited
+        // for.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -70,7 +72,8 @@ impl Child {
 
     /// How long it has been running on a processor: the time of its first thread.
     pub fn time_on_processor(&self) -> Duration {
-        // SAFETY: both calls only fill in what they are given; all-zero is a valid place for a time.
+        // SAFETY: both calls only fill in what they are given; all-zero is a valid place for a
+        // time.
         unsafe {
             let (mut clock, mut time) = (0, std::mem::zeroed::<libc::timespec>());
             if libc::clock_getcpuclockid(self.0, &mut clock) != 0 {

@@ -8,7 +8,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// `every`: kill after every instruction. Other words: names; a case is run if each word is one of its names, or has one of them between its commas. Options are the test
+    /// `every`: kill after every instruction. Other words: names; a case is run if each
+    /// word is one of its names, or has one of them between its commas. Options are the test
     /// runner's, and passed over.
     pub fn from_arguments() -> Choice {
         let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -26,7 +27,8 @@ impl Choice {
         self.every
     }
 
-    /// The number of steps after which to kill next: one more, or so that it grows by a thirtieth.
+    /// The number of steps after which to kill next: one more, or so that it grows by a
+    /// thirtieth.
     pub fn after(&self, steps: u64) -> u64 {
         steps + if self.every { 1 } else { 1 + steps / 30 }
     }

@@ -1,7 +1,8 @@
 //! For the tests: processes that are stepped, killed and watched.
 //!
-//! A test that kills a process after every instruction forks a [`Victim`] again and again, lets it run for k instructions, kills it, and looks how the others get on. It
-//! is the only thread of its process (`harness = false`), since it forks and goes on using what it forked with.
+//! A test that kills a process after every instruction forks a [`Victim`] again and again, lets it
+//! run for k instructions, kills it, and looks how the others get on. It is the only thread of its
+//! process (`harness = false`), since it forks and goes on using what it forked with.
 #![allow(unsafe_code)]
 
 mod child;
@@ -21,10 +22,12 @@ pub use victim::{Victim, mark};
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// New words, all zero, that this process shares with the children that it forks from now on. They begin on a page, and stay for good.
+/// New words, all zero, that this process shares with the children that it forks from now
+/// on. They begin on a page, and stay for good.
 pub fn shared_words(count: usize) -> &'static [AtomicU64] {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; it is zeroed, aligned to a page, long enough, and never unmapped.
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; it is
+    // zeroed, aligned to a page, long enough, and never unmapped.
     unsafe {
         let page = libc::mmap(std::ptr::null_mut(), count * 8, access, kind, -1, 0);
         assert_ne!(page, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
@@ -32,7 +35,8 @@ pub fn shared_words(count: usize) -> &'static [AtomicU64] {
     }
 }
 
-/// The core on which this process runs, and another one on which it may (the same if there is none).
+/// The core on which this process runs, and another one on which it may (the same if
+/// there is none).
 pub fn two_cores() -> [usize; 2] {
     // SAFETY: a set of processors is plain data, which the call fills in.
     let allowed = unsafe {
@@ -48,8 +52,9 @@ pub fn two_cores() -> [usize; 2] {
     [here, there.unwrap_or(here)]
 }
 
-/// Keeps this thread, until it ends, and those that it starts from now on, on one of [`two_cores`]: on that which fewer threads have chosen so. For threads of which only one runs at a time: they then take turns by switches,
-/// and not by the waking of another core.
+/// Keeps this thread, until it ends, and those that it starts from now on, on one of
+/// [`two_cores`]: on that which fewer threads have chosen so. For threads of which only one runs at
+/// a time: they then take turns by switches, and not by the waking of another core.
 pub fn settle_on_a_core() {
     static SETTLED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
     struct Settled(usize);
@@ -73,14 +78,15 @@ pub fn settle_on_a_core() {
     HERE.with(|_| ());
 }
 
-/// Lets the other processes on this core go first: for one that spins where another is stepped.
+/// Lets the other processes on this core go first: for one that spins where another is
+/// stepped.
 pub fn give_way() {
     // SAFETY: takes a number; anybody may be nicer.
     unsafe { libc::nice(19) };
 }
 
-/// Keeps this process, and the children that it forks from now on, on one core. Tracer and victim on one core: a step then costs two switches, and not the waking of
-/// another core.
+/// Keeps this process, and the children that it forks from now on, on one core. Tracer
+/// and victim on one core: a step then costs two switches, and not the waking of another core.
 pub fn pin(core: usize) {
     pin_to(&[core]);
 }

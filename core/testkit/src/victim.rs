@@ -3,7 +3,8 @@
 
 use crate::Child;
 
-/// A child under ptrace, of which we are the tracer. It marks where its act begins and ends ([`mark`]); in between it is stepped.
+/// A child under ptrace, of which we are the tracer. It marks where its act begins and
+/// ends ([`mark`]); in between it is stepped.
 #[derive(Debug)]
 pub struct Victim {
     child: Child,
@@ -38,7 +39,8 @@ impl Victim {
         Victim { child, asleep: false, forwarded: None, pending: 0 }
     }
 
-    /// From now on it gets this signal when it comes, as if nobody traced it. (Other signals than the tracer's own are an error.)
+    /// From now on it gets this signal when it comes, as if nobody traced it. (Other
+    /// signals than the tracer's own are an error.)
     pub fn forward(&mut self, signal: i32) {
         self.forwarded = Some(signal);
     }
@@ -83,10 +85,12 @@ impl Victim {
         assert_eq!(stop, Some(libc::SIGSTOP), "the victim did not get as far as its act");
     }
 
-    /// Lets it run for `steps` instructions from its first mark, or to its second: then `true`.
+    /// Lets it run for `steps` instructions from its first mark, or to its second: then
+    /// `true`.
     ///
-    /// `look` is called before each step with the number of steps taken, and once more, with `true`, if the step sleeps in a system call and isn't the last one: whoever the
-    /// victim waits for should then do something about it.
+    /// `look` is called before each step with the number of steps taken, and once more, with
+    /// `true`, if the step sleeps in a system call and isn't the last one: whoever the victim waits
+    /// for should then do something about it.
     ///
     /// # Panics
     ///
@@ -106,7 +110,8 @@ impl Victim {
         false
     }
 
-    /// Gives it a signal where it stands, and lets it take the first step of its handler (which it must have).
+    /// Gives it a signal where it stands, and lets it take the first step of its handler
+    /// (which it must have).
     ///
     /// # Panics
     ///
@@ -118,7 +123,8 @@ impl Victim {
         assert_eq!(self.stop(0), Some(libc::SIGTRAP), "the victim has no handler for signal {signal}");
     }
 
-    /// Stops it where it stands by SIGSTOP, as anybody could; [`Victim::go_on`] lets it go on.
+    /// Stops it where it stands by SIGSTOP, as anybody could; [`Victim::go_on`] lets it
+    /// go on.
     ///
     /// # Panics
     ///
@@ -145,7 +151,8 @@ impl Victim {
         self.resume(libc::PTRACE_CONT);
     }
 
-    /// Whether it stands at a mark again, after [`Victim::go_on`]. Only to be asked until it does.
+    /// Whether it stands at a mark again, after [`Victim::go_on`]. Only to be asked until
+    /// it does.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! The watchdog: if a case takes too long, it says where things stand, ends our children, and gives up.
+//! The watchdog: if a case takes too long, it says where things stand, ends our children,
+//! and gives up.
 #![allow(unsafe_code)]
 
 use std::io::Write;
@@ -10,7 +11,8 @@ static CHILDREN: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
 static STEP: AtomicU64 = AtomicU64::new(0);
 static CASE: Mutex<String> = Mutex::new(String::new());
 
-/// A new case begins and has this much time. If it panics, what is printed names the case and the step.
+/// A new case begins and has this much time. If it panics, what is printed names the case
+/// and the step.
 pub fn begin(case: String, seconds: u32) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -21,7 +23,8 @@ pub fn begin(case: String, seconds: u32) {
         }));
     });
     *CASE.lock().unwrap_or_else(|e| e.into_inner()) = case;
-    // SAFETY: the handler ends the process and calls, besides printing, only what a handler may; the timer is this process's.
+    // SAFETY: the handler ends the process and calls, besides printing, only what a handler may;
+    // the timer is this process's.
     unsafe {
         libc::signal(libc::SIGALRM, alarm as extern "C" fn(libc::c_int) as libc::sighandler_t);
         libc::alarm(seconds);
@@ -62,7 +65,8 @@ extern "C" fn alarm(_: libc::c_int) {
             for file in ["stat", "syscall"] {
                 say(pid, file);
             }
-            // SAFETY: kill may be called from a signal handler; the child is ours and not yet waited for.
+            // SAFETY: kill may be called from a signal handler; the child is ours and not yet
+            // waited for.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
@@ -74,7 +78,8 @@ extern "C" fn alarm(_: libc::c_int) {
 fn say(pid: i32, file: &str) {
     let (mut path, mut text) = ([0u8; 64], [0u8; 100]);
     let _ = write!(&mut path[..63], "/proc/{pid}/{file}");
-    // SAFETY: the path ends with a zero; the buffer is as long as said; the descriptor is checked. All three may be called from a signal handler.
+    // SAFETY: the path ends with a zero; the buffer is as long as said; the descriptor is checked.
+    // All three may be called from a signal handler.
     let length = unsafe {
         let fd = libc::open(path.as_ptr().cast(), libc::O_RDONLY);
         if fd < 0 {

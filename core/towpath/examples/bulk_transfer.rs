@@ -1,4 +1,5 @@
-//! A bulk transfer: rank 0 sends 64 MiB to rank 1, in one call for each megabyte, and rank 1 checks them.
+//! A bulk transfer: rank 0 sends 64 MiB to rank 1, in one call for each megabyte, and
+//! rank 1 checks them.
 //!
 //! ```text
 //! towpath run -n 2 target/release/examples/bulk_transfer

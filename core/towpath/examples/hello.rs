@@ -21,7 +21,8 @@ fn main() -> Outcome {
     let endpoint = Endpoint::new(&world)?;
     let (me, ranks) = (world.rank(), world.size());
 
-    // What handlers have to say is printed afterwards: a handler that waits for a terminal holds up others.
+    // What handlers have to say is printed afterwards: a handler that waits for a terminal holds up
+    // others.
     let (say, said) = channel();
     let greeted = say.clone();
     endpoint.set_handler(GREETING, move |greeting| {
@@ -52,7 +53,8 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// A barrier that goes on answering (`World::barrier` does not poll): rank 0 counts those who are ready and then lets all go.
+/// A barrier that goes on answering (`World::barrier` does not poll): rank 0 counts those
+/// who are ready and then lets all go.
 struct Leaving {
     ready: Arc<AtomicU32>,
     go: Arc<AtomicU32>,

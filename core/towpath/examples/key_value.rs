@@ -1,4 +1,5 @@
-//! A key-value server: rank 0 keeps the pairs, the others put and get them by active messages.
+//! A key-value server: rank 0 keeps the pairs, the others put and get them by active
+//! messages.
 //!
 //! ```text
 //! towpath run -n 4 target/release/examples/key_value
@@ -34,7 +35,8 @@ fn serve(endpoint: &Endpoint, clients: u32) -> Outcome {
     let pairs = Arc::new(Mutex::new(HashMap::new()));
     let store = pairs.clone();
     endpoint.set_handler(PUT, move |request| {
-        // A request that makes no sense gets no answer; and whether the client still lives to get one is its own affair.
+        // A request that makes no sense gets no answer; and whether the client still lives to get
+        // one is its own affair.
         let &[key, value] = request.args() else { return };
         let Ok(mut pairs) = store.lock() else { return };
         pairs.insert(key, value);

@@ -1,6 +1,7 @@
-//! Run queue shared by processes: every rank puts jobs in and takes out the most urgent one there is. Rank 1 dies in the
-//! middle of it, perhaps of an operation: the others don't wait for it, and a survivor gets back the descriptors that it
-//! had in its hands. A job that it had popped and not finished is lost with it: docs/crashes.md says how to prevent that.
+//! Run queue shared by processes: every rank puts jobs in and takes out the most urgent
+//! one there is. Rank 1 dies in the middle of it, perhaps of an operation: the others don't wait
+//! for it, and a survivor gets back the descriptors that it had in its hands. A job that it had
+//! popped and not finished is lost with it: docs/crashes.md says how to prevent that.
 //!
 //! ```text
 //! towpath run -n 4 --on-death=report target/release/examples/run_queue

@@ -1,4 +1,5 @@
-//! A world that survives: rank 1 dies in the middle of its work; the others notice, get their messages to it back, and finish.
+//! A world that survives: rank 1 dies in the middle of its work; the others notice, get
+//! their messages to it back, and finish.
 //!
 //! ```text
 //! towpath run -n 4 --on-death=report target/release/examples/survivors
@@ -44,7 +45,8 @@ fn main() -> Outcome {
         r.fetch_add(1, Relaxed);
     });
     endpoint.set_handler(RETURNED, move |message| {
-        // Handler 0 only gets what came back, and here only for that reason, unless memory is damaged.
+        // Handler 0 only gets what came back, and here only for that reason, unless memory is
+        // damaged.
         let Some(why) = message.returned() else { return };
         if why.status != Status::Unreachable {
             s.fetch_add(1, Relaxed);
@@ -63,7 +65,8 @@ fn main() -> Outcome {
         }
         endpoint.poll();
     }
-    // Every request is answered, or it comes back: nothing is lost, whatever rank 1 was doing when it died.
+    // Every request is answered, or it comes back: nothing is lost, whatever rank 1 was doing when
+    // it died.
     let all = (ranks - 1) * REQUESTS;
     endpoint.poll_until(|| results.load(Relaxed) + back.load(Relaxed) >= all);
     writeln!(

@@ -1,4 +1,6 @@
-//! A table filled by a handler that runs in a signal handler: rank 0 updates the table all the time and never polls; the others put pairs into it by requests, which a real-time signal brings.
+//! A table filled by a handler that runs in a signal handler: rank 0 updates the table
+//! all the time and never polls; the others put pairs into it by requests, which a real-time signal
+//! brings.
 //!
 //! ```text
 //! towpath run -n 4 target/release/examples/table_in_signal

@@ -1,7 +1,8 @@
 //! Processes that share a machine, talking and coordinating through its memory.
 //!
-//! A **world** is a set of processes and the segment that they share. A process joins the one for which `towpath run` started it
-//! ([`World::join`]), or opens one by name, or makes one ([`create`]). In it, an [`Endpoint`] sends and receives **Active Messages**: a message names a
+//! A **world** is a set of processes and the segment that they share. A process joins the one for
+//! which `towpath run` started it ([`World::join`]), or opens one by name, or makes one
+//! ([`create`]). In it, an [`Endpoint`] sends and receives **Active Messages**: a message names a
 //! handler, which runs at the destination when that polls.
 //!
 //! ```no_run
@@ -28,7 +29,8 @@
 //!
 //! # Data under a mutex
 //!
-//! A [`Mutex`] is a named object of a world. Its handle locks it as this process, and learns of dead holders:
+//! A [`Mutex`] is a named object of a world. Its handle locks it as this process, and learns of
+//! dead holders:
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicU64;
@@ -47,7 +49,8 @@
 //! # }
 //! ```
 //!
-//! A reference to the mutex itself, which could be locked as if only threads shared it, can't be had:
+//! A reference to the mutex itself, which could be locked as if only threads shared it, can't be
+//! had:
 //!
 //! ```compile_fail
 //! # use std::sync::atomic::AtomicU64;
@@ -72,7 +75,8 @@ pub use towpath_machine as machine;
 pub use towpath_sync as sync;
 pub mod stable;
 
-/// Makes a world: anonymous, or named so that other programs of the same user can [`World::open`] it. The caller has yet to [`World::enter`] it.
+/// Makes a world: anonymous, or named so that other programs of the same user can
+/// [`World::open`] it. The caller has yet to [`World::enter`] it.
 ///
 /// # Errors
 ///

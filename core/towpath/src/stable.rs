@@ -1,6 +1,9 @@
-//! Type-stable memory, and structures in it that threads, processes and their signal handlers share: no lock, no allocation after they are made, no descriptor lost when a process dies.
+//! Type-stable memory, and structures in it that threads, processes and their signal
+//! handlers share: no lock, no allocation after they are made, no descriptor lost when a process
+//! dies.
 //!
-//! **Between processes of a world**: [`open`] gives a [`Handle`] on the structure of that name, with the methods that one expects. [`in_world`] names the structures and their sizes.
+//! **Between processes of a world**: [`open`] gives a [`Handle`] on the structure of that name,
+//! with the methods that one expects. [`in_world`] names the structures and their sizes.
 //!
 //! ```no_run
 //! use towpath::{World, stable};
@@ -15,11 +18,16 @@
 //! # }
 //! ```
 //!
-//! **In signal handlers**: a clone of the thread's handle; what it interrupts may be the same operation on the same structure ([`SignalEndpoint`](crate::SignalEndpoint)).
+//! **In signal handlers**: a clone of the thread's handle; what it interrupts may be the same
+//! operation on the same structure ([`SignalEndpoint`](crate::SignalEndpoint)).
 //!
-//! **After a death**: nobody waits for the dead, and what they had begun has happened or has not. The descriptors that they had in their hands are missing until somebody calls [`Handle::recover`], or takes their place ([`open`]). A value that a dead process had popped is gone with it.
+//! **After a death**: nobody waits for the dead, and what they had begun has happened or has not.
+//! The descriptors that they had in their hands are missing until somebody calls
+//! [`Handle::recover`], or takes their place ([`open`]). A value that a dead process had popped is
+//! gone with it.
 //!
-//! **Between threads**, at any size: the structures themselves, made with `new`; each of their operations takes an `Actor`, which says who acts ([`towpath_sync::dcas::Actor`]).
+//! **Between threads**, at any size: the structures themselves, made with `new`; each of their
+//! operations takes an `Actor`, which says who acts ([`towpath_sync::dcas::Actor`]).
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -34,9 +42,13 @@ pub use towpath_sync::stable::*;
 
 use crate::{Error, ParticipantId, Shared, World};
 
-/// The structures as they lie in a world: with `N` descriptors, of which one is never used (and one more in a [`Fifo`]), for at most `E` participants at a time, over [`Guerraoui`](towpath_sync::dcas::Guerraoui)'s DCAS.
+/// The structures as they lie in a world: with `N` descriptors, of which one is never
+/// used (and one more in a [`Fifo`]), for at most `E` participants at a time, over
+/// [`Guerraoui`](towpath_sync::dcas::Guerraoui)'s DCAS.
 ///
-/// A descriptor takes 64 bytes (80 in a [`HashMap`], with its bucket), a participant 1,280, and a world has 64 KiB for all its shared objects, unless it is made with more ([`WorldConfig::object_bytes`](crate::WorldConfig::object_bytes), `towpath run --objects 16M`).
+/// A descriptor takes 64 bytes (80 in a [`HashMap`], with its bucket), a participant 1,280, and a
+/// world has 64 KiB for all its shared objects, unless it is made with more
+/// ([`WorldConfig::object_bytes`](crate::WorldConfig::object_bytes), `towpath run --objects 16M`).
 pub mod in_world {
     use towpath_machine::Native;
     use towpath_sync::InPlace;
@@ -52,7 +64,8 @@ pub mod in_world {
 
     in_world!(Stack Fifo ArrayStack ArrayFifo List HashMap PriorityQueue DependencyMap);
 
-    /// See [`stable::PageMap`](super::PageMap); with `A × B × C` pages, and `N` − 1 tables.
+    /// See [`stable::PageMap`](super::PageMap); with `A × B × C` pages, and `N` − 1
+    /// tables.
     pub type PageMap<
         const N: usize,
         const E: usize,
@@ -73,7 +86,9 @@ pub trait Structure: Plain + Object + Send + Recover<Native> {
 
 /// A structure in a world, and who uses it.
 ///
-/// **Crashes.** A place is taken and given back under a robust lock, by one store each; the places of the dead are free after the next [`Handle::recover`]. A dead holder of the lock leaves nothing half done.
+/// **Crashes.** A place is taken and given back under a robust lock, by one store each; the places
+/// of the dead are free after the next [`Handle::recover`]. A dead holder of the lock leaves
+/// nothing half done.
 #[repr(C)]
 struct Placed<T> {
     /// Who has each place: a participant's bits, or 0.
@@ -83,8 +98,8 @@ struct Placed<T> {
     structure: T,
 }
 
-// SAFETY: `repr(C)`, made of plain values and a mutex of one; all zero is an empty structure without users; the text names
-// the structure's type.
+// SAFETY: `repr(C)`, made of plain values and a mutex of one; all zero is an empty structure
+// without users; the text names the structure's type.
 unsafe impl<T: Structure> Object for Placed<T> {
     const NAMES_USERS: bool = true;
 
@@ -95,13 +110,14 @@ unsafe impl<T: Structure> Object for Placed<T> {
 
 /// The structure that a handle refers to.
 fn placed<T: Structure>(shared: &Shared<Placed<T>>) -> &Placed<T> {
-    // SAFETY: aligned, mapped as long as the handle lives; any bits are a `Placed`, its words are atomic, and its mutex
-    // is locked by `in_turn` only.
+    // SAFETY: aligned, mapped as long as the handle lives; any bits are a `Placed`, its words are
+    // atomic, and its mutex is locked by `in_turn` only.
     unsafe { shared.as_ptr().as_ref() }
 }
 
-/// A structure in a world, as one participant uses it. A clone is the same participant: it is for signal handlers of the same thread. Other threads open it for themselves. When the last clone is dropped,
-/// the place is free.
+/// A structure in a world, as one participant uses it. A clone is the same participant:
+/// it is for signal handlers of the same thread. Other threads open it for themselves. When the
+/// last clone is dropped, the place is free.
 pub struct Handle<T: Structure>(Arc<Place<T>>);
 
 struct Place<T: Structure> {
@@ -134,12 +150,15 @@ impl<T: Structure> core::fmt::Debug for Handle<T> {
     }
 }
 
-/// Opens the structure of that name in a world, making it (empty) if there is none, and takes one of its places for the calling thread. Recovers what was left by the dead whose place it takes.
+/// Opens the structure of that name in a world, making it (empty) if there is none, and
+/// takes one of its places for the calling thread. Recovers what was left by the dead whose place
+/// it takes.
 ///
 /// # Errors
 ///
-/// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if all places are taken; [`Error::World`] if the world has no room for it, or something else of this name; [`Error::BadWorld`] if its memory
-/// makes no sense.
+/// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if all
+/// places are taken; [`Error::World`] if the world has no room for it, or something else of this
+/// name; [`Error::BadWorld`] if its memory makes no sense.
 pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error> {
     let me = world
         .entered()
@@ -181,8 +200,8 @@ fn in_turn<T: Structure, R>(
     placed: &Placed<T>,
     act: impl FnOnce() -> Result<R, Error>,
 ) -> Result<R, Error> {
-    // SAFETY: it lies in the world's memory and is locked here only; the callers hold a handle on an object that names its
-    // users (`Placed`).
+    // SAFETY: it lies in the world's memory and is locked here only; the callers hold a handle on
+    // an object that names its users (`Placed`).
     let mut turn = unsafe { world.lock(&placed.turn) }.map_err(|error| Error::BadWorld(error.to_string()))?;
     if turn.owner_died() {
         turn.make_consistent(); // There is nothing that it could have half done.
@@ -213,7 +232,9 @@ impl<T: Structure> Handle<T> {
         act(&placed(&self.0.placed).structure, &Actor { cpu: &cpu, wait: &Spinning, me })
     }
 
-    /// Frees what the dead had in their hands, and their places. Anybody may do that at any time, while the others go on (but for those who recover, too, or open: they wait). Again, if something is [`Audit::pending`].
+    /// Frees what the dead had in their hands, and their places. Anybody may do that at
+    /// any time, while the others go on (but for those who recover, too, or open: they wait).
+    /// Again, if something is [`Audit::pending`].
     ///
     /// # Errors
     ///
@@ -236,7 +257,8 @@ impl<T: Structure> Handle<T> {
         })
     }
 
-    /// How many descriptors are free, and how many in the structure: see [`Recover::census`].
+    /// How many descriptors are free, and how many in the structure: see
+    /// [`Recover::census`].
     ///
     /// # Errors
     ///

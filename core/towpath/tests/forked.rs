@@ -1,4 +1,5 @@
-//! Children of a member that were forked with its handles, and have not entered: what they drop stays their parent's.
+//! Children of a member that were forked with its handles, and have not entered: what
+//! they drop stays their parent's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -7,8 +8,9 @@ use towpath::{Endpoint, WorldConfig, stable};
 
 /// Runs `act` in a forked child, which then ends. Returns its exit code.
 fn in_child(act: impl FnOnce()) -> i32 {
-    // SAFETY: the child uses what a child of a process with several threads may use in practice with glibc (which makes
-    // its allocator safe across fork), and ends without running anything of the parent's.
+    // SAFETY: the child uses what a child of a process with several threads may use in practice
+    // with glibc (which makes its allocator safe across fork), and ends without running anything of
+    // the parent's.
     unsafe {
         let pid = libc::fork();
         assert!(pid >= 0);

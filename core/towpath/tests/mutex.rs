@@ -1,4 +1,5 @@
-//! Mutexes in a world: one way to lock, which knows who the caller is and who lives; and what keeps a holder a member.
+//! Mutexes in a world: one way to lock, which knows who the caller is and who lives; and
+//! what keeps a holder a member.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;
@@ -11,7 +12,8 @@ use towpath_testkit::{Child, shared_words, watchdog};
 
 type Table = [AtomicU64; 8];
 
-/// A world that this process has entered as rank 0, and another handle on it for children.
+/// A world that this process has entered as rank 0, and another handle on it for
+/// children.
 fn worlds(processes: u32) -> (World, World) {
     let config = WorldConfig { object_bytes: 1 << 20, ..WorldConfig::new(processes) };
     let world = towpath::create(None, &config).unwrap();
@@ -81,7 +83,8 @@ fn dead_holder_is_reported_by_lock() {
     assert!(!mutex.lock().unwrap().owner_died());
 }
 
-/// More threads than a process has numbers of its own, in two processes: no two are taken for one.
+/// More threads than a process has numbers of its own, in two processes: no two are taken
+/// for one.
 fn many_threads_of_two_processes_exclude<L>(name: &str)
 where
     L: Lock<Native> + Exclusive + Plain + Object + Send,
@@ -125,7 +128,8 @@ where
     assert_eq!(mutex.lock().unwrap()[0].load(Relaxed), 2 * THREADS * TURNS, "{name}");
 }
 
-/// A process with a mutex or a structure open can't leave: the others would take a holder for dead.
+/// A process with a mutex or a structure open can't leave: the others would take a holder
+/// for dead.
 fn leaving_with_an_open_mutex_is_refused() {
     let (world, _) = worlds(2);
     let mutex = world.shared::<[Mutex<Table>; 2]>("m", |all| all.iter().for_each(Mutex::prepare)).unwrap();
@@ -153,7 +157,8 @@ fn leaving_with_an_open_mutex_is_refused() {
     assert!(child.has_ended_well(), "a forked child is no member");
 }
 
-/// A world dropped while its thread unwinds counts as a death; the lock that it held is told of.
+/// A world dropped while its thread unwinds counts as a death; the lock that it held is
+/// told of.
 fn unwinding_member_counts_as_dead() {
     let (world, theirs) = worlds(2);
     let deaths = world.deaths();

@@ -1,4 +1,5 @@
-//! Identity of named objects: kind, version, parameters, size and alignment; a mismatch is an error that names both.
+//! Identity of named objects: kind, version, parameters, size and alignment; a mismatch
+//! is an error that names both.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
@@ -76,7 +77,8 @@ fn structures_of_the_same_size_are_refused() {
     assert_eq!((again.pop(), stack.pop(), again.pop()), (Ok(Some(3)), Ok(Some(2)), Ok(Some(1))));
 }
 
-/// A text that does not fit into a slot is told apart from another one that begins like it.
+/// A text that does not fit into a slot is told apart from another one that begins like
+/// it.
 #[test]
 fn long_type_texts_are_told_apart() {
     #[repr(transparent)]

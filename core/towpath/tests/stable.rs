@@ -1,4 +1,5 @@
-//! Structures of a world by handles: processes and threads share them; the places and the descriptors of the dead come back; what does not fit is refused.
+//! Structures of a world by handles: processes and threads share them; the places and the
+//! descriptors of the dead come back; what does not fit is refused.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -17,7 +18,8 @@ fn worlds() -> (World, World) {
     (world, child)
 }
 
-/// Values that a child puts in come out in their order, and the child's end is nobody's loss.
+/// Values that a child puts in come out in their order, and the child's end is nobody's
+/// loss.
 fn shared_with_a_child() {
     let (world, theirs) = worlds();
     let queue = stable::open::<Queue>(&world, "queue").unwrap();
@@ -42,7 +44,8 @@ fn shared_with_a_child() {
     assert_eq!(census.free + census.reachable, census.all);
 }
 
-/// Children are killed at any instruction, again and again: everything comes back, their places, too.
+/// Children are killed at any instruction, again and again: everything comes back, their
+/// places, too.
 fn the_dead_leave_nothing_behind() {
     let (world, theirs) = worlds();
     let table = stable::open::<Table>(&world, "table").unwrap();

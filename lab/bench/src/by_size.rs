@@ -1,4 +1,5 @@
-//! Tables and plots of figures by message size, and by number of processes: for the experiments whose figures are curves of several rivals.
+//! Tables and plots of figures by message size, and by number of processes: for the
+//! experiments whose figures are curves of several rivals.
 
 use crate::format::{bandwidth, digits, nanoseconds, size};
 use crate::ladder::Version;

@@ -1,4 +1,5 @@
-//! What a run shows on the console: tables on stdout, progress on stderr while somebody looks at it.
+//! What a run shows on the console: tables on stdout, progress on stderr while somebody
+//! looks at it.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
@@ -14,7 +15,8 @@ use crate::recommend::recommendation;
 use crate::results::Results;
 use crate::tables::{Kind, Table, tables};
 
-/// Writes a line to standard error, if that is possible: a measurement goes on without it.
+/// Writes a line to standard error, if that is possible: a measurement goes on without
+/// it.
 macro_rules! remark {
     ($($text:tt)*) => { $crate::console::remark_line(format_args!($($text)*)) };
 }

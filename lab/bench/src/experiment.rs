@@ -1,4 +1,5 @@
-//! What an experiment is, and the one way in which measurements are compared: side by side, in interleaved rounds.
+//! What an experiment is, and the one way in which measurements are compared: side by
+//! side, in interleaved rounds.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,8 @@ pub trait Sink {
     fn record(&mut self, record: Record);
     /// Something that was not measured, and why.
     fn missing(&mut self, subject: &Subject, reason: &str);
-    /// An experiment is about to take this many steps more (or, if negative, fewer than it announced).
+    /// An experiment is about to take this many steps more (or, if negative, fewer than
+    /// it announced).
     fn expect(&mut self, steps: i64);
     /// A step begins; the text says what it measures.
     fn step(&mut self, what: &str);
@@ -119,7 +121,8 @@ pub struct Bench<'a> {
 /// What one measurement yielded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Figures by metric. A metric may occur several times (every recovery after a kill, say): then all of them count.
+    /// Figures by metric. A metric may occur several times (every recovery after a kill,
+    /// say): then all of them count.
     pub values: Vec<(Metric, f64)>,
     /// What else to record: of several rounds the last one's.
     pub extra: Extra,
@@ -137,7 +140,8 @@ impl Samples {
     }
 }
 
-/// One of several things to measure side by side: what it is for the records, and what the measuring code needs to know.
+/// One of several things to measure side by side: what it is for the records, and what
+/// the measuring code needs to know.
 #[derive(Clone, Debug)]
 pub struct Variant<T> {
     /// For the records.
@@ -146,8 +150,8 @@ pub struct Variant<T> {
     pub key: T,
 }
 
-/// Puts the floor right after our own claim algorithm, since their ratio is to be taken of figures that are as close in time as can be;
-/// before all others if our own is not among them.
+/// Puts the floor right after our own claim algorithm, since their ratio is to be taken
+/// of figures that are as close in time as can be; before all others if our own is not among them.
 pub fn insert_beside_ours<T>(variants: &mut Vec<Variant<T>>, floor: Variant<T>) {
     let ours = variants.iter().rposition(|v| v.subject.algorithm == OURS);
     variants.insert(ours.map_or(0, |n| n + 1), floor);
@@ -156,8 +160,9 @@ pub fn insert_beside_ours<T>(variants: &mut Vec<Variant<T>>, floor: Variant<T>) 
 /// No measurement gets less time than this.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// The order in which round `round` of `rounds` takes `variants` variants: all of them, beginning elsewhere each time, so that
-/// none is always the first after a pause or always behind the same neighbour's heat.
+/// The order in which round `round` of `rounds` takes `variants` variants: all of them,
+/// beginning elsewhere each time, so that none is always the first after a pause or always behind
+/// the same neighbour's heat.
 pub fn order(variants: usize, round: u32, rounds: u32) -> impl Iterator<Item = usize> {
     let shift = variants * round as usize / rounds.max(1) as usize;
     let backwards = round % 2 == 1;
@@ -167,8 +172,9 @@ pub fn order(variants: usize, round: u32, rounds: u32) -> impl Iterator<Item = u
 }
 
 impl Bench<'_> {
-    /// Measures all variants in each of the settings' rounds, in an order that changes from round to round, and records the medians.
-    /// A variant that fails is reported as missing and left out of further rounds.
+    /// Measures all variants in each of the settings' rounds, in an order that changes
+    /// from round to round, and records the medians. A variant that fails is reported as missing
+    /// and left out of further rounds.
     pub fn compare<T>(
         &mut self,
         variants: &[Variant<T>],
@@ -177,7 +183,8 @@ impl Bench<'_> {
         let rounds = self.settings.runs.max(1);
         let mut collected: Vec<Samples> = variants.iter().map(|_| Samples::default()).collect();
         let mut failed = vec![false; variants.len()];
-        // With a limit, the time is divided so that all rounds fit into it: many short ones see more of the machine's moods than few long.
+        // With a limit, the time is divided so that all rounds fit into it: many short ones see
+        // more of the machine's moods than few long.
         let share = self.settings.limit.map(|limit| limit / (rounds * variants.len().max(1) as u32));
         let sample =
             share.map_or(self.settings.sample, |share| self.settings.sample.min(share.max(SHORTEST)));
@@ -221,7 +228,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Records what was measured of one subject: for each metric, in order of appearance, the median, smallest and largest.
+    /// Records what was measured of one subject: for each metric, in order of appearance,
+    /// the median, smallest and largest.
     pub fn record(&mut self, subject: &Subject, samples: Samples) {
         let mut subject = subject.clone();
         subject.extra.extend(samples.extra);
@@ -240,7 +248,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The contenders that can be measured, as `(index, subject)`; the others are reported as missing.
+    /// The contenders that can be measured, as `(index, subject)`; the others are
+    /// reported as missing.
     pub fn present(&mut self, experiment: &str, procs: u32) -> Vec<(usize, Subject)> {
         let mut present = Vec::new();
         for (n, contender) in self.contenders.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! What `towpath explore` can explore: every lock, queue, barrier and counter of `sync`, by the lists of their families, its non-blocking structures, and the planted faults.
+//! What `towpath explore` can explore: every lock, queue, barrier and counter of `sync`,
+//! by the lists of their families, its non-blocking structures, and the planted faults.
 
 mod structures;
 
@@ -17,7 +18,8 @@ use towpath_sync::{
     for_each_barrier, for_each_lock, for_each_planted_queue, for_each_queue,
 };
 
-/// How long a waiter spins before it yields or parks, in nanoseconds. There is no time: that it is less than what the explorer holds for patient is what counts.
+/// How long a waiter spins before it yields or parks, in nanoseconds. There is no time:
+/// that it is less than what the explorer holds for patient is what counts.
 const BUDGET: u64 = 5_000;
 
 /// The families, by which all their members can be chosen together.
@@ -28,7 +30,8 @@ pub use structures::FAMILIES as STRUCTURES;
 /// How many values a queue has room for: few, so that it gets full.
 const ROOM: usize = 3;
 
-/// Everything that can be explored, with waiters that wait in this way: right ones by family, then the planted faults.
+/// Everything that can be explored, with waiters that wait in this way: right ones by
+/// family, then the planted faults.
 pub fn subjects(policy: Policy) -> Vec<Case> {
     let mut cases = Vec::new();
     counter::<Atomics>(&mut cases);
@@ -88,7 +91,8 @@ fn counter<M: Primitive<Explorer>>(cases: &mut Vec<Case>) {
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
 }
 
-/// Whether sleepers count on their timeouts: under `robust` they look by themselves for the dead, and for a lock that was left to whoever is awake.
+/// Whether sleepers count on their timeouts: under `robust` they look by themselves for
+/// the dead, and for a lock that was left to whoever is awake.
 fn naps(name: &str) -> bool {
     name.split('/').any(|part| part == "robust")
 }
@@ -106,7 +110,8 @@ impl<L> Under<L> {
 }
 
 impl<L: Lock<Explorer> + 'static> Under<L> {
-    /// The next owner of a dead one's lock goes on as if the data were in order, which they are.
+    /// The next owner of a dead one's lock goes on as if the data were in order, which
+    /// they are.
     fn repaired(cpu: &Explorer, lock: &L, mut held: L::Held) -> L::Held {
         if L::owner_died(&held) {
             lock.make_consistent(cpu, &mut held);

@@ -128,8 +128,9 @@ pub fn quick() -> Settings {
     Settings { runs: 1, messages: 1000, sample: Duration::from_millis(20), ..Settings::default() }
 }
 
-/// The results of all experiments over fake contenders: four of ours (one of them `towpath`) and two peers, one of which is not there. The
-/// floor and memcpy are really measured, but shortly, and only once for all tests.
+/// The results of all experiments over fake contenders: four of ours (one of them
+/// `towpath`) and two peers, one of which is not there. The floor and memcpy are really measured,
+/// but shortly, and only once for all tests.
 pub fn example_results() -> Results {
     static EXAMPLE: OnceLock<Results> = OnceLock::new();
     EXAMPLE.get_or_init(measure_example).clone()
@@ -162,7 +163,8 @@ fn measure_example() -> Results {
     }
 }
 
-/// The results of a run on a machine with `cores` cores that yielded these figures: what, and each round's. Without rounds there is no record.
+/// The results of a run on a machine with `cores` cores that yielded these figures: what,
+/// and each round's. Without rounds there is no record.
 pub fn made_up(figures: Vec<(Subject, Metric, Vec<f64>)>, cores: u32) -> Results {
     let host = Host { cores, ..Host::detect("none") };
     let records = figures

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! The system calls that have no safe wrapper are made here with arguments that no kernel accepts or that it only reads,
-//! to learn whether they exist.
+//! The system calls that have no safe wrapper are made here with arguments that no kernel accepts
+//! or that it only reads, to learn whether they exist.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -40,7 +40,8 @@ impl Host {
         if self.cores == 1 { "1 core".into() } else { format!("{} cores", self.cores) }
     }
 
-    /// Looks at the machine. `pinning` says which cores the processes of this run are pinned to.
+    /// Looks at the machine. `pinning` says which cores the processes of this run are
+    /// pinned to.
     pub fn detect(pinning: &str) -> Host {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let governor = read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
@@ -115,8 +116,8 @@ fn not_available(flags: &str, has_governor: bool) -> Vec<String> {
 
 /// Whether the kernel knows this system call and lets us make it.
 fn has_system_call(number: libc::c_long) -> bool {
-    // SAFETY: all-ones arguments are invalid (a bad pointer, descriptor, process or flag) for each call that this is used with: the
-    // kernel refuses them before it does anything.
+    // SAFETY: all-ones arguments are invalid (a bad pointer, descriptor, process or flag) for each
+    // call that this is used with: the kernel refuses them before it does anything.
     let result = unsafe { libc::syscall(number, -1i64, -1i64, -1i64, -1i64, -1i64, -1i64) };
     let error = std::io::Error::last_os_error().raw_os_error();
     result >= 0 || !matches!(error, Some(libc::ENOSYS | libc::EPERM))
@@ -124,12 +125,14 @@ fn has_system_call(number: libc::c_long) -> bool {
 
 /// Whether this process may count its own cycles.
 fn has_performance_counters() -> bool {
-    // `struct perf_event_attr` up to its first published size: type (0: hardware), size, config (0: cycles), the rest zero except
-    // the bit that excludes the kernel, which an unprivileged process needs.
+    // `struct perf_event_attr` up to its first published size: type (0: hardware), size, config (0:
+    // cycles), the rest zero except the bit that excludes the kernel, which an unprivileged process
+    // needs.
     let mut attributes = [0u32; 16];
     attributes[1] = 64;
     attributes[10] = 1 << 5;
-    // SAFETY: the kernel reads `size` (64) bytes of the live array and returns a descriptor or an error.
+    // SAFETY: the kernel reads `size` (64) bytes of the live array and returns a descriptor or an
+    // error.
     let descriptor = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
     if descriptor < 0 {
         return false;
@@ -141,7 +144,8 @@ fn has_performance_counters() -> bool {
 
 /// Seconds since 1970 as `2026-03-21 14:05 UTC`.
 fn date(seconds: u64) -> String {
-    // The civil calendar with years that begin in March, so that the leap day is the last: eras of 400 years are 146,097 days.
+    // The civil calendar with years that begin in March, so that the leap day is the last: eras of
+    // 400 years are 146,097 days.
     let days = (seconds / 86_400) as i64 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,5 +1,5 @@
-//! Files that the user names, read with bounds: a FIFO is not waited for, a device is not opened, and what has no end
-//! does not fill the memory.
+//! Files that the user names, read with bounds: a FIFO is not waited for, a device is not
+//! opened, and what has no end does not fill the memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -15,7 +15,8 @@ use towpath_shm::shown;
 /// The system's; or it is something else.
 pub fn open_regular(path: &Path) -> Result<File, String> {
     let unreadable = |e: io::Error| format!("{} can't be read: {e}", shown(path));
-    // Before it is opened, since opening may wait, or do something; and afterwards, since it may have been replaced.
+    // Before it is opened, since opening may wait, or do something; and afterwards, since it may
+    // have been replaced.
     check_regular(path, &std::fs::metadata(path).map_err(unreadable)?)?;
     let file = OpenOptions::new()
         .read(true)
@@ -58,7 +59,8 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, String> {
     })
 }
 
-/// Which of some byte strings occur in a regular file, which is read piece by piece; none if it can't be read.
+/// Which of some byte strings occur in a regular file, which is read piece by piece; none
+/// if it can't be read.
 pub fn mentions<const N: usize>(path: &Path, texts: [&[u8]; N]) -> [bool; N] {
     const PIECE: usize = 1 << 20;
     let mut found = [false; N];

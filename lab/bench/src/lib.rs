@@ -1,6 +1,7 @@
 //! The laboratory: what to run, what to record, the papers' numbers, the report.
 //!
-//! An experiment produces [`Record`]s, one JSON object per line; tables and the report are made from records alone.
+//! An experiment produces [`Record`]s, one JSON object per line; tables and the report are made
+//! from records alone.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 

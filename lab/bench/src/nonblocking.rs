@@ -1,4 +1,5 @@
-//! Tables and plots of the experiments on non-blocking synchronisation: `dcas`, and `structures` ([`crate::structures`]).
+//! Tables and plots of the experiments on non-blocking synchronisation: `dcas`, and
+//! `structures` ([`crate::structures`]).
 
 use crate::experiments::dcas::ALGORITHMS;
 use crate::format::digits;

@@ -1,4 +1,5 @@
-//! Towpath's claim algorithms as contenders: each measurement makes a world of its own and ends it.
+//! Towpath's claim algorithms as contenders: each measurement makes a world of its own
+//! and ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,8 @@ const BATCH: u64 = 200;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
-/// Beyond the measurement's own limit, what processes need to start and end when cores are few and other programs busy.
+/// Beyond the measurement's own limit, what processes need to start and end when cores
+/// are few and other programs busy.
 const GRACE: Duration = Duration::from_secs(60);
 
 impl Ours {
@@ -40,7 +42,8 @@ impl Ours {
         WorldConfig { algorithm: self.algorithm, waiting: self.policy, ..WorldConfig::new(processes) }
     }
 
-    /// Runs `part` as each rank of a world, in processes of their own, each with an endpoint that knows all the others.
+    /// Runs `part` as each rank of a world, in processes of their own, each with an
+    /// endpoint that knows all the others.
     fn measure(
         &self,
         config: &WorldConfig,
@@ -127,7 +130,8 @@ fn serve(endpoint: &Endpoint) {
     endpoint.poll_until(|| seen(&stopped) > 0);
 }
 
-/// Sends a request and waits for the reply, polling all the time: the waiting policy is for what takes longer.
+/// Sends a request and waits for the reply, polling all the time: the waiting policy is
+/// for what takes longer.
 fn ping(endpoint: &Endpoint, replies: &AtomicU64) -> Result<(), towpath::Error> {
     let before = seen(replies);
     endpoint.request(0, ECHO, &[1, 2])?;
@@ -156,8 +160,10 @@ impl Contender for Ours {
         Side::Ours
     }
 
-    /// As in Culler et al. 1996 (the paper's [8]): the round trip from one request at a time; o_s from short bursts; o_r from an iteration that
-    /// sends, computes for longer than a round trip, and polls, less the first two (medians of batches, all of them); g from a long one-way stream.
+    /// As in Culler et al. 1996 (the paper's [8]): the round trip from one request at a
+    /// time; o_s from short bursts; o_r from an iteration that sends, computes for longer than a
+    /// round trip, and polls, less the first two (medians of batches, all of them); g from a long
+    /// one-way stream.
     fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
         let pages = SharedPages::new(3)?;
         self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
@@ -228,11 +234,13 @@ impl Contender for Ours {
             )));
         }
         let w = writers as usize;
-        // Per writer: how many it has sent in all (plus one; 0: still sending), its processor time, its share. Then the reader's figures.
+        // Per writer: how many it has sent in all (plus one; 0: still sending), its processor time,
+        // its share. Then the reader's figures.
         let pages = SharedPages::new(3 * w + 3)?;
         let finished = |n: usize| pages.word(n);
-        // The reader alone looks at the clock: among spinning processes a writer may get only one message out each time that it runs,
-        // so that counting its messages would tell it far too late. In pages of its own: the writers read it all the time.
+        // The reader alone looks at the clock: among spinning processes a writer may get only one
+        // message out each time that it runs, so that counting its messages would tell it far too
+        // late. In pages of its own: the writers read it all the time.
         let over = SharedPages::new(1)?;
         self.measure(&self.config(writers + 1), run, Segment::None, |endpoint, rank| {
             let started = cpu_time();
@@ -313,7 +321,8 @@ impl Contender for Ours {
         })
     }
 
-    /// `direct`: into a segment in shared memory, one copy, by the sender. `blocks`: into private memory, through the bulk queue, two copies, one by each.
+    /// `direct`: into a segment in shared memory, one copy, by the sender. `blocks`: into
+    /// private memory, through the bulk queue, two copies, one by each.
     fn bulk_paths(&self) -> &'static [&'static str] {
         &["direct", "blocks"]
     }
@@ -376,7 +385,8 @@ impl Contender for Ours {
     }
 }
 
-/// Calls `body` with a growing count until about `limit` has passed; returns the last call's count and time, which is most of it.
+/// Calls `body` with a growing count until about `limit` has passed; returns the last
+/// call's count and time, which is most of it.
 fn repeat(
     limit: Duration,
     first: u64,

@@ -21,7 +21,8 @@ const ENTERPRISE: &str = "Sun Enterprise 5000, 8 UltraSPARC processors at 167 MH
 pub const LOGP: Citation =
     Citation { key: 'L', paper: LUMETTA_CULLER, place: "Table 1", machine: ENTERPRISE };
 
-/// Paper L's Table 2: the communication stress test's times for a million messages, in seconds.
+/// Paper L's Table 2: the communication stress test's times for a million messages, in
+/// seconds.
 pub const STRESS: Citation =
     Citation { key: 'L', paper: LUMETTA_CULLER, place: "Table 2", machine: ENTERPRISE };
 
@@ -79,7 +80,8 @@ pub const STRESS_TABLE: [StressColumn; 6] = [
     StressColumn { algorithm: "lock-free", seconds: [3.19, 3.08, 3.03] },
 ];
 
-/// What the paper says of bulk transfers (Section 4.1): peak bandwidth is "roughly 80% of the memory copy rate".
+/// What the paper says of bulk transfers (Section 4.1): peak bandwidth is "roughly 80% of
+/// the memory copy rate".
 pub const BULK_OF_MEMCPY: f64 = 0.8;
 
 /// Table 1's column of a claim algorithm, if the paper has it.
@@ -87,7 +89,8 @@ pub fn logp_of(algorithm: &str) -> Option<&'static LogPColumn> {
     LOGP_TABLE.iter().find(|column| column.algorithm == algorithm)
 }
 
-/// Table 2's seconds for a claim algorithm and a number of writers, if the paper has them.
+/// Table 2's seconds for a claim algorithm and a number of writers, if the paper has
+/// them.
 pub fn stress_of(algorithm: &str, writers: u32) -> Option<f64> {
     let column = STRESS_TABLE.iter().find(|column| column.algorithm == algorithm)?;
     let row = STRESS_WRITERS.iter().position(|&w| w == writers)?;

@@ -1,10 +1,12 @@
-//! Processes for measuring: forked, pinned, waited for with a limit, and never left behind.
+//! Processes for measuring: forked, pinned, waited for with a limit, and never left
+//! behind.
 //!
 //! # Safety
 //!
-//! The module forks and maps shared memory. A forked child runs only the closure that it was made for, on a copy of the parent's
-//! memory and on the shared pages, and leaves by `_exit`, so that nothing of the parent's (destructors, buffered output, the test
-//! harness) runs twice. It dies with the thread that forked it.
+//! The module forks and maps shared memory. A forked child runs only the closure that it was made
+//! for, on a copy of the parent's memory and on the shared pages, and leaves by `_exit`, so that
+//! nothing of the parent's (destructors, buffered output, the test harness) runs twice. It dies
+//! with the thread that forked it.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,7 +18,8 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::topology::pin_to;
 
-/// The distance between two words that never share a line (also where lines are fetched in pairs).
+/// The distance between two words that never share a line (also where lines are fetched
+/// in pairs).
 const APART: usize = 128;
 
 /// Zeroed memory that this process shares with those that it forks afterwards.
@@ -33,7 +36,8 @@ impl SharedPages {
     /// The system's, if there is no memory.
     pub fn new(words: usize) -> Result<SharedPages, Error> {
         let len = (words.max(1) * APART).next_multiple_of(4096);
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // memory.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -56,19 +60,22 @@ impl SharedPages {
     /// Word number `n`. Panics if there was no room made for it.
     pub fn word(&self, n: usize) -> &AtomicU64 {
         assert!(n < self.len / APART, "word {n} of shared pages with {}", self.len / APART);
-        // SAFETY: in bounds (checked above), aligned to APART, zero or written by atomics only, mapped until `self` is dropped.
+        // SAFETY: in bounds (checked above), aligned to APART, zero or written by atomics only,
+        // mapped until `self` is dropped.
         unsafe { &*self.base.as_ptr().add(n * APART).cast::<AtomicU64>() }
     }
 }
 
-// SAFETY: a mapping may be used and unmapped from any thread; its words are only handed out as atomics.
+// SAFETY: a mapping may be used and unmapped from any thread; its words are only handed out as
+// atomics.
 unsafe impl Send for SharedPages {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPages {}
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length; references to its words can't outlive `self`.
+        // SAFETY: the mapping was made by `new` with this length; references to its words can't
+        // outlive `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -107,19 +114,22 @@ const NOT_PINNED: i32 = 102;
 impl Child {
     /// Forks a process that pins itself to `core`, runs `body` and exits with its result.
     ///
-    /// The body should not allocate or lock anything that another thread of this process may hold at this moment.
+    /// The body should not allocate or lock anything that another thread of this process may hold
+    /// at this moment.
     ///
     /// # Errors
     ///
     /// The system's, if there can be no more processes.
     pub fn fork(core: Option<usize>, body: impl FnOnce() -> i32) -> Result<Child, Error> {
-        // SAFETY: the child touches only its copy of memory and shared pages; it never returns from this function.
+        // SAFETY: the child touches only its copy of memory and shared pages; it never returns from
+        // this function.
         let (parent, pid) = unsafe { (libc::getpid(), libc::fork()) };
         match pid {
             -1 => Err(Error::system("starting a process (see ulimit -u)", io::Error::last_os_error())),
             0 => {
                 let mut leave = Leave(PANICKED);
-                // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number; getppid has no preconditions.
+                // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number; getppid has no
+                // preconditions.
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     if libc::getppid() != parent {
@@ -137,8 +147,9 @@ impl Child {
                 unreachable!("the process has left")
             }
             pid => {
-                // SAFETY: pidfd_open takes a process number and flags; the number is that of our own, unreaped child. A descriptor that it
-                // returns is new and owned by nobody else.
+                // SAFETY: pidfd_open takes a process number and flags; the number is that of our
+                // own, unreaped child. A descriptor that it returns is new and owned by nobody
+                // else.
                 let pidfd = unsafe {
                     let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
                     (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32))
@@ -151,12 +162,14 @@ impl Child {
     /// Kills it, at whatever instruction it is. It is still to be waited for.
     pub fn kill(&self) {
         if !self.reaped {
-            // SAFETY: the number is that of our own child, which was not waited for yet, so nobody else can have it.
+            // SAFETY: the number is that of our own child, which was not waited for yet, so nobody
+            // else can have it.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
         }
     }
 
-    /// Stops it, at whatever instruction it is; it has stopped when this returns. [`Child::go_on`] lets it go on.
+    /// Stops it, at whatever instruction it is; it has stopped when this returns.
+    /// [`Child::go_on`] lets it go on.
     ///
     /// # Errors
     ///
@@ -170,7 +183,8 @@ impl Child {
         // SAFETY: all-zero bytes are a valid `siginfo_t`.
         let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
-        // SAFETY: our own child, which was not waited for yet; the place is valid for the result. WNOWAIT: whether it ended is asked again.
+        // SAFETY: our own child, which was not waited for yet; the place is valid for the result.
+        // WNOWAIT: whether it ended is asked again.
         let failed = unsafe {
             libc::kill(self.pid, libc::SIGSTOP);
             libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut how, flags)
@@ -230,7 +244,8 @@ impl Child {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the process is our child and not yet reaped; both places are valid for the results.
+        // SAFETY: the process is our child and not yet reaped; both places are valid for the
+        // results.
         let result = unsafe { libc::wait4(self.pid, &mut status, libc::WNOHANG, &mut usage) };
         match result {
             0 => Ok(None),
@@ -267,7 +282,8 @@ impl Drop for Child {
     }
 }
 
-/// Runs `body(rank)` in one process for each entry of `cores`, pinned to that core if it has one, and waits for all of them.
+/// Runs `body(rank)` in one process for each entry of `cores`, pinned to that core if it
+/// has one, and waits for all of them.
 ///
 /// # Errors
 ///
@@ -326,7 +342,8 @@ fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<O
     Ok(running)
 }
 
-/// Runs a command in a process group of its own and returns its output. At the limit the whole group is killed.
+/// Runs a command in a process group of its own and returns its output. At the limit the
+/// whole group is killed.
 ///
 /// # Errors
 ///
@@ -359,7 +376,8 @@ pub fn output_within(
             output.map_err(|e| Error::system("waiting for a program", e))
         }
         Err(_) => {
-            // SAFETY: the group is the one that we made; its leader has not been waited for, so nobody else can have its number.
+            // SAFETY: the group is the one that we made; its leader has not been waited for, so
+            // nobody else can have its number.
             unsafe { libc::kill(-group, libc::SIGKILL) };
             let place = format!("{:?} was still running", command.get_program());
             Err(Error::Stuck { seconds: limit.as_secs(), place })

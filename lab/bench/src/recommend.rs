@@ -26,7 +26,8 @@ impl Axis {
         (value > 0.0).then(|| if self.smaller_is_better { 1.0 / value } else { value })
     }
 
-    /// Whether one is better than the other beyond doubt: the worst of its runs at least a twentieth better than the other's best.
+    /// Whether one is better than the other beyond doubt: the worst of its runs at least
+    /// a twentieth better than the other's best.
     fn beats(&self, results: &Results, one: &Row, other: &Row) -> bool {
         match (self.record(results, one), self.record(results, other)) {
             (Some(one), Some(other)) if self.smaller_is_better => one.max * 1.05 <= other.min,
@@ -60,7 +61,8 @@ fn axes(results: &Results) -> Vec<Axis> {
     axes
 }
 
-/// Who is compared: the rows of every experiment, whatever the path of bulk transfers, without the floor.
+/// Who is compared: the rows of every experiment, whatever the path of bulk transfers,
+/// without the floor.
 fn candidates(results: &Results) -> Vec<Row> {
     let mut rows: Vec<Row> = ["logp", "stress", "bulk"]
         .iter()
@@ -73,8 +75,8 @@ fn candidates(results: &Results) -> Vec<Row> {
     rows
 }
 
-/// The geometric mean, over the experiments, of how near a row comes to the best of `rows`; an experiment without a figure of it counts
-/// as a hundredth.
+/// The geometric mean, over the experiments, of how near a row comes to the best of
+/// `rows`; an experiment without a figure of it counts as a hundredth.
 fn score(results: &Results, axes: &[Axis], rows: &[Row], row: &Row) -> f64 {
     let mut by_experiment: Vec<(&str, Vec<f64>)> = Vec::new();
     for axis in axes {
@@ -150,7 +152,8 @@ fn reasons(results: &Results, best: &Row) -> Vec<String> {
     reasons
 }
 
-/// Where somebody else is faster beyond doubt: for each rival, the place where it is so by the largest factor.
+/// Where somebody else is faster beyond doubt: for each rival, the place where it is so
+/// by the largest factor.
 fn losses(results: &Results, axes: &[Axis], all: &[Row], best: &Row) -> Vec<String> {
     let mut worst: Vec<(f64, String, String)> = Vec::new();
     for axis in axes {

@@ -124,7 +124,8 @@ impl Results {
         })
     }
 
-    /// The record of an algorithm under a waiting policy: the largest, where there are several (bulk by several paths).
+    /// The record of an algorithm under a waiting policy: the largest, where there are
+    /// several (bulk by several paths).
     pub fn best(
         &self,
         experiment: &str,
@@ -170,7 +171,8 @@ impl Results {
         self.records.iter().any(|r| r.experiment == experiment)
     }
 
-    /// What is missing, told once for each contender and reason: `(in which experiments and circumstances, who, reason)`.
+    /// What is missing, told once for each contender and reason: `(in which experiments
+    /// and circumstances, who, reason)`.
     pub fn missing_summary(&self) -> Vec<(String, String, String)> {
         let mut lines: Vec<(Vec<String>, String, String)> = Vec::new();
         for missing in &self.missing {
@@ -193,7 +195,8 @@ impl Results {
         self.records.iter().map(|r| r.to_json() + "\n").collect()
     }
 
-    /// Defects that the tests with kills found: algorithms of ours that lost, doubled or leaked something.
+    /// Defects that the tests with kills found: algorithms of ours that lost, doubled or
+    /// leaked something.
     pub fn defects(&self) -> Vec<String> {
         let of = |experiment: &'static str, metrics: [&'static str; 3]| {
             metrics.into_iter().flat_map(move |metric| {

@@ -1,4 +1,5 @@
-//! A whole run: the experiments one after the other, their results to the console, to stdout as JSON, and to the report.
+//! A whole run: the experiments one after the other, their results to the console, to
+//! stdout as JSON, and to the report.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -31,11 +32,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Runs it. The report is written anew after each experiment, so that an interrupted run has one too.
+    /// Runs it. The report is written anew after each experiment, so that an interrupted
+    /// run has one too.
     ///
     /// # Errors
     ///
-    /// If the report or stdout can't be written. An experiment that fails as a whole is one of the results.
+    /// If the report or stdout can't be written. An experiment that fails as a whole is one of the
+    /// results.
     pub fn run(mut self) -> Result<Results, Error> {
         let placement = Placement::detect(self.settings.pin);
         let host = Host::detect(&placement.describe());

@@ -1,8 +1,11 @@
-//! A process whose own signal handler does what the process is doing: on the same structure, at any instruction.
+//! A process whose own signal handler does what the process is doing: on the same
+//! structure, at any instruction.
 //!
 //! # Safety
 //!
-//! The handler is installed in a forked process, whose only thread it interrupts, and calls what was made before the fork; it touches nothing else. What is called must be fit to run there: that is what is tried.
+//! The handler is installed in a forked process, whose only thread it interrupts, and calls what
+//! was made before the fork; it touches nothing else. What is called must be fit to run there: that
+//! is what is tried.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -14,7 +17,8 @@ use crate::process::{Child, SharedPages};
 
 /// How often the signal comes.
 const PERIOD: Duration = Duration::from_micros(200);
-/// For how long the counts must stand still until we say that the process does. It may not get a processor for a while.
+/// For how long the counts must stand still until we say that the process does. It may
+/// not get a processor for a while.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it may take altogether.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -59,7 +63,9 @@ extern "C" fn on_signal(_: libc::c_int) {
     it.pages.word(HANDLED).fetch_add(1, Ordering::Relaxed);
 }
 
-/// Forks a process that calls `update` with 0, 1, 2, … until it has been interrupted `times` times by a signal whose handler calls `handle` in the same way. It is ended if it stands still.
+/// Forks a process that calls `update` with 0, 1, 2, … until it has been interrupted
+/// `times` times by a signal whose handler calls `handle` in the same way. It is ended if it stands
+/// still.
 ///
 /// # Errors
 ///
@@ -111,8 +117,9 @@ fn start_timer() -> io::Result<()> {
     let micros = PERIOD.as_micros() as libc::suseconds_t;
     let period = libc::timeval { tv_sec: 0, tv_usec: micros };
     let timer = libc::itimerval { it_interval: period, it_value: period };
-    // SAFETY: all-zero is a valid action: no flags, no other signals blocked; the handler is a function of the right type that never unwinds out of it but ends the process.
-    // The timer is a valid value.
+    // SAFETY: all-zero is a valid action: no flags, no other signals blocked; the handler is a
+    // function of the right type that never unwinds out of it but ends the process. The timer is a
+    // valid value.
     let failed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as usize;
@@ -150,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_handler_that_panics_is_an_error() {
-        // In the child, and without a word: whoever looks for what failed in a log of all tests would stop here.
+        // In the child, and without a word: whoever looks for what failed in a log of all tests
+        // would stop here.
         let panics = |_| {
             std::panic::set_hook(Box::new(|_| ()));
             panic!("on purpose")

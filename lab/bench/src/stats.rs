@@ -27,14 +27,16 @@ pub fn summarise(samples: &[f64]) -> Option<Summary> {
     })
 }
 
-/// The `p`-th percentile (0 to 100) of the finite samples, interpolated between neighbours; `None` if there are none.
+/// The `p`-th percentile (0 to 100) of the finite samples, interpolated between
+/// neighbours; `None` if there are none.
 pub fn percentile(samples: &[f64], p: f64) -> Option<f64> {
     let sorted = sorted(samples);
     (!sorted.is_empty()).then(|| percentile_of_sorted(&sorted, p))
 }
 
-/// Repeats a batch of `size` operations until `limit` has passed; the median over the batches of an operation's time, in nanoseconds. A preemption then spoils a batch
-/// and not the figure: every round trip is measured like this, the floor's too.
+/// Repeats a batch of `size` operations until `limit` has passed; the median over the
+/// batches of an operation's time, in nanoseconds. A preemption then spoils a batch and not the
+/// figure: every round trip is measured like this, the floor's too.
 ///
 /// # Errors
 ///
@@ -67,21 +69,24 @@ fn percentile_of_sorted(sorted: &[f64], p: f64) -> f64 {
     below + (above - below) * position.fract()
 }
 
-/// Jain's fairness index of what each participant got: 1 if all got the same, 1/n if one got everything. `None` if nobody got anything.
+/// Jain's fairness index of what each participant got: 1 if all got the same, 1/n if one
+/// got everything. `None` if nobody got anything.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// The least-served participant's part of the mean: 1 if all got the same, 0 if one got nothing. `None` if nobody got anything.
+/// The least-served participant's part of the mean: 1 if all got the same, 0 if one got
+/// nothing. `None` if nobody got anything.
 pub fn least_share(shares: &[f64]) -> Option<f64> {
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
     (mean > 0.0).then(|| least / mean)
 }
 
-/// The geometric mean of positive numbers; `None` if there are none or one is not positive.
+/// The geometric mean of positive numbers; `None` if there are none or one is not
+/// positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() || values.iter().any(|x| !x.is_finite() || *x <= 0.0) {
         return None;

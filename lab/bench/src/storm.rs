@@ -1,9 +1,13 @@
-//! The crash test: a world under load, whose members are killed at random instants and replaced.
+//! The crash test: a world under load, whose members are killed at random instants and
+//! replaced.
 //!
-//! Every member sends numbered requests of all forms to every other, and replies to what it gets. A supervisor outside the world kills a random
-//! one, tells the world (as `towpath run` does), waits until the survivors go on and until all that the victim had certainly sent to survivors has arrived there, and
-//! starts a successor. The numbers of a link (one incarnation of a sender to one of a receiver) are consecutive, so that its receiver sees a loss as a gap and a
-//! repetition as a step back; what was sent last has no successor to show the gap, and is compared with the sender's own count.
+//! Every member sends numbered requests of all forms to every other, and replies to what it gets. A
+//! supervisor outside the world kills a random one, tells the world (as `towpath run` does), waits
+//! until the survivors go on and until all that the victim had certainly sent to survivors has
+//! arrived there, and starts a successor. The numbers of a link (one incarnation of a sender to one
+//! of a receiver) are consecutive, so that its receiver sees a loss as a gap and a repetition as a
+//! step back; what was sent last has no successor to show the gap, and is compared with the
+//! sender's own count.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +45,8 @@ impl Board {
     fn link(&self, table: usize, from: usize, to: usize) -> &AtomicU64 {
         self.pages.word(table * MEMBERS * MEMBERS + from * MEMBERS + to)
     }
-    /// Sender's side: how many of a link's messages were certainly published, and to which incarnation.
+    /// Sender's side: how many of a link's messages were certainly published, and to
+    /// which incarnation.
     fn sent(&self, from: usize, to: usize) -> &AtomicU64 {
         self.link(0, from, to)
     }
@@ -99,7 +104,8 @@ impl Board {
     }
 }
 
-// All words of the board: Acquire and Release (or stronger), so that a count is never newer than what it counts.
+// All words of the board: Acquire and Release (or stronger), so that a count is never newer than
+// what it counts.
 fn read(word: &AtomicU64) -> u64 {
     word.load(Ordering::Acquire)
 }
@@ -159,7 +165,8 @@ fn member(world: &World, rank: usize, board: &'static Board, seed: u64) -> Resul
             bump(board.damaged(), 1);
         }
         if seq % 4 == 0 {
-            // A request is replied to once: this can't fail; a requester that is gone by now does not count.
+            // A request is replied to once: this can't fail; a requester that is gone by now does
+            // not count.
             let _ = message.reply(REPLY, &[seq]);
         }
     };
@@ -254,7 +261,8 @@ impl Storm {
         })
     }
 
-    /// Waits for something that must come, with a look at whether everybody is still there.
+    /// Waits for something that must come, with a look at whether everybody is still
+    /// there.
     fn until(&self, what: &str, mut done: impl FnMut() -> bool) -> Result<(), Error> {
         let start = Instant::now();
         while !done() {
@@ -273,8 +281,8 @@ impl Storm {
         Ok(())
     }
 
-    /// What a link's sender certainly published and its receiver has not got, if both ends are still (or were, at the sender's death) those of
-    /// the link.
+    /// What a link's sender certainly published and its receiver has not got, if both
+    /// ends are still (or were, at the sender's death) those of the link.
     fn missing(&self, from: usize, to: usize) -> u64 {
         let b = self.board;
         let (sender, receiver) = (read(b.name(from)), read(b.name(to)));

@@ -1,4 +1,5 @@
-//! The tables, made once from the results and shown alike on the console and in the report.
+//! The tables, made once from the results and shown alike on the console and in the
+//! report.
 
 use crate::claims::{Outcome, judge};
 use crate::experiments::simulator::PROCESSORS;
@@ -105,8 +106,8 @@ fn header(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| n.to_string()).collect()
 }
 
-/// Marks the best figure of a column: the one with the largest or smallest value. What the model yields below zero (an overhead that a
-/// disturbance has pushed there) is not best.
+/// Marks the best figure of a column: the one with the largest or smallest value. What
+/// the model yields below zero (an overhead that a disturbance has pushed there) is not best.
 pub(crate) fn mark_best(rows: &mut [Vec<Cell>], column: usize, values: &[Option<f64>], smallest: bool) {
     let better = |a: f64, b: f64| if smallest { a < b } else { a > b };
     let mut best: Option<(usize, f64)> = None;

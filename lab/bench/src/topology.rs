@@ -32,7 +32,8 @@ impl Placement {
         self.cores.len()
     }
 
-    /// The `n`-th core, whether or not processes are pinned: for measurements that are about cores.
+    /// The `n`-th core, whether or not processes are pinned: for measurements that are
+    /// about cores.
     pub fn core(&self, n: usize) -> Option<usize> {
         self.cores.get(n).copied()
     }
@@ -80,13 +81,15 @@ pub fn pin_to(core: usize) -> std::io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Calls `body` while the calling thread is pinned to `core` (if there is one, and if that is possible).
+/// Calls `body` while the calling thread is pinned to `core` (if there is one, and if
+/// that is possible).
 pub fn pinned<T>(core: Option<usize>, body: impl FnOnce() -> T) -> T {
     struct Restore(Option<rustix::thread::CpuSet>);
     impl Drop for Restore {
         fn drop(&mut self) {
             if let Some(set) = &self.0 {
-                // It held before, so that it can hold again; if a hot-plugged core has gone meanwhile, the kernel's choice will do.
+                // It held before, so that it can hold again; if a hot-plugged core has gone
+                // meanwhile, the kernel's choice will do.
                 let _ = rustix::thread::sched_setaffinity(None, set);
             }
         }

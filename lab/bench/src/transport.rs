@@ -20,21 +20,24 @@ pub enum Side {
 pub struct Run<'a> {
     /// What the user asked for.
     pub settings: &'a Settings,
-    /// Which process goes to which core: process 0 is the one that receives (or answers), the others send.
+    /// Which process goes to which core: process 0 is the one that receives (or answers),
+    /// the others send.
     pub placement: &'a Placement,
     /// Which round of the comparison this is, from 0.
     pub round: u32,
     /// Where pseudo-random choices of this measurement start.
     pub seed: u64,
-    /// About how long the measurement may take. Measure less rather than longer, and report what was really done; never less than a
-    /// figure needs to mean something.
+    /// About how long the measurement may take. Measure less rather than longer, and
+    /// report what was really done; never less than a figure needs to mean something.
     pub limit: Duration,
 }
 
-/// The parameters of the LogP model, for a request and its reply with 8 bytes of arguments each, in nanoseconds.
+/// The parameters of the LogP model, for a request and its reply with 8 bytes of
+/// arguments each, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LogP {
-    /// L: what the round trip takes beyond the overheads, halved. Negative where the overheads overlap in time.
+    /// L: what the round trip takes beyond the overheads, halved. Negative where the
+    /// overheads overlap in time.
     pub latency: f64,
     /// o_s: how long the sender is busy with one message.
     pub send_overhead: f64,
@@ -47,7 +50,8 @@ pub struct LogP {
 }
 
 impl LogP {
-    /// From the four figures that can be measured; L is what remains, as in the paper: RTT ÷ 2 − o_s − o_r.
+    /// From the four figures that can be measured; L is what remains, as in the paper:
+    /// RTT ÷ 2 − o_s − o_r.
     pub fn from_measured(send_overhead: f64, receive_overhead: f64, gap: f64, round_trip: f64) -> LogP {
         let latency = round_trip / 2.0 - send_overhead - receive_overhead;
         LogP { latency, send_overhead, receive_overhead, gap, round_trip }
@@ -61,10 +65,11 @@ pub struct Stress {
     pub messages: u64,
     /// From the first writer's start to the last arrival.
     pub seconds: f64,
-    /// How many messages of each writer had arrived when the first writer's last one arrived, or when the time ran out. Empty if the
-    /// contender can't tell.
+    /// How many messages of each writer had arrived when the first writer's last one
+    /// arrived, or when the time ran out. Empty if the contender can't tell.
     pub shares: Vec<f64>,
-    /// Processor time that all processes used together meanwhile, if the contender can tell.
+    /// Processor time that all processes used together meanwhile, if the contender can
+    /// tell.
     pub cpu_seconds: Option<f64>,
 }
 
@@ -79,12 +84,14 @@ pub struct Crash {
     pub duplicated: u64,
     /// Slots that stayed unusable after recovery.
     pub leaked_slots: u64,
-    /// For each kill, the time until the receiver next got a message of a survivor, in microseconds.
+    /// For each kill, the time until the receiver next got a message of a survivor, in
+    /// microseconds.
     pub recovery_us: Vec<f64>,
 }
 
-/// One thing to be measured: an algorithm of ours with a waiting policy, or a peer. Each method starts the processes that it needs,
-/// measures, ends them all, and leaves nothing behind, also when it fails. What it does not offer is [`Error::NotSupported`].
+/// One thing to be measured: an algorithm of ours with a waiting policy, or a peer. Each
+/// method starts the processes that it needs, measures, ends them all, and leaves nothing behind,
+/// also when it fails. What it does not offer is [`Error::NotSupported`].
 pub trait Contender {
     /// As in the records' `algorithm`.
     fn name(&self) -> &str;
@@ -113,7 +120,8 @@ pub trait Contender {
         None
     }
 
-    /// The LogP parameters. Two processes. A peer that only knows the round trip offers [`Contender::round_trip`] instead.
+    /// The LogP parameters. Two processes. A peer that only knows the round trip offers
+    /// [`Contender::round_trip`] instead.
     ///
     /// # Errors
     ///
@@ -123,7 +131,8 @@ pub trait Contender {
         Err(Error::NotSupported)
     }
 
-    /// An 8-byte message there and one back, in nanoseconds: the mean of many. Two processes.
+    /// An 8-byte message there and one back, in nanoseconds: the mean of many. Two
+    /// processes.
     ///
     /// # Errors
     ///
@@ -132,8 +141,9 @@ pub trait Contender {
         self.logp(run).map(|figures| figures.round_trip)
     }
 
-    /// Process 0 reads what `writers` others write as fast as they can: `messages` one-way messages of 8 bytes in all, as evenly
-    /// divided as they go. With one writer this is the one-way stream.
+    /// Process 0 reads what `writers` others write as fast as they can: `messages`
+    /// one-way messages of 8 bytes in all, as evenly divided as they go. With one writer this is
+    /// the one-way stream.
     ///
     /// # Errors
     ///
@@ -143,13 +153,15 @@ pub trait Contender {
         Err(Error::NotSupported)
     }
 
-    /// The ways in which it moves bulk data, each measured by itself: the records' `path`. An empty name stands for the only way.
+    /// The ways in which it moves bulk data, each measured by itself: the records'
+    /// `path`. An empty name stands for the only way.
     fn bulk_paths(&self) -> &'static [&'static str] {
         &[""]
     }
 
-    /// Payload bandwidth in bytes per second of one-way transfers of `bytes` each, one after the other, from process 1 to process 0,
-    /// where the data ends up in memory that the receiver may go on using. Two processes.
+    /// Payload bandwidth in bytes per second of one-way transfers of `bytes` each, one
+    /// after the other, from process 1 to process 0, where the data ends up in memory that the
+    /// receiver may go on using. Two processes.
     ///
     /// # Errors
     ///
@@ -218,7 +230,8 @@ mod tests {
 
     #[test]
     fn the_latency_is_what_the_paper_says_it_is() {
-        // Table 1's columns Test & Set, Posix and Lock-Free, in microseconds: L is given with one digit.
+        // Table 1's columns Test & Set, Posix and Lock-Free, in microseconds: L is given with one
+        // digit.
         for (send, receive, gap, round_trip, latency) in
             [(1.6, 1.2, 2.9, 5.5, -0.1), (2.2, 1.3, 3.5, 6.9, 0.0), (1.9, 1.2, 3.1, 5.6, -0.3)]
         {

@@ -99,8 +99,8 @@ fn judge(ratio: f64, sense: Sense, must: f64, aim: f64) -> Verdict {
 /// A record, or why there is none.
 type Found<'a> = Result<&'a Record, String>;
 
-/// The figures of the project's table of targets, in its order, of those experiments that were part of the run. A figure for which
-/// something is missing says so.
+/// The figures of the project's table of targets, in its order, of those experiments that
+/// were part of the run. A figure for which something is missing says so.
 pub fn figures(results: &Results) -> Vec<Figure> {
     use Sense::{AtLeast, AtMost};
     let ours = |writers| stress(results, OURS, ADAPTIVE, writers);
@@ -260,7 +260,8 @@ fn round_trip(results: &Results) -> Result<(f64, String), String> {
     let ours = results
         .best("logp", "round_trip_ns", OURS, ADAPTIVE, &[])
         .ok_or_else(|| reason(results, "logp", OURS, "towpath (adaptive) in logp was not part of this run"));
-    // The floor that was taken between the rounds of the same experiment, not the one of the experiment `floor`.
+    // The floor that was taken between the rounds of the same experiment, not the one of the
+    // experiment `floor`.
     let floor = results
         .best("logp", "round_trip_ns", "hardware", "none", &[("lines", 2)])
         .ok_or_else(|| reason(results, "logp", "hardware", "the floor was not part of this run"));
@@ -326,7 +327,8 @@ mod tests {
         let results = example_results();
         let figures = figures(&results);
         assert_eq!(figures.len(), 8);
-        // The fakes' rates fall with the square root of the number of writers, and Open MPI's fake is 1.8 times as slow as ours.
+        // The fakes' rates fall with the square root of the number of writers, and Open MPI's fake
+        // is 1.8 times as slow as ours.
         let by = |start: &str| figures.iter().find(|f| f.what.starts_with(start)).unwrap();
         let near = |figure: &Figure, value: f64| (figure.ours.unwrap() - value).abs() < 1e-9;
         assert!(near(by("one-way stream"), 1.8), "{figures:?}");

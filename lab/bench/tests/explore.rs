@@ -1,4 +1,5 @@
-//! The explorer over everything that `sync` lists, within a fixed budget: what is right passes, with and without deaths, and what is planted is found.
+//! The explorer over everything that `sync` lists, within a fixed budget: what is right
+//! passes, with and without deaths, and what is planted is found.
 
 use towpath_lab::explore::{STRUCTURES, find, subjects};
 use towpath_sim::explore::harness::Case;
@@ -67,13 +68,15 @@ fn everything_passes_while_waiters_spin() {
     everything_passes(Policy::Spin, 400);
 }
 
-/// Their threads wait for nobody (over locks, for their holders): so one way of waiting will do. More schedules by the environment variable TOWPATH_SCHEDULES.
+/// Their threads wait for nobody (over locks, for their holders): so one way of waiting
+/// will do. More schedules by the environment variable TOWPATH_SCHEDULES.
 #[test]
 fn every_structure_passes() {
     let schedules = std::env::var("TOWPATH_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let cases = subjects(Policy::Spin);
     let structures: Vec<&Case> = cases.iter().filter(|c| is_structure(c)).collect();
-    // Over four kinds of DCAS; two over the one that the system rolls back; and the list without DCAS.
+    // Over four kinds of DCAS; two over the one that the system rolls back; and the list without
+    // DCAS.
     assert_eq!(structures.len(), 4 * STRUCTURES.len() + 2 + 1);
     all_pass(structures.into_iter(), Policy::Spin, schedules);
 }

@@ -1,7 +1,9 @@
 //! Accesses: what threads ask for, and how far the engine gets with it on their behalf.
 //!
-//! A thread that cannot go on leaves what it has begun (a [`Task`]) with the engine, which continues it at each event that lets the thread go on, and resumes the thread's
-//! coroutine only when it is done. An increment by LL/SC fails ten times before it succeeds when many want the line; each time would take two changes of the host's stack.
+//! A thread that cannot go on leaves what it has begun (a [`Task`]) with the engine, which
+//! continues it at each event that lets the thread go on, and resumes the thread's coroutine only
+//! when it is done. An increment by LL/SC fails ten times before it succeeds when many want the
+//! line; each time would take two changes of the host's stack.
 
 use crate::engine::{Doing, Engine, NONE, Op, Permit, Request, Want};
 use crate::events::Time;
@@ -22,7 +24,8 @@ enum Step {
     Conditional,
     /// A double compare-and-swap (`double.rs`).
     Double,
-    /// A store in a section that the system knows: nothing, if it has rolled the thread back.
+    /// A store in a section that the system knows: nothing, if it has rolled the thread
+    /// back.
     Known(Known),
 }
 
@@ -91,7 +94,8 @@ impl Engine {
         self.attempt(t)
     }
 
-    /// Whether the thread's coroutine goes on, now that the thread does: not before the task is done.
+    /// Whether the thread's coroutine goes on, now that the thread does: not before the
+    /// task is done.
     #[inline]
     pub fn goes_on(&mut self, t: usize) -> bool {
         if self.threads[t].task.step == Step::Done {
@@ -172,7 +176,8 @@ impl Engine {
 
     // ---- single accesses ----
 
-    /// Whether the thread may perform the operation now; otherwise it must stop, and ask again when it goes on.
+    /// Whether the thread may perform the operation now; otherwise it must stop, and ask
+    /// again when it goes on.
     #[inline(always)]
     pub fn may(&mut self, t: usize, word: u32, op: Op) -> bool {
         let line = self.memory.line_of(word);
@@ -203,7 +208,8 @@ impl Engine {
         false
     }
 
-    /// What the thread may do now; `None` if it must stop until its clock's time has come.
+    /// What the thread may do now; `None` if it must stop until its clock's time has
+    /// come.
     pub fn permit(&mut self, t: usize) -> Option<Permit> {
         let thread = &mut self.threads[t];
         let permit = std::mem::replace(&mut thread.permit, Permit::Nothing);
@@ -215,7 +221,8 @@ impl Engine {
         Some(permit)
     }
 
-    /// The thread waits for a request, which is sent now unless a prefetch is still under way: then the thread asks again when that is over.
+    /// The thread waits for a request, which is sent now unless a prefetch is still under
+    /// way: then the thread asks again when that is over.
     #[inline]
     pub fn ask(&mut self, t: usize, cpu: usize, request: Request) {
         self.now = self.threads[t].clock;
@@ -226,7 +233,8 @@ impl Engine {
         self.send(cpu, request);
     }
 
-    /// Performs an operation that the thread may perform. Returns what the word held before.
+    /// Performs an operation that the thread may perform. Returns what the word held
+    /// before.
     #[inline(always)]
     pub fn perform(&mut self, t: usize, word: u32, op: Op, cost: Time) -> u64 {
         let thread = &mut self.threads[t];
@@ -266,13 +274,15 @@ impl Engine {
         let value = self.perform(t, word, Op::Load, self.p.linked);
         let cpu = self.threads[t].cpu;
         let line = self.memory.line_of(word);
-        // A value that may be used only once comes without a reservation; an interrupt that waits for this access loses it at once.
+        // A value that may be used only once comes without a reservation; an interrupt that waits
+        // for this access loses it at once.
         let kept = self.memory.copy(line, cpu) != copy::INVALID && self.threads[t].stolen == 0;
         self.cpus[cpu].reservation = if kept { line as u32 } else { NONE };
         Some(value)
     }
 
-    /// A store-conditional: whether it has stored, or `None` if the thread must stop first.
+    /// A store-conditional: whether it has stored, or `None` if the thread must stop
+    /// first.
     fn conditional(&mut self, t: usize, word: u32, value: u64) -> Option<bool> {
         let line = self.memory.line_of(word);
         let cpu = self.threads[t].cpu;

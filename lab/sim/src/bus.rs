@@ -1,7 +1,10 @@
-//! A snooping bus with split transactions, in the manner of Sun's Gigaplane: MOESI states, addresses and data on lines of their own.
+//! A snooping bus with split transactions, in the manner of Sun's Gigaplane: MOESI
+//! states, addresses and data on lines of their own.
 //!
-//! The order of the addresses is the order of coherence: when a request gets its address slot, its place in the history of the line is decided. Several transactions on a line
-//! may be outstanding: each waits until the one before it that changes the owner is through, and then takes what a transfer takes, without asking for the bus again.
+//! The order of the addresses is the order of coherence: when a request gets its address slot, its
+//! place in the history of the line is decided. Several transactions on a line may be outstanding:
+//! each waits until the one before it that changes the owner is through, and then takes what a
+//! transfer takes, without asking for the bus again.
 
 use std::collections::VecDeque;
 
@@ -18,8 +21,8 @@ pub(crate) struct Bus {
     order: u64,
 }
 
-/// Something that serves one at a time, each for the same length of time, and that is booked in advance: by a chain of transfers of one line, say, which leaves gaps
-/// that others use.
+/// Something that serves one at a time, each for the same length of time, and that is
+/// booked in advance: by a chain of transfers of one line, say, which leaves gaps that others use.
 #[derive(Clone, Debug, Default)]
 struct Slots {
     /// When the bookings begin, in order.

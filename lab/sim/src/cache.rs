@@ -1,7 +1,7 @@
 //! Caches: what comes into them, what has to go, and who notices.
 //!
-//! Whether a processor has a line is in `memory.rs` (`copies`); here are the sets of finite caches (round robin within a set), reservations, and spinners, who sleep until
-//! their line goes.
+//! Whether a processor has a line is in `memory.rs` (`copies`); here are the sets of finite caches
+//! (round robin within a set), reservations, and spinners, who sleep until their line goes.
 
 use crate::engine::{Doing, Engine, FOREVER, NONE, Permit};
 use crate::events::{Kind, Time};
@@ -42,7 +42,8 @@ impl Engine {
         }
     }
 
-    /// A thread stops spinning for a reason that has nothing to do with the line: its iterations until now are charged.
+    /// A thread stops spinning for a reason that has nothing to do with the line: its
+    /// iterations until now are charged.
     pub fn stop_spinning(&mut self, t: usize) {
         let thread = &mut self.threads[t];
         self.cpus[thread.cpu].spinning = NONE;
@@ -99,7 +100,8 @@ impl Engine {
 
     // ---- spinners ----
 
-    /// The thread goes on when the line that it has read may have changed, or at the deadline. Returns whether it must stop for that: not if the line is gone already.
+    /// The thread goes on when the line that it has read may have changed, or at the
+    /// deadline. Returns whether it must stop for that: not if the line is gone already.
     pub fn spin(&mut self, t: usize, word: u32, deadline: Time) -> bool {
         let line = self.memory.line_of(word);
         let cpu = self.threads[t].cpu;
@@ -110,7 +112,8 @@ impl Engine {
         true
     }
 
-    /// The thread sleeps until somebody who sees the line change wakes it, or until the deadline.
+    /// The thread sleeps until somebody who sees the line change wakes it, or until the
+    /// deadline.
     pub fn wait_for_line(&mut self, t: usize, line: u32, deadline: Time) {
         self.cpus[self.threads[t].cpu].spinning = line;
         let thread = &mut self.threads[t];
@@ -121,7 +124,8 @@ impl Engine {
         self.set_timer(t);
     }
 
-    /// One timer per thread is enough: it is set again when it comes too early, instead of one for each time that the thread waits.
+    /// One timer per thread is enough: it is set again when it comes too early, instead
+    /// of one for each time that the thread waits.
     fn set_timer(&mut self, t: usize) {
         let thread = &mut self.threads[t];
         let at = thread.deadline.max(thread.clock);

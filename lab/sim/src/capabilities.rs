@@ -1,5 +1,7 @@
-//! The threads' side of what few machines have: double compare-and-swap, advisory locks, counts of active threads, holders of locks that are rolled back. A machine's file declares them (`processor.dcas`,
-//! `processor.advisory`, `os.active_counts`, `os.roll_back`); on another machine they panic, and experiments refuse before that.
+//! The threads' side of what few machines have: double compare-and-swap, advisory locks,
+//! counts of active threads, holders of locks that are rolled back. A machine's file declares them
+//! (`processor.dcas`, `processor.advisory`, `os.active_counts`, `os.roll_back`); on another machine
+//! they panic, and experiments refuse before that.
 
 use towpath_machine::{ActiveThreads, AdvisoryLoad, Dcas, Ordering, Processor, RollBack};
 

@@ -2,10 +2,12 @@
 
 use crate::events::Time;
 
-/// The most classes of distance that misses are told apart by: local, and through 1, 2, … routers (or the classes of a machine without routers).
+/// The most classes of distance that misses are told apart by: local, and through 1, 2, …
+/// routers (or the classes of a machine without routers).
 pub const DISTANCES: usize = 8;
 
-/// The counts of a run. "Received" counts both processors of a node, since the hub delivers to both; "hit" those that had the line.
+/// The counts of a run. "Received" counts both processors of a node, since the hub
+/// delivers to both; "hit" those that had the line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -29,7 +31,8 @@ pub struct Counters {
     pub double_exchanges: u64,
     /// Of these, those that found other values.
     pub failed_double_exchanges: u64,
-    /// Double compare-and-swaps begun anew, since a line was lost between its load and its store.
+    /// Double compare-and-swaps begun anew, since a line was lost between its load and
+    /// its store.
     pub double_retries: u64,
     /// Advisory loads.
     pub advisory_loads: u64,

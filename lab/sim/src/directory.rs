@@ -1,11 +1,16 @@
-//! Directories at the homes of lines, in the manner of the Origin2000 (Laudon & Lenoski 1997; Culler, Singh & Gupta 1999, chapter 8).
+//! Directories at the homes of lines, in the manner of the Origin2000 (Laudon & Lenoski
+//! 1997; Culler, Singh & Gupta 1999, chapter 8).
 //!
-//! * A read of a line that one processor has exclusively is forwarded to it; it replies directly and tells the home. Meanwhile the line is busy, and requests for it are
-//!   refused (or queue, as the machine says).
-//! * A write to a shared line makes the writer the owner at once; the home sends invalidations to the sharers' nodes, whose acknowledgements go to the writer. The
-//!   writer has the line when the reply and all acknowledgements are there; an intervention that comes before waits.
-//! * A store-conditional asks for the right to write; if somebody else wrote in between, the home just says so, and sends no invalidations.
-//! * A home serves one request at a time, in the order that the machine says. What it sends leaves after the latency; it is occupied for the occupancy.
+//! * A read of a line that one processor has exclusively is forwarded to it; it replies directly
+//!   and tells the home. Meanwhile the line is busy, and requests for it are refused (or queue, as
+//!   the machine says).
+//! * A write to a shared line makes the writer the owner at once; the home sends invalidations to
+//!   the sharers' nodes, whose acknowledgements go to the writer. The writer has the line when the
+//!   reply and all acknowledgements are there; an intervention that comes before waits.
+//! * A store-conditional asks for the right to write; if somebody else wrote in between, the home
+//!   just says so, and sends no invalidations.
+//! * A home serves one request at a time, in the order that the machine says. What it sends leaves
+//!   after the latency; it is occupied for the occupancy.
 
 use std::collections::VecDeque;
 
@@ -243,7 +248,8 @@ impl Engine {
         self.events.push(at, Kind::Intervene, owner, asked);
     }
 
-    /// To all sharers' nodes but (if nobody else there shares) the own one. Returns how long the home is occupied by it.
+    /// To all sharers' nodes but (if nobody else there shares) the own one. Returns how
+    /// long the home is occupied by it.
     fn send_invalidations(&mut self, home: usize, asked: usize, line: usize) -> Time {
         let mut sharers = std::mem::take(&mut self.buffer);
         self.memory.sharers(line, &mut sharers);
@@ -327,7 +333,8 @@ impl Engine {
         self.next_waiting(line);
     }
 
-    /// The next request that waited for the line comes before others that wait for the home.
+    /// The next request that waited for the line comes before others that wait for the
+    /// home.
     fn next_waiting(&mut self, line: usize) {
         let Some(cpu) = self.directory.waiting.get_mut(line).and_then(VecDeque::pop_front) else { return };
         let home = usize::from(self.memory.lines[line].home);
@@ -338,7 +345,8 @@ impl Engine {
         }
     }
 
-    /// The memory gets a line back; the home knows at once, and the traffic is not charged.
+    /// The memory gets a line back; the home knows at once, and the traffic is not
+    /// charged.
     pub(crate) fn directory_write_back(&mut self, line: usize, cpu: usize) {
         let it = &mut self.memory.lines[line];
         if it.state == State::Exclusive && usize::from(it.owner) == cpu && !it.busy {

@@ -1,10 +1,15 @@
-//! Double compare-and-swap and advisory locks, as Greenwald & Cheriton §6 propose them, and the counts of active threads of Allemany & Felten.
+//! Double compare-and-swap and advisory locks, as Greenwald & Cheriton §6 propose them,
+//! and the counts of active threads of Allemany & Felten.
 //!
-//! * **LLP and SCP** (their Figure 3): both words are loaded and linked (LL, LLP) and compared; then both are stored, if neither line has been lost since (SCP, SC). The first store waits for the
-//!   second; with what the cache lacks of the right to write the lines, the bus is taken once for both. Whoever loses a line in between begins anew: only a difference of values is a failure.
-//!   Somebody has then written, so the others get on.
-//! * **CAS2** (Motorola 68040): one instruction, past the cache, that holds the bus from the first read to the last write.
-//! * **Cload**: a load that takes the line's advisory lock, or fails if another processor has it. Any store to the line gives it up, and so does the loss of the copy that took it; ordinary
+//! * **LLP and SCP** (their Figure 3): both words are loaded and linked (LL, LLP) and compared;
+//!   then both are stored, if neither line has been lost since (SCP, SC). The first store waits for
+//!   the second; with what the cache lacks of the right to write the lines, the bus is taken once
+//!   for both. Whoever loses a line in between begins anew: only a difference of values is a
+//!   failure. Somebody has then written, so the others get on.
+//! * **CAS2** (Motorola 68040): one instruction, past the cache, that holds the bus from the first
+//!   read to the last write.
+//! * **Cload**: a load that takes the line's advisory lock, or fails if another processor has it.
+//!   Any store to the line gives it up, and so does the loss of the copy that took it; ordinary
 //!   loads and stores don't look at it.
 
 use crate::engine::{Engine, Op, Permit, Request, Want};
@@ -43,7 +48,8 @@ impl Engine {
         Double { stage, words, old, new, seen: [0; 2] }
     }
 
-    /// Gets on with it. Returns whether it has stored; `None` if the thread must stop first.
+    /// Gets on with it. Returns whether it has stored; `None` if the thread must stop
+    /// first.
     pub fn double(&mut self, t: usize) -> Option<bool> {
         loop {
             let Double { stage, words, old, new, .. } = self.threads[t].double;

@@ -1,12 +1,16 @@
-//! The engine: threads with clocks of their own, and the one order of everything that they share.
+//! The engine: threads with clocks of their own, and the one order of everything that
+//! they share.
 //!
-//! A thread runs ahead of the others as long as what it does is private (its cache has the line, with sufficient rights) and nothing else is due before its clock
-//! (`Events::horizon`). Otherwise it stops, and what it waits for becomes an event. So every shared access happens in the order of time, exactly, at the cost of an
-//! array look-up where nobody interferes.
+//! A thread runs ahead of the others as long as what it does is private (its cache has the line,
+//! with sufficient rights) and nothing else is due before its clock (`Events::horizon`). Otherwise
+//! it stops, and what it waits for becomes an event. So every shared access happens in the order of
+//! time, exactly, at the cost of an array look-up where nobody interferes.
 //!
 //! * This file: the state, and the loop.
 //! * `access.rs`: what threads ask for.
-//! * `directory.rs`, `bus.rs`, `write_once.rs`: what becomes of a miss; `double.rs`: double compare-and-swap and advisory locks; `incoherent.rs`: all accesses of a machine without coherence.
+//! * `directory.rs`, `bus.rs`, `write_once.rs`: what becomes of a miss; `double.rs`: double
+//!   compare-and-swap and advisory locks; `incoherent.rs`: all accesses of a machine without
+//!   coherence.
 //! * `os.rs`: who runs where.
 //! * `processor.rs`: the threads' side, the only one that algorithms see.
 
@@ -89,7 +93,8 @@ pub(crate) enum Want {
 }
 
 impl Want {
-    /// What an operation on a line needs that the cache has in such a state, and that does not allow it.
+    /// What an operation on a line needs that the cache has in such a state, and that
+    /// does not allow it.
     #[inline]
     pub fn of(op: Op, word: u32, have: u8) -> Self {
         match op {
@@ -101,7 +106,8 @@ impl Want {
     }
 }
 
-/// A processor's request to the memory system. One at a time; it stays in its place ([`Cpu::request`]), for it is larger than what any event needs of it.
+/// A processor's request to the memory system. One at a time; it stays in its place
+/// ([`Cpu::request`]), for it is larger than what any event needs of it.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub active: bool,
@@ -122,7 +128,8 @@ pub(crate) struct Request {
     pub replied: bool,
     /// The line comes with the right to write.
     pub exclusive: bool,
-    /// An invalidation overtook the reply: the value may be used once, the line may not be kept.
+    /// An invalidation overtook the reply: the value may be used once, the line may not
+    /// be kept.
     pub once: bool,
     /// The store-conditional failed.
     pub failed: bool,
@@ -177,7 +184,8 @@ pub(crate) struct Cpu {
     pub slice: u32,
     /// The time slice ended in the middle of an access.
     pub preempt: bool,
-    /// What the system has yet to change in memory since its last thread was switched out.
+    /// What the system has yet to change in memory since its last thread was switched
+    /// out.
     pub chores: VecDeque<(u32, Op)>,
     /// The system is at work, and will look itself who goes on.
     pub in_system: bool,
@@ -213,7 +221,8 @@ pub(crate) enum Doing {
     Done,
 }
 
-/// What a thread may do at the instant at which it goes on, whatever else is due at the same instant.
+/// What a thread may do at the instant at which it goes on, whatever else is due at the
+/// same instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
     Nothing,
@@ -246,7 +255,8 @@ pub(crate) struct Thread {
     pub permit: Permit,
     /// Computation left over when it lost its processor.
     pub left: Time,
-    /// Interrupts have come while it waited for its access, and take this from it when that is done.
+    /// Interrupts have come while it waited for its access, and take this from it when
+    /// that is done.
     pub stolen: Time,
     /// What it has begun.
     pub task: Task,
@@ -482,7 +492,8 @@ impl Engine {
 
     // ---- the loop ----
 
-    /// Lets things happen until a thread goes on; `None` when nothing is going to happen any more, or nobody gets on.
+    /// Lets things happen until a thread goes on; `None` when nothing is going to happen
+    /// any more, or nobody gets on.
     pub fn next(&mut self, limit: Time) -> Option<usize> {
         while self.unfinished != 0 {
             let patience = self.patience_ends();
@@ -563,7 +574,8 @@ impl Engine {
         }
     }
 
-    /// What must hold when nothing is under way any more: every request was answered, every invalidation acknowledged, and the directory covers the caches.
+    /// What must hold when nothing is under way any more: every request was answered,
+    /// every invalidation acknowledged, and the directory covers the caches.
     pub fn check_at_rest(&self) -> Result<(), String> {
         for (cpu, it) in self.cpus.iter().enumerate() {
             if it.request.active || it.request.acks != 0 || it.deferred.is_some() {
@@ -586,7 +598,8 @@ impl Engine {
         (0..self.memory.lines.len()).try_for_each(|line| self.memory.check_at_rest(line))
     }
 
-    /// A thread has stopped: if its time slice ended meanwhile, another one gets the processor.
+    /// A thread has stopped: if its time slice ended meanwhile, another one gets the
+    /// processor.
     pub fn stopped(&mut self, t: usize) {
         let cpu = self.threads[t].cpu;
         if self.cpus[cpu].preempt && matches!(self.threads[t].doing, Doing::Until | Doing::Spinning) {

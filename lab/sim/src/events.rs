@@ -1,8 +1,10 @@
 //! The queue of what is going to happen, in the order of (time, sequence).
 //!
-//! A calendar (Brown 1988) of one turn for what happens soon: a ring of short lists, one for each two nanoseconds of the next eight microseconds, with bits that say which of
-//! them are not empty, so that putting in and taking out cost the same however much is under way. What comes later lies in a heap until it is the earliest.
-//! One event has a place of its own: that a home has finished. It is every third one where a line is contended.
+//! A calendar (Brown 1988) of one turn for what happens soon: a ring of short lists, one for each
+//! two nanoseconds of the next eight microseconds, with bits that say which of them are not empty,
+//! so that putting in and taking out cost the same however much is under way. What comes later lies
+//! in a heap until it is the earliest. One event has a place of its own: that a home has finished.
+//! It is every third one where a line is contended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -53,7 +55,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Event {
     pub time: Time,
-    /// Sequence in the upper 56 bits, kind in the lower 8: one comparison decides between events of the same time.
+    /// Sequence in the upper 56 bits, kind in the lower 8: one comparison decides between
+    /// events of the same time.
     order: u64,
     pub a: u32,
     pub b: u32,
@@ -85,10 +88,12 @@ const KINDS: [Kind; 17] = [
     Kind::BusFree,
 ];
 
-/// How far a thread may run ahead when nothing at all is due: a program that only reads for ever must come to the end of the engine's patience.
+/// How far a thread may run ahead when nothing at all is due: a program that only reads
+/// for ever must come to the end of the engine's patience.
 const LEASH: Time = 100_000_000_000;
 
-/// How many lists the calendar has, and how many picoseconds (as a power of two) each stands for.
+/// How many lists the calendar has, and how many picoseconds (as a power of two) each
+/// stands for.
 const LISTS: usize = 4096;
 const WIDTH: u32 = 11;
 /// No entry.
@@ -118,7 +123,8 @@ pub(crate) struct Events {
     free: u32,
     /// What was too late for the calendar.
     later: BinaryHeap<Reverse<Event>>,
-    /// The list of the last event that happened: the calendar begins there. Its turn ends before this time.
+    /// The list of the last event that happened: the calendar begins there. Its turn ends
+    /// before this time.
     start: usize,
     end: Time,
     /// The calendar's earliest event (`Time::MAX` if there is none), and its list.
@@ -178,7 +184,8 @@ impl Events {
         }
     }
 
-    /// Into the calendar or the heap. Number by number: an event that goes through the stack is read back before the host's processor has written it.
+    /// Into the calendar or the heap. Number by number: an event that goes through the
+    /// stack is read back before the host's processor has written it.
     #[inline(never)]
     fn put(&mut self, time: Time, order: u64, a: u32, b: u32) {
         if time >= self.end {
@@ -234,7 +241,8 @@ impl Events {
         self.entries.push(Entry { event: NO_HOME, next: NIL });
     }
 
-    /// The list with the earliest event, if the calendar is not empty: the first one that is filled, beginning at the present.
+    /// The list with the earliest event, if the calendar is not empty: the first one that
+    /// is filled, beginning at the present.
     #[inline(always)]
     fn earliest(&self) -> Option<usize> {
         let (word, bit) = (self.start / 64 % (LISTS / 64), self.start % 64);
@@ -252,7 +260,8 @@ impl Events {
         Some(word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
-    /// The next event, if it happens by `limit`. The one after it is looked for at once: the host's processor does so while it is busy with what the event does.
+    /// The next event, if it happens by `limit`. The one after it is looked for at once:
+    /// the host's processor does so while it is busy with what the event does.
     #[inline(always)]
     pub fn pop(&mut self, limit: Time) -> Option<Event> {
         if self.soon >= self.other {
@@ -304,7 +313,8 @@ impl Events {
         Some(self.happened(home))
     }
 
-    /// The same, if the heap's earliest may be the one, or two of the three have the same time.
+    /// The same, if the heap's earliest may be the one, or two of the three have the same
+    /// time.
     #[cold]
     fn pop_tied(&mut self, limit: Time) -> Option<Event> {
         let late = self.later.peek().map(|Reverse(late)| *late);
@@ -370,7 +380,8 @@ mod tests {
 
     #[test]
     fn near_and_far_events_come_in_order() {
-        // Against a sorted list: times within one list of the calendar, within its turn, beyond it, and far beyond.
+        // Against a sorted list: times within one list of the calendar, within its turn, beyond it,
+        // and far beyond.
         let mut random = crate::random::Random::new(3, 0);
         let mut events = Events::new();
         let (mut pending, mut now) = (Vec::new(), 0);

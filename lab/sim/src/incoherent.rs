@@ -1,10 +1,14 @@
-//! A machine without cache coherence, in the manner of the NEC SX-4 (Gropp & Lusk 1997, Sections 5 and 6): what its memory does.
+//! A machine without cache coherence, in the manner of the NEC SX-4 (Gropp & Lusk 1997,
+//! Sections 5 and 6): what its memory does.
 //!
-//! * Every processor has a scalar cache with values of its own. Ordinary loads and stores go through it: a load that hits may return what memory no longer holds, for ever, and
-//!   a store stays in the cache, until the line is displaced or the whole cache is flushed.
-//! * Vector moves and the macros of the paper go past it, to the one memory. What a processor stores there becomes visible later, at random within `memory.window`, different words in any
-//!   order; and a load may have been performed earlier, at random within the same time. A synchronising instruction ends both: it waits for the processor's own stores, and no later load is
-//!   performed before it. Stores to one word stay in order, and so do loads of one word.
+//! * Every processor has a scalar cache with values of its own. Ordinary loads and stores go
+//!   through it: a load that hits may return what memory no longer holds, for ever, and a store
+//!   stays in the cache, until the line is displaced or the whole cache is flushed.
+//! * Vector moves and the macros of the paper go past it, to the one memory. What a processor
+//!   stores there becomes visible later, at random within `memory.window`, different words in any
+//!   order; and a load may have been performed earlier, at random within the same time. A
+//!   synchronising instruction ends both: it waits for the processor's own stores, and no later
+//!   load is performed before it. Stores to one word stay in order, and so do loads of one word.
 //! * Updates synchronise, before and after.
 //!
 //! The threads' side is in `past_cache.rs`.
@@ -15,7 +19,8 @@ use crate::engine::{Doing, Engine, NONE, Op};
 use crate::events::{Kind, Time};
 use crate::memory::copy;
 
-/// Words of the longest vector move that is performed as one: what a vector register holds.
+/// Words of the longest vector move that is performed as one: what a vector register
+/// holds.
 pub(crate) const VECTOR: usize = 256;
 
 /// Words that follow each other.
@@ -45,7 +50,8 @@ struct Posted {
     values: Vec<(u64, u64)>,
 }
 
-/// What memory held before a store became visible, for loads that were performed before that.
+/// What memory held before a store became visible, for loads that were performed before
+/// that.
 #[derive(Debug)]
 struct Before {
     time: Time,
@@ -69,7 +75,8 @@ struct Private {
     under_way: Vec<(Range, Time)>,
     /// Until when it has synchronised: no load is performed earlier.
     synchronised: Time,
-    /// When its last accesses to which words were performed: none to the same words is performed earlier.
+    /// When its last accesses to which words were performed: none to the same words is
+    /// performed earlier.
     performed: VecDeque<(Range, Time)>,
     /// What polls there synchronises after each poll.
     polls_synchronise: bool,
@@ -127,7 +134,8 @@ impl Engine {
         self.change(cpu, range, |i, old| old & !values[i].1 | values[i].0 & values[i].1);
     }
 
-    /// Memory changes now: what it held is kept for a while, reservations of others are lost, and spinners look again.
+    /// Memory changes now: what it held is kept for a while, reservations of others are
+    /// lost, and spinners look again.
     fn change(&mut self, cpu: usize, range: Range, new: impl Fn(usize, u64) -> u64) {
         let now = self.now;
         let oldest = now.saturating_sub(self.p.window);
@@ -172,7 +180,8 @@ impl Engine {
         self.until(t);
     }
 
-    /// The thread polls: past the cache until the word's line changes, or through the cache, where nothing does. Until the deadline at the latest.
+    /// The thread polls: past the cache until the word's line changes, or through the
+    /// cache, where nothing does. Until the deadline at the latest.
     pub fn poll(&mut self, t: usize, word: Option<u32>, synchronising: bool, deadline: Time) {
         let line = word.map_or(NONE, |word| self.memory.line_of(word) as u32);
         self.incoherent.cpus[self.threads[t].cpu].polls_synchronise = synchronising;
@@ -190,7 +199,8 @@ impl Engine {
         own.iter().filter(|(r, time)| r.meets(range) && *time > self.now).map(|(_, time)| *time).max()
     }
 
-    /// A load past the cache, of words that the processor has no stores to under way: what memory holds, or held within the window.
+    /// A load past the cache, of words that the processor has no stores to under way:
+    /// what memory holds, or held within the window.
     pub fn look(&mut self, cpu: usize, range: Range, into: &mut Vec<u64>) {
         self.counters.accesses += 1;
         self.counters.misses[0] += 1;
@@ -216,7 +226,8 @@ impl Engine {
         }
     }
 
-    /// A synchronising instruction of the thread: returns when the processor's own stores are visible. No later load is performed before that.
+    /// A synchronising instruction of the thread: returns when the processor's own stores
+    /// are visible. No later load is performed before that.
     pub fn synchronising(&mut self, t: usize) {
         let cpu = self.threads[t].cpu;
         let cost = self.p.fence;
@@ -228,7 +239,8 @@ impl Engine {
         private.performed.clear();
     }
 
-    /// An update at memory, now; the processor has synchronised. Returns what the word held.
+    /// An update at memory, now; the processor has synchronised. Returns what the word
+    /// held.
     pub fn update_at_memory(&mut self, cpu: usize, word: u32, op: Op) -> u64 {
         self.counters.accesses += 1;
         let range = Range { first: word, len: 1 };
@@ -242,7 +254,8 @@ impl Engine {
 
     // ---- through the cache ----
 
-    /// An ordinary access, through the cache. Returns what the cache says that the word held, and how long that took.
+    /// An ordinary access, through the cache. Returns what the cache says that the word
+    /// held, and how long that took.
     pub fn ordinary(&mut self, cpu: usize, word: u32, store: Option<u64>) -> (u64, Time) {
         let line = self.memory.line_of(word);
         let first = line << self.memory.shift;

@@ -1,5 +1,5 @@
-//! Simulated machines: the same algorithms as natively, on processors that are coroutines with clocks of their own, caches, a coherence protocol, a network and an
-//! operating system.
+//! Simulated machines: the same algorithms as natively, on processors that are coroutines
+//! with clocks of their own, caches, a coherence protocol, a network and an operating system.
 //!
 //! ```
 //! use towpath_machine::{Arena, Ordering, Place, Processor};

@@ -1,7 +1,9 @@
 //! The machines that come with Towpath, and users' own: files of parameters.
 //!
-//! A file is TOML. A value stands alone (`hop = "50ns"`) or with its source (`hop = { value = "50ns", source = "D A2.2" }`); keys are the names of
-//! [`Parameters::describe`], in tables or with dots. `name` and `title` say what it is; `like = "origin2000"` begins with another machine's values.
+//! A file is TOML. A value stands alone (`hop = "50ns"`) or with its source (`hop = { value =
+//! "50ns", source = "D A2.2" }`); keys are the names of [`Parameters::describe`], in tables or with
+//! dots. `name` and `title` say what it is; `like = "origin2000"` begins with another machine's
+//! values.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -44,7 +46,8 @@ pub fn by_name(name: &str) -> Option<Parameters> {
     }
 }
 
-/// Reads a machine's file. `file` is its name, for errors and for a machine that has none of its own.
+/// Reads a machine's file. `file` is its name, for errors and for a machine that has none
+/// of its own.
 ///
 /// # Errors
 ///

@@ -1,6 +1,8 @@
-//! Shared memory: the values of words, the lines that they lie on, and who has a copy of which line.
+//! Shared memory: the values of words, the lines that they lie on, and who has a copy of
+//! which line.
 //!
-//! One array of values is exact: the model performs a write only when all other copies are gone, and nobody's clock runs ahead of an event.
+//! One array of values is exact: the model performs a write only when all other copies are gone,
+//! and nobody's clock runs ahead of an event.
 
 use towpath_machine::Place;
 
@@ -26,7 +28,8 @@ pub(crate) enum State {
     Unowned,
     /// The sharers have it, memory is right.
     Shared,
-    /// One processor has it, and may have changed it. On a bus there may be sharers beside it.
+    /// One processor has it, and may have changed it. On a bus there may be sharers
+    /// beside it.
     Exclusive,
 }
 
@@ -48,7 +51,8 @@ pub(crate) struct Line {
 pub(crate) struct Mark {
     /// Its holder has changed it, and memory does not know.
     pub dirty: bool,
-    /// The bus has carried its holder's write to memory, and the holder has yet to perform it.
+    /// The bus has carried its holder's write to memory, and the holder has yet to
+    /// perform it.
     pub through: bool,
     /// One more than the processor that has its advisory lock; 0: nobody.
     pub locked: u16,
@@ -106,7 +110,8 @@ impl Memory {
         self.used = 0;
     }
 
-    /// Makes a word. Lines without a home of their own are dealt out to the nodes in turn.
+    /// Makes a word. Lines without a home of their own are dealt out to the nodes in
+    /// turn.
     pub fn word(&mut self, place: Place, value: u64) -> u32 {
         match place {
             Place::SameLine if self.used < 1 << self.shift && !self.lines.is_empty() => {}
@@ -193,7 +198,8 @@ impl Memory {
         Ok(())
     }
 
-    /// What must hold when nothing is under way: nothing is busy, and whoever has a copy is known.
+    /// What must hold when nothing is under way: nothing is busy, and whoever has a copy
+    /// is known.
     pub fn check_at_rest(&self, line: usize) -> Result<(), String> {
         self.check(line)?;
         let it = self.lines[line];

@@ -1,10 +1,12 @@
 //! How long messages travel, and what they occupy on the way.
 //!
-//! **Hypercube.** Nodes hang on routers, whose numbers differ in as many bits as there are hops. A hub's ports, in and out, are each occupied by a message
-//! for a while; so is the bisection, by messages whose routers differ in the highest bit, if the machine says that this limits it.
+//! **Hypercube.** Nodes hang on routers, whose numbers differ in as many bits as there are hops. A
+//! hub's ports, in and out, are each occupied by a message for a while; so is the bisection, by
+//! messages whose routers differ in the highest bit, if the machine says that this limits it.
 //!
-//! **Classes.** Measured latencies between caches, by distance: same group (they share a last-level cache), same socket, across. They are whole latencies, so
-//! what the way to the directory and its look-up have taken already is subtracted again from the reply.
+//! **Classes.** Measured latencies between caches, by distance: same group (they share a last-level
+//! cache), same socket, across. They are whole latencies, so what the way to the directory and its
+//! look-up have taken already is subtracted again from the reply.
 
 use crate::events::Time;
 use crate::parameters::{CLASSES, Parameters};
@@ -33,7 +35,8 @@ pub(crate) struct Network {
     port_data: Time,
     port_request: Time,
     bisection: Time,
-    /// The bit of a router's number that tells the halves apart; none if nothing limits what crosses from one to the other.
+    /// The bit of a router's number that tells the halves apart; none if nothing limits
+    /// what crosses from one to the other.
     highest: u16,
     group: usize,
     socket: usize,
@@ -42,7 +45,8 @@ pub(crate) struct Network {
     memory: [Time; 3],
     /// What a request has taken when its home replies.
     before: Time,
-    /// Until when the bisection is occupied in either direction, and what stays 0, for messages that don't cross it.
+    /// Until when the bisection is occupied in either direction, and what stays 0, for
+    /// messages that don't cross it.
     crossing: [Time; 3],
     /// Messages that crossed the network.
     pub messages: u64,
@@ -139,7 +143,8 @@ impl Network {
         self.travel(now + self.to_hub, self.node(from), home, false)
     }
 
-    /// The home's reply reaches the processor that asked. With classes: as if from memory, less what has passed since the request was sent.
+    /// The home's reply reaches the processor that asked. With classes: as if from
+    /// memory, less what has passed since the request was sent.
     #[inline]
     pub fn reply(&mut self, now: Time, home: usize, to: usize, data: bool) -> Time {
         if self.classes {
@@ -160,7 +165,8 @@ impl Network {
         self.travel(now, home, self.node(to), false) + self.to_processor
     }
 
-    /// A message from one processor reaches another (the line itself, or an acknowledgement).
+    /// A message from one processor reaches another (the line itself, or an
+    /// acknowledgement).
     #[inline]
     pub fn direct(&mut self, now: Time, from: usize, to: usize, data: bool) -> Time {
         if self.classes {

@@ -1,12 +1,18 @@
 //! The operating system: who runs on which processor.
 //!
-//! Threads stay on their processors. A processor with several has a queue; a time slice ends at the next boundary between accesses, a computation is cut there. Under
-//! time sharing each processor begins with any of its threads and its slices have a phase of their own; who is woken queues up behind the others; under flat gang scheduling the whole machine changes from program to program at once, and a
-//! processor whose thread of the program sleeps is idle. A switch loses the reservation of a load-linked. Under time sharing
-//! a thread that asks not to be preempted runs on when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
+//! Threads stay on their processors. A processor with several has a queue; a time slice ends at the
+//! next boundary between accesses, a computation is cut there. Under time sharing each processor
+//! begins with any of its threads and its slices have a phase of their own; who is woken queues up
+//! behind the others; under flat gang scheduling the whole machine changes from program to program
+//! at once, and a processor whose thread of the program sleeps is idle. A switch loses the
+//! reservation of a load-linked. Under time sharing a thread that asks not to be preempted runs on
+//! when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
 //!
-//! A thread that is in a count of active threads (Allemany & Felten 1992) is taken off it when it is switched out, and added again before it goes on, by updates that hold the bus. One that holds a lock that
-//! the system knows (Bershad 1993) is rolled back when it is switched out or ends: what it has stored tentatively is put back and the lock freed, by such updates too, before the next one runs.
+//! A thread that is in a count of active threads (Allemany & Felten 1992) is taken off it when it
+//! is switched out, and added again before it goes on, by updates that hold the bus. One that holds
+//! a lock that the system knows (Bershad 1993) is rolled back when it is switched out or ends: what
+//! it has stored tentatively is put back and the lock freed, by such updates too, before the next
+//! one runs.
 
 use crate::engine::{Doing, Engine, NONE, Op};
 use crate::events::{Kind, Time};
@@ -20,7 +26,8 @@ impl Engine {
             if gang {
                 self.dispatch(cpu, 0, None);
             } else {
-                // A random thread and a random phase, so that processors neither switch at once nor begin with the same program.
+                // A random thread and a random phase, so that processors neither switch at once nor
+                // begin with the same program.
                 let queue = &mut self.cpus[cpu].queue;
                 if queue.len() > 1 {
                     queue.rotate_left(self.random.below(queue.len() as u64) as usize);
@@ -74,7 +81,8 @@ impl Engine {
         }
     }
 
-    /// The system has changed a word: for the thread that goes on now, or on behalf of the one that was switched out.
+    /// The system has changed a word: for the thread that goes on now, or on behalf of
+    /// the one that was switched out.
     pub fn changed(&mut self, cpu: usize) {
         match self.cpus[cpu].current {
             None => {
@@ -127,14 +135,16 @@ impl Engine {
         }
     }
 
-    /// Whether a processor's thread may run on though its time slice has ended: once, for a while.
+    /// Whether a processor's thread may run on though its time slice has ended: once, for
+    /// a while.
     fn is_to_stay(&self, cpu: usize) -> bool {
         let it = &self.cpus[cpu];
         let asked = it.current.is_some_and(|t| self.threads[t].stays || self.threads[t].kept);
         asked && self.p.grace != 0 && !it.overdue
     }
 
-    /// The thread asks not to be preempted, or no longer. Returns whether it must stop: its time slice has ended.
+    /// The thread asks not to be preempted, or no longer. Returns whether it must stop:
+    /// its time slice has ended.
     pub fn stay(&mut self, t: usize, on: bool) -> bool {
         let thread = &mut self.threads[t];
         thread.stays = on;
@@ -150,7 +160,8 @@ impl Engine {
         true
     }
 
-    /// Somebody asks that a thread not be preempted. Returns whether it is not already, or about to be.
+    /// Somebody asks that a thread not be preempted. Returns whether it is not already,
+    /// or about to be.
     pub fn keep(&mut self, t: usize) -> bool {
         let thread = &mut self.threads[t];
         let gone = matches!(thread.doing, Doing::Queued | Doing::Parked(_) | Doing::Done);
@@ -161,7 +172,8 @@ impl Engine {
         true
     }
 
-    /// Flat gang scheduling: the whole machine goes over to the next program that has not ended.
+    /// Flat gang scheduling: the whole machine goes over to the next program that has not
+    /// ended.
     fn next_program(&mut self) {
         self.change_program();
         self.events.push(self.now + self.p.quantum, Kind::Quantum, NONE as usize, 0);
@@ -252,7 +264,8 @@ impl Engine {
         self.switch(cpu, at);
     }
 
-    /// Wakes the first threads that sleep on the word, one after the other: each takes the waker as long as a system call. Returns how many.
+    /// Wakes the first threads that sleep on the word, one after the other: each takes
+    /// the waker as long as a system call. Returns how many.
     pub fn wake(&mut self, t: usize, word: u32, count: u32) -> u32 {
         let first = self.threads[t].clock + self.p.wake;
         let mut woken = 0;

@@ -1,12 +1,15 @@
-//! A machine's parameters: names, units, what they mean, and where their values come from.
+//! A machine's parameters: names, units, what they mean, and where their values come
+//! from.
 //!
-//! One table (the macro at the end) makes the structure, the reading of files, `--set`, and the description, so that they cannot disagree.
+//! One table (the macro at the end) makes the structure, the reading of files, `--set`, and the
+//! description, so that they cannot disagree.
 
 mod fit;
 
 use crate::events::Time;
 
-/// Where a value comes from: a mark (S: the paper itself; P: another public source, read; R: one from memory; D: derived; E: estimated; user) and a word about it.
+/// Where a value comes from: a mark (S: the paper itself; P: another public source, read;
+/// R: one from memory; D: derived; E: estimated; user) and a word about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source(pub String);
 
@@ -156,11 +159,13 @@ pub struct Described {
     pub only: &'static str,
     /// Of what kind the value is.
     pub unit: Unit,
-    /// The value as the simulator uses it: picoseconds, bytes, a number, or the place among the choices.
+    /// The value as the simulator uses it: picoseconds, bytes, a number, or the place
+    /// among the choices.
     pub number: u64,
 }
 
-/// How often two names have the same letters at the same distance from either end: enough to find slips.
+/// How often two names have the same letters at the same distance from either end: enough
+/// to find slips.
 fn likeness(a: &str, b: &str) -> usize {
     let front = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     let back = a.bytes().rev().zip(b.bytes().rev()).take_while(|(x, y)| x == y).count();
@@ -296,7 +301,8 @@ pub const DIRECTORY: u64 = 1;
 pub const NO_COHERENCE: u64 = 2;
 /// `bus.protocol`: split transactions, lines are owned.
 pub const MOESI: u64 = 0;
-/// `bus.protocol`: the first write to a line goes through to memory, and the bus is held for each transaction.
+/// `bus.protocol`: the first write to a line goes through to memory, and the bus is held
+/// for each transaction.
 pub const WRITE_ONCE: u64 = 1;
 /// `processor.dcas`: there is none.
 pub const NO_DCAS: u64 = 0;

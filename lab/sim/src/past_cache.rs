@@ -1,7 +1,10 @@
-//! The threads' side of a machine without coherence: which access goes how, by its ordering.
+//! The threads' side of a machine without coherence: which access goes how, by its
+//! ordering.
 //!
-//! Words are what the paper's macros set and test, cells and bytes what its vector moves copy: all of them go past the cache. An access with Acquire synchronises after it, one with Release
-//! before it, one with `SeqCst` both; so an algorithm that is right by the rules of C11 is right here. Ordinary C code, which goes through the cache, is [`Sim::ordinary_load`] and
+//! Words are what the paper's macros set and test, cells and bytes what its vector moves copy: all
+//! of them go past the cache. An access with Acquire synchronises after it, one with Release before
+//! it, one with `SeqCst` both; so an algorithm that is right by the rules of C11 is right here.
+//! Ordinary C code, which goes through the cache, is [`Sim::ordinary_load`] and
 //! [`Sim::ordinary_store`]; with [`Sim::define_macros`] an algorithm's own accesses become such.
 
 use towpath_machine::{Ordering, Processor};
@@ -24,7 +27,8 @@ pub enum Macro {
     Ordinary,
 }
 
-/// What a processor's macros are defined to be (Gropp & Lusk 1997, Section 5). On machines with coherence they mean nothing.
+/// What a processor's macros are defined to be (Gropp & Lusk 1997, Section 5). On
+/// machines with coherence they mean nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Macros {
     /// `PKT_READY_IS_SET`: reading a word with Acquire.
@@ -55,7 +59,8 @@ impl Sim {
         self.macros.set(macros);
     }
 
-    /// A load of ordinary C, with no macro around it: through the cache, if the machine's caches are not coherent.
+    /// A load of ordinary C, with no macro around it: through the cache, if the machine's
+    /// caches are not coherent.
     pub fn ordinary_load(&self, word: &SimWord) -> u64 {
         if self.incoherent { self.ordinary(word.0, None) } else { self.load(word, Ordering::Relaxed) }
     }
@@ -69,7 +74,8 @@ impl Sim {
         }
     }
 
-    /// Writes the whole cache back and empties it. Costs nothing where caches are coherent.
+    /// Writes the whole cache back and empties it. Costs nothing where caches are
+    /// coherent.
     pub fn flush_cache(&self) {
         if !self.incoherent {
             return;
@@ -166,7 +172,8 @@ impl Sim {
         }
     }
 
-    /// Test&set and what is made of it: at memory, synchronised before and after whatever the ordering.
+    /// Test&set and what is made of it: at memory, synchronised before and after whatever
+    /// the ordering.
     pub(crate) fn incoherent_update(&self, word: u32, op: Op) -> u64 {
         self.synchronising();
         self.synchronize();
@@ -281,7 +288,8 @@ impl Sim {
         }
     }
 
-    /// Polls past the cache, with real traffic, one poll after the other; through the cache if the macro says so: then only time can end it.
+    /// Polls past the cache, with real traffic, one poll after the other; through the
+    /// cache if the macro says so: then only time can end it.
     pub(crate) fn incoherent_spin(
         &self,
         word: u32,

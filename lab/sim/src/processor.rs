@@ -1,6 +1,7 @@
 //! The threads' side: a simulated processor as algorithms see it.
 //!
-//! The one `unsafe` here: a thread stops by calling its coroutine's yielder, which only the coroutine's own stack can lend it.
+//! The one `unsafe` here: a thread stops by calling its coroutine's yielder, which only the
+//! coroutine's own stack can lend it.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -35,7 +36,8 @@ pub struct SimBytes {
     pub(crate) len: usize,
 }
 
-/// Makes words in the simulated memory. Lines without a home are dealt out to the nodes in turn.
+/// Makes words in the simulated memory. Lines without a home are dealt out to the nodes
+/// in turn.
 #[derive(Clone, Debug)]
 pub struct SimArena(pub(crate) Rc<RefCell<Engine>>);
 
@@ -143,8 +145,10 @@ impl Sim {
     /// Until the engine lets this thread go on.
     #[inline(never)]
     pub(crate) fn stop(&self) {
-        // SAFETY: the yielder lives on the coroutine's stack below the frame that made this `Sim` and lent it out (`Simulation::spawn`), and this is called
-        // on that coroutine's stack: a `Sim` is not `Send`, cannot be cloned, and is lent to the thread's body for no longer than the body runs.
+        // SAFETY: the yielder lives on the coroutine's stack below the frame that made this `Sim`
+        // and lent it out (`Simulation::spawn`), and this is called on that coroutine's stack: a
+        // `Sim` is not `Send`, cannot be cloned, and is lent to the thread's body for no longer
+        // than the body runs.
         unsafe { &*self.yielder }.suspend(());
     }
 
@@ -350,7 +354,8 @@ impl Processor for Sim {
         }
     }
 
-    /// Words at memory are polled, with real traffic; cached ones are waited for without any until their line changes.
+    /// Words at memory are polled, with real traffic; cached ones are waited for without
+    /// any until their line changes.
     fn spin_until(
         &self,
         word: &SimWord,
@@ -384,7 +389,8 @@ impl Processor for Sim {
         }
     }
 
-    /// Unlike work this is no progress: who only backs off and looks again, for ever, is stuck.
+    /// Unlike work this is no progress: who only backs off and looks again, for ever, is
+    /// stuck.
     fn delay(&self, ns: u64) {
         self.charge(ns.saturating_mul(1000));
     }
@@ -492,7 +498,8 @@ impl Scheduling for Sim {
         }
     }
 
-    /// A compare-and-swap of the other's state, charged as a hit: the state is taken to lie in the line by which the lock is handed over, so that this one brings it here.
+    /// A compare-and-swap of the other's state, charged as a hit: the state is taken to
+    /// lie in the line by which the lock is handed over, so that this one brings it here.
     fn keep(&self, id: usize) -> bool {
         self.synchronize();
         let e = &mut *self.engine.borrow_mut();
@@ -531,7 +538,8 @@ impl Prefetch for Sim {
     }
 }
 
-/// The operating system's mutex: a word that a thread takes with one exchange if it is free, and sleeps on otherwise. Nobody dies here.
+/// The operating system's mutex: a word that a thread takes with one exchange if it is
+/// free, and sleeps on otherwise. Nobody dies here.
 #[derive(Debug, Default)]
 pub struct SimMutex(std::sync::OnceLock<u32>);
 

@@ -1,13 +1,15 @@
 //! A seeded generator: the same numbers on every host.
 //!
-//! SplitMix64 (Steele, Lea & Flood 2014): 64 bits of state, passes the usual tests, and cannot be seeded badly.
+//! SplitMix64 (Steele, Lea & Flood 2014): 64 bits of state, passes the usual tests, and cannot be
+//! seeded badly.
 
 /// A source of pseudo-random numbers that follow from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers that follow from a seed, and from a stream's number, so that one seed gives many independent sources.
+    /// The numbers that follow from a seed, and from a stream's number, so that one seed
+    /// gives many independent sources.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Random(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         random.word();

@@ -33,7 +33,8 @@ pub struct Outcome {
 /// Why a run did not end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stuck {
-    /// Nothing can happen any more, or nobody has written or computed anything for ten simulated seconds.
+    /// Nothing can happen any more, or nobody has written or computed anything for ten
+    /// simulated seconds.
     #[error("nobody gets on any more (deadlock):\n{0}")]
     Deadlock(String),
     /// The limit has come first.
@@ -56,11 +57,13 @@ impl std::fmt::Debug for Simulation {
 }
 
 impl Simulation {
-    /// A machine of which so many processors are used. All random decisions follow from the seed.
+    /// A machine of which so many processors are used. All random decisions follow from
+    /// the seed.
     ///
     /// # Panics
     ///
-    /// If the machine has fewer processors, or its parameters don't fit together ([`Parameters::check`]).
+    /// If the machine has fewer processors, or its parameters don't fit together
+    /// ([`Parameters::check`]).
     pub fn new(parameters: &Parameters, processors: usize, seed: u64) -> Self {
         assert!(
             (1..=parameters.processors as usize).contains(&processors),
@@ -89,7 +92,8 @@ impl Simulation {
         self.engine.borrow().cpus.len()
     }
 
-    /// No random jitter of latencies (0 to 2 ns otherwise): for measuring the machine itself.
+    /// No random jitter of latencies (0 to 2 ns otherwise): for measuring the machine
+    /// itself.
     pub fn without_jitter(&mut self) {
         self.engine.borrow_mut().jitter = 0;
     }
@@ -99,7 +103,8 @@ impl Simulation {
         self.spawn_in_job(processor, id, 0, body);
     }
 
-    /// The same, as part of one of several programs (jobs), which gang scheduling runs one at a time.
+    /// The same, as part of one of several programs (jobs), which gang scheduling runs
+    /// one at a time.
     pub fn spawn_in_job(
         &mut self,
         processor: usize,

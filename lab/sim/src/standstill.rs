@@ -1,9 +1,10 @@
 //! Standstill: when a machine whose threads only wait and look counts as stuck.
 //!
-//! No clock alone can tell: one access may take hours where latencies are long, and a thread may be kept from its
-//! processor for days. So two things come together: nothing has been written, computed or ended for [`PATIENCE`], and
-//! every thread that something can still happen to has looked [`LOOKS`] times since. A thread that waits for a change
-//! without a deadline does not count: only another thread can let it go on.
+//! No clock alone can tell: one access may take hours where latencies are long, and a thread may be
+//! kept from its processor for days. So two things come together: nothing has been written,
+//! computed or ended for [`PATIENCE`], and every thread that something can still happen to has
+//! looked [`LOOKS`] times since. A thread that waits for a change without a deadline does not
+//! count: only another thread can let it go on.
 
 use crate::engine::{Doing, Engine, FOREVER};
 use crate::events::Time;
@@ -41,21 +42,24 @@ impl Engine {
         looks.count += accesses;
     }
 
-    /// A thread loses its processor while it waits for a change: it would look and wait again until there is one.
+    /// A thread loses its processor while it waits for a change: it would look and wait
+    /// again until there is one.
     pub fn has_spun(&mut self, t: usize) {
         if self.threads[t].deadline >= FOREVER {
             self.looked(t, LOOKS);
         }
     }
 
-    /// Until when a machine without progress goes on before [`Engine::stands_still`] is asked.
+    /// Until when a machine without progress goes on before [`Engine::stands_still`] is
+    /// asked.
     #[inline]
     pub fn patience_ends(&self) -> Time {
         self.standstill.next.max(self.progress.saturating_add(PATIENCE))
     }
 
-    /// Nothing happens before [`Engine::patience_ends`], but at that time. Returns whether the machine is stuck; if not,
-    /// it is asked again after a while, which grows so that asking costs little.
+    /// Nothing happens before [`Engine::patience_ends`], but at that time. Returns
+    /// whether the machine is stuck; if not, it is asked again after a while, which grows so that
+    /// asking costs little.
     pub fn gives_up(&mut self, time: Time) -> bool {
         self.standstill.found = self.stands_still();
         let waited = time.saturating_sub(self.progress);
@@ -63,7 +67,8 @@ impl Engine {
         self.standstill.found
     }
 
-    /// Whether the machine, which has stopped, is stuck, and has not only come to that limit.
+    /// Whether the machine, which has stopped, is stuck, and has not only come to that
+    /// limit.
     pub fn is_stuck(&self, limit: Time) -> bool {
         self.standstill.found || limit > self.progress.saturating_add(PATIENCE) && self.stands_still()
     }

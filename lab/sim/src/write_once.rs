@@ -1,4 +1,5 @@
-//! A bus that is held for a whole transaction, and caches that write once (Goodman, ISCA 1983), as Greenwald & Cheriton's simulations have them.
+//! A bus that is held for a whole transaction, and caches that write once (Goodman, ISCA
+//! 1983), as Greenwald & Cheriton's simulations have them.
 //!
 //! | state | here | reads | writes |
 //! | --- | --- | --- | --- |
@@ -7,11 +8,14 @@
 //! | Reserved | `MODIFIED`, mark not `dirty` | hit | hit; then Dirty |
 //! | Dirty | `MODIFIED`, mark `dirty` | hit | hit |
 //!
-//! Somebody else's read makes Reserved Valid; a Dirty line goes back to memory first, in the same transaction, and is then Valid. A Dirty line that has to leave its cache is written back
-//! right after the transaction that drove it out, before anybody else gets the bus.
+//! Somebody else's read makes Reserved Valid; a Dirty line goes back to memory first, in the same
+//! transaction, and is then Valid. A Dirty line that has to leave its cache is written back right
+//! after the transaction that drove it out, before anybody else gets the bus.
 //!
-//! Transactions are served one after the other in the order of their arrival. The other caches see one when it begins; who asked has its line when it ends. Nothing overtakes
-//! anything, so there are no races: what a request is, is decided when it gets the bus (an upgrade whose copy has gone meanwhile is a write miss).
+//! Transactions are served one after the other in the order of their arrival. The other caches see
+//! one when it begins; who asked has its line when it ends. Nothing overtakes anything, so there
+//! are no races: what a request is, is decided when it gets the bus (an upgrade whose copy has gone
+//! meanwhile is a write miss).
 
 use std::collections::VecDeque;
 
@@ -128,7 +132,8 @@ impl Engine {
                 let lines = [line, second];
                 let lines = if second == NONE as usize || second == line { &lines[..1] } else { &lines };
                 if lines.iter().any(|&line| self.memory.copy(line, cpu) == copy::INVALID) {
-                    // The controller has seen its line go while it waited, and does not take the bus.
+                    // The controller has seen its line go while it waited, and does not take the
+                    // bus.
                     self.cpus[cpu].request.failed = true;
                     return 0;
                 }
@@ -153,7 +158,8 @@ impl Engine {
         back + self.p.bus_memory
     }
 
-    /// Whoever but that one has a line alone shares it now, and memory is right. Returns how long that holds the bus.
+    /// Whoever but that one has a line alone shares it now, and memory is right. Returns
+    /// how long that holds the bus.
     fn take_back(&mut self, line: usize, but: usize) -> Time {
         let it = self.memory.lines[line];
         let owner = usize::from(it.owner);
@@ -200,7 +206,8 @@ impl Engine {
         self.memory.lines[line].state = State::Shared;
     }
 
-    /// A double compare-and-swap in memory: no cache has the lines afterwards if it has written them.
+    /// A double compare-and-swap in memory: no cache has the lines afterwards if it has
+    /// written them.
     fn locked_double(&mut self, cpu: usize, lines: [usize; 2]) -> Time {
         let Some(t) = self.cpus[cpu].current else { return 0 };
         let double = self.threads[t].double;

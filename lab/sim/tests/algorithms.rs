@@ -1,5 +1,7 @@
-//! Every lock, queue and barrier of `sync` is right on simulated machines: on a directory with LL/SC and fetch-ops, on a bus, and on a modern many-core, and on a machine without coherence, with few and with many
-//! processors, under waiters that spin, that park, and that do both.
+//! Every lock, queue and barrier of `sync` is right on simulated machines: on a directory
+//! with LL/SC and fetch-ops, on a bus, and on a modern many-core, and on a machine without
+//! coherence, with few and with many processors, under waiters that spin, that park, and that do
+//! both.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -158,7 +160,8 @@ fn exchanges<Q: ConcurrentQueue<Sim>>(run: &Run) {
                 Some(value)
             };
             for i in 0..rounds {
-                // There is room for few. (And Valois's queue may be full for a moment, while somebody holds on to a node.)
+                // There is room for few. (And Valois's queue may be full for a moment, while
+                // somebody holds on to a node.)
                 while let Err(error) = queue.enqueue(cpu, wait, me, (me as u64) << 32 | i) {
                     assert_eq!(error, QueueError::Full, "{name}");
                     take();

@@ -1,4 +1,5 @@
-//! What is right passes: small subjects exhaustively, and the locks of `sync` within a budget.
+//! What is right passes: small subjects exhaustively, and the locks of `sync` within a
+//! budget.
 
 mod explore_support;
 
@@ -76,13 +77,15 @@ fn every_schedule_of_small_subjects() {
 
 #[test]
 fn fewer_schedules_are_like_others_than_there_are() {
-    // Two counters of a step each: the order of their calls is what matters, and nothing else. All methods see both.
+    // Two counters of a step each: the order of their calls is what matters, and nothing else. All
+    // methods see both.
     let case = counter(towpath_machine::FetchOp::fetch_increment);
     let all = run(&case, &settings(ALL, 2, 1, 1_000));
     assert_eq!((all.schedules, all.exhausted), (2, true));
 }
 
-/// What the calls of two threads on a few words can come to: all accesses and all orders of calls.
+/// What the calls of two threads on a few words can come to: all accesses and all orders
+/// of calls.
 fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<String>, Report) {
     let seen: Rc<RefCell<BTreeSet<String>>> = Rc::default();
     let collected = seen.clone();
@@ -174,7 +177,8 @@ fn containers() {
     }
     passes(&counter(linked), 3, 4, 2_000);
     passes(&barrier(true), 3, 3, 2_000);
-    // One consumer at a time is what the corrected figure can do: see the planted faults for the printed one.
+    // One consumer at a time is what the corrected figure can do: see the planted faults for the
+    // printed one.
     run(&figure_1(false), &settings(ALL, 1, 8, 10));
 }
 

@@ -1,4 +1,5 @@
-//! The linearizability checker against brute force: on small random histories both say the same.
+//! The linearizability checker against brute force: on small random histories both say
+//! the same.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -43,14 +44,16 @@ fn brute_force<S: Specification>(
     false
 }
 
-/// Calls of up to three threads: `(thread, gap, length, what, result)`; what takes too long never ends.
+/// Calls of up to three threads: `(thread, gap, length, what, result)`; what takes too
+/// long never ends.
 type Raw = Vec<(usize, u64, u64, usize, usize)>;
 
 fn raw() -> impl Strategy<Value = Raw> {
     prop::collection::vec((0usize..3, 0u64..4, 1u64..8, 0usize..4, 0usize..4), 0..7)
 }
 
-/// Makes histories of them: instants are all different, and a thread's calls follow each other.
+/// Makes histories of them: instants are all different, and a thread's calls follow each
+/// other.
 fn history<Op, Res>(raw: &Raw, make: impl Fn(usize, usize, usize) -> (Op, Res)) -> Vec<Call<Op, Res>> {
     let mut now = [0u64; 3];
     let mut over = [false; 3];

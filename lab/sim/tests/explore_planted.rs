@@ -1,4 +1,5 @@
-//! Every fault that was planted is found within a budget, by each method that can; its schedule is short, and fails again in the same way.
+//! Every fault that was planted is found within a budget, by each method that can; its
+//! schedule is short, and fails again in the same way.
 
 mod explore_support;
 
@@ -125,7 +126,8 @@ fn a_lost_update() {
 
 #[test]
 fn what_only_a_death_brings_about() {
-    // A stack whose nodes travel in the thread's hands endures deaths; a lock does not, and says so only if it is asked to.
+    // A stack whose nodes travel in the thread's hands endures deaths; a lock does not, and says so
+    // only if it is asked to.
     let waits = sleeping(Slip::None);
     let mut settings = settings(RANDOM, 2, 2, 300);
     settings.liberties = Liberties { kills: 1, ..Liberties::default() };

@@ -1,4 +1,5 @@
-//! Files of machines as nobody should write them: an error that says where and what, or a machine that works; never a panic, never an endless run.
+//! Files of machines as nobody should write them: an error that says where and what, or a
+//! machine that works; never a panic, never an endless run.
 
 use proptest::prelude::*;
 use towpath_machine::{Arena, FetchOp, Ordering::Relaxed, Park, Place, Processor};
@@ -200,7 +201,8 @@ fn errors_of_what_does_not_fit_together_have_a_line_too() {
 
 #[test]
 fn nothing_on_a_bus_ends_before_its_snoop() {
-    // Otherwise the requester would have the line before the others have lost it. As long as the snoop (60 ns) it may take.
+    // Otherwise the requester would have the line before the others have lost it. As long as the
+    // snoop (60 ns) it may take.
     for key in ["upgrade", "memory", "cache_to_cache"] {
         let text =
             |ns: u64| format!("like = \"enterprise5000\"\n[bus]\naddress = \"24ns\"\n{key} = \"{ns}ns\"\n");

@@ -1,4 +1,5 @@
-//! The machine without cache coherence: what it takes, what goes wrong on it, and what doesn't.
+//! The machine without cache coherence: what it takes, what goes wrong on it, and what
+//! doesn't.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -190,7 +191,8 @@ fn an_ordinary_store_stays_in_the_cache_until_it_is_flushed_or_displaced() {
     }
 }
 
-/// Everybody adds to a common sum by ordinary loads and stores, under a test&set lock. Returns the sum.
+/// Everybody adds to a common sum by ordinary loads and stores, under a test&set lock.
+/// Returns the sum.
 fn sum_under_a_lock(flushes: bool) -> u64 {
     let mut s = Simulation::new(&sx4(), 4, 3);
     let arena = s.arena();
@@ -328,7 +330,8 @@ fn what_is_not_ordered_is_reordered_and_what_is_ordered_is_not() {
     assert_eq!(outcomes(STORE_BUFFERING, STRONG), BTreeSet::from([vec![0, 1], vec![1, 0], vec![1, 1]]));
 }
 
-/// What one writes and others read at random: words, data, bytes; then a flag that says up to where all of it is written.
+/// What one writes and others read at random: words, data, bytes; then a flag that says
+/// up to where all of it is written.
 struct Stream {
     words: Vec<SimWord>,
     cells: Vec<towpath_sim::SimCell>,
@@ -380,7 +383,8 @@ impl Stream {
 
 #[test]
 fn values_are_right_at_random() {
-    // Values never run backwards, and whoever has seen the flag sees what was written before it: whatever else goes on.
+    // Values never run backwards, and whoever has seen the flag sees what was written before it:
+    // whatever else goes on.
     let mut old = 0;
     for (changes, seeds) in [
         (&[][..], 8),

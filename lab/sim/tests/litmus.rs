@@ -1,4 +1,5 @@
-//! Litmus tests: on every machine with coherence (`incoherent.rs` has the other's), exactly the outcomes that sequential consistency allows are seen.
+//! Litmus tests: on every machine with coherence (`incoherent.rs` has the other's),
+//! exactly the outcomes that sequential consistency allows are seen.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,7 +11,8 @@ use towpath_sim::{Sim, Simulation, machines};
 /// One thread: what it does with the words, and what it reads (0 where it doesn't).
 type Program = fn(&Sim, &[towpath_sim::SimWord]) -> Vec<u64>;
 
-/// What was seen in many runs with pauses of all lengths before each access, on lines of their own and on a common one.
+/// What was seen in many runs with pauses of all lengths before each access, on lines of
+/// their own and on a common one.
 fn outcomes(machine: &str, programs: &'static [Program]) -> BTreeSet<Vec<u64>> {
     let mut p = machines::by_name(machine).unwrap();
     if machine == "paradigm" {

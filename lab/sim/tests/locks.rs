@@ -21,7 +21,8 @@ fn in_order<L: Lock<Sim> + 'static>(p: &Parameters, seed: u64) {
         let (lock, granted) = (Rc::clone(&lock), Rc::clone(&granted));
         let i = arrival(turn);
         s.spawn(i, i, move |cpu| {
-            // Far enough from each other for any access; the first one holds the lock until all are there.
+            // Far enough from each other for any access; the first one holds the lock until all are
+            // there.
             cpu.work(20_000 * (turn as u64 + 1));
             let held = lock.lock(cpu, &Spinning).unwrap();
             granted.borrow_mut().push(i);

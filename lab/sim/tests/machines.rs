@@ -22,7 +22,8 @@ fn simulation(p: &Parameters, processors: usize) -> Simulation {
     s
 }
 
-/// What the second processor's access takes after the first one's, in nanoseconds; with what it counted.
+/// What the second processor's access takes after the first one's, in nanoseconds; with
+/// what it counted.
 fn access(
     p: &Parameters,
     home: u32,
@@ -85,8 +86,9 @@ fn the_origin2000_returns_its_latencies() {
         near(found, ns, 0.03);
         assert_eq!(counters.misses[distance], 1, "{counters:?}");
     }
-    // In another cache: home local, owner remote; and three different nodes. Between the figures for clean and for dirty lines (less a seventh, since
-    // those are of accesses back to back, which are slower).
+    // In another cache: home local, owner remote; and three different nodes. Between the figures
+    // for clean and for dirty lines (less a seventh, since those are of accesses back to back,
+    // which are slower).
     let between = |ns: f64, clean: f64, dirty: f64| assert!((0.85 * clean..dirty).contains(&ns), "{ns} ns");
     let (three, counters) = access(&p, 0, [2, 0], store, load);
     between(three, 930.0, 1159.0);
@@ -296,13 +298,15 @@ fn two_processors_play_ping_pong_at_what_the_transfers_take() {
         }
     });
     let outcome = s.run().unwrap();
-    // Each turn: the line comes (480), then the right to write it (150), of which the other one's request covers what follows the snoop (90).
+    // Each turn: the line comes (480), then the right to write it (150), of which the other one's
+    // request covers what follows the snoop (90).
     near(outcome.time as f64 / 1e3 / 2000.0, 480.0 + 150.0, 0.2);
 }
 
 #[test]
 fn an_invalidation_may_overtake_a_reply() {
-    // One writes all the time, many read the line from afar: some replies are overtaken, and nobody keeps what he may not.
+    // One writes all the time, many read the line from afar: some replies are overtaken, and nobody
+    // keeps what he may not.
     let p = machine("origin2000", &["network.port_data=0", "directory.busy=queue"]);
     let mut s = Simulation::new(&p, 32, 3);
     let word = s.arena().word(Place::Home(0), 0);

@@ -1,9 +1,14 @@
-//! A random tester of the protocols, in the manner of gem5's Ruby tester: many processors do random things to few words that share lines, and every value is checked.
+//! A random tester of the protocols, in the manner of gem5's Ruby tester: many processors
+//! do random things to few words that share lines, and every value is checked.
 //!
-//! Threads run one after another in the order of simulated time, and a thread goes on at once after its access was performed: so what it appends to the log right then is in the
-//! order of the accesses. Checked are: every value read is the last one written to that word; accesses are performed in the order of their clocks; a store-conditional succeeds
-//! only if nobody wrote since its load-linked, a DCAS exactly if both words hold what was expected; operations at memory are linearizable. In debug builds the engine checks itself beside that: one writer or many readers at each
-//! completion, and at the end that every request was answered, every invalidation acknowledged, and the directory covers the caches.
+//! Threads run one after another in the order of simulated time, and a thread goes on at once after
+//! its access was performed: so what it appends to the log right then is in the order of the
+//! accesses. Checked are: every value read is the last one written to that word; accesses are
+//! performed in the order of their clocks; a store-conditional succeeds only if nobody wrote since
+//! its load-linked, a DCAS exactly if both words hold what was expected; operations at memory are
+//! linearizable. In debug builds the engine checks itself beside that: one writer or many readers
+//! at each completion, and at the end that every request was answered, every invalidation
+//! acknowledged, and the directory covers the caches.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -328,7 +333,8 @@ fn every_value_is_right_when_time_is_shared() {
 
 #[test]
 fn every_value_is_right_in_strange_surroundings() {
-    // Hardly any latency, or hardly anything but; many processors at a node; hardly any time between interrupts.
+    // Hardly any latency, or hardly anything but; many processors at a node; hardly any time
+    // between interrupts.
     let quick: &[&str] = &[
         "network.processor_to_hub=0",
         "network.hub_to_processor=0",

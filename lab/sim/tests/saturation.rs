@@ -1,4 +1,5 @@
-//! What is saturated serves at the rate that its occupancy allows, and no faster: the bus, its data lines, a bank of memory, a port, the bisection, a home.
+//! What is saturated serves at the rate that its occupancy allows, and no faster: the
+//! bus, its data lines, a bank of memory, a port, the bisection, a home.
 
 use std::rc::Rc;
 
@@ -15,7 +16,8 @@ fn machine(name: &str, changes: &[&str]) -> Parameters {
 
 const EACH: usize = 300;
 
-/// So many processors read so many lines of their own; the home of a processor's lines is given. The whole time, in nanoseconds.
+/// So many processors read so many lines of their own; the home of a processor's lines is
+/// given. The whole time, in nanoseconds.
 fn reading(p: &Parameters, readers: &[usize], home: impl Fn(usize) -> u32) -> f64 {
     let mut s = Simulation::new(p, p.processors as usize, 1);
     s.without_jitter();
@@ -104,7 +106,8 @@ fn the_bisection() {
     ];
     let p = machine("origin2000", &changes);
     let readers: Vec<usize> = (0..32).collect();
-    // Each line takes eight times what a message without data takes, and all cross in the same direction.
+    // Each line takes eight times what a message without data takes, and all cross in the same
+    // direction.
     at_rate(reading(&p, &readers, |reader| 16 + reader as u32 / 2), 32, 800.0);
     // Nothing crosses when both are in the same half.
     let time = reading(&p, &readers, |reader| (reader as u32 / 2 + 1) % 16);

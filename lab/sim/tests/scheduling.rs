@@ -1,4 +1,5 @@
-//! The operating system: nobody is forgotten, whatever he does when his time slice ends; time goes forward; stolen cycles are stolen.
+//! The operating system: nobody is forgotten, whatever he does when his time slice ends;
+//! time goes forward; stolen cycles are stolen.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +19,8 @@ const SHORT: [&str; 2] = ["os.switch=1us", "os.quantum=10us"];
 
 #[test]
 fn a_spinner_whose_slice_ended_in_the_middle_of_an_access_gives_way() {
-    // The other thread of the processor, behind it in the queue, is the one that it waits for. Many phases: in some the slice ends during the spinner's miss.
+    // The other thread of the processor, behind it in the queue, is the one that it waits for. Many
+    // phases: in some the slice ends during the spinner's miss.
     for policy in ["os.policy=time-sharing", "os.policy=gang"] {
         for seed in 0..200 {
             let p = origin(&[&SHORT[..], &[policy, "network.first_router=3us"]].concat());
@@ -117,7 +119,8 @@ fn a_wakeup_before_the_sleeper_sleeps_is_not_lost_and_does_not_turn_back_time() 
 
 #[test]
 fn a_processor_that_lets_go_of_a_thread_is_busy_with_that_first() {
-    // While the first thread goes to sleep (50 us), the second wakes up; it must wait for the processor.
+    // While the first thread goes to sleep (50 us), the second wakes up; it must wait for the
+    // processor.
     let p = origin(&["os.block=50us", "os.wake=1us", "os.switch=1us"]);
     let mut s = Simulation::new(&p, 2, 1);
     let words = [s.arena().word(Place::Home(0), 0), s.arena().word(Place::Home(0), 0)];
@@ -258,7 +261,8 @@ fn times_beyond_all_bounds_end_the_run() {
 
 #[test]
 fn a_home_serves_the_own_node_first() {
-    // Processors 0 and 1 sit at the home, 2 to 31 come from afar: with `local-first` the near ones don't wait for them.
+    // Processors 0 and 1 sit at the home, 2 to 31 come from afar: with `local-first` the near ones
+    // don't wait for them.
     let share = |service: &str| {
         let p = origin(&[&format!("directory.service={service}"), "fetch_op.occupancy=1us"]);
         let mut s = Simulation::new(&p, 32, 1);
@@ -282,7 +286,8 @@ fn a_home_serves_the_own_node_first() {
 
 #[test]
 fn processors_begin_with_any_of_their_threads() {
-    // Two programs on 64 processors that share time: at the start neither has them all, or nearly all.
+    // Two programs on 64 processors that share time: at the start neither has them all, or nearly
+    // all.
     for seed in 0..20 {
         let mut s = Simulation::new(&origin(&["os.quantum=1ms"]), 64, seed);
         let first = Rc::new(RefCell::new(Vec::new()));
@@ -323,7 +328,8 @@ fn a_program_that_ends_leaves_the_rest_of_its_slice_to_the_next() {
 
 #[test]
 fn a_gang_keeps_its_processors_while_its_threads_sleep() {
-    // The thread of the program whose turn it is sleeps: its processor is idle, though the other program's thread could run there.
+    // The thread of the program whose turn it is sleeps: its processor is idle, though the other
+    // program's thread could run there.
     let p = origin(&["os.policy=gang", "os.quantum=1ms", "os.switch=10us"]);
     let mut s = Simulation::new(&p, 2, 1);
     let word = s.arena().word(Place::NewLine, 0);
@@ -421,7 +427,8 @@ fn yielding_costs_a_call_if_alone_and_a_switch_if_not() {
     }
 }
 
-/// How long 25 µs of computing take with two threads on a processor and slices of 10 µs, by one that asks to stay (or that another processor keeps), over many phases: the least and the
+/// How long 25 µs of computing take with two threads on a processor and slices of 10 µs,
+/// by one that asks to stay (or that another processor keeps), over many phases: the least and the
 /// most. And whether the other thread's turn always came right after it had let go.
 fn twenty_five(kept: bool, grace: &str) -> (u64, u64, bool) {
     let p = origin(&["os.switch=1us", "os.quantum=10us", grace]);
@@ -477,7 +484,8 @@ fn twenty_five(kept: bool, grace: &str) -> (u64, u64, bool) {
 #[test]
 fn who_asks_to_stay_stays_until_it_lets_go_but_not_for_ever() {
     for kept in [false, true] {
-        // Its slice has ended, since it is shorter: when it lets go, the other's turn comes at once.
+        // Its slice has ended, since it is shorter: when it lets go, the other's turn comes at
+        // once.
         let (least, most, gives_way) = twenty_five(kept, "os.grace=100us");
         assert!(least >= 25_000 && most < 25_100, "kept: {kept}, {least} to {most}");
         assert!(gives_way, "kept: {kept}");

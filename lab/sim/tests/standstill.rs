@@ -15,7 +15,8 @@ fn changed(name: &str, change: &str) -> Option<Parameters> {
     machine.set_from_text(change).ok().map(|()| machine)
 }
 
-/// Four processors take turns, and read a while before they pass it on: by spinning, by looking now and then, and by sleeping.
+/// Four processors take turns, and read a while before they pass it on: by spinning, by
+/// looking now and then, and by sleeping.
 fn take_turns(machine: &Parameters) -> Result<Outcome, Stuck> {
     let mut s = Simulation::new(machine, 4, 1);
     let turn = s.arena().word(Place::NewLine, 0);
@@ -102,7 +103,8 @@ fn deadlock_of_a_slow_machine_is_found() {
         ("epyc-milan", "os.wake=3_600s"),
     ] {
         let machine = changed(name, change).unwrap();
-        // Spinning, sleeping, and looking now and then for what never comes; one processor has two threads.
+        // Spinning, sleeping, and looking now and then for what never comes; one processor has two
+        // threads.
         let mut s = Simulation::new(&machine, 3, 1);
         let word = s.arena().word(Place::NewLine, 0);
         let spin = move |cpu: &towpath_sim::Sim| {

@@ -1,4 +1,5 @@
-//! The bus that is held, with write-once caches, and what its processors and its operating system can do beside reading and writing: the costs, the states, who is refused.
+//! The bus that is held, with write-once caches, and what its processors and its
+//! operating system can do beside reading and writing: the costs, the states, who is refused.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +12,8 @@ use towpath_sim::{Counters, Parameters, Sim, SimWord, Simulation, machines};
 /// A cycle, in picoseconds.
 const CYCLE: u64 = 40_000;
 
-/// The machine without the instructions around accesses, so that only what an access itself takes is seen.
+/// The machine without the instructions around accesses, so that only what an access
+/// itself takes is seen.
 fn machine(changes: &[&str]) -> Parameters {
     let mut p = machines::by_name("paradigm").unwrap();
     for change in ["processor.instructions=0"].iter().chain(changes) {
@@ -22,7 +24,8 @@ fn machine(changes: &[&str]) -> Parameters {
 
 type Step = fn(&Sim, &[SimWord; 3]);
 
-/// Each processor does its steps when it is its turn, one after another; returns what each of them took, in cycles, and what it counted. The first two words share a line.
+/// Each processor does its steps when it is its turn, one after another; returns what
+/// each of them took, in cycles, and what it counted. The first two words share a line.
 fn walk(p: &Parameters, steps: &[(usize, Step)]) -> Vec<(u64, Counters)> {
     let mut s = Simulation::new(p, 4, 1);
     s.without_jitter();
@@ -110,7 +113,8 @@ fn a_dirty_line_that_must_leave_goes_back_to_memory_and_a_reserved_one_does_not(
 
 #[test]
 fn the_bus_serves_at_its_occupancy() {
-    // Everybody writes a line of its own that the next one has just read: nothing but the bus is the limit.
+    // Everybody writes a line of its own that the next one has just read: nothing but the bus is
+    // the limit.
     let p = machine(&[]);
     let mut s = Simulation::new(&p, 16, 1);
     let word = s.arena().word(Place::NewLine, 0);
@@ -145,7 +149,8 @@ fn atomic_operations_cost_what_the_paper_says() {
         cpu.advisory_load(&words[0]).unwrap();
     };
     assert_eq!(warm(&p, cload), 2);
-    // The same instruction past the cache holds the bus: two lines from memory, two words to memory.
+    // The same instruction past the cache holds the bus: two lines from memory, two words to
+    // memory.
     assert_eq!(warm(&machine(&["processor.dcas=cas2"]), double), 2 * 11 + 2 * 20 + 17);
     // What goes with each access goes with a DCAS once.
     let p = machine(&["processor.instructions=120ns"]);
@@ -164,7 +169,8 @@ fn a_dcas_takes_the_bus_once_for_both_lines() {
     assert_eq!(counts, [(3, 2), (0, 0), (3, 2)]);
 }
 
-/// Many processors move numbers between words by DCAS, on lines of their own and on common ones; the sum must stay.
+/// Many processors move numbers between words by DCAS, on lines of their own and on
+/// common ones; the sum must stay.
 fn transfers(p: &Parameters, procs: usize, copies: usize, seed: u64) -> Counters {
     const WORDS: u64 = 5;
     let mut s = Simulation::new(p, procs, seed);

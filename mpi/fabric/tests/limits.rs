@@ -1,4 +1,6 @@
-//! Limits of a process: where memory or descriptors can't be had, opening and sending end with an error that names the limit and the remedy, what there is goes on, and nobody gets a signal.
+//! Limits of a process: where memory or descriptors can't be had, opening and sending end
+//! with an error that names the limit and the remedy, what there is goes on, and nobody gets a
+//! signal.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]
@@ -38,7 +40,8 @@ fn refused(words: &[&str]) {
     }
 }
 
-/// Everything that nodes of this process can do among each other, with long messages and short ones.
+/// Everything that nodes of this process can do among each other, with long messages and
+/// short ones.
 fn talk(n: &mut [Node]) {
     for round in 0..20 {
         for len in [8, 5000, 300_000] {
@@ -126,7 +129,8 @@ fn main() {
     println!("limits: ok");
 }
 
-/// Sends to a peer whose segment can't be mapped are refused, not once only, and whoever can be reached still is.
+/// Sends to a peer whose segment can't be mapped are refused, not once only, and whoever
+/// can be reached still is.
 fn unreachable_peer(n: &mut [Node]) {
     let bytes = [1; 8];
     for _ in 0..3 {

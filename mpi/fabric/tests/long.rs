@@ -1,4 +1,5 @@
-//! Messages, writes and reads of more than 4 GiB, in little memory: the same few pages are mapped again and again.
+//! Messages, writes and reads of more than 4 GiB, in little memory: the same few pages
+//! are mapped again and again.
 #![allow(unsafe_code)]
 
 mod common;
@@ -28,7 +29,8 @@ impl Repeated {
     const TIMES: usize = LEN.div_ceil(PERIOD);
 
     fn new() -> Repeated {
-        // SAFETY: a new file, and mappings of it within a range of addresses that was just reserved.
+        // SAFETY: a new file, and mappings of it within a range of addresses that was just
+        // reserved.
         unsafe {
             let file = libc::memfd_create(c"repeated".as_ptr(), libc::MFD_CLOEXEC);
             assert!(file >= 0 && libc::ftruncate(file, PERIOD as i64) == 0);

@@ -1,4 +1,5 @@
-//! Messages between endpoints of one process: every protocol, matched before and after, and what can go wrong.
+//! Messages between endpoints of one process: every protocol, matched before and after,
+//! and what can go wrong.
 #![allow(unsafe_code)]
 
 mod common;
@@ -9,7 +10,8 @@ use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
 use towpath_fi::engine::receive::Receive;
 use towpath_fi::engine::settings::{INJECT, Settings};
 
-/// Through the shared queue alone, through the pair's slots as soon as possible, with direct copies, and as is measured.
+/// Through the shared queue alone, through the pair's slots as soon as possible, with
+/// direct copies, and as is measured.
 fn ways() -> [Settings; 4] {
     let usual = Settings::default();
     [
@@ -254,7 +256,8 @@ fn memory_of_others_is_read_written_and_changed() {
             readable: true,
             writable: true,
         };
-        // SAFETY: the window stays to the end of the test, which looks at it only while nothing is under way.
+        // SAFETY: the window stays to the end of the test, which looks at it only while nothing is
+        // under way.
         assert!(unsafe { n[1].endpoint.core.regions.add(9, region) });
         for len in [0, 1, 40, 5000, 300_000] {
             let (bytes, back) = (pattern(len, 4), vec![0u8; len]);
@@ -348,7 +351,8 @@ fn long_messages_come_whole_while_it_is_measured_how() {
     for crowded in [false, true] {
         let mut n = nodes(2, Settings::default());
         n.iter_mut().for_each(|node| node.endpoint.core.crowded = crowded);
-        // To another and to itself, one by one and several at a time: through both ways' trials, and beyond.
+        // To another and to itself, one by one and several at a time: through both ways' trials,
+        // and beyond.
         for (round, (from, to)) in (0..60).map(|i| (i, [(0, 1), (1, 1), (1, 0)][i % 3])) {
             let bytes: Vec<Vec<u8>> =
                 (0..1 + round % 5).map(|i| pattern(70_000 << (i % 3), round + i)).collect();

@@ -1,4 +1,6 @@
-//! Random sends, receives and cancellations between three endpoints, against a model: what was sent arrives once, whole, where it fits, and equal receives get one sender's messages in order.
+//! Random sends, receives and cancellations between three endpoints, against a model:
+//! what was sent arrives once, whole, where it fits, and equal receives get one sender's messages
+//! in order.
 
 mod common;
 
@@ -25,7 +27,8 @@ struct World {
     nodes: Vec<Node>,
     /// By sender and receiver: number, tag, bytes of what was not received yet.
     sent: HashMap<(u32, u32), Vec<Numbered>>,
-    /// By receiver, sender, tag and ignored bits: which receive (in the order of posting) got which message.
+    /// By receiver, sender, tag and ignored bits: which receive (in the order of posting)
+    /// got which message.
     got: HashMap<Key, Vec<(usize, u64)>>,
     posted: Vec<HashMap<usize, Posted>>,
     next: usize,

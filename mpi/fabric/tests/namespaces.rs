@@ -1,4 +1,6 @@
-//! Ranks that can't open each other's memory through /proc, because they live in different pid namespaces or may not look into each other: they meet at their doors, and the rest is as with everybody else.
+//! Ranks that can't open each other's memory through /proc, because they live in
+//! different pid namespaces or may not look into each other: they meet at their doors, and the rest
+//! is as with everybody else.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]
@@ -41,7 +43,8 @@ struct Elsewhere {
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
-        // SAFETY: a signal to a grandchild. (Its number is not used again at once; and if its parent dies first, it dies with it.)
+        // SAFETY: a signal to a grandchild. (Its number is not used again at once; and if its
+        // parent dies first, it dies with it.)
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
     }
 }
@@ -92,7 +95,8 @@ fn mount_proc() -> std::io::Result<()> {
     mount(c"proc".as_ptr(), c"/proc", c"proc".as_ptr(), 0)
 }
 
-/// Starts a child there, with a way to talk to it. `Err`: the system does not permit that, and why.
+/// Starts a child there, with a way to talk to it. `Err`: the system does not permit
+/// that, and why.
 fn start(home: Home, act: impl FnOnce(UnixStream)) -> Result<(Elsewhere, UnixStream), String> {
     let (mut mine, mut its) = UnixStream::pair().expect("a pair of sockets");
     let between = Child::fork(|| {
@@ -168,7 +172,8 @@ fn take(node: &mut Node, tag: u64, len: usize) -> Vec<u8> {
     into
 }
 
-/// Both begin at the same moment, with something for the other; then messages of all lengths go to and fro.
+/// Both begin at the same moment, with something for the other; then messages of all
+/// lengths go to and fro.
 fn converse(node: &mut Node, peer: u32) {
     // Kept until the other has it all.
     let crossing: Vec<_> = (0..40).map(|i| pattern(i * 11, i)).collect();
@@ -260,7 +265,8 @@ fn talk_in_threes(settings: Settings) {
     }
 }
 
-/// It makes no progress: nothing is sent yet, nobody waits for it, and all goes out when it looks again.
+/// It makes no progress: nothing is sent yet, nobody waits for it, and all goes out when
+/// it looks again.
 fn a_peer_that_computes_holds_nobody_up(home: Home) {
     let settings = Settings::default();
     let (_child, mut line) = rank(home, settings, |mut node, mut line| {
@@ -310,7 +316,8 @@ fn a_silent_one_dies(home: Home) {
     }
 }
 
-/// Who sleeps on its bell is woken, whether it had one when the other came or got it later.
+/// Who sleeps on its bell is woken, whether it had one when the other came or got it
+/// later.
 fn the_bell_rings(home: Home) {
     let settings = Settings::default();
     for late in [false, true] {

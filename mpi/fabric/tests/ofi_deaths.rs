@@ -1,5 +1,6 @@
-//! Deaths, as programs see them through libfabric's public calls: processes are killed at arbitrary moments while others talk to them. Their peers' operations end, with an error where they must; what had been
-//! sent before arrives; the rest go on; and nothing is left behind.
+//! Deaths, as programs see them through libfabric's public calls: processes are killed at
+//! arbitrary moments while others talk to them. Their peers' operations end, with an error where
+//! they must; what had been sent before arrives; the rest go on; and nothing is left behind.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]
@@ -33,7 +34,8 @@ fn hear(line: &mut UnixStream) -> [u8; NAME] {
     name
 }
 
-/// A child that does something with an endpoint of its own, for which we are peer 0; our number for it.
+/// A child that does something with an endpoint of its own, for which we are peer 0; our
+/// number for it.
 fn child(node: &mut Node, options: &Options, act: impl FnOnce(Node)) -> (Child, usize) {
     let (mut mine, mut its) = UnixStream::pair().expect("a pair of sockets");
     let child = Child::fork(move || {
@@ -48,8 +50,8 @@ fn child(node: &mut Node, options: &Options, act: impl FnOnce(Node)) -> (Child, 
     (child, node.peers.len() - 1)
 }
 
-/// Small numbers that look random.
-/// Sends numbered messages to peer 0 without end: number `i` has tag `i`, and a length by its number.
+/// Small numbers that look random. Sends numbered messages to peer 0 without end: number
+/// `i` has tag `i`, and a length by its number.
 fn send_without_end(node: Node) {
     let bytes: Vec<_> = LENGTHS.iter().map(|len| pattern(*len, *len)).collect();
     for i in 0.. {
@@ -91,7 +93,8 @@ impl Doom {
     }
 }
 
-/// One endpoint after another sends to us, and is killed at some moment. More of them than can send to one endpoint at a time.
+/// One endpoint after another sends to us, and is killed at some moment. More of them
+/// than can send to one endpoint at a time.
 fn senders_die(name: &str, options: &Options, victims: u64) {
     let mut node = Node::new(&Home::new(options), options);
     let mut descriptors = 0;
@@ -158,7 +161,8 @@ fn open_descriptors() -> Vec<PathBuf> {
     all.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
 }
 
-/// We send to one who receives, or who does nothing, and is killed. Each send is reported once, and then refused.
+/// We send to one who receives, or who does nothing, and is killed. Each send is reported
+/// once, and then refused.
 fn receivers_die(name: &str, options: &Options) {
     let mut node = Node::new(&Home::new(options), options);
     for victim in 0..24 {
@@ -304,7 +308,8 @@ fn the_rest_go_on(name: &str, options: &Options) {
     }
 }
 
-/// Two processes play ping-pong, and sleep on descriptors for every message. Nothing else wakes them.
+/// Two processes play ping-pong, and sleep on descriptors for every message. Nothing else
+/// wakes them.
 fn processes_wake_each_other(name: &str, mut options: Options) {
     watchdog::begin(format!("two processes wake each other: {name}"), 60);
     options.wait = FI_WAIT_FD;

@@ -1,5 +1,7 @@
-//! Segments whose words are changed at random while they are in use, through libfabric's public calls: messages may be lost or wrong then, and operations fail, but every call returns, and no process is harmed.
-//! And processes that get no memory or descriptors: an error, and no more.
+//! Segments whose words are changed at random while they are in use, through libfabric's
+//! public calls: messages may be lost or wrong then, and operations fail, but every call returns,
+//! and no process is harmed. And processes that get no memory or descriptors: an error, and no
+//! more.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]
@@ -27,7 +29,8 @@ fn segments() -> Vec<&'static [AtomicU64]> {
         let len = file.metadata().expect("it is open").len() as usize;
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice, never unmapped, of a file that keeps its size.
+        // SAFETY: a new mapping at an address of the kernel's choice, never unmapped, of a file
+        // that keeps its size.
         unsafe {
             let at = libc::mmap(null_mut(), len, access, libc::MAP_SHARED, fd, 0);
             assert_ne!(at, libc::MAP_FAILED);
@@ -77,7 +80,8 @@ fn take(n: &[Node]) {
     }
 }
 
-/// What a child does: uses two endpoints while their memory is changed, most of all where it matters.
+/// What a child does: uses two endpoints while their memory is changed, most of all where
+/// it matters.
 fn suffer(seed: u64, step: &AtomicU64, options: &Options) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let n = nodes(2, options);
@@ -157,7 +161,8 @@ fn mapped() -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
 }
 
-/// Endpoints until there are no more; then an error, and those that there are go on. `most`: descriptors, or bytes.
+/// Endpoints until there are no more; then an error, and those that there are go on.
+/// `most`: descriptors, or bytes.
 fn run_out(what: libc::__rlimit_resource_t, most: u64) {
     let options = Options::default();
     let n = nodes(2, &options);

@@ -1,6 +1,6 @@
-//! Services between processes: a client finds a server by node and service, also one that is
-//! stopped; a killed server leaves nothing; and a C program in the manner of libfabric's man pages,
-//! `c/hello.c`, does what it says.
+//! Services between processes: a client finds a server by node and service, also one that
+//! is stopped; a killed server leaves nothing; and a C program in the manner of libfabric's man
+//! pages, `c/hello.c`, does what it says.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]
@@ -41,7 +41,8 @@ fn found(service: &str) -> Result<[u8; NAME], c_int> {
     named(service, 0).map(|info| unsafe { (*info.0).dest_addr.cast::<[u8; NAME]>().read() })
 }
 
-/// A child that has the service and says so, then answers whatever comes, once it is told to go on.
+/// A child that has the service and says so, then answers whatever comes, once it is told
+/// to go on.
 fn child(service: &str) -> (Child, UnixStream) {
     let (mut mine, mut its) = UnixStream::pair().expect("a pair of sockets");
     let child = Child::fork(move || {
@@ -62,8 +63,8 @@ fn child(service: &str) -> (Child, UnixStream) {
     (child, mine)
 }
 
-/// A server that makes no progress, or is stopped, is found; one that is killed is not, and its
-/// service is free at once.
+/// A server that makes no progress, or is stopped, is found; one that is killed is not,
+/// and its service is free at once.
 fn service_lives_as_long_as_its_process() {
     let name = service("a-service");
     assert_eq!(found(&name).err(), Some(NO_DATA), "nobody has it yet");
@@ -117,8 +118,8 @@ fn compiled(folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The program's server and client talk to each other; a second server is refused, and so is a
-/// client without a server.
+/// The program's server and client talk to each other; a second server is refused, and so
+/// is a client without a server.
 fn program_in_c_finds_its_server(folder: &Path) {
     watchdog::begin("the program in C".into(), 60);
     let Some(program) = compiled(folder) else { return };

@@ -165,9 +165,11 @@ fn futex_waitv() -> Finding {
         reserved: u32,
     }
     let word = 1u32;
-    // Size of 32 bits. The word's value differs, so that a kernel that knows the call returns EAGAIN at once.
+    // Size of 32 bits. The word's value differs, so that a kernel that knows the call returns
+    // EAGAIN at once.
     let waiter = Waiter { value: 2, address: (&raw const word).addr() as u64, flags: 2, reserved: 0 };
-    // SAFETY: one waiter, valid for the call, on a live word; no time limit is needed, since the call does not wait.
+    // SAFETY: one waiter, valid for the call, on a live word; no time limit is needed, since the
+    // call does not wait.
     let result =
         unsafe { libc::syscall(libc::SYS_futex_waitv, &waiter, 1u32, 0u32, std::ptr::null::<u8>(), 0) };
     let result = match (result, errno()) {
@@ -197,7 +199,8 @@ fn context_switch() -> Finding {
 
 fn rseq() -> Finding {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
-    // SAFETY: getauxval has no preconditions; rseq with a null pointer and a length that no kernel takes fails.
+    // SAFETY: getauxval has no preconditions; rseq with a null pointer and a length that no kernel
+    // takes fails.
     let (bytes, known) = unsafe {
         let bytes = libc::getauxval(AT_RSEQ_FEATURE_SIZE);
         libc::syscall(libc::SYS_rseq, std::ptr::null::<u8>(), 0, 0, 0);
@@ -242,7 +245,8 @@ fn single_copy() -> Finding {
     let scope = text("/proc/sys/kernel/yama/ptrace_scope");
     let scope = scope.map_or("no Yama".to_owned(), |s| format!("ptrace_scope {s}"));
     let secret = black_box(0x746f_7770_6174_6821);
-    // SAFETY: the child only stores a word and sleeps until it is killed; it neither allocates nor takes a lock.
+    // SAFETY: the child only stores a word and sleeps until it is killed; it neither allocates nor
+    // takes a lock.
     let child = unsafe { libc::fork() };
     if child < 0 {
         let value = format!("no process: {}", io::Error::last_os_error());
@@ -265,7 +269,8 @@ fn single_copy() -> Finding {
     for _ in 0..2000 {
         let to = libc::iovec { iov_base: (&raw mut value).cast(), iov_len: 8 };
         let from = libc::iovec { iov_base: WORD.as_ptr().cast(), iov_len: 8 };
-        // SAFETY: both ranges are 8 valid bytes: ours is `value`, the child has `WORD` at the same address.
+        // SAFETY: both ranges are 8 valid bytes: ours is `value`, the child has `WORD` at the same
+        // address.
         let n = unsafe { libc::process_vm_readv(child, &to, 1, &from, 1, 0) };
         if n != 8 {
             result = Err(io::Error::last_os_error().to_string());
@@ -315,14 +320,15 @@ fn membarrier() -> Finding {
 
 fn counters() -> Finding {
     const CYCLES: u64 = 0;
-    // The first of the published sizes of `perf_event_attr`: type, size, config, …, all else zero. Excludes kernel
-    // (bit 5) and hypervisor (bit 6).
+    // The first of the published sizes of `perf_event_attr`: type, size, config, …, all else zero.
+    // Excludes kernel (bit 5) and hypervisor (bit 6).
     const ATTR_WORDS: usize = 8;
     let mut attr = [0u64; ATTR_WORDS];
     attr[0] = (size_of::<[u64; ATTR_WORDS]>() as u64) << 32;
     attr[1] = CYCLES;
     attr[5] = 1 << 5 | 1 << 6;
-    // SAFETY: the attributes are as long as they say and outlive the call; a descriptor that it returns is nobody else's.
+    // SAFETY: the attributes are as long as they say and outlive the call; a descriptor that it
+    // returns is nobody else's.
     let opened = unsafe {
         let fd = libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), 0, -1, -1, 8u64);
         (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32))

@@ -1,8 +1,9 @@
-//! The children of this process: those that it has started, and the orphans that it has adopted.
+//! The children of this process: those that it has started, and the orphans that it has
+//! adopted.
 //!
-//! A number found in /proc may belong to any process: /proc may be another pid namespace's. So a signal goes only to a
-//! number of which the kernel says that it is a child's that was not waited for (waitid): as long as nobody waits for
-//! it, the number stays its own.
+//! A number found in /proc may belong to any process: /proc may be another pid namespace's. So a
+//! signal goes only to a number of which the kernel says that it is a child's that was not waited
+//! for (waitid): as long as nobody waits for it, the number stays its own.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -50,12 +51,14 @@ fn is_child(pid: u32) -> bool {
     look(libc::P_PID, pid).is_ok()
 }
 
-/// Which of the children meant has ended, if one has; none is waited for. An error: there are no such children.
+/// Which of the children meant has ended, if one has; none is waited for. An error: there
+/// are no such children.
 fn look(which: libc::idtype_t, pid: u32) -> io::Result<Option<u32>> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     loop {
-        // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if no child has ended.
+        // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if no
+        // child has ended.
         let (result, ended) = unsafe {
             let result = libc::waitid(which, pid, info.as_mut_ptr(), options);
             (result, info.assume_init_ref().si_pid())
@@ -83,8 +86,9 @@ pub fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Ends all children, with SIGTERM, after the grace time with SIGKILL, and waits for them; and for their orphans, until
-/// there are no more. `say` is told the pid of each that has not ended by itself.
+/// Ends all children, with SIGTERM, after the grace time with SIGKILL, and waits for
+/// them; and for their orphans, until there are no more. `say` is told the pid of each that has not
+/// ended by itself.
 pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     let deadline = Instant::now() + grace;
     let mut told: Vec<u32> = Vec::new();
@@ -114,7 +118,8 @@ pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     }
 }
 
-/// The children of this process. Without a list in /proc, those that are `known` already, as long as there are any.
+/// The children of this process. Without a list in /proc, those that are `known` already,
+/// as long as there are any.
 fn all(known: &[u32]) -> Vec<u32> {
     if look(libc::P_ALL, 0).is_err() {
         return Vec::new();
@@ -128,7 +133,8 @@ fn all(known: &[u32]) -> Vec<u32> {
     by_number()
 }
 
-/// The children that /proc lists, if it is there: perhaps not all, perhaps other processes' numbers.
+/// The children that /proc lists, if it is there: perhaps not all, perhaps other
+/// processes' numbers.
 fn listed() -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
@@ -137,7 +143,8 @@ fn listed() -> Vec<u32> {
         .collect()
 }
 
-/// The children, found by asking for every number that a process can have: less than a second.
+/// The children, found by asking for every number that a process can have: less than a
+/// second.
 fn by_number() -> Vec<u32> {
     (1..PID_LIMIT).filter(|&pid| is_child(pid)).collect()
 }

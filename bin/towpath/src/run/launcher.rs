@@ -1,4 +1,5 @@
-//! The supervisor's work while ranks run: it passes signals on, notes ends, and acts on them.
+//! The supervisor's work while ranks run: it passes signals on, notes ends, and acts on
+//! them.
 
 use std::fmt;
 use std::io;
@@ -18,7 +19,8 @@ use super::supervisor::{Heard, Parent};
 use super::{Arguments, LAUNCHER_FAILED, OnDeath, children};
 use crate::{Failure, Outcome};
 
-/// Exit code when the reader of labelled output has gone: what a shell shows for a program that SIGPIPE has ended.
+/// Exit code when the reader of labelled output has gone: what a shell shows for a
+/// program that SIGPIPE has ended.
 const READER_GONE: u8 = 141;
 
 /// A process that was started.
@@ -109,7 +111,8 @@ impl<'a> Launcher<'a> {
         Ok(())
     }
 
-    /// Looks after the ranks until all have ended, ends what they have left running, and passes on the last output.
+    /// Looks after the ranks until all have ended, ends what they have left running, and
+    /// passes on the last output.
     pub fn finish(mut self) -> Outcome {
         if let Err(e) = self.look_after() {
             self.abort();
@@ -169,8 +172,8 @@ impl<'a> Launcher<'a> {
         self.streams.read(&ready[own..]);
         self.handover.answer();
         while let Some(received) = self.signals.next() {
-            // The ranks are of the same process group and have got it too: what was typed, and what was sent to the group,
-            // of which the command says so as well.
+            // The ranks are of the same process group and have got it too: what was typed, and what
+            // was sent to the group, of which the command says so as well.
             self.note(received.signal);
         }
         while !self.alone
@@ -276,8 +279,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// After a signal by which the ranks are expected to end. SIGTERM ends them in any case: by SIGKILL, after the grace
-    /// time.
+    /// After a signal by which the ranks are expected to end. SIGTERM ends them in any
+    /// case: by SIGKILL, after the grace time.
     fn expect_end(&mut self, signal: Signal) {
         // One that is stopped could not react.
         self.send_all(Signal::CONT);
@@ -295,7 +298,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Waits until the last output is written; after an order to end, for the grace time at most.
+    /// Waits until the last output is written; after an order to end, for the grace time
+    /// at most.
     fn write_rest(&mut self) {
         let mut deadline = None;
         while !self.streams.finish() && !self.alone {

@@ -42,13 +42,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks what is passed on, and SIGCHLD, in this thread and those that it starts. What the launcher was started
-    /// to ignore (by nohup, for example) it ignores, and so do the ranks.
+    /// Blocks what is passed on, and SIGCHLD, in this thread and those that it starts.
+    /// What the launcher was started to ignore (by nohup, for example) it ignores, and so do the
+    /// ranks.
     pub fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigemptyset` initialises `set` before the other calls use it, `pthread_sigmask` initialises
-        // `before`; both outlive the calls; the default action needs no handler; the new descriptor is nobody else's.
+        // SAFETY: `sigemptyset` initialises `set` before the other calls use it, `pthread_sigmask`
+        // initialises `before`; both outlive the calls; the default action needs no handler; the
+        // new descriptor is nobody else's.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal)).chain([libc::SIGCHLD]) {

@@ -1,7 +1,8 @@
-//! The output of the launcher and, with labels, of the ranks: line by line, with the rank before each line.
+//! The output of the launcher and, with labels, of the ranks: line by line, with the rank
+//! before each line.
 //!
-//! The ranks' pipes are read only as fast as the launcher's own output is read: then the ranks wait, as they would
-//! without a launcher between, and the launcher does not.
+//! The ranks' pipes are read only as fast as the launcher's own output is read: then the ranks
+//! wait, as they would without a launcher between, and the launcher does not.
 
 use std::fmt;
 use std::io;
@@ -25,7 +26,8 @@ struct Stream {
     rest: Vec<u8>,
 }
 
-/// All pipes from the ranks (none without labels), and where their contents and the launcher's own remarks go.
+/// All pipes from the ranks (none without labels), and where their contents and the
+/// launcher's own remarks go.
 #[derive(Debug)]
 pub struct Streams {
     streams: Vec<Stream>,
@@ -73,14 +75,16 @@ impl Streams {
         self.err.push(format!("{text}\n").into_bytes());
     }
 
-    /// Descriptors to poll: the writers' event, then the streams whose bytes can be passed on now.
+    /// Descriptors to poll: the writers' event, then the streams whose bytes can be
+    /// passed on now.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
         let open = [Target::Out, Target::Err].map(|target| !self.writer(target).is_full());
         let streams = self.streams.iter().map(move |s| {
             let flags = if open[s.target as usize] { PollFlags::IN } else { PollFlags::empty() };
             (s, flags)
         });
-        // A hang-up is reported in any case: a stream that may not be read is left out by an impossible descriptor.
+        // A hang-up is reported in any case: a stream that may not be read is left out by an
+        // impossible descriptor.
         std::iter::once(PollFd::new(&self.event, PollFlags::IN)).chain(streams.map(|(s, flags)| {
             if flags.is_empty() {
                 PollFd::new(&self.event, flags)
@@ -90,7 +94,8 @@ impl Streams {
         }))
     }
 
-    /// Passes on what has come, from the [sources](Self::sources) of which this says that they are ready.
+    /// Passes on what has come, from the [sources](Self::sources) of which this says that
+    /// they are ready.
     pub fn read(&mut self, ready: &[bool]) {
         if ready.first() == Some(&true) {
             let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
@@ -109,8 +114,8 @@ impl Streams {
         self.streams = streams;
     }
 
-    /// After all have ended: passes on what is still in the pipes, without waiting for more. Returns whether all is
-    /// written; if not, [sources](Self::sources) says when to go on.
+    /// After all have ended: passes on what is still in the pipes, without waiting for
+    /// more. Returns whether all is written; if not, [sources](Self::sources) says when to go on.
     pub fn finish(&mut self) -> bool {
         loop {
             let mut sources: Vec<PollFd<'_>> = self.sources().collect();
@@ -185,7 +190,8 @@ impl Stream {
     }
 }
 
-/// The whole lines with their label. `rest`: the beginning of a line, which is kept for the next call.
+/// The whole lines with their label. `rest`: the beginning of a line, which is kept for
+/// the next call.
 fn labelled(label: &str, rest: &mut Vec<u8>, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(rest.len() + bytes.len() + bytes.len() / 16 + label.len());
     for piece in bytes.split_inclusive(|&b| b == b'\n') {

@@ -1,10 +1,12 @@
-//! The two processes of a launcher: the command, which the user has started, and its supervisor, the parent of the ranks.
+//! The two processes of a launcher: the command, which the user has started, and its
+//! supervisor, the parent of the ranks.
 //!
-//! The supervisor does the work. The command passes signals on to it through a pipe (of two equal signals that are
-//! pending the kernel delivers one, and a process group gets each itself), waits for it, and ends with its exit code. Both
-//! adopt orphans (PR_SET_CHILD_SUBREAPER), so that a death of either leaves nothing running: the supervisor sees the
-//! command's death at a pipe and ends all descendants; if the supervisor dies, its descendants become the command's
-//! children, and the command ends them. Only if both are killed at once, processes remain that the ranks have
+//! The supervisor does the work. The command passes signals on to it through a pipe (of two equal
+//! signals that are pending the kernel delivers one, and a process group gets each itself), waits
+//! for it, and ends with its exit code. Both adopt orphans (PR_SET_CHILD_SUBREAPER), so that a
+//! death of either leaves nothing running: the supervisor sees the command's death at a pipe and
+//! ends all descendants; if the supervisor dies, its descendants become the command's children, and
+//! the command ends them. Only if both are killed at once, processes remain that the ranks have
 //! started: the kernel ends the ranks themselves (PR_SET_PDEATHSIG).
 #![allow(unsafe_code)]
 
@@ -65,8 +67,9 @@ impl AsFd for Parent {
     }
 }
 
-/// Runs `work` in a supervisor and waits for it. Returns twice: in the supervisor what `work` returns, in the command the
-/// supervisor's exit code. To be called by a process with one thread. `failed`: the exit code if this itself fails.
+/// Runs `work` in a supervisor and waits for it. Returns twice: in the supervisor what
+/// `work` returns, in the command the supervisor's exit code. To be called by a process with one
+/// thread. `failed`: the exit code if this itself fails.
 pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -> Outcome {
     let failure = |what: &str, e: &io::Error| {
         let remedy = match e.raw_os_error() {
@@ -90,7 +93,8 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
             drop(write);
             adopt()?;
             let outcome = work(&Parent { pipe: read }, &signals);
-            // What is pending has ended the ranks: it must not end the supervisor, whose exit code is theirs.
+            // What is pending has ended the ranks: it must not end the supervisor, whose exit code
+            // is theirs.
             while signals.next().is_some() {}
             signals.unblock();
             outcome
@@ -106,7 +110,8 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
     }
 }
 
-/// The command's part: passes signals on until the supervisor has ended. Returns the exit code.
+/// The command's part: passes signals on until the supervisor has ended. Returns the exit
+/// code.
 fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Result<u8> {
     loop {
         while let Some(child) = children::ended_child() {
@@ -125,8 +130,8 @@ fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Resu
             Err(e) => return Err(e.into()),
         }
         while let Some(received) = signals.next() {
-            // What was typed has reached the supervisor too. One that has not read tens of thousands of signals hears
-            // no more of them.
+            // What was typed has reached the supervisor too. One that has not read tens of
+            // thousands of signals hears no more of them.
             if !received.typed {
                 let _ = rustix::io::write(to_supervisor, &[received.signal.as_raw() as u8]);
             }

@@ -1,7 +1,9 @@
-//! Writing that never holds up the launcher: a thread for each of standard output and standard error.
+//! Writing that never holds up the launcher: a thread for each of standard output and
+//! standard error.
 //!
-//! A reader that does not read makes a write last for ever. The descriptor is shared with other processes, so it must
-//! stay as it is (O_NONBLOCK would be theirs too). So a thread writes what lies in a queue of bounded length.
+//! A reader that does not read makes a write last for ever. The descriptor is shared with other
+//! processes, so it must stay as it is (O_NONBLOCK would be theirs too). So a thread writes what
+//! lies in a queue of bounded length.
 
 use std::collections::VecDeque;
 use std::io;
@@ -90,8 +92,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Queues bytes; drops them if writing has failed. Without a thread, which can't be started where the user has too
-    /// many, they are written at once if that is possible without waiting.
+    /// Queues bytes; drops them if writing has failed. Without a thread, which can't be
+    /// started where the user has too many, they are written at once if that is possible without
+    /// waiting.
     pub fn push(&mut self, bytes: Vec<u8>) {
         if bytes.is_empty() || self.failure().is_some() {
             return;
@@ -174,7 +177,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a short text if that is possible without waiting: a pipe that is ready takes at least 4,096 bytes.
+    /// Writes a short text if that is possible without waiting: a pipe that is ready
+    /// takes at least 4,096 bytes.
     fn write_now(&self, bytes: &[u8]) {
         if self.is_ready(Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             let _ = self.target.with(|fd| rustix::io::write(fd, &bytes[..bytes.len().min(4096)]));

@@ -25,11 +25,13 @@ pub fn towpath(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> Mem
     dog.spawn(with_default_signals(command))
 }
 
-/// A command that starts with no signal ignored or blocked, however these tests were started (`nohup`, a script's `&`).
+/// A command that starts with no signal ignored or blocked, however these tests were
+/// started (`nohup`, a script's `&`).
 pub fn with_default_signals(mut command: Command) -> Command {
     let prepare = || {
         let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigemptyset` initialises the set before it is used; both calls take valid arguments and no handlers.
+        // SAFETY: `sigemptyset` initialises the set before it is used; both calls take valid
+        // arguments and no handlers.
         unsafe {
             for signal in 1..32 {
                 libc::signal(signal, libc::SIG_DFL);

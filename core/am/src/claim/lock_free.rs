@@ -1,30 +1,39 @@
-//! `lock-free`: the paper's new algorithm. Assign a packet by compare-and-swap on the tail, then claim it by compare-and-swap on its type.
+//! `lock-free`: the paper's new algorithm. Assign a packet by compare-and-swap on the
+//! tail, then claim it by compare-and-swap on its type.
 //!
-//! **Source.** Lumetta & Culler 1998, §3.2 and Figure 3, to the letter: the tail advances without asking whether the packet is free, so more senders
-//! than packets may be assigned. One thing is added: in the figure, a sender that was assigned the same packet a lap later may claim it first, and its
-//! message then overtakes an earlier one of its own. Ours waits until the receiver's progress (cached, read once in a lap) says that its turn is the packet's
-//! next, so that messages of one sender stay in order. A bulk transfer does the same on the bulk queue first (L15: four
+//! **Source.** Lumetta & Culler 1998, §3.2 and Figure 3, to the letter: the tail advances without
+//! asking whether the packet is free, so more senders than packets may be assigned. One thing is
+//! added: in the figure, a sender that was assigned the same packet a lap later may claim it first,
+//! and its message then overtakes an earlier one of its own. Ours waits until the receiver's
+//! progress (cached, read once in a lap) says that its turn is the packet's next, so that messages
+//! of one sender stay in order. A bulk transfer does the same on the bulk queue first (L15: four
 //! compare-and-swaps in all).
 //!
-//! **Progress.** The assignment is lock-free. A sender whose packet is not free waits for it, polling (the caller does that); the receiver waits for
-//! packets in order.
+//! **Progress.** The assignment is lock-free. A sender whose packet is not free waits for it,
+//! polling (the caller does that); the receiver waits for packets in order.
 //!
-//! **Fields.** `tail`, `bulk_tail`: senders, by compare-and-swap. Header: whoever makes it CLAIMED, until READY; then the receiver.
+//! **Fields.** `tail`, `bulk_tail`: senders, by compare-and-swap. Header: whoever makes it CLAIMED,
+//! until READY; then the receiver.
 //!
-//! **A sender that stops or dies.** The paper leaves it open. Our receiver passes over a place that keeps it waiting for
-//! [`STALL`](crate::queue::STALL), and writes down that a message is *owed* there: the place's turn came without one, so one may come out of turn. It is
-//! delivered when it comes, before anything that the same sender sends later.
-//! * A ticket that its sender gave up (no living endpoint's intent names it, and its packet is FREE) is passed over at once. Whoever will not wait looks first
-//!   whether as many tickets are out as there are packets.
-//! * Between the two compare-and-swaps (its intent names the ticket): the packet is FREE; owed until no living endpoint's intent names a ticket of that place
-//!   whose turn has passed. Another sender may get the place a lap later; then the one that comes late is the stopped one's.
-//! * With a claimed packet: owed until it is published; a dead one's packet is made FREE. A sender that was assigned a packet which a stopped one holds
-//!   draws another after a while: its own ticket stays unused, and is passed over like a dead one's.
+//! **A sender that stops or dies.** The paper leaves it open. Our receiver passes over a place that
+//! keeps it waiting for [`STALL`](crate::queue::STALL), and writes down that a message is *owed*
+//! there: the place's turn came without one, so one may come out of turn. It is delivered when it
+//! comes, before anything that the same sender sends later.
+//! * A ticket that its sender gave up (no living endpoint's intent names it, and its packet is
+//!   FREE) is passed over at once. Whoever will not wait looks first whether as many tickets are
+//!   out as there are packets.
+//! * Between the two compare-and-swaps (its intent names the ticket): the packet is FREE; owed
+//!   until no living endpoint's intent names a ticket of that place whose turn has passed. Another
+//!   sender may get the place a lap later; then the one that comes late is the stopped one's.
+//! * With a claimed packet: owed until it is published; a dead one's packet is made FREE. A sender
+//!   that was assigned a packet which a stopped one holds draws another after a while: its own
+//!   ticket stays unused, and is passed over like a dead one's.
 //! * After publishing: the message is delivered.
 //!
 //! **Memory.** No line beyond the queue's own.
 //!
-//! **Don't use it** if `towpath` will do: that needs one compare-and-swap and no write by the receiver to free a packet.
+//! **Don't use it** if `towpath` will do: that needs one compare-and-swap and no write by the
+//! receiver to free a packet.
 
 use towpath_machine::{Event, Ordering, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
@@ -41,8 +50,10 @@ use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, in
 #[derive(Clone, Copy, Debug)]
 pub struct LockFree;
 
-/// How many vain attempts make a sender give up its assigned packet or block if its holder doesn't move: those that `back_off_and_poll` puts close together. After them a
-/// sender may sleep for a millisecond between two, and a stopped process would cost everybody that many in each lap.
+/// How many vain attempts make a sender give up its assigned packet or block if its
+/// holder doesn't move: those that `back_off_and_poll` puts close together. After them a sender may
+/// sleep for a millisecond between two, and a stopped process would cost everybody that many in
+/// each lap.
 const PATIENCE: u32 = 8;
 
 /// The first step: an assignment. `None` if the queue is closed.
@@ -51,7 +62,8 @@ fn assign<P: Processor>(word: &P::Word, cpu: &P, closed: impl Fn(u64) -> bool) -
     loop {
         // Relaxed: a guess, confirmed by the exchange.
         let tail = cpu.load(word, Ordering::Relaxed);
-        // The window in which another sender's exchange makes ours fail begins here, and ends with the exchange.
+        // The window in which another sender's exchange makes ours fail begins here, and ends with
+        // the exchange.
         cpu.note(Event::Acquired(tail & TICKET));
         if closed(tail) {
             return None;
@@ -116,7 +128,8 @@ impl<P: Processor> Claim<P> for LockFree {
             }
         }
         let claimed = Header::claimed(sender.endpoint, sender.generation).0;
-        // (F2) Acquire: the receiver has read the packet; pairs with the Release (C3) in `free_packet`. Release: survivors see whose it is.
+        // (F2) Acquire: the receiver has read the packet; pairs with the Release (C3) in
+        // `free_packet`. Release: survivors see whose it is.
         let word = &q.slot(ticket).header;
         match cpu.compare_exchange(word, FREE, claimed, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
@@ -146,7 +159,8 @@ impl<P: Processor> Claim<P> for LockFree {
         sender.pending = None;
         sender.pending_block = None;
         sender.misses = 0;
-        // Release: pairs with the Acquire of the census, which then finds nobody owing a message for the ticket.
+        // Release: pairs with the Acquire of the census, which then finds nobody owing a message
+        // for the ticket.
         cpu.store(intent, 0, Ordering::Release);
     }
 
@@ -168,7 +182,8 @@ impl<P: Processor> Claim<P> for LockFree {
         };
         let block = (ticket % q.blocks.len() as u64) as usize;
         let me = block_owner(sender.endpoint, sender.generation);
-        // (B1) Acquire: pairs with the Release (B2) in `free_block`. Release: survivors see whose it is.
+        // (B1) Acquire: pairs with the Release (B2) in `free_block`. Release: survivors see whose
+        // it is.
         if cpu.compare_exchange(&q.blocks[block].owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             sender.misses = 0;
             return Ok(block);
@@ -196,14 +211,15 @@ impl<P: Processor> Claim<P> for LockFree {
         publish_and_look(q, cpu, parks, ticket, header.with_lap(q.lap(ticket)))
     }
 
-    /// A message whose turn has passed must not take the turn of another: that one's sender would be late in its place without our knowing, even before it draws
-    /// its ticket.
+    /// A message whose turn has passed must not take the turn of another: that one's
+    /// sender would be late in its place without our knowing, even before it draws its ticket.
     #[inline(always)]
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool {
         header.is_ready() && !is_earlier(header.lap(), q.lap(ticket))
     }
 
-    /// Later senders may hold the place too, for turns to come: their own earlier messages may still be in the queue, so theirs waits for its turn.
+    /// Later senders may hold the place too, for turns to come: their own earlier
+    /// messages may still be in the queue, so theirs waits for its turn.
     fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
         let to_come = head + (q.index(ticket) as u64).wrapping_sub(head) % q.len();
         header.is_ready() && is_earlier(header.lap(), q.lap(to_come))
@@ -259,7 +275,8 @@ impl<P: Processor> Claim<P> for LockFree {
         let index = q.index(receiver.head);
         // Acquire: pairs with the Release of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
-        // First the intents, then the packet (both Acquire): whoever has let go of the ticket has claimed the packet, or gave up.
+        // First the intents, then the packet (both Acquire): whoever has let go of the ticket has
+        // claimed the packet, or gave up.
         if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Acquire))
         {
             receiver.head += 1;
@@ -280,7 +297,8 @@ impl<P: Processor> Claim<P> for LockFree {
             None => receiver.late.push(Late { ticket: receiver.head, owed: 1, cleared: 0 }),
         }
         receiver.head += 1;
-        // Release: so that those who wait for their turn don't wait for a message that may never come; pairs with the Acquire in `claim`.
+        // Release: so that those who wait for their turn don't wait for a message that may never
+        // come; pairs with the Acquire in `claim`.
         cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
         true
     }
@@ -293,7 +311,8 @@ impl<P: Processor> Claim<P> for LockFree {
             let nobodys = late.is_nobodys(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
-            // The intents first, then the packet (both Acquire): whoever has let go of its ticket has claimed the packet, or gave up.
+            // The intents first, then the packet (both Acquire): whoever has let go of its ticket
+            // has claimed the packet, or gave up.
             let header = Header(cpu.load(word, Ordering::Acquire));
             !nobodys || header.state() != FREE
         });
@@ -313,7 +332,8 @@ impl<P: Processor> Claim<P> for LockFree {
         }
     }
 
-    /// Each sender may be assigned a packet that is not free, and a few more if it loses patience with them.
+    /// Each sender may be assigned a packet that is not free, and a few more if it loses
+    /// patience with them.
     fn overdraws(&self) -> bool {
         true
     }

@@ -1,23 +1,30 @@
-//! Claiming under a lock: the paper's generic mutual exclusion algorithm, with any lock of `towpath-sync`.
+//! Claiming under a lock: the paper's generic mutual exclusion algorithm, with any lock
+//! of `towpath-sync`.
 //!
-//! **Source.** Lumetta & Culler 1998, Figure 2 and §3.1. Under the lock: if the packet at the tail is FREE, it becomes CLAIMED and the tail
-//! advances. A bulk transfer claims its block under the same lock, before the packet (L19).
+//! **Source.** Lumetta & Culler 1998, Figure 2 and §3.1. Under the lock: if the packet at the tail
+//! is FREE, it becomes CLAIMED and the tail advances. A bulk transfer claims its block under the
+//! same lock, before the packet (L19).
 //!
 //! **Progress.** Blocking, as the lock is.
 //!
-//! **Fields.** `tail`, `bulk_tail`: only under the lock. Header: its claimer from CLAIMED to READY, then the receiver, which makes it FREE.
+//! **Fields.** `tail`, `bulk_tail`: only under the lock. Header: its claimer from CLAIMED to READY,
+//! then the receiver, which makes it FREE.
 //!
 //! **A sender that stops or dies.**
-//! * Between wanting the lock and having left it (intent [`intent::LOCKING`]): a stopped sender holds everybody up for as long as it is stopped.
-//!   If it dies, `posix` passes the lock on and the next owner finds the queue as it is (each step below leaves it valid); the spin locks cannot:
-//!   whoever waits learns of the death, the queue is closed, and its senders get their messages back
-//!   ([`Status::Congestion`](crate::Status::Congestion)). If its words are damaged, `suspicion.rs` finds that out.
-//! * With a claimed packet: the receiver waits for a stopped one; the place of a dead one is passed over and freed.
+//! * Between wanting the lock and having left it (intent [`intent::LOCKING`]): a stopped sender
+//!   holds everybody up for as long as it is stopped. If it dies, `posix` passes the lock on and
+//!   the next owner finds the queue as it is (each step below leaves it valid); the spin locks
+//!   cannot: whoever waits learns of the death, the queue is closed, and its senders get their
+//!   messages back ([`Status::Congestion`](crate::Status::Congestion)). If its words are damaged,
+//!   `suspicion.rs` finds that out.
+//! * With a claimed packet: the receiver waits for a stopped one; the place of a dead one is passed
+//!   over and freed.
 //! * After publishing: the message is delivered.
 //!
 //! **Memory.** The lock's.
 //!
-//! **Don't use it** when processes may be stopped or killed and the lock is not `posix`; the other algorithms go on.
+//! **Don't use it** when processes may be stopped or killed and the lock is not `posix`; the other
+//! algorithms go on.
 
 use core::ops::Deref;
 
@@ -44,8 +51,9 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     intent: &P::Word,
     body: impl FnOnce() -> Result<T, ClaimError>,
 ) -> Result<T, ClaimError> {
-    // SeqCst (C4), the exchange and the look at the tail: either whoever resets the queue for a new owner sees our intent and waits for us, or we see
-    // that the queue is closed and don't touch its lock; pairs with the exchange that closes the tail and the census after it.
+    // SeqCst (C4), the exchange and the look at the tail: either whoever resets the queue for a new
+    // owner sees our intent and waits for us, or we see that the queue is closed and don't touch
+    // its lock; pairs with the exchange that closes the tail and the census after it.
     cpu.swap(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::SeqCst);
     let mut tail = cpu.load(&q.control.tail, Ordering::SeqCst);
     if tail & SUSPECTED != 0 {
@@ -62,8 +70,8 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
             // Release: as (C1).
             cpu.store(intent, intent::encode(q.id, intent::LOCKING, 1), Ordering::Release);
             if L::owner_died(&held) {
-                // Each step of the body leaves the queue valid, so there is nothing to mend: a packet that the dead one has claimed carries its
-                // name, and the receiver frees it.
+                // Each step of the body leaves the queue valid, so there is nothing to mend: a
+                // packet that the dead one has claimed carries its name, and the receiver frees it.
                 lock.make_consistent(cpu, &mut held);
             }
             let result = body();
@@ -98,7 +106,8 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
                 return Err(ClaimError::Closed);
             }
             let header = &q.slot(tail & TICKET).header;
-            // (C2) Acquire: the receiver has read the packet; pairs with the Release (C3) in `release`.
+            // (C2) Acquire: the receiver has read the packet; pairs with the Release (C3) in
+            // `release`.
             if Header(cpu.load(header, Ordering::Acquire)).state() != FREE {
                 return Err(ClaimError::Full);
             }
@@ -229,7 +238,8 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
     }
 
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
-        // Acquire: pairs with the Release of the claim, which marks the packet before it moves the tail: behind the tail none is FREE by right.
+        // Acquire: pairs with the Release of the claim, which marks the packet before it moves the
+        // tail: behind the tail none is FREE by right.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         let before = receiver.head;
         while receiver.head < tail.min(before + q.len())
@@ -247,7 +257,8 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
     }
 }
 
-// What the paper's algorithms have in common (Figures 2 and 3): the three-state hand-shake in the packet's type.
+// What the paper's algorithms have in common (Figures 2 and 3): the three-state hand-shake in the
+// packet's type.
 
 /// READY, and whether the receiver must be woken.
 #[inline(always)]
@@ -264,8 +275,8 @@ pub(super) fn publish_and_look<P: Processor>(
         cpu.store(word, header.0, Ordering::Release);
         return false;
     }
-    // (Q2), and SeqCst (an exchange): either we see that the receiver sleeps, or it sees the packet before it does; pairs with
-    // the fence (S1) in `say_asleep`.
+    // (Q2), and SeqCst (an exchange): either we see that the receiver sleeps, or it sees the packet
+    // before it does; pairs with the fence (S1) in `say_asleep`.
     cpu.swap(word, header.0, Ordering::SeqCst);
     // Relaxed: ordered by the exchange.
     cpu.load(&q.control.sleeping, Ordering::SeqCst) != 0
@@ -291,7 +302,8 @@ pub(super) fn say_asleep<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cp
 
 #[inline(always)]
 pub(super) fn free_packet<P: Processor>(q: &Queue<'_, P>, cpu: &P, ticket: u64) {
-    // (C3) Release: our reads of the packet come before; pairs with the Acquire of the claims (C2), (F2).
+    // (C3) Release: our reads of the packet come before; pairs with the Acquire of the claims (C2),
+    // (F2).
     cpu.store(&q.slot(ticket).header, FREE, Ordering::Release);
 }
 
@@ -313,7 +325,8 @@ pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
     }
 }
 
-/// Frees packets in a state that no packet can be in: those above `last`, and ready ones that nobody was assigned.
+/// Frees packets in a state that no packet can be in: those above `last`, and ready ones
+/// that nobody was assigned.
 pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P, last: u64) -> bool {
     let mut changed = false;
     for ticket in receiver.head..receiver.head + q.len() {

@@ -1,4 +1,5 @@
-//! Claim algorithms: how concurrent senders come to own a packet. One algorithm, one file.
+//! Claim algorithms: how concurrent senders come to own a packet. One algorithm, one
+//! file.
 
 mod any;
 mod lock_free;
@@ -16,11 +17,13 @@ pub use lock_free::LockFree;
 pub use locked::Locked;
 pub use towpath::Towpath;
 
-/// A claim algorithm: the sender's way to a packet and a block, and the receiver's way of giving them back.
+/// A claim algorithm: the sender's way to a packet and a block, and the receiver's way of
+/// giving them back.
 ///
 /// None of the claims waits for space: that is the endpoint's business, which polls meanwhile.
 pub trait Claim<P: Processor> {
-    /// Claims a packet. `intent` is the sending endpoint's word for claims on queues of this kind.
+    /// Claims a packet. `intent` is the sending endpoint's word for claims on queues of
+    /// this kind.
     ///
     /// # Errors
     ///
@@ -34,14 +37,17 @@ pub trait Claim<P: Processor> {
         intent: &P::Word,
     ) -> Result<u64, ClaimError>;
 
-    /// A hint that this ticket is likely to be claimed soon: its packet's line may be fetched meanwhile. Claims nothing.
+    /// A hint that this ticket is likely to be claimed soon: its packet's line may be
+    /// fetched meanwhile. Claims nothing.
     #[inline(always)]
     fn anticipate(&self, _q: &Queue<'_, P>, _cpu: &P, _ticket: u64) {}
 
-    /// Gives up what a claim that found the queue full may have kept for the next attempt. Called when there will be none.
+    /// Gives up what a claim that found the queue full may have kept for the next
+    /// attempt. Called when there will be none.
     fn give_up(&self, _sender: &mut Sender, _cpu: &P, _intent: &P::Word) {}
 
-    /// Claims a block. On success the caller owns it until it publishes it with a packet or frees it.
+    /// Claims a block. On success the caller owns it until it publishes it with a packet
+    /// or frees it.
     ///
     /// # Errors
     ///
@@ -79,29 +85,33 @@ pub trait Claim<P: Processor> {
     /// Whether the ticket's packet can be delivered.
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool;
 
-    /// Whether the packet of a place that was passed over holds a message whose turn has passed too (and not one whose turn is still to come).
+    /// Whether the packet of a place that was passed over holds a message whose turn has
+    /// passed too (and not one whose turn is still to come).
     fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
         let _ = head;
         self.is_ready(q, header, ticket)
     }
 
-    /// After the receiver's death: whether the packet holds a message that was not delivered. `ticket` is the place's first one that
-    /// the receiver had not passed.
+    /// After the receiver's death: whether the packet holds a message that was not
+    /// delivered. `ticket` is the place's first one that the receiver had not passed.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
         let _ = (q, cpu, ticket);
         header.is_ready()
     }
 
-    /// Makes a delivered packet reusable, now or later ([`Claim::flush`]). `receiver.head` is past it already.
+    /// Makes a delivered packet reusable, now or later ([`Claim::flush`]).
+    /// `receiver.head` is past it already.
     fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
     /// The same for a packet that came late.
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
-    /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called when a poll ends.
+    /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called
+    /// when a poll ends.
     fn flush<W: WaitForSpace<P>>(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, wait: &W);
 
-    /// Waits a while for space in a queue that was found full. A hint: returns at any time.
+    /// Waits a while for space in a queue that was found full. A hint: returns at any
+    /// time.
     fn await_space<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,
@@ -111,14 +121,15 @@ pub trait Claim<P: Processor> {
         round: u32,
     );
 
-    /// Says that the receiver will sleep. `false` if it must not, since something was claimed already.
+    /// Says that the receiver will sleep. `false` if it must not, since something was
+    /// claimed already.
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool;
 
     /// Takes that back.
     fn wake_up(&self, q: &Queue<'_, P>, cpu: &P);
 
-    /// The head has been claimed but not published: if its owner is dead, or `overdue`, pass over it where the algorithm permits.
-    /// Returns whether the head has moved.
+    /// The head has been claimed but not published: if its owner is dead, or `overdue`,
+    /// pass over it where the algorithm permits. Returns whether the head has moved.
     fn resolve_head(
         &self,
         q: &Queue<'_, P>,
@@ -128,7 +139,8 @@ pub trait Claim<P: Processor> {
         overdue: bool,
     ) -> bool;
 
-    /// Decides about places passed over whose owner is dead. Returns whether one was freed.
+    /// Decides about places passed over whose owner is dead. Returns whether one was
+    /// freed.
     fn resolve_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, census: &dyn Census) -> bool;
 
     /// Frees packets that the dead had claimed.

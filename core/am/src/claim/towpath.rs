@@ -1,29 +1,38 @@
-//! `towpath`: our own claim. One compare-and-swap gives a ticket; the ticket's lap in the header is the hand-shake.
+//! `towpath`: our own claim. One compare-and-swap gives a ticket; the ticket's lap in the
+//! header is the hand-shake.
 //!
-//! **Source.** Ours. It keeps of the paper's lock-free algorithm (Lumetta & Culler 1998, §3.2) the separation of assigning a packet from
-//! filling it, and needs one synchronisation primitive where that needs two: a place is free because the receiver's published
-//! progress says so (read rarely, and cached), not because a second compare-and-swap finds it so. A sequence per place
-//! is as in Vyukov's bounded queue.
+//! **Source.** Ours. It keeps of the paper's lock-free algorithm (Lumetta & Culler 1998, §3.2) the
+//! separation of assigning a packet from filling it, and needs one synchronisation primitive where
+//! that needs two: a place is free because the receiver's published progress says so (read rarely,
+//! and cached), not because a second compare-and-swap finds it so. A sequence per place is as in
+//! Vyukov's bounded queue.
 //!
-//! **Progress.** Claiming is lock-free while the queue is not full. Receiving is wait-free; a message is delivered in the order of
-//! tickets unless its sender stops between claiming and publishing.
+//! **Progress.** Claiming is lock-free while the queue is not full. Receiving is wait-free; a
+//! message is delivered in the order of tickets unless its sender stops between claiming and
+//! publishing.
 //!
-//! **Fields.** `tail`: senders by compare-and-swap; the receiver sets [`SLEEPING`], [`HOLES`], [`CLOSED`]. `head`: the receiver, every
-//! eighth of the ring or when idle; senders read it when their copy says full, and mark it when they park. Slot: its ticket's owner
-//! until the header is published, then the receiver. `valid_from`: the receiver.
+//! **Fields.** `tail`: senders by compare-and-swap; the receiver sets [`SLEEPING`], [`HOLES`],
+//! [`CLOSED`]. `head`: the receiver, every eighth of the ring or when idle; senders read it when
+//! their copy says full, and mark it when they park. Slot: its ticket's owner until the header is
+//! published, then the receiver. `valid_from`: the receiver.
 //!
-//! **A sender that stops or dies.** Its intent word says on which queue it is claiming (before the ticket), then which ticket it holds.
+//! **A sender that stops or dies.** Its intent word says on which queue it is claiming (before the
+//! ticket), then which ticket it holds.
 //! * Before the compare-and-swap on the tail: nothing happened.
-//! * Holding a ticket, not published: after [`STALL`](crate::queue::STALL) the receiver passes over the place: it makes a *hole* of it. Later
-//!   tickets of that place are void (their senders see [`HOLES`] in the tail they replaced, read `valid_from`, and take another ticket), so
-//!   the others go on without limit. If the stopped sender publishes after all, its message is delivered then, before any
-//!   message that it sent later. Once every living endpoint is known not to own the ticket, the place returns to use.
+//! * Holding a ticket, not published: after [`STALL`](crate::queue::STALL) the receiver passes over
+//!   the place: it makes a *hole* of it. Later tickets of that place are void (their senders see
+//!   [`HOLES`] in the tail they replaced, read `valid_from`, and take another ticket), so the
+//!   others go on without limit. If the stopped sender publishes after all, its message is
+//!   delivered then, before any message that it sent later. Once every living endpoint is known not
+//!   to own the ticket, the place returns to use.
 //! * After publishing: the message is delivered like any other.
-//! * Between publishing and waking the receiver: the receiver's sleep is bounded, so the message is late, not lost.
+//! * Between publishing and waking the receiver: the receiver's sleep is bounded, so the message is
+//!   late, not lost.
 //!
 //! **Memory.** No line beyond the queue's own.
 //!
-//! **Don't use it** where the tail must be strictly fair under heavy contention on many processors: a compare-and-swap can fail again and again.
+//! **Don't use it** where the tail must be strictly fair under heavy contention on many processors:
+//! a compare-and-swap can fail again and again.
 
 use towpath_machine::{Ordering, Prefetch, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
@@ -60,7 +69,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 return Err(ClaimError::Closed);
             }
             if beyond(ticket, sender.head_seen, q.len()) {
-                // (T3) Acquire: the receiver's reads of the place come before our writes; pairs with the Release (T4) in `flush`.
+                // (T3) Acquire: the receiver's reads of the place come before our writes; pairs
+                // with the Release (T4) in `flush`.
                 sender.head_seen = cpu.load(&q.control.head, Ordering::Acquire) & !PARKED;
                 if beyond(ticket, sender.head_seen, q.len()) {
                     sender.lacks_block = false;
@@ -71,8 +81,9 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             cpu.prefetch_exclusive(&q.slot(ticket).header);
             // Relaxed: ordered before the tail by the Release in (T1).
             cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
-            // (T1) Release: whoever sees the ticket taken sees our intent; pairs with the Acquire in `Receiver::behind`. Acquire: if the
-            // tail had `HOLES`, then `valid_from` is visible; pairs with (T5) in `resolve_head`.
+            // (T1) Release: whoever sees the ticket taken sees our intent; pairs with the Acquire
+            // in `Receiver::behind`. Acquire: if the tail had `HOLES`, then `valid_from` is
+            // visible; pairs with (T5) in `resolve_head`.
             let claimed = cpu.compare_exchange(
                 &q.control.tail,
                 tail,
@@ -126,8 +137,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             if cpu.load(owner, Ordering::Relaxed) != 0 {
                 continue;
             }
-            // (B1) Acquire: the receiver has read what was there; pairs with the Release (B2) in `free_block`. Release: the sweep that sees
-            // our name sees who we are.
+            // (B1) Acquire: the receiver has read what was there; pairs with the Release (B2) in
+            // `free_block`. Release: the sweep that sees our name sees who we are.
             if cpu.compare_exchange(owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 // A long transfer comes back for the next one as soon as this one is filled.
                 cpu.prefetch_exclusive(&q.blocks[(block + 1) % q.blocks.len()].owner);
@@ -153,9 +164,11 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         ticket: u64,
         header: Header,
     ) -> bool {
-        // (Q2) Release: the packet's contents come before; pairs with the Acquire (Q1) in `Receiver::next`.
+        // (Q2) Release: the packet's contents come before; pairs with the Acquire (Q1) in
+        // `Receiver::next`.
         cpu.store(&q.slot(ticket).header, header.with_lap(q.lap(ticket)).0, Ordering::Release);
-        // Release: whoever sees that we own nothing sees the publication; pairs with the Acquire of the census.
+        // Release: whoever sees that we own nothing sees the publication; pairs with the Acquire of
+        // the census.
         cpu.store(intent, 0, Ordering::Release);
         core::mem::take(&mut sender.must_wake)
     }
@@ -165,7 +178,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         header.lap() == q.lap(ticket) && (header.state() == READY || header.state() == READY_BULK)
     }
 
-    /// A delivered packet keeps its header: what counts is the receiver's exact progress, and the holes that it left behind.
+    /// A delivered packet keeps its header: what counts is the receiver's exact progress,
+    /// and the holes that it left behind.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
         // Acquire: pairs with the Release (T6).
         let hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
@@ -196,7 +210,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         round: u32,
     ) {
         if sender.lacks_block {
-            // The published head says nothing of blocks: it moves an eighth of the ring at a time, and our copy of it may be old.
+            // The published head says nothing of blocks: it moves an eighth of the ring at a time,
+            // and our copy of it may be old.
             back_off_and_poll(q, sender, cpu, wait, round);
         } else {
             wait.wait_briefly(cpu, &q.control.head, sender.head_seen, round);
@@ -204,7 +219,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
-        // AcqRel: atomic with the claims (T1): either a later claim sees the bit, or we see the claim here.
+        // AcqRel: atomic with the claims (T1): either a later claim sees the bit, or we see the
+        // claim here.
         let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::AcqRel);
         if tail & TICKET > receiver.head && receiver.late.is_empty() {
             self.wake_up(q, cpu);
@@ -236,8 +252,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         receiver.valid_from[q.index(ticket)] = u64::MAX;
         // (T6) Release: pairs with the Acquire after (T1).
         cpu.store(&q.extra(ticket).valid_from, u64::MAX, Ordering::Release);
-        // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head moves, so that nobody gets the
-        // place's next ticket without seeing it.
+        // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head
+        // moves, so that nobody gets the place's next ticket without seeing it.
         cpu.fetch_or(&q.control.tail, HOLES, Ordering::Release);
         receiver.late.push(Late { ticket, owed: 1, cleared: 0 });
         receiver.head += 1;
@@ -250,7 +266,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             let ticket = late.ticket;
             let nobodys =
                 late.is_nobodys(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
-            // The intents first, then the packet (both Acquire): whoever owned it and has let go has published it.
+            // The intents first, then the packet (both Acquire): whoever owned it and has let go
+            // has published it.
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
             if nobodys && !self.is_ready(q, header, late.ticket) {
                 dead.push(late.ticket);
@@ -301,8 +318,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 }
 
-/// Whether a ticket has to wait for the receiver's progress. Signed, since the receiver passes over a void ticket even
-/// before somebody draws it.
+/// Whether a ticket has to wait for the receiver's progress. Signed, since the receiver
+/// passes over a void ticket even before somebody draws it.
 #[inline(always)]
 pub(super) fn beyond(ticket: u64, head: u64, len: u64) -> bool {
     ticket.wrapping_sub(head) as i64 >= len as i64
@@ -317,8 +334,8 @@ fn close_hole<P: Processor>(q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, 
     if let Some(entry) = receiver.valid_from.get_mut(index) {
         *entry = valid;
     }
-    // (T6) Release: pairs with the Acquire after (T1). A holder of an earlier ticket finds itself void with either value; a later ticket needs a head
-    // that is published after this.
+    // (T6) Release: pairs with the Acquire after (T1). A holder of an earlier ticket finds itself
+    // void with either value; a later ticket needs a head that is published after this.
     cpu.store(&q.extra(ticket).valid_from, valid, Ordering::Release);
 }
 
@@ -332,6 +349,7 @@ pub(crate) fn publish_head<P: Processor, W: WaitForSpace<P>>(
     wait: &W,
 ) {
     receiver.published = receiver.head;
-    // (T4) Release (in `release_some`): our reads of the packets come before; pairs with the Acquire (T3) in `claim`.
+    // (T4) Release (in `release_some`): our reads of the packets come before; pairs with the
+    // Acquire (T3) in `claim`.
     wait.release_some(cpu, &q.control.head, receiver.head, 2);
 }

@@ -1,6 +1,7 @@
-//! The model: endpoints with two FIFO queues each and nothing else: no tickets, no blocks' addresses, no algorithms. It knows when a queue is full, and
-//! what a sender polls while it waits, so tags, handlers and tables may change while messages are on the way: what counts is what they are when a
-//! message is delivered.
+//! The model: endpoints with two FIFO queues each and nothing else: no tickets, no
+//! blocks' addresses, no algorithms. It knows when a queue is full, and what a sender polls while
+//! it waits, so tags, handlers and tables may change while messages are on the way: what counts is
+//! what they are when a message is delivered.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,8 @@ pub const BLOCKS: usize = 3;
 pub const BLOCK: usize = 256;
 /// The length of a segment: a shared one is made of lines.
 pub const SEGMENT: usize = 1024;
-/// Handlers 0 to 4 exist at first: 2, 3 and 4 reply to requests, short, medium and long. The others never do.
+/// Handlers 0 to 4 exist at first: 2, 3 and 4 reply to requests, short, medium and long.
+/// The others never do.
 pub const HANDLERS: u8 = 5;
 
 /// What a handler saw.
@@ -57,7 +59,8 @@ pub struct Outgoing {
 pub enum Body {
     Short,
     Medium(Vec<u8>),
-    /// A piece of a long message, where it belongs, and of which transfer it is the last, if it is the last.
+    /// A piece of a long message, where it belongs, and of which transfer it is the last,
+    /// if it is the last.
     Piece {
         bytes: Vec<u8>,
         at: u64,
@@ -319,7 +322,8 @@ impl Model {
         Ok(())
     }
 
-    /// An endpoint notices that another one was closed: what that one did not handle comes back.
+    /// An endpoint notices that another one was closed: what that one did not handle
+    /// comes back.
     pub fn notice(&mut self, i: usize) {
         let (gone, requests) = std::mem::replace(&mut self.closed, (NOBODY, VecDeque::new()));
         let (mine, others) = requests.into_iter().partition(|m| m.from == self.ends[i].name);
@@ -328,7 +332,8 @@ impl Model {
         self.closed = (gone, others);
     }
 
-    /// What nobody noticed is sent back by the successor, the last first, while there is space.
+    /// What nobody noticed is sent back by the successor, the last first, while there is
+    /// space.
     pub fn succeed(&mut self, i: usize) {
         let (gone, requests) = std::mem::replace(&mut self.closed, (NOBODY, VecDeque::new()));
         for message in requests.into_iter().rev() {

@@ -9,8 +9,9 @@ use crate::waits;
 const ROUNDS: u64 = 3;
 const SEEDS: u64 = 16;
 
-/// Everybody writes its datum before the barrier and reads the others' afterwards: the race check finds whoever passes too early. Returns how often somebody slept until its
-/// time was over.
+/// Everybody writes its datum before the barrier and reads the others' afterwards: the
+/// race check finds whoever passes too early. Returns how often somebody slept until its time was
+/// over.
 fn meet<B: Barrier<Sequential> + Sync>(
     participants: usize,
     wait: &(impl Waiting<Sequential> + Clone + Sync),

@@ -12,7 +12,8 @@ use crate::{lines, waits};
 const ROUNDS: u64 = 3;
 const SEEDS: u64 = 24;
 
-/// Runs the same test for each lock of the family, and for some with fewer places than contenders.
+/// Runs the same test for each lock of the family, and for some with fewer places than
+/// contenders.
 macro_rules! every_lock {
     ($test:ident) => {
         for_each_lock!([atomics ll_sc fetch_op scheduling published kernel_mutex] Sequential, 4 => $test());
@@ -23,7 +24,8 @@ macro_rules! every_lock {
     };
 }
 
-/// Each processor acquires the lock a few times. Returns how often somebody slept until its time was over.
+/// Each processor acquires the lock a few times. Returns how often somebody slept until
+/// its time was over.
 fn exclude<L: Lock<Sequential> + Sync>(
     processors: usize,
     wait: &(impl Waiting<Sequential> + Sync),
@@ -74,7 +76,8 @@ fn excludes<L: Lock<Sequential> + Sync>() {
             for (wait, policy) in waits().filter(|_| L::NAME != "posix") {
                 let overslept = exclude::<L>(processors, &wait, schedule)
                     .unwrap_or_else(|e| panic!("{} under {policy}: {e}", L::NAME));
-                // Nobody is stopped: a sleeper that was not woken was forgotten. (Those who wait for `robust` look again by themselves.)
+                // Nobody is stopped: a sleeper that was not woken was forgotten. (Those who wait
+                // for `robust` look again by themselves.)
                 assert!(
                     overslept == 0 || L::NAME == "robust",
                     "{} under {policy}: a wake-up was lost: {schedule:?}",
@@ -128,7 +131,8 @@ impl Surroundings for Processes<'_> {
     }
 }
 
-/// The first one to get the lock ends without releasing it; everybody else is served, and exactly one is told.
+/// The first one to get the lock ends without releasing it; everybody else is served, and
+/// exactly one is told.
 fn tells_of_a_death<L: Lock<Sequential> + Sync>() {
     for schedule in schedules(SEEDS) {
         for (policy, name) in Policy::ALL {

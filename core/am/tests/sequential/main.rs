@@ -1,5 +1,6 @@
-//! The proof that another machine fits under the same text: every lock and barrier and the whole packet queue, on a sequential machine whose words are numbers of places in a
-//! memory of its own (`machine.rs`), under schedules that follow from seeds.
+//! The proof that another machine fits under the same text: every lock and barrier and
+//! the whole packet queue, on a sequential machine whose words are numbers of places in a memory of
+//! its own (`machine.rs`), under schedules that follow from seeds.
 
 mod barriers;
 mod locks;

@@ -1,7 +1,9 @@
-//! The whole packet queue under every claim algorithm and every waiting policy: three senders, one receiver, four packets, two blocks.
+//! The whole packet queue under every claim algorithm and every waiting policy: three
+//! senders, one receiver, four packets, two blocks.
 //!
-//! Endpoints are native, so the few lines with which they drive a queue are here again: `send` as in `src/send.rs` (`Core::packet`, `Core::claim_with`), `receive` as in
-//! `src/deliver.rs` and `src/bundle.rs`. Everything that they call is the library's own text.
+//! Endpoints are native, so the few lines with which they drive a queue are here again: `send` as
+//! in `src/send.rs` (`Core::packet`, `Core::claim_with`), `receive` as in `src/deliver.rs` and
+//! `src/bundle.rs`. Everything that they call is the library's own text.
 
 use std::sync::Arc;
 
@@ -23,7 +25,8 @@ const SEEDS: u64 = 28;
 const PACKETS: usize = 4;
 const BLOCKS: usize = 2;
 const BLOCK_SIZE: usize = 64;
-/// The number of the queue in its world: not 0, so that a 0 where it should be is noticed.
+/// The number of the queue in its world: not 0, so that a 0 where it should be is
+/// noticed.
 const QUEUE: u32 = 6;
 const GENERATION: u64 = 1;
 /// How long the receiver sleeps at most, in nanoseconds (`src/bundle.rs`).
@@ -126,8 +129,10 @@ impl Message {
 enum Way {
     /// A sender waits until there is space.
     Patient,
-    /// A sender that finds no space gives up, does something else, and comes again: once for each message. Under `lock-free` it leaves a ticket behind, which a
-    /// receiver passes over only after it has waited for it: senders that gave up again and again would draw tickets faster than that.
+    /// A sender that finds no space gives up, does something else, and comes again: once
+    /// for each message. Under `lock-free` it leaves a ticket behind, which a receiver passes over
+    /// only after it has waited for it: senders that gave up again and again would draw tickets
+    /// faster than that.
     Fickle,
     /// As no endpoint does: publishes before it writes the payload.
     TooEarly,
@@ -332,7 +337,8 @@ impl<W: Waiting<Sequential>> In<'_, W> {
         self.next == [MESSAGES; SENDERS]
     }
 
-    /// Receives everything, until nothing is in use any more. Returns how often it went to sleep, and how many messages came late.
+    /// Receives everything, until nothing is in use any more. Returns how often it went
+    /// to sleep, and how many messages came late.
     fn receive(mut self) -> (u64, u64) {
         while !self.done() {
             if self.poll() == 0 {
@@ -399,7 +405,8 @@ fn run(
     Ok(Told { slept, overslept, late, refused, trace: machine.trace() })
 }
 
-/// Every algorithm under each seed, and each time under two of the seven ways to wait: in seven seeds, under all of them.
+/// Every algorithm under each seed, and each time under two of the seven ways to wait: in
+/// seven seeds, under all of them.
 fn run_all(first: u64, stops: bool, ways: &[Way], mut each: impl FnMut(Algorithm, Told, &str)) {
     for algorithm in Algorithm::ALL {
         for n in 0..SEEDS {

@@ -1,4 +1,5 @@
-//! What several tests need: worlds whose members are all in this process, and a watchdog over child processes.
+//! What several tests need: worlds whose members are all in this process, and a watchdog
+//! over child processes.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub mod pair;
@@ -41,7 +42,8 @@ pub fn members(config: &WorldConfig) -> Vec<World> {
         .collect()
 }
 
-/// Ends this process and the children if a test takes longer than it may, and says where they stood. Dropping it calls it off.
+/// Ends this process and the children if a test takes longer than it may, and says where
+/// they stood. Dropping it calls it off.
 pub struct Watchdog {
     done: Arc<AtomicBool>,
     pids: Arc<Mutex<Vec<i32>>>,
@@ -64,7 +66,8 @@ impl Watchdog {
             // Not by `eprintln`: that would be captured, and lost with the process.
             let _ = writeln!(std::io::stderr(), "watchdog: no end after {limit:?}: {}", state());
             for &pid in children.lock().unwrap().iter() {
-                // SAFETY: a child that has not been waited for (`reaped` takes it out), so the pid is still its own.
+                // SAFETY: a child that has not been waited for (`reaped` takes it out), so the pid
+                // is still its own.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
             std::process::exit(101);

@@ -48,7 +48,8 @@ pub fn take(log: &Log) -> Vec<Seen> {
     std::mem::take(&mut log.lock().unwrap())
 }
 
-/// Two endpoints in one bundle that log what reaches their handlers 0 and 1; each is the other's entry 0.
+/// Two endpoints in one bundle that log what reaches their handlers 0 and 1; each is the
+/// other's entry 0.
 pub struct Pair {
     pub bundle: Bundle,
     pub a: Endpoint,

@@ -30,7 +30,8 @@ pub fn member() -> &'static Path {
     })
 }
 
-/// Ends the test's own children if the test takes too long, after saying where they stood, and then the test itself.
+/// Ends the test's own children if the test takes too long, after saying where they
+/// stood, and then the test itself.
 pub struct Watchdog {
     children: Arc<Mutex<Vec<u32>>>,
     _done: Sender<()>,
@@ -116,7 +117,8 @@ impl Member {
         status
     }
 
-    /// Ends its input, waits, and returns how it ended, the rest of its output, and its errors.
+    /// Ends its input, waits, and returns how it ended, the rest of its output, and its
+    /// errors.
     pub fn finish(mut self) -> (ExitStatus, String, String) {
         drop(self.stdin.take());
         let mut errors = self.child.stderr.take().unwrap();

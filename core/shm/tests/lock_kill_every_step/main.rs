@@ -1,12 +1,15 @@
-//! Kills a process after instruction k of locking, changing two words that belong together, and unlocking; and looks whether the others go on: whoever comes
-//! next learns of the death if and only if the dead one held the lock (`mcs`: or stood in its queue), the lock then works for everybody who waits, or says to everybody that it
-//! can't, and nobody hangs.
+//! Kills a process after instruction k of locking, changing two words that belong
+//! together, and unlocking; and looks whether the others go on: whoever comes next learns of the
+//! death if and only if the dead one held the lock (`mcs`: or stood in its queue), the lock then
+//! works for everybody who waits, or says to everybody that it can't, and nobody hangs.
 //!
-//! `cargo test -p towpath-shm --test lock_kill_every_step -- every robust` does it for every k (names of a lock, an act or a policy choose among the cases). In the ordinary tests k
-//! grows by a thirtieth at a time, for each policy from another remainder.
+//! `cargo test -p towpath-shm --test lock_kill_every_step -- every robust` does it for every k
+//! (names of a lock, an act or a policy choose among the cases). In the ordinary tests k grows by a
+//! thirtieth at a time, for each policy from another remainder.
 //!
-//! This process is the tracer, the judge, and one survivor; a forked child is the other survivor. `robust` and `posix` know their owners; for `mcs` it is the
-//! mutex that knows who may be in the way.
+//! This process is the tracer, the judge, and one survivor; a forked child is the other survivor.
+//! `robust` and `posix` know their owners; for `mcs` it is the mutex that knows who may be in the
+//! way.
 //!
 //! * `subject.rs`: the locks, and what their memory says.
 //! * `player.rs`: what the victim and the survivors do.
@@ -27,7 +30,8 @@ use towpath_sync::locks::{Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
 use towpath_sync::{Mutex, Policy};
 use towpath_testkit::{Child, Choice, Victim, give_way, pin, shared_words, two_cores, watchdog};
 
-/// How many steps the victim waits for a lock that we hold, if it doesn't fall asleep before.
+/// How many steps the victim waits for a lock that we hold, if it doesn't fall asleep
+/// before.
 const PATIENCE: u64 = 500;
 /// How often each survivor takes the lock at the end, against the other.
 const VISITS: u64 = 5;
@@ -63,7 +67,8 @@ struct Judge<'a, L> {
     orders: u64,
     /// The number of visits when the other was last asked.
     visits: u64,
-    /// Whether whoever is told of a death repairs the data in this round, or poisons the lock.
+    /// Whether whoever is told of a death repairs the data in this round, or poisons the
+    /// lock.
     repair: bool,
     summary: Summary,
 }
@@ -129,7 +134,8 @@ impl<'a, L: Subject> Judge<'a, L> {
         Dead { rank, pid: pid.into(), identity: scene.identities[FORMER as usize].load(SeqCst) }
     }
 
-    /// Kills the victim after so many steps, and lets the survivors go on. Returns whether its act was complete.
+    /// Kills the victim after so many steps, and lets the survivors go on. Returns
+    /// whether its act was complete.
     fn round(&mut self, steps: u64) -> bool {
         let Case { act, policy, .. } = self.case;
         let (scene, words, theirs) = (self.scene, self.words, self.theirs);
@@ -161,7 +167,8 @@ impl<'a, L: Subject> Judge<'a, L> {
             }
         });
 
-        // Where things stand: the victim changes nothing any more, and if it is in their way the others can't.
+        // Where things stand: the victim changes nothing any more, and if it is in their way the
+        // others can't.
         let (rank, pid) = (VICTIM, victim.pid());
         let identity = scene.identities[VICTIM as usize].load(SeqCst);
         let waits = asked && scene.visits.load(SeqCst) == self.visits;
@@ -176,7 +183,8 @@ impl<'a, L: Subject> Judge<'a, L> {
         theirs.world.process_ended(VICTIM, pid, true);
         in_the_way |= former.is_some_and(|former| L::in_the_way(words, &former));
 
-        // What the other must find: it has been served, or it comes first, or (under a lock with a queue) it may stand before the victim.
+        // What the other must find: it has been served, or it comes first, or (under a lock with a
+        // queue) it may stand before the victim.
         let due = match (asked, L::DEATH) {
             (true, Abandoned) => behind_it,
             (true, _) => waits && in_the_way,
@@ -201,7 +209,8 @@ impl<'a, L: Subject> Judge<'a, L> {
         complete
     }
 
-    /// The survivors' visits: the other's, if it was asked for one; then ours; then both against each other.
+    /// The survivors' visits: the other's, if it was asked for one; then ours; then both
+    /// against each other.
     fn go_on(&mut self, asked: bool, in_the_way: bool, due: bool, unsure: bool) {
         let death = |due| if due { L::DEATH } else { Consistent };
         let then = |found, next, repair| match found {
@@ -249,7 +258,8 @@ fn run<L: Subject>(
     [here, there]: [usize; 2],
 ) -> Summary {
     assert!(size_of::<Scene<L>>() <= size_of_val(words));
-    // SAFETY: shared words begin on a page, are enough (checked above), and stay for good; a scene consists of plain data, for which any bits will do.
+    // SAFETY: shared words begin on a page, are enough (checked above), and stay for good; a scene
+    // consists of plain data, for which any bits will do.
     let scene: &'static Scene<L> = unsafe { &*words.as_ptr().cast() };
     words.iter().for_each(|word| word.store(0, SeqCst));
     let world = World::create(&WorldSpec {
@@ -290,7 +300,8 @@ fn run<L: Subject>(
     judge.reset();
     let mut steps = 0;
     loop {
-        // Where steps are left out, each policy leaves out others: what they execute is mostly the same.
+        // Where steps are left out, each policy leaves out others: what they execute is mostly the
+        // same.
         let next = choice.after(steps);
         let at = steps + case.number % (next - steps);
         watchdog::at(at);

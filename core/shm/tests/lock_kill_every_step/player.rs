@@ -16,7 +16,8 @@ use crate::subject::{Found, JUDGE, OTHER, Subject, VICTIM};
 pub enum Act {
     /// Nobody else wants the lock.
     Alone,
-    /// The victim holds the lock, the other waits for it; only changing and unlocking are stepped. (Stepping takes longer than a lease of `robust`, so it hands over.)
+    /// The victim holds the lock, the other waits for it; only changing and unlocking are
+    /// stepped. (Stepping takes longer than a lease of `robust`, so it hands over.)
     Awaited,
     /// We hold the lock and let go while the victim waits; the other comes later.
     Behind,
@@ -47,7 +48,8 @@ pub struct Scene<L> {
     pub progress: AtomicU64,
     /// The victim may begin.
     pub go: AtomicU64,
-    /// The other's: what it is to do (number, times, whether to repair), what it has done, what it found, how often.
+    /// The other's: what it is to do (number, times, whether to repair), what it has
+    /// done, what it found, how often.
     pub order: AtomicU64,
     pub taken: AtomicU64,
     pub answered: AtomicU64,
@@ -94,7 +96,8 @@ impl<'a, L: Subject> Player<'a, L> {
 
     pub fn lock(&self) -> Result<Guard<'a, Data, L>, LockError> {
         let rank = self.around.world.rank();
-        // SAFETY: all lock it so, each as a participant of one world, which says who lives; each process has one thread.
+        // SAFETY: all lock it so, each as a participant of one world, which says who lives; each
+        // process has one thread.
         unsafe { self.around.scene.mutex.lock_between(Native::of_participant(rank), self.wait) }
     }
 

@@ -1,4 +1,5 @@
-//! The locks, and what their memory says: that is how the judge knows what should happen. The survivors don't look.
+//! The locks, and what their memory says: that is how the judge knows what should happen.
+//! The survivors don't look.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -9,7 +10,8 @@ use towpath_testkit::Child;
 
 use crate::player::Act;
 
-// Ranks. The victim's places in the locks come before the other survivor's, so that `robust` hands over to the victim first.
+// Ranks. The victim's places in the locks come before the other survivor's, so that `robust` hands
+// over to the victim first.
 pub const JUDGE: u32 = 0;
 pub const VICTIM: u32 = 1;
 pub const OTHER: u32 = 2;
@@ -38,7 +40,8 @@ pub trait Subject: Lock<Native> + Exclusive + Plain + Send {
     const ACTS: &'static [Act];
     /// What its death is to whoever comes next.
     const DEATH: Found;
-    /// Whether all that come are held up (or are to be told) by that process, if it dies now.
+    /// Whether all that come are held up (or are to be told) by that process, if it dies
+    /// now.
     fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool;
     /// Whether the other survivor stands in line.
     fn in_line(words: &[AtomicU64], other: &Child) -> bool;
@@ -69,7 +72,8 @@ impl Subject for Posix<Native> {
     const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between, Act::Repairing];
     const DEATH: Found = OwnerDied;
 
-    /// As the kernel's robust futexes have it, and glibc at the beginning of its mutex: bits 0 to 29 name the owner, bit 30 says that one died.
+    /// As the kernel's robust futexes have it, and glibc at the beginning of its mutex:
+    /// bits 0 to 29 name the owner, bit 30 says that one died.
     fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
         let word = words[0].load(SeqCst);
         word & 0x3fff_ffff == who.pid || who.rank == FORMER && word & 1 << 30 != 0
@@ -82,8 +86,9 @@ impl Subject for Posix<Native> {
 
 pub type Queue = Mcs<Native, 32>;
 
-/// A process's node, as tail and links name it: by its place among the mutex's intents, which lie behind the lock, after
-/// a word of their own. Of several processes of a rank it is the last one's.
+/// A process's node, as tail and links name it: by its place among the mutex's intents,
+/// which lie behind the lock, after a word of their own. Of several processes of a rank it is the
+/// last one's.
 fn node_of(words: &[AtomicU64], rank: u32) -> Option<u64> {
     let intents = &words[size_of::<Queue>() / 8 + 1..][..32];
     let identity = |place: usize| intents[place].load(SeqCst);
@@ -100,7 +105,8 @@ impl Subject for Queue {
         node_of(words, who.rank) == Some(words[0].load(SeqCst) & !PARKED)
     }
 
-    /// `nodes`, a line each, after the tail's: the other's says that it waits, and another one that it is next.
+    /// `nodes`, a line each, after the tail's: the other's says that it waits, and
+    /// another one that it is next.
     fn in_line(words: &[AtomicU64], _other: &Child) -> bool {
         let word = |node: u64, word: usize| words[8 * node as usize + word].load(SeqCst) & !PARKED;
         let Some(other) = node_of(words, OTHER) else { return false };

@@ -1,20 +1,27 @@
-//! Sense-reversing centralised barrier: all count at one word, and the last one turns the sense for which the others wait.
+//! Sense-reversing centralised barrier: all count at one word, and the last one turns the
+//! sense for which the others wait.
 //!
-//! **Source.** Mellor-Crummey & Scott 1991, algorithm 7; Nikolopoulos & Papatheodorou 1999 §3.3: `centralized` counts with the processor's instruction, `centralized/ll-sc` by load-linked
-//! and store-conditional, and `centralized/fetch-op` has both words at memory.
+//! **Source.** Mellor-Crummey & Scott 1991, algorithm 7; Nikolopoulos & Papatheodorou 1999 §3.3:
+//! `centralized` counts with the processor's instruction, `centralized/ll-sc` by load-linked and
+//! store-conditional, and `centralized/fetch-op` has both words at memory.
 //!
-//! **Progress.** Blocking, by nature. Arriving takes one increment (over load-linked and store-conditional, as many attempts as it takes).
+//! **Progress.** Blocking, by nature. Arriving takes one increment (over load-linked and
+//! store-conditional, as many attempts as it takes).
 //!
-//! **Fields.** `count`: incremented by everybody, reset by the last to arrive. `sense`: written by the last to arrive (and marked by parked waiters: beside it if it lies at
-//! memory), read by all. `members[i]`: participant i alone. The sense of an episode is the lowest bit of its number: it turns only after everybody has arrived, so nobody can
-//! mistake an episode for the one before or after it.
+//! **Fields.** `count`: incremented by everybody, reset by the last to arrive. `sense`: written by
+//! the last to arrive (and marked by parked waiters: beside it if it lies at memory), read by all.
+//! `members[i]`: participant i alone. The sense of an episode is the lowest bit of its number: it
+//! turns only after everybody has arrived, so nobody can mistake an episode for the one before or
+//! after it.
 //!
-//! **Crashes.** Dies before the increment, or having counted without turning the sense as the last: nobody passes. The others get [`BarrierError::Abandoned`] once their
-//! surroundings know, and the barrier stays unusable.
+//! **Crashes.** Dies before the increment, or having counted without turning the sense as the last:
+//! nobody passes. The others get [`BarrierError::Abandoned`] once their surroundings know, and the
+//! barrier stays unusable.
 //!
 //! **Memory.** `N` + 2 lines.
 //!
-//! **Don't use it** in the caches with many processors: the arrivals queue for one line, and all of them read another at once. `dissemination` and `mcs_tree` don't.
+//! **Don't use it** in the caches with many processors: the arrivals queue for one line, and all of
+//! them read another at once. `dissemination` and `mcs_tree` don't.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -45,7 +52,8 @@ impl<P: Processor, const N: usize, M: Primitive<P>> Barrier<P> for Centralized<P
     fn wait<W: Waiting<P> + Clone>(&self, cpu: &P, me: usize, waiting: &W) -> Result<(), BarrierError> {
         let (episode, participants) = Member::arrive(&self.members, cpu, me)?;
         let sense = episode & 1;
-        // (1) AcqRel: what was done before arriving goes on to whoever arrives later, pairs with itself; the last one passes it on by (2).
+        // (1) AcqRel: what was done before arriving goes on to whoever arrives later, pairs with
+        // itself; the last one passes it on by (2).
         let before = M::fetch_increment(cpu, &self.count, Ordering::AcqRel);
         let missing = (participants as u64 - 1).saturating_sub(before);
         if missing == 0 {

@@ -1,13 +1,19 @@
-//! Dissemination barrier: in round r everybody tells the one 2ʳ places on, and after ⌈log₂ n⌉ rounds everybody has heard of everybody.
+//! Dissemination barrier: in round r everybody tells the one 2ʳ places on, and after
+//! ⌈log₂ n⌉ rounds everybody has heard of everybody.
 //!
-//! **Source.** Hensgen, Finkel & Manber 1988; Mellor-Crummey & Scott 1991, algorithm 9. Where theirs has two sets of flags and a sense, ours hold the number of the episode.
+//! **Source.** Hensgen, Finkel & Manber 1988; Mellor-Crummey & Scott 1991, algorithm 9. Where
+//! theirs has two sets of flags and a sense, ours hold the number of the episode.
 //!
-//! **Progress.** Blocking, by nature. No atomic operation (but for waking those who sleep); ⌈log₂ n⌉ rounds of one write each, n ⌈log₂ n⌉ writes in all.
+//! **Progress.** Blocking, by nature. No atomic operation (but for waking those who sleep); ⌈log₂
+//! n⌉ rounds of one write each, n ⌈log₂ n⌉ writes in all.
 //!
-//! **Fields.** `nodes[i][r]`: written by the participant 2ʳ places before i, read by participant i (and marked by it if it sleeps). It may be one episode ahead: its writer has heard of
-//! everybody, i included, and has come to the next episode while i is still about to look; no further, since that one needs i. `members[i]`: participant i alone.
+//! **Fields.** `nodes[i][r]`: written by the participant 2ʳ places before i, read by participant i
+//! (and marked by it if it sleeps). It may be one episode ahead: its writer has heard of everybody,
+//! i included, and has come to the next episode while i is still about to look; no further, since
+//! that one needs i. `members[i]`: participant i alone.
 //!
-//! **Crashes.** Dies before its write in some round: whoever hears of it only by that write, directly or by others, does not pass, though others may have. Who waits gets
+//! **Crashes.** Dies before its write in some round: whoever hears of it only by that write,
+//! directly or by others, does not pass, though others may have. Who waits gets
 //! [`BarrierError::Abandoned`] once its surroundings know, and the barrier stays unusable.
 //!
 //! **Memory.** 3 `N` lines.
@@ -57,7 +63,8 @@ impl<P: Processor, const N: usize> Barrier<P> for Dissemination<P, N> {
             let reach = 1 << round;
             // (1) Release (in `release`), pairs with the Acquire (2) there.
             waiting.release(cpu, &self.nodes[(me + reach) % participants].0[round], episode);
-            // (2) Acquire (in `wait_until`), pairs with the Release (1). It stands for as many participants as it has heard of.
+            // (2) Acquire (in `wait_until`), pairs with the Release (1). It stands for as many
+            // participants as it has heard of.
             let missing = waiting.scaled(reach as u64);
             missing.wait_until(cpu, &self.nodes[me].0[round], |v| v == episode || v == ahead)?;
         }

@@ -1,8 +1,10 @@
-//! The family's list: what tests, explorers and experiments go through. A new barrier is one line here.
+//! The family's list: what tests, explorers and experiments go through. A new barrier is
+//! one line here.
 
 /// Calls a generic function with each barrier of the named groups as its type argument.
 ///
-/// The groups are those of [`for_each_lock!`](crate::for_each_lock): `atomics`, `ll_sc` and `fetch_op`. Then the machine, and the most participants.
+/// The groups are those of [`for_each_lock!`](crate::for_each_lock): `atomics`, `ll_sc` and
+/// `fetch_op`. Then the machine, and the most participants.
 ///
 /// ```
 /// use towpath_machine::{Heap, Native};

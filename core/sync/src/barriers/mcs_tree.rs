@@ -1,19 +1,26 @@
-//! Two-tree barrier: arrivals go up a tree of fan-in 4, the wake-up comes down one of fan-out 2.
+//! Two-tree barrier: arrivals go up a tree of fan-in 4, the wake-up comes down one of
+//! fan-out 2.
 //!
-//! **Source.** Mellor-Crummey & Scott 1991, algorithm 11; the fan-in and fan-out are also those of Nikolopoulos & Papatheodorou 1999 §3.3. Where the original has flags that are reset, and a sense,
-//! ours hold the number of the episode, so that nothing has to be reset; and its four flags of a byte are four words on one line.
+//! **Source.** Mellor-Crummey & Scott 1991, algorithm 11; the fan-in and fan-out are also those of
+//! Nikolopoulos & Papatheodorou 1999 §3.3. Where the original has flags that are reset, and a
+//! sense, ours hold the number of the episode, so that nothing has to be reset; and its four flags
+//! of a byte are four words on one line.
 //!
-//! **Progress.** Blocking, by nature. No atomic operation (but for waking those who sleep); the critical path is about log₄ n + log₂ n writes, each to a line that one other reads.
+//! **Progress.** Blocking, by nature. No atomic operation (but for waking those who sleep); the
+//! critical path is about log₄ n + log₂ n writes, each to a line that one other reads.
 //!
-//! **Fields.** `nodes[i].arrived[c]`: written by participant 4 i + c + 1, read by participant i. `nodes[i].wake`: written by participant (i - 1) / 2, read by participant i. Both may be marked
+//! **Fields.** `nodes[i].arrived[c]`: written by participant 4 i + c + 1, read by participant i.
+//! `nodes[i].wake`: written by participant (i - 1) / 2, read by participant i. Both may be marked
 //! by participant i if it sleeps. `members[i]`: participant i alone.
 //!
-//! **Crashes.** Dies before its write to its parent's node: nobody passes. Dies before it has woken both its children: those below it don't pass, though the others did. Who waits
-//! gets [`BarrierError::Abandoned`] once its surroundings know, and the barrier stays unusable.
+//! **Crashes.** Dies before its write to its parent's node: nobody passes. Dies before it has woken
+//! both its children: those below it don't pass, though the others did. Who waits gets
+//! [`BarrierError::Abandoned`] once its surroundings know, and the barrier stays unusable.
 //!
 //! **Memory.** 2 `N` lines.
 //!
-//! **Don't use it** for few participants with operations at memory: `centralized` takes one of them each.
+//! **Don't use it** for few participants with operations at memory: `centralized` takes one of them
+//! each.
 
 use towpath_machine::{Arena, Place, Processor};
 
@@ -71,7 +78,8 @@ impl<P: Processor, const N: usize> Barrier<P> for McsTree<P, N> {
             let up = me - 1;
             // (2) Release (in `release`), pairs with the Acquire (1) of the parent.
             waiting.release(cpu, &self.nodes[up / FAN_IN].arrived[up % FAN_IN], episode);
-            // How many are missing elsewhere is not known: perhaps all. (3) Acquire (in `wait_until`), pairs with the Release (4).
+            // How many are missing elsewhere is not known: perhaps all. (3) Acquire (in
+            // `wait_until`), pairs with the Release (4).
             let missing = waiting.scaled(participants as u64 - 1);
             missing.wait_until(cpu, &node.wake, |v| v == episode)?;
         }

@@ -1,4 +1,5 @@
-//! What a participant remembers from one use of a barrier to the next, in shared memory: threads come and go, and so do processes.
+//! What a participant remembers from one use of a barrier to the next, in shared memory:
+//! threads come and go, and so do processes.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
@@ -27,7 +28,8 @@ impl<P: Processor> Member<P> {
         })
     }
 
-    /// Participant `me` arrives: the number of this episode, from 1, and how many participants there are.
+    /// Participant `me` arrives: the number of this episode, from 1, and how many
+    /// participants there are.
     #[inline]
     pub(super) fn arrive<const N: usize>(
         members: &[Self; N],

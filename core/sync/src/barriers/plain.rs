@@ -6,9 +6,9 @@ use towpath_machine::{Native, Plain, plain_objects};
 use super::{Centralized, Dissemination, McsTree};
 use crate::Primitive;
 
-// SAFETY, for each of them: `repr(C)`, made of atomic words, so every bit pattern is valid and accesses are atomic; all zero is a barrier that nobody has come to yet; no
-// `Drop`. What they read from the segment is checked before it is used as an index.
-// SAFETY: see above.
+// SAFETY, for each of them: `repr(C)`, made of atomic words, so every bit pattern is valid and
+// accesses are atomic; all zero is a barrier that nobody has come to yet; no `Drop`. What they read
+// from the segment is checked before it is used as an index. SAFETY: see above.
 unsafe impl<const N: usize, M: Primitive<Native>> Plain for Centralized<Native, N, M> {}
 // SAFETY: see above.
 unsafe impl<const N: usize> Plain for Dissemination<Native, N> {}

@@ -1,14 +1,21 @@
-//! Bershad's DCAS: plain reads and writes under one lock that the system knows. Who dies with the lock is rolled back, or forward once both comparisons have succeeded.
+//! Bershad's DCAS: plain reads and writes under one lock that the system knows. Who dies
+//! with the lock is rolled back, or forward once both comparisons have succeeded.
 //!
-//! **Source.** Bershad 1993 (ICDCS, *Practical Considerations for Non-Blocking Concurrent Objects*); Greenwald & Cheriton 1996, §6.1. There, the operating system rolls a process back
-//! that it preempts with the lock. Natively no operating system does that, and nobody can stop a process that is only asleep from writing later: so here it is the *dead* that are rolled,
-//! by survivors. [`super::RolledBack`] is for machines whose system does its part.
+//! **Source.** Bershad 1993 (ICDCS, *Practical Considerations for Non-Blocking Concurrent
+//! Objects*); Greenwald & Cheriton 1996, §6.1. There, the operating system rolls a process back
+//! that it preempts with the lock. Natively no operating system does that, and nobody can stop a
+//! process that is only asleep from writing later: so here it is the *dead* that are rolled, by
+//! survivors. [`super::RolledBack`] is for machines whose system does its part.
 //!
-//! **Readers may see tentative values** (G19): the first word is written before the second one is compared, and written back if that fails. A structure whose readers cannot stand that must not use this.
-//! Where each read is validated by a version number that the same DCAS changes (as in Greenwald & Cheriton's lists) a tentative value costs a retry, or an answer from a state that never was:
-//! let the version be the word with the higher number then, or have readers not trust a version alone.
+//! **Readers may see tentative values** (G19): the first word is written before the second one is
+//! compared, and written back if that fails. A structure whose readers cannot stand that must not
+//! use this. Where each read is validated by a version number that the same DCAS changes (as in
+//! Greenwald & Cheriton's lists) a tentative value costs a retry, or an answer from a state that
+//! never was: let the version be the word with the higher number then, or have readers not trust a
+//! version alone.
 //!
-//! **Progress.** Blocking: a stopped holder stops all. A dead one is found out by who waits ([`Waiting::is_alive`]).
+//! **Progress.** Blocking: a stopped holder stops all. A dead one is found out by who waits
+//! ([`Waiting::is_alive`]).
 //!
 //! ```text
 //! lock    0                                            -> held, by compare-and-swap
@@ -16,11 +23,15 @@
 //! step    IDLE -> TENTATIVE -> IDLE (rolled back) or COMMITTED -> IDLE;  by the holder
 //! ```
 //!
-//! **Fields.** All but `lock`: the holder. `record` in the lock says whose record must be rolled if the holder dies: its own, or that of a dead one that it is just rolling.
+//! **Fields.** All but `lock`: the holder. `record` in the lock says whose record must be rolled if
+//! the holder dies: its own, or that of a dead one that it is just rolling.
 //!
-//! **Crashes.** Dies with `TENTATIVE`: the first word gets its old value back; nothing has happened. Dies with `COMMITTED`: the second word gets its new value; it has happened. Rolling twice does no harm.
+//! **Crashes.** Dies with `TENTATIVE`: the first word gets its old value back; nothing has
+//! happened. Dies with `COMMITTED`: the second word gets its new value; it has happened. Rolling
+//! twice does no harm.
 //!
-//! **Signals.** A handler on top of a holder gets [`DcasError::TooDeep`]; on top of somebody else's holder it waits. **Memory.** A line, and one per participant. Values have 64 bits.
+//! **Signals.** A handler on top of a holder gets [`DcasError::TooDeep`]; on top of somebody else's
+//! holder it waits. **Memory.** A line, and one per participant. Values have 64 bits.
 //!
 //! **Don't use it** except to compare: where processes are stopped, or values must be true.
 
@@ -100,7 +111,8 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
         }
     }
 
-    /// Takes the lock from a dead holder, and rolls what it, or another dead one before it, has begun. If somebody else is faster, waits for the lock again.
+    /// Takes the lock from a dead holder, and rolls what it, or another dead one before
+    /// it, has begun. If somebody else is faster, waits for the lock again.
     #[cold]
     fn take_over<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
@@ -110,7 +122,8 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
     ) -> Result<(), DcasError> {
         let (cpu, me, process) = (actor.cpu, actor.me as u64, actor.wait.identity());
         let rolling = Held::new(process, dead.record(), me);
-        // Acquire: as (1); a dead one's writes come before its death is known. Relaxed if it fails: nothing is read.
+        // Acquire: as (1); a dead one's writes come before its death is known. Relaxed if it fails:
+        // nothing is read.
         if cpu.compare_exchange(&self.lock, dead.0, rolling.0, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return self.lock(actor, words);
@@ -211,7 +224,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
             cpu.store(&mine.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Relaxed);
             cpu.store(&mine.old, a.old, Ordering::Relaxed);
             cpu.store(&mine.new, b.new, Ordering::Relaxed);
-            // Release, here and below: who takes over finds the record as it was written; the processor of the dead one has made its stores in this order.
+            // Release, here and below: who takes over finds the record as it was written; the
+            // processor of the dead one has made its stores in this order.
             cpu.store(&mine.step, TENTATIVE, Ordering::Release);
             // (4) Release: what the value stands for; pairs with the Acquire in `read`.
             cpu.store(first, a.new, Ordering::Release);

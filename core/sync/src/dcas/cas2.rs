@@ -1,11 +1,16 @@
-//! DCAS on two words that lie beside each other, by one instruction of today's processors.
+//! DCAS on two words that lie beside each other, by one instruction of today's
+//! processors.
 //!
-//! **Source.** The CAS2 that Greenwald & Cheriton 1996, §6 ask for takes any two words; CMPXCHG16B (x86-64) and CASP (AArch64) take two that are one aligned pair. That is enough for a structure whose version
-//! stands beside the only link that changes: [`crate::stable::Stack`]. Others answer [`DcasError::Unsuited`](super::DcasError::Unsuited).
+//! **Source.** The CAS2 that Greenwald & Cheriton 1996, §6 ask for takes any two words; CMPXCHG16B
+//! (x86-64) and CASP (AArch64) take two that are one aligned pair. That is enough for a structure
+//! whose version stands beside the only link that changes: [`crate::stable::Stack`]. Others answer
+//! [`DcasError::Unsuited`](super::DcasError::Unsuited).
 //!
 //! **Progress.** Wait-free. Fields, crashes, signals, memory: as [`super::ByInstruction`].
 //!
-//! **Don't use it** for words that do not lie beside each other, or where processors may lack the instruction (the first x86-64, AArch64 before version 8.1): both are errors, never another algorithm.
+//! **Don't use it** for words that do not lie beside each other, or where processors may lack the
+//! instruction (the first x86-64, AArch64 before version 8.1): both are errors, never another
+//! algorithm.
 
 use towpath_machine::Cas2;
 

@@ -1,6 +1,8 @@
-//! What the algorithms with descriptors ([`super::Guerraoui`], [`super::Harris`]) have in common: how a mark in a word names a descriptor and its use, and whose descriptors they are.
+//! What the algorithms with descriptors ([`super::Guerraoui`], [`super::Harris`]) have in
+//! common: how a mark in a word names a descriptor and its use, and whose descriptors they are.
 //!
-//! **Source.** Ours: both papers have pointers and a collector; processes that share memory have numbers, and use descriptors again.
+//! **Source.** Ours: both papers have pointers and a collector; processes that share memory have
+//! numbers, and use descriptors again.
 //!
 //! ```text
 //! mark    MARK | (the algorithm's bit) | SECOND | descriptor (16 bits) | use (45 bits)

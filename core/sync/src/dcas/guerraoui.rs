@@ -1,19 +1,28 @@
-//! Guerraoui, Kogan, Marathe and Zablotchi's DCAS: an operation marks its words with its descriptor, and one more compare-and-swap decides it. The marks stay: who reads a marked word finds
-//! the value in the descriptor.
+//! Guerraoui, Kogan, Marathe and Zablotchi's DCAS: an operation marks its words with its
+//! descriptor, and one more compare-and-swap decides it. The marks stay: who reads a marked word
+//! finds the value in the descriptor.
 //!
-//! **Source.** Guerraoui, Kogan, Marathe & Zablotchi 2020 (DISC, *Efficient Multi-Word Compare and Swap*), for two words. There, descriptors are reclaimed by epochs, which a stopped process
-//! holds up. Here they are used again and again, and nobody waits (the argument is ours):
+//! **Source.** Guerraoui, Kogan, Marathe & Zablotchi 2020 (DISC, *Efficient Multi-Word Compare and
+//! Swap*), for two words. There, descriptors are reclaimed by epochs, which a stopped process holds
+//! up. Here they are used again and again, and nobody waits (the argument is ours):
 //!
-//! * **A mark names a descriptor and its use by number, and only that descriptor's owner ever puts it into a word.** Who helps does so with a mark of its own descriptor, which says whose
-//!   operation it is for (`operation`). So an owner knows of every mark with its name, and takes them out (*settles* them) before it uses the descriptor again.
-//! * **A word counts its changes**: a plain word has a tag of 31 bits beside the value, and an operation expects the tag, too, and raises it. A helper that comes late to an operation that has
-//!   succeeded thus finds neither the mark (marks are unique) nor the plain word that it means to replace, ever again. To one that has failed it may come late: its mark then stands
-//!   for the old value, which the word has anyway.
-//! * A mark for the operation of another descriptor, where that descriptor has gone on to another use, belongs to such a late helper: an owner settles a success's marks, the helpers' too, before
-//!   the next use. So the mark stands for the old value.
+//! * **A mark names a descriptor and its use by number, and only that descriptor's owner ever puts
+//!   it into a word.** Who helps does so with a mark of its own descriptor, which says whose
+//!   operation it is for (`operation`). So an owner knows of every mark with its name, and takes
+//!   them out (*settles* them) before it uses the descriptor again.
+//! * **A word counts its changes**: a plain word has a tag of 31 bits beside the value, and an
+//!   operation expects the tag, too, and raises it. A helper that comes late to an operation that
+//!   has succeeded thus finds neither the mark (marks are unique) nor the plain word that it means
+//!   to replace, ever again. To one that has failed it may come late: its mark then stands for the
+//!   old value, which the word has anyway.
+//! * A mark for the operation of another descriptor, where that descriptor has gone on to another
+//!   use, belongs to such a late helper: an owner settles a success's marks, the helpers' too,
+//!   before the next use. So the mark stands for the old value.
 //!
-//! **Progress.** Lock-free, as long as at most 12 operations are under way in a chain, each waiting for the word that the next one has marked; what is deeper than that is made to fail, and its owner tries
-//! again. Readers never help and never wait; they repeat if the descriptor that they look at is used again meanwhile.
+//! **Progress.** Lock-free, as long as at most 12 operations are under way in a chain, each waiting
+//! for the word that the next one has marked; what is deeper than that is made to fail, and its
+//! owner tries again. Readers never help and never wait; they repeat if the descriptor that they
+//! look at is used again meanwhile.
 //!
 //! ```text
 //! word        plain          MARK 0 | tag (31 bits) | value (32 bits)
@@ -22,20 +31,28 @@
 //! state       0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (anybody) -> ACTIVE with the next use (owner); a helper's descriptor is FAILED from the beginning
 //! ```
 //!
-//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody. `HELPED`: set by a helper before it marks a word. The other fields of a descriptor: the owner, before the first
-//! mark of that use is in a word; read by those who have seen the mark, and believed if the use is still the same afterwards. Words: by compare-and-swap, anybody.
+//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
+//! `HELPED`: set by a helper before it marks a word. The other fields of a descriptor: the owner,
+//! before the first mark of that use is in a word; read by those who have seen the mark, and
+//! believed if the use is still the same afterwards. Words: by compare-and-swap, anybody.
 //!
 //! **Crashes.** The owner dies
-//! * before (3) for the first word: nothing has happened; nobody knows of the operation, and nobody will;
-//! * between (3) and the decision (4): the operation stands in the way of whoever comes to the marked word next, and that one completes it; [`DoubleCas::recover`] makes it fail;
+//! * before (3) for the first word: nothing has happened; nobody knows of the operation, and nobody
+//!   will;
+//! * between (3) and the decision (4): the operation stands in the way of whoever comes to the
+//!   marked word next, and that one completes it; [`DoubleCas::recover`] makes it fail;
 //! * after (4): it has happened, or failed; the marks stand for the values, for ever if need be.
-//! * A dead helper leaves marks that stand for what the operation says. Descriptors of the dead are used again by a successor with the same number, after [`DoubleCas::recover`].
+//! * A dead helper leaves marks that stand for what the operation says. Descriptors of the dead are
+//!   used again by a successor with the same number, after [`DoubleCas::recover`].
 //!
-//! **Signals.** Each operation and each piece of help has a descriptor of its own out of 16 that the participant has; taking one is safe against the participant's own handlers ([`super::places`]).
+//! **Signals.** Each operation and each piece of help has a descriptor of its own out of 16 that
+//! the participant has; taking one is safe against the participant's own handlers
+//! ([`super::places`]).
 //!
 //! **Memory.** 17 lines per participant. Values have 32 bits.
 //!
-//! **Don't use it** where a word changes 2³¹ times between two instructions of one participant and has the same value again then, or for values above 32 bits.
+//! **Don't use it** where a word changes 2³¹ times between two instructions of one participant and
+//! has the same value again then, or for values above 32 bits.
 
 use core::marker::PhantomData;
 
@@ -64,7 +81,8 @@ pub trait Variant: Send + Sync + 'static {
     const NAME: &'static str = "guerraoui";
     /// Whether words count their changes.
     const TAGS: bool = true;
-    /// How many descriptors a participant uses, of the 16 that it has: fewer make a checker see them used again.
+    /// How many descriptors a participant uses, of the 16 that it has: fewer make a
+    /// checker see them used again.
     const PLACES: usize = PLACES;
 }
 
@@ -129,7 +147,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         Participant::behind(self.participants.as_ref(), identity)
     }
 
-    /// Looks at a word: its content, what it would be if it were plain, and whether that is sure to be decided. Otherwise [`Guerraoui::look`] says more.
+    /// Looks at a word: its content, what it would be if it were plain, and whether that
+    /// is sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
     fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
         // (1) Acquire: as in `look`.
@@ -151,7 +170,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     fn look<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, number: u32) -> Result<Seen, DcasError> {
         let word = words.find(number)?;
         loop {
-            // (1) Acquire: the descriptor behind the mark, or what came before the value; pairs with the Release (3), (5), (6).
+            // (1) Acquire: the descriptor behind the mark, or what came before the value; pairs
+            // with the Release (3), (5), (6).
             let content = cpu.load(word, Ordering::Acquire);
             if content & MARK == 0 {
                 return Ok(Seen { content, plain: content, operation: 0, pending: false });
@@ -166,7 +186,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
         let marked = self.descriptor(content)?;
         let entry = usize::from(content & SECOND != 0);
-        // (2) Acquire: whoever reads here what a later use has written sees in the status that it is a later one; pairs with the Release in `prepare`.
+        // (2) Acquire: whoever reads here what a later use has written sees in the status that it
+        // is a later one; pairs with the Release in `prepare`.
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
         let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
         let (operation, status, in_use) = if content & HELPS == 0 {
@@ -174,7 +195,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             let status = cpu.load(&marked.status, Ordering::Acquire);
             (content & IDENTITY, status, status >> SHIFT == content & USE)
         } else {
-            // Acquire, three times: as (2) and above. The helper's own status last: it says whether all this was one use.
+            // Acquire, three times: as (2) and above. The helper's own status last: it says whether
+            // all this was one use.
             let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
             let status = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire);
             (operation, status, cpu.load(&marked.status, Ordering::Acquire) >> SHIFT == content & USE)
@@ -188,7 +210,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         if in_use && status >> SHIFT == operation & USE {
             return Ok(Some(seen(status & STATE)));
         }
-        // A descriptor has been used again: before that its marks were taken out. Acquire: not before the loads that say so.
+        // A descriptor has been used again: before that its marks were taken out. Acquire: not
+        // before the loads that say so.
         match cpu.load(word, Ordering::Acquire) == content {
             false => Ok(None),
             // A helper's that was late: the operation has failed.
@@ -197,13 +220,15 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense, if that was long ago).
+    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense,
+    /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptor(identity)?.status;
         let mut expected = active(identity);
         loop {
             let decided = expected & !STATE | state;
-            // (4) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the Acquire (2) and itself.
+            // (4) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
+            // Acquire (2) and itself.
             match cpu.compare_exchange(status, expected, decided, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(state),
                 Err(now) if now == active(identity) | HELPED && now != expected => expected = now,
@@ -212,10 +237,12 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Writes an operation into a descriptor for its next use. Returns the mark, as for the first word.
+    /// Writes an operation into a descriptor for its next use. Returns the mark, as for
+    /// the first word.
     #[inline(always)]
     fn prepare(cpu: &P, descriptor: &Descriptor<P>, mark: u64, state: u64, operation: &Operation) -> u64 {
-        // Release, here and below: whoever sees a field of this use, sees the use; pairs with the Acquire (2). The first one also comes after the former marks are out.
+        // Release, here and below: whoever sees a field of this use, sees the use; pairs with the
+        // Acquire (2). The first one also comes after the former marks are out.
         cpu.store(&descriptor.status, (mark & USE) << SHIFT | state, Ordering::Release);
         cpu.store(&descriptor.operation, operation.identity, Ordering::Release);
         let [first, second] = operation.words;
@@ -227,7 +254,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         mark
     }
 
-    /// Takes the marks of a descriptor's last use out of its words, and a success's from those who helped. Returns the next use. Anybody may do that at any time with a use that is
+    /// Takes the marks of a descriptor's last use out of its words, and a success's from
+    /// those who helped. Returns the next use. Anybody may do that at any time with a use that is
     /// decided; one that is not is made to fail.
     #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
@@ -242,14 +270,16 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             let decided = operation == me && status & STATE != ACTIVE;
             for (entry, number) in [pair as u32, (pair >> 32) as u32].into_iter().enumerate() {
                 let word = words.find(number)?;
-                // Relaxed: our own mark is seen, being our own; a helper's, since the decision was; and what looks at it closely acquires.
+                // Relaxed: our own mark is seen, being our own; a helper's, since the decision was;
+                // and what looks at it closely acquires.
                 let content = cpu.load(word, Ordering::Relaxed);
                 let mark = MARK | me | if entry == 0 { 0 } else { SECOND };
                 if decided && content == mark {
                     // The usual one: what the mark stands for is known. Acquire: as above.
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
                     let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
-                    // (5) AcqRel: as in `settle_word`. Relaxed if it fails: somebody has replaced it.
+                    // (5) AcqRel: as in `settle_word`. Relaxed if it fails: somebody has replaced
+                    // it.
                     if cpu.compare_exchange(word, mark, plain, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                         continue;
                     }
@@ -297,7 +327,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Marks the words of an operation with `mark` where nobody has yet, helping others who are in the way, and decides. Returns what was decided.
+    /// Marks the words of an operation with `mark` where nobody has yet, helping others
+    /// who are in the way, and decides. Returns what was decided.
     fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -322,8 +353,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                     return self.decide(cpu, operation.identity, FAILED);
                 }
                 let mark = if entry == 0 { mark } else { mark | SECOND };
-                // (3) AcqRel: the descriptor, and what came before the value that it replaces; pairs with the Acquire (1).
-                // Relaxed if it fails: looked at again.
+                // (3) AcqRel: the descriptor, and what came before the value that it replaces;
+                // pairs with the Acquire (1). Relaxed if it fails: looked at again.
                 if cpu.compare_exchange(word, now.content, mark, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 {
                     break;
@@ -358,7 +389,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let cpu = actor.cpu;
         let other = self.descriptor(identity)?;
         let operation = self.operation(cpu, identity)?;
-        // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it settles. Succeeds, or finds it set, only if the fields were the operation's.
+        // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it
+        // settles. Succeeds, or finds it set, only if the fields were the operation's.
         let asked = cpu.compare_exchange(
             &other.status,
             active(identity),
@@ -384,7 +416,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         done.map(|_| ())
     }
 
-    /// The owner's way where anybody else is about: until the operation has succeeded, or a word had another value. `begun`: this operation is under way.
+    /// The owner's way where anybody else is about: until the operation has succeeded, or
+    /// a word had another value. `begun`: this operation is under way.
     #[cold]
     fn contend<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
@@ -423,7 +456,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             if self.complete(actor, words, &operation, mark)? == SUCCESS {
                 return Ok(true);
             }
-            // A word has changed, though perhaps not its value; or somebody could not help. Nobody is waited for, so there is nothing to give up.
+            // A word has changed, though perhaps not its value; or somebody could not help. Nobody
+            // is waited for, so there is nothing to give up.
             actor.back_off(&mut round);
         }
     }
@@ -489,7 +523,8 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
             }
             let to = Self::raised(seen.plain, value);
             let word = words.find(word)?;
-            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the Acquire (1). Relaxed if it fails: looked at again.
+            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
+            // Acquire (1). Relaxed if it fails: looked at again.
             let done =
                 actor.cpu.compare_exchange(word, seen.content, to, Ordering::AcqRel, Ordering::Relaxed);
             if done.is_ok() {
@@ -531,7 +566,8 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
             };
             let it = &mine.descriptors[place];
             let mark = Self::prepare(cpu, it, MARK | identity, ACTIVE, &operation);
-            // (3) and (4) AcqRel: as in `complete` and `decide`. Relaxed if they fail: looked at again.
+            // (3) and (4) AcqRel: as in `complete` and `decide`. Relaxed if they fail: looked at
+            // again.
             let swap = |word, old, new| {
                 cpu.compare_exchange(word, old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             };

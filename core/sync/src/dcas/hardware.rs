@@ -1,11 +1,15 @@
 //! DCAS as the machine has it: by one instruction.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §6: CAS2 of the Motorola 68040, or LL/LLP/SC/SCP (Figure 3), on any two words ([`Hardware`]). Natively there is no such machine; simulated there is. Today's processors have one for two
-//! words beside each other ([`super::Adjacent`]).
+//! **Source.** Greenwald & Cheriton 1996, §6: CAS2 of the Motorola 68040, or LL/LLP/SC/SCP (Figure
+//! 3), on any two words ([`Hardware`]). Natively there is no such machine; simulated there is.
+//! Today's processors have one for two words beside each other ([`super::Adjacent`]).
 //!
-//! **Progress.** As the machine's; otherwise wait-free. **Fields.** None of its own. **Crashes.** One step: it has happened or not. **Signals.** May be used in handlers. **Memory.** None. Values have 64 bits.
+//! **Progress.** As the machine's; otherwise wait-free. **Fields.** None of its own. **Crashes.**
+//! One step: it has happened or not. **Signals.** May be used in handlers. **Memory.** None. Values
+//! have 64 bits.
 //!
-//! **Don't use it** where the machine lacks the instruction: that is an error, never another algorithm.
+//! **Don't use it** where the machine lacks the instruction: that is an error, never another
+//! algorithm.
 
 use core::marker::PhantomData;
 
@@ -20,7 +24,8 @@ pub trait Instruction<P: Processor>: Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether it takes only two words that lie beside each other.
     const ADJACENT: bool;
-    /// Executes it; it acquires and releases. `None` if it is not to be had here, or not for these words.
+    /// Executes it; it acquires and releases. `None` if it is not to be had here, or not
+    /// for these words.
     fn execute(cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> Option<bool>;
 }
 
@@ -81,7 +86,8 @@ impl<P: Processor, S: Storage, I: Instruction<P>> DoubleCas<P> for ByInstruction
         word: u32,
         value: u64,
     ) -> Result<(), DcasError> {
-        // (1) Release: who is late and reads this also sees what made the word the caller's; pairs with the Acquire in `read`.
+        // (1) Release: who is late and reads this also sees what made the word the caller's; pairs
+        // with the Acquire in `read`.
         actor.cpu.store(words.find(word)?, value, Ordering::Release);
         Ok(())
     }

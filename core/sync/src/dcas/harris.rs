@@ -1,17 +1,23 @@
-//! Harris, Fraser and Pratt's DCAS: a word is marked with the operation's descriptor only while the operation is undecided, which takes a smaller operation with a descriptor of its own
+//! Harris, Fraser and Pratt's DCAS: a word is marked with the operation's descriptor only
+//! while the operation is undecided, which takes a smaller operation with a descriptor of its own
 //! (RDCSS); decided, its values are written back.
 //!
-//! **Source.** Harris, Fraser & Pratt 2002 (DISC, *A Practical Multi-Word Compare-and-Swap Operation*), Figures 4 and 5, for two words. There, descriptors are reclaimed by a collector. Here they
-//! are used again, and nobody waits (the argument is ours):
+//! **Source.** Harris, Fraser & Pratt 2002 (DISC, *A Practical Multi-Word Compare-and-Swap
+//! Operation*), Figures 4 and 5, for two words. There, descriptors are reclaimed by a collector.
+//! Here they are used again, and nobody waits (the argument is ours):
 //!
-//! * A *condition* (the RDCSS descriptor) is put into a word only by its owner, and is out of the word when its owner's [`Harris::install`] returns. So its owner may use it again. Marks name
+//! * A *condition* (the RDCSS descriptor) is put into a word only by its owner, and is out of the
+//!   word when its owner's [`Harris::install`] returns. So its owner may use it again. Marks name
 //!   the use, too, hence are unique, and who is late replaces none.
-//! * An operation's *mark* replaces a condition, by anybody who has seen the operation undecided after the condition was in. Before the owner uses the operation's descriptor again, it takes
-//!   marks out of both words, **and conditions for that operation too**, or else writes the word with what it has (2): after that no mark of this use gets in, since a condition
-//!   that gets in later is seen to be for a decided operation.
+//! * An operation's *mark* replaces a condition, by anybody who has seen the operation undecided
+//!   after the condition was in. Before the owner uses the operation's descriptor again, it takes
+//!   marks out of both words, **and conditions for that operation too**, or else writes the word
+//!   with what it has (2): after that no mark of this use gets in, since a condition that gets in
+//!   later is seen to be for a decided operation.
 //!
-//! **Progress.** Lock-free, as in [`super::Guerraoui`] for chains of operations. A reader that finds a condition knows the value; at a mark it looks behind it; it repeats only if a descriptor is used
-//! again meanwhile.
+//! **Progress.** Lock-free, as in [`super::Guerraoui`] for chains of operations. A reader that
+//! finds a condition knows the value; at a mark it looks behind it; it repeats only if a descriptor
+//! is used again meanwhile.
 //!
 //! ```text
 //! word        plain          MARK 0 | value (63 bits)
@@ -20,15 +26,20 @@
 //! status      use (45 bits) | state;  0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (anybody) -> ACTIVE with the next use (owner)
 //! ```
 //!
-//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody. `condition.usage`: the owner. The other fields: the owner, before that use is in a word; read by those who
-//! have seen it there, and believed if the use is still the same afterwards. Words: by compare-and-swap, anybody.
+//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
+//! `condition.usage`: the owner. The other fields: the owner, before that use is in a word; read by
+//! those who have seen it there, and believed if the use is still the same afterwards. Words: by
+//! compare-and-swap, anybody.
 //!
-//! **Crashes.** Dies before (1) for the first word: nothing has happened. Dies before the decision (3): the operation stands in the way of who comes to a marked word, and that one completes it;
-//! [`DoubleCas::recover`] makes it fail. Dies after (3): it has happened, or failed; marks stand for the values. A condition of a dead helper is removed by whoever needs the word.
+//! **Crashes.** Dies before (1) for the first word: nothing has happened. Dies before the decision
+//! (3): the operation stands in the way of who comes to a marked word, and that one completes it;
+//! [`DoubleCas::recover`] makes it fail. Dies after (3): it has happened, or failed; marks stand
+//! for the values. A condition of a dead helper is removed by whoever needs the word.
 //!
 //! **Signals.** As [`super::Guerraoui`]. **Memory.** 33 lines per participant. Values have 63 bits.
 //!
-//! **Don't use it** except to compare, or for values of more than 32 bits: it takes 7 locked instructions where [`super::Guerraoui`] takes 3.
+//! **Don't use it** except to compare, or for values of more than 32 bits: it takes 7 locked
+//! instructions where [`super::Guerraoui`] takes 3.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
@@ -95,7 +106,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         Participant::behind(self.participants.as_ref(), identity)
     }
 
-    /// A word's value, and, if an operation has marked it, which, and whether it is undecided. Removes nothing.
+    /// A word's value, and, if an operation has marked it, which, and whether it is
+    /// undecided. Removes nothing.
     fn look<T: Words<P> + ?Sized>(
         &self,
         cpu: &P,
@@ -104,14 +116,16 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     ) -> Result<(u64, Option<(u64, bool)>), DcasError> {
         let word = words.find(number)?;
         loop {
-            // (4) Acquire: what is behind the mark, or came before the value; pairs with the Release (1), (2), (5), (6).
+            // (4) Acquire: what is behind the mark, or came before the value; pairs with the
+            // Release (1), (2), (5), (6).
             let content = cpu.load(word, Ordering::Acquire);
             if content & MARK == 0 {
                 return Ok((content, None));
             }
             let behind = self.descriptor(content)?;
             if content & CONDITION != 0 {
-                // Acquire, here and below: who reads what a later use has written sees that it is a later one; pairs with the Release in `install`.
+                // Acquire, here and below: who reads what a later use has written sees that it is a
+                // later one; pairs with the Release in `install`.
                 let old = cpu.load(&behind.condition.old, Ordering::Acquire);
                 if cpu.load(&behind.condition.usage, Ordering::Acquire) & USE == content & USE {
                     return Ok((old & !MARK, None));
@@ -121,7 +135,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
                 // Acquire: as above, with the Release in `prepare`.
                 let old = cpu.load(&behind.old[entry], Ordering::Acquire) & !MARK;
                 let new = cpu.load(&behind.new[entry], Ordering::Acquire) & !MARK;
-                // Acquire: as above, and what was done before the decision; pairs with the Release (3).
+                // Acquire: as above, and what was done before the decision; pairs with the Release
+                // (3).
                 let status = cpu.load(&behind.status, Ordering::Acquire);
                 if status >> SHIFT == content & USE {
                     let value = if status & STATE == SUCCESS { new } else { old };
@@ -135,11 +150,13 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         }
     }
 
-    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense, if that was long ago).
+    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense,
+    /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptor(identity)?.status;
         let (old, new) = (active(identity), active(identity) & !STATE | state);
-        // (3) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the Acquire in `look` and itself.
+        // (3) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
+        // Acquire in `look` and itself.
         match cpu.compare_exchange(status, old, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(state),
             Err(now) => Ok(now & STATE),
@@ -152,7 +169,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         // Acquire: as (4).
         let operation = cpu.load(&condition.operation, Ordering::Acquire) & IDENTITY;
         let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK;
-        // Acquire: sees the decision if the condition came in after the owner had looked for the last time (2).
+        // Acquire: sees the decision if the condition came in after the owner had looked for the
+        // last time (2).
         let undecided = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire) == active(operation);
         if cpu.load(&condition.usage, Ordering::Acquire) & USE != content & USE {
             // It is out. Acquire: as in `look`.
@@ -162,12 +180,15 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             };
         }
         let to = if undecided { MARK | content & SECOND | operation } else { old };
-        // (5) AcqRel: the operation's descriptor, or what came before the value; pairs with the Acquire (4). If it fails, somebody else was faster. Relaxed then: nothing is read.
+        // (5) AcqRel: the operation's descriptor, or what came before the value; pairs with the
+        // Acquire (4). If it fails, somebody else was faster. Relaxed then: nothing is read.
         let _ = cpu.compare_exchange(word, content, to, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
-    /// RDCSS: puts the operation's mark into one of its words, through the condition of our own place, if the operation is undecided. Returns the other content that prevents that, or `None`.
+    /// RDCSS: puts the operation's mark into one of its words, through the condition of
+    /// our own place, if the operation is undecided. Returns the other content that prevents that,
+    /// or `None`.
     #[inline]
     fn install(
         &self,
@@ -181,7 +202,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         let condition = &self.descriptor(identity(place, 0))?.condition;
         // Relaxed: only its owner writes it.
         let usage = cpu.load(&condition.usage, Ordering::Relaxed).wrapping_add(1) & USE;
-        // Release, here and below: whoever sees a field of this use sees the use; pairs with the Acquire in `look` and `resolve`.
+        // Release, here and below: whoever sees a field of this use sees the use; pairs with the
+        // Acquire in `look` and `resolve`.
         cpu.store(&condition.usage, usage, Ordering::Release);
         cpu.store(&condition.operation, operation.identity, Ordering::Release);
         cpu.store(&condition.word, number, Ordering::Release);
@@ -189,7 +211,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         let second = if entry == 0 { 0 } else { SECOND };
         let content = MARK | CONDITION | second | identity(place, usage);
         loop {
-            // (1) AcqRel: the condition; pairs with the Acquire (4), and with (2), so that the decision is seen in `resolve`.
+            // (1) AcqRel: the condition; pairs with the Acquire (4), and with (2), so that the
+            // decision is seen in `resolve`.
             match cpu.compare_exchange(
                 word,
                 operation.old[entry],
@@ -209,7 +232,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         }
     }
 
-    /// Marks the words of an operation where nobody has yet, helping others who are in the way, and decides. Returns what was decided.
+    /// Marks the words of an operation where nobody has yet, helping others who are in
+    /// the way, and decides. Returns what was decided.
     fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -274,13 +298,15 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         if let (value, Some((content, false))) = self.look(cpu, words, number)?
             && content & IDENTITY == identity
         {
-            // (6) AcqRel: hands on what (4) saw; pairs with the Acquire (4). If it fails, somebody else was faster. Relaxed then: nothing is read.
+            // (6) AcqRel: hands on what (4) saw; pairs with the Acquire (4). If it fails, somebody
+            // else was faster. Relaxed then: nothing is read.
             let _ = cpu.compare_exchange(word, content, value, Ordering::AcqRel, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Takes all marks of a decided operation out of its words, and makes sure that none gets in any more.
+    /// Takes all marks of a decided operation out of its words, and makes sure that none
+    /// gets in any more.
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, identity: u64) -> Result<(), DcasError> {
         let it = self.descriptor(identity)?;
         // Acquire: for an owner its own writes; for others as in `look`.
@@ -300,7 +326,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             if out.is_ok() {
                 continue;
             }
-            // It is not there. (2) AcqRel: whoever puts a condition in after this one sees the decision behind it; pairs with (1).
+            // It is not there. (2) AcqRel: whoever puts a condition in after this one sees the
+            // decision behind it; pairs with (1).
             let mut content = cpu.fetch_or(word, 0, Ordering::AcqRel);
             while content & MARK != 0 && (content & CONDITION != 0 || content & IDENTITY == identity) {
                 if content & CONDITION != 0 {
@@ -365,7 +392,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         let (number, word) = (word, words.find(word)?);
         let mut now = self.look(actor.cpu, words, number)?.0;
         loop {
-            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the Acquire (4).
+            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
+            // Acquire (4).
             match actor.cpu.compare_exchange(word, now, value, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(other) if other & MARK == 0 => now = other,
@@ -397,7 +425,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             // Relaxed: its own, and settled.
             let usage = ((cpu.load(&it.status, Ordering::Relaxed) >> SHIFT) + 1) & USE;
             let identity = identity(number, usage);
-            // Release, here and below: whoever sees a field of this use, sees the use; pairs with the Acquire in `look`.
+            // Release, here and below: whoever sees a field of this use, sees the use; pairs with
+            // the Acquire in `look`.
             cpu.store(&it.status, active(identity), Ordering::Release);
             let [a, b] = changes;
             cpu.store(&it.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Release);
@@ -449,7 +478,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             }
         }
         for it in &theirs.descriptors {
-            // Acquire, twice: as in `look`. The condition may stand in a word of somebody whom the dead one was helping.
+            // Acquire, twice: as in `look`. The condition may stand in a word of somebody whom the
+            // dead one was helping.
             let number = cpu.load(&it.condition.word, Ordering::Acquire) as u32;
             let word = words.find(number)?;
             let content = cpu.load(word, Ordering::Acquire);

@@ -1,8 +1,12 @@
-//! The family's list: what tests, explorers and experiments go through. A new implementation is one line here.
+//! The family's list: what tests, explorers and experiments go through. A new
+//! implementation is one line here.
 
-/// Calls a generic function with each implementation of DCAS of the named groups as its type argument.
+/// Calls a generic function with each implementation of DCAS of the named groups as its
+/// type argument.
 ///
-/// A group says what a machine must offer: `atomics` (nothing more), `cas2` ([`Cas2`](towpath_machine::Cas2): good for adjacent words only), `dcas` ([`Dcas`](towpath_machine::Dcas)). Then the machine, and the storage.
+/// A group says what a machine must offer: `atomics` (nothing more), `cas2`
+/// ([`Cas2`](towpath_machine::Cas2): good for adjacent words only), `dcas`
+/// ([`Dcas`](towpath_machine::Dcas)). Then the machine, and the storage.
 ///
 /// ```
 /// use towpath_machine::{Heap, Native};

@@ -1,6 +1,7 @@
 //! DCAS under a table of locks: the honest baseline.
 //!
-//! **Source.** Folklore. The locks are test-and-test-and-set with a version count, so that readers need not take them (Lameter 2005, *sequence locks*; Dice, Shalev & Shavit 2006).
+//! **Source.** Folklore. The locks are test-and-test-and-set with a version count, so that readers
+//! need not take them (Lameter 2005, *sequence locks*; Dice, Shalev & Shavit 2006).
 //!
 //! **Progress.** Blocking: whoever stops with a lock stops all whose words share it, readers too.
 //!
@@ -11,9 +12,12 @@
 //!
 //! **Fields.** `locks[i]`: see above. Words `n` with `n mod 32 = i`: who holds `locks[i]`.
 //!
-//! **Crashes.** Dies with a lock: nobody gets it any more, and waiting ends with [`DcasError::Abandoned`] if the surroundings know of the death. [`DoubleCas::recover`] says so as well.
+//! **Crashes.** Dies with a lock: nobody gets it any more, and waiting ends with
+//! [`DcasError::Abandoned`] if the surroundings know of the death. [`DoubleCas::recover`] says so
+//! as well.
 //!
-//! **Signals.** A handler on top of a holder gets [`DcasError::TooDeep`]. **Memory.** 32 lines. Values have 64 bits.
+//! **Signals.** A handler on top of a holder gets [`DcasError::TooDeep`]. **Memory.** 32 lines.
+//! Values have 64 bits.
 //!
 //! **Don't use it** where processes die or are stopped, or in signal handlers.
 
@@ -65,7 +69,8 @@ impl<P: Processor, S: Storage> Locked<P, S> {
         loop {
             let free = self.wait_for(actor, lock)?;
             let held = free | (actor.me as u64 + 1);
-            // (2) AcqRel: as (1), and before the writes: who sees one of them sees the lock held; pairs with the Acquire (1), (5). Relaxed if it fails: looked at again.
+            // (2) AcqRel: as (1), and before the writes: who sees one of them sees the lock held;
+            // pairs with the Acquire (1), (5). Relaxed if it fails: looked at again.
             if actor.cpu.compare_exchange(lock, free, held, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Ok(free);
             }
@@ -105,7 +110,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         let (lock, word) = (self.lock_of(word), words.find(word)?);
         loop {
             let before = self.wait_for(actor, lock)?;
-            // (4) Acquire: if it is a value written under the lock, then the lock is seen held, or with another version; pairs with the Release (6).
+            // (4) Acquire: if it is a value written under the lock, then the lock is seen held, or
+            // with another version; pairs with the Release (6).
             let value = actor.cpu.load(word, Ordering::Acquire);
             // (5) Acquire: not before the value; pairs with the Release (2), (3).
             if actor.cpu.load(lock, Ordering::Acquire) == before {

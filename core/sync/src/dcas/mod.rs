@@ -1,11 +1,16 @@
-//! Double compare-and-swap on two independent words, as a capability with several implementations: one algorithm, one file. [`for_each_dcas!`](crate::for_each_dcas) is the list of them.
+//! Double compare-and-swap on two independent words, as a capability with several
+//! implementations: one algorithm, one file. [`for_each_dcas!`](crate::for_each_dcas) is the list
+//! of them.
 //!
-//! **Source.** Greenwald & Cheriton 1996, Figure 1: DCAS writes two words if both hold what is expected. Processors do not have it (the Motorola 68040 had: CAS2), so it is made of
+//! **Source.** Greenwald & Cheriton 1996, Figure 1: DCAS writes two words if both hold what is
+//! expected. Processors do not have it (the Motorola 68040 had: CAS2), so it is made of
 //! compare-and-swap here, except by [`Hardware`].
 //!
-//! Words are named by number, since processes map a segment at different addresses and a helper must find the words of another one's operation: whoever has the words says which is
-//! which ([`Words`]). A word that DCAS may change holds, beside its value, bits of the implementation: it is read by [`DoubleCas::read`], begins as a plain number not above
-//! [`DoubleCas::MAX`] (zeros are zero), and must not be written but by [`DoubleCas::dcas`] and [`DoubleCas::write`].
+//! Words are named by number, since processes map a segment at different addresses and a helper
+//! must find the words of another one's operation: whoever has the words says which is which
+//! ([`Words`]). A word that DCAS may change holds, beside its value, bits of the implementation: it
+//! is read by [`DoubleCas::read`], begins as a plain number not above [`DoubleCas::MAX`] (zeros are
+//! zero), and must not be written but by [`DoubleCas::dcas`] and [`DoubleCas::write`].
 //!
 //! | implementation | non-blocking | locked instructions, uncontended | values | readers see |
 //! | --- | --- | --- | --- | --- |
@@ -17,8 +22,9 @@
 //! | [`Adjacent`] | yes | 1, and only on two words beside each other | 64 bits | only what was decided |
 //! | [`Hardware`] | as the machine has it | as the machine has it | 64 bits | only what was decided |
 //!
-//! **Signals.** An operation of [`Guerraoui`], [`Harris`], [`Adjacent`] and [`Hardware`] may be interrupted at any instruction by a handler that performs operations under the same participant's number.
-//! Those with locks answer [`DcasError::TooDeep`] then, or wait for ever.
+//! **Signals.** An operation of [`Guerraoui`], [`Harris`], [`Adjacent`] and [`Hardware`] may be
+//! interrupted at any instruction by a handler that performs operations under the same
+//! participant's number. Those with locks answer [`DcasError::TooDeep`] then, or wait for ever.
 
 mod bershad;
 mod cas2;
@@ -53,13 +59,16 @@ pub enum DcasError {
     SameWord,
     /// The participant's number is not below the number of participants.
     Stranger,
-    /// The operation was begun in a signal handler on top of as many interrupted ones as there is provision for (with locks: on top of one).
+    /// The operation was begun in a signal handler on top of as many interrupted ones as
+    /// there is provision for (with locks: on top of one).
     TooDeep,
     /// What is read in memory cannot have been written by this algorithm.
     Corrupt,
-    /// The wait was given up, since whom it waited for is dead. Only from implementations that are blocking.
+    /// The wait was given up, since whom it waited for is dead. Only from implementations
+    /// that are blocking.
     Abandoned,
-    /// The words do not lie beside each other, or the processor can't change two words at once. Only from [`Adjacent`].
+    /// The words do not lie beside each other, or the processor can't change two words at
+    /// once. Only from [`Adjacent`].
     Unsuited,
 }
 
@@ -87,7 +96,8 @@ impl From<Abandoned> for DcasError {
 
 /// Who acts, and how it waits and backs off.
 ///
-/// Participants are numbered from 0; of those that act at one time no two have the same number `me`, except a signal handler and whom it interrupts.
+/// Participants are numbered from 0; of those that act at one time no two have the same number
+/// `me`, except a signal handler and whom it interrupts.
 #[derive(Debug)]
 pub struct Actor<'a, P, W> {
     /// The acting processor.
@@ -99,7 +109,8 @@ pub struct Actor<'a, P, W> {
 }
 
 impl<P: Processor, W: Waiting<P>> Actor<'_, P, W> {
-    /// Backs off from contention once more, without waiting for anybody: so there is nothing to give up.
+    /// Backs off from contention once more, without waiting for anybody: so there is
+    /// nothing to give up.
     pub(crate) fn back_off(&self, round: &mut u32) {
         let _ = self.wait.back_off(self.cpu, *round);
         *round = round.wrapping_add(1);
@@ -108,7 +119,8 @@ impl<P: Processor, W: Waiting<P>> Actor<'_, P, W> {
 
 /// Whoever has the words that DCAS changes.
 pub trait Words<P: Processor> {
-    /// The word of this number, always the same one. `None` if there is none: a number may have been read from shared memory.
+    /// The word of this number, always the same one. `None` if there is none: a number
+    /// may have been read from shared memory.
     fn word(&self, number: u32) -> Option<&P::Word>;
 
     /// [`Words::word`], where there must be one.
@@ -143,7 +155,8 @@ pub struct Change {
 
 /// A double compare-and-swap.
 ///
-/// All the words that one of these ever changes belong to one [`Words`]. All-zero memory of one over [`InPlace`](crate::InPlace) storage is ready for use. The operations of [`Bershad`] aside,
+/// All the words that one of these ever changes belong to one [`Words`]. All-zero memory of one
+/// over [`InPlace`](crate::InPlace) storage is ready for use. The operations of [`Bershad`] aside,
 /// they are linearizable, with accesses that acquire and release.
 pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// The name by which users choose it.
@@ -161,7 +174,8 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// How many participants it is for.
     fn participants(&self) -> usize;
 
-    /// A word's value. Never waits for an operation that is under way, except in [`Locked`].
+    /// A word's value. Never waits for an operation that is under way, except in
+    /// [`Locked`].
     ///
     /// # Errors
     ///
@@ -173,7 +187,9 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
         word: u32,
     ) -> Result<u64, DcasError>;
 
-    /// Gives a value to a word that no operation can change now: in a node that is not linked, say. Others may still look at it, and their operations that take it for what it was will fail.
+    /// Gives a value to a word that no operation can change now: in a node that is not
+    /// linked, say. Others may still look at it, and their operations that take it for what it was
+    /// will fail.
     ///
     /// # Errors
     ///
@@ -186,7 +202,8 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
         value: u64,
     ) -> Result<(), DcasError>;
 
-    /// Makes both changes if both words have the values that they must have, in one step; otherwise none. Returns whether it did.
+    /// Makes both changes if both words have the values that they must have, in one step;
+    /// otherwise none. Returns whether it did.
     ///
     /// # Errors
     ///
@@ -198,8 +215,10 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
         changes: [Change; 2],
     ) -> Result<bool, DcasError>;
 
-    /// Ends what a participant that is dead has begun: it has happened then, or never will. Any number of survivors may do that at a time, while others go on. A successor under the same
-    /// number does it before its first operation (`dead` being its own number), and is the only one from then on that uses what the dead one had.
+    /// Ends what a participant that is dead has begun: it has happened then, or never
+    /// will. Any number of survivors may do that at a time, while others go on. A successor under
+    /// the same number does it before its first operation (`dead` being its own number), and is the
+    /// only one from then on that uses what the dead one had.
     ///
     /// # Errors
     ///

@@ -1,11 +1,15 @@
-//! Which of a participant's places are in use: by its operation, by those that its signal handlers perform on top of it, and by what they help others with.
+//! Which of a participant's places are in use: by its operation, by those that its signal
+//! handlers perform on top of it, and by what they help others with.
 //!
-//! **Source.** Ours. Handlers nest: what a handler takes it has given back when the interrupted code goes on. So a load and a store by the same participant are as good as one step, and no locked
-//! instruction is needed: between the two a handler finds the word as it was, and leaves it so.
+//! **Source.** Ours. Handlers nest: what a handler takes it has given back when the interrupted
+//! code goes on. So a load and a store by the same participant are as good as one step, and no
+//! locked instruction is needed: between the two a handler finds the word as it was, and leaves it
+//! so.
 //!
 //! **Fields.** `busy`, `next`: only the participant, and its handlers.
 //!
-//! **Crashes.** The dead one's places stay busy, until its successor clears them ([`Places::clear`]).
+//! **Crashes.** The dead one's places stay busy, until its successor clears them
+//! ([`Places::clear`]).
 
 use core::sync::atomic::compiler_fence;
 
@@ -32,12 +36,14 @@ impl<P: Processor> Places<P> {
         Places { busy: arena.word(Place::NewLine, 0), next: arena.word(Place::SameLine, 0) }
     }
 
-    /// Takes one of the first `count` places. For helping there is none (`None`) if few are left.
+    /// Takes one of the first `count` places. For helping there is none (`None`) if few
+    /// are left.
     #[inline(always)]
     pub(super) fn take(&self, cpu: &P, count: usize, helping: bool) -> Result<Option<usize>, DcasError> {
         let count = count.clamp(1, PLACES) as u32;
         let all = u16::MAX >> (PLACES as u32 - count);
-        // Relaxed, here and below: only this participant's own code; what a compiler may do is said below.
+        // Relaxed, here and below: only this participant's own code; what a compiler may do is said
+        // below.
         let busy = cpu.load(&self.busy, Ordering::Relaxed) as u16;
         let free = !busy & all;
         if helping && free.count_ones() <= count / OWN {
@@ -52,7 +58,8 @@ impl<P: Processor> Places<P> {
         let place = if later != 0 { later } else { free }.trailing_zeros() as usize;
         cpu.store(&self.busy, u64::from(busy | 1 << place), Ordering::Relaxed);
         cpu.store(&self.next, place as u64 + 1, Ordering::Relaxed);
-        // SeqCst, for the compiler only: what is done with the place comes after this; pairs with the one in `give` of a handler, which runs on the same processor.
+        // SeqCst, for the compiler only: what is done with the place comes after this; pairs with
+        // the one in `give` of a handler, which runs on the same processor.
         compiler_fence(Ordering::SeqCst);
         Ok(Some(place))
     }
@@ -60,14 +67,16 @@ impl<P: Processor> Places<P> {
     /// Gives a place back.
     #[inline(always)]
     pub(super) fn give(&self, cpu: &P, place: usize) {
-        // SeqCst, for the compiler only: what was done with the place comes before this; pairs with the one in `take`.
+        // SeqCst, for the compiler only: what was done with the place comes before this; pairs with
+        // the one in `take`.
         compiler_fence(Ordering::SeqCst);
         // Relaxed: as in `take`.
         let busy = cpu.load(&self.busy, Ordering::Relaxed);
         cpu.store(&self.busy, busy & !(1 << place), Ordering::Relaxed);
     }
 
-    /// Frees all places. Only for who has the participant's number, before its first operation.
+    /// Frees all places. Only for who has the participant's number, before its first
+    /// operation.
     pub(super) fn clear(&self, cpu: &P) {
         // Relaxed: as in `take`.
         cpu.store(&self.busy, 0, Ordering::Relaxed);

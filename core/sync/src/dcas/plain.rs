@@ -6,9 +6,9 @@ use towpath_machine::{Native, Plain, plain_objects};
 use super::{Adjacent, Bershad, Guerraoui, Harris, Locked, Variant};
 use crate::InPlace;
 
-// SAFETY, for each of them: `repr(C)`, made of atomic words and arrays of them, so every bit pattern is valid and accesses are atomic; all zero is the initial state; no `Drop`. What they
-// read from the segment is checked before it is used as an index.
-// SAFETY: see above.
+// SAFETY, for each of them: `repr(C)`, made of atomic words and arrays of them, so every bit
+// pattern is valid and accesses are atomic; all zero is the initial state; no `Drop`. What they
+// read from the segment is checked before it is used as an index. SAFETY: see above.
 unsafe impl<V: Variant, const NODES: usize, const PARTICIPANTS: usize> Plain
     for Guerraoui<Native, InPlace<NODES, PARTICIPANTS>, V>
 {

@@ -1,7 +1,10 @@
-//! CLH queue lock: waiters form a queue without links, each spins on the node of the one before it, and inherits that node.
+//! CLH queue lock: waiters form a queue without links, each spins on the node of the one
+//! before it, and inherits that node.
 //!
-//! **Source.** Craig 1993; Magnussen, Landin & Hagersten 1994. Nodes are named by index, so that processes which map the lock elsewhere can share it, and which node belongs to
-//! whom is written down in the lock, not in the threads. The tail carries the number of the node's use, so that `try_lock` is not deceived by a tail that went away and came back.
+//! **Source.** Craig 1993; Magnussen, Landin & Hagersten 1994. Nodes are named by index, so that
+//! processes which map the lock elsewhere can share it, and which node belongs to whom is written
+//! down in the lock, not in the threads. The tail carries the number of the node's use, so that
+//! `try_lock` is not deceived by a tail that went away and came back.
 //!
 //! **Progress.** Blocking; FIFO; acquiring takes one exchange, releasing one write.
 //!
@@ -10,18 +13,23 @@
 //! | even | released, or never used | odd, by its owner, who queues with it |
 //! | odd | its owner waits or holds | even, by its owner, who releases |
 //!
-//! Each change adds one. `tail`: index of the last node that queued (12 bits) and its value then; all-zero is node 0, released. `owned[id]`: which node processor `id` owns, plus one;
-//! 0 is node `id` + 1 (node 0 belongs to nobody at first).
+//! Each change adds one. `tail`: index of the last node that queued (12 bits) and its value then;
+//! all-zero is node 0, released. `owned[id]`: which node processor `id` owns, plus one; 0 is node
+//! `id` + 1 (node 0 belongs to nobody at first).
 //!
-//! **Fields.** `tail`: everybody, by exchange. `nodes[i]`: written by its owner (and marked by a parked successor), read by the successor. `owned[id]`: processor `id` alone.
+//! **Fields.** `tail`: everybody, by exchange. `nodes[i]`: written by its owner (and marked by a
+//! parked successor), read by the successor. `owned[id]`: processor `id` alone.
 //!
-//! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies queueing or holding: nobody behind it is ever served. The lock cannot repair this;
-//! waiters get [`LockError::Abandoned`] once their surroundings know, and it stays unusable.
+//! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies queueing or
+//! holding: nobody behind it is ever served. The lock cannot repair this; waiters get
+//! [`LockError::Abandoned`] once their surroundings know, and it stays unusable.
 //!
 //! **Memory.** 2 `N` + 2 lines.
 //!
-//! **Don't use it** where spinning on a line whose home is another's matters (machines without caches): `mcs` spins on a node that stays one's own. Nor with more
-//! contenders than cores unless the waiting policy restricts queueing; nor with processors whose id is `N` or more ([`LockError::Capacity`]).
+//! **Don't use it** where spinning on a line whose home is another's matters (machines without
+//! caches): `mcs` spins on a node that stays one's own. Nor with more contenders than cores unless
+//! the waiting policy restricts queueing; nor with processors whose id is `N` or more
+//! ([`LockError::Capacity`]).
 
 use core::marker::PhantomData;
 
@@ -57,7 +65,8 @@ pub struct ClhHeld {
 }
 
 impl<P: Processor, const N: usize, M: Universal<P>> Clh<P, N, M> {
-    /// The node of that index, if there is one: an index read from the segment may be nonsense.
+    /// The node of that index, if there is one: an index read from the segment may be
+    /// nonsense.
     #[inline(always)]
     fn node(&self, index: u64) -> Option<&P::Word> {
         match index {
@@ -81,7 +90,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Clh<P, N, M> {
     /// Makes a node that one owns into one that waits; its value then.
     #[inline(always)]
     fn occupy(&self, cpu: &P, node: &P::Word) -> u64 {
-        // Relaxed: only the owner writes it (and whoever gave up waiting for it may have left a mark); published by the exchange.
+        // Relaxed: only the owner writes it (and whoever gave up waiting for it may have left a
+        // mark); published by the exchange.
         let value = ((cpu.load(node, Ordering::Relaxed) & !PARKED).wrapping_add(1) | 1) & VALUES;
         cpu.store(node, value, Ordering::Relaxed);
         value
@@ -124,7 +134,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         }
         let node = self.node(index).ok_or(LockError::Poisoned)?;
         let value = self.occupy(cpu, node);
-        // (1) Release: publishes our node's value. Acquire: the value of the node before, pairs with the Release half of (1), (4).
+        // (1) Release: publishes our node's value. Acquire: the value of the node before, pairs
+        // with the Release half of (1), (4).
         let before = M::swap(cpu, &self.tail, Self::tail(index, value), Ordering::AcqRel);
         let inherits = before & ((1 << INDEX) - 1);
         let before = self.node(inherits).ok_or(LockError::Poisoned)?;
@@ -141,7 +152,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         // Acquire: the value of the node before; pairs with the Release half of (1), (4).
         let seen = cpu.load(&self.tail, Ordering::Acquire);
         let inherits = seen & ((1 << INDEX) - 1);
-        // Acquire: as (2). Released at this use; nobody queues with it again before `tail` has changed.
+        // Acquire: as (2). Released at this use; nobody queues with it again before `tail` has
+        // changed.
         let before = cpu.load(self.node(inherits)?, Ordering::Acquire) & !PARKED;
         if before & 1 != 0 {
             return None;

@@ -1,21 +1,27 @@
-//! Hybrid queue lock: places are drawn at memory, and each waiter spins on a place of its own in its cache.
+//! Hybrid queue lock: places are drawn at memory, and each waiter spins on a place of its
+//! own in its cache.
 //!
-//! **Source.** Nikolopoulos & Papatheodorou 1999 §3.1: the array queue lock (Anderson 1990) with the one contended word at memory, so that drawing a place moves no cache
-//! line, and everything that is read again and again in the caches.
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §3.1: the array queue lock (Anderson 1990) with
+//! the one contended word at memory, so that drawing a place moves no cache line, and everything
+//! that is read again and again in the caches.
 //!
 //! **Progress.** Blocking; FIFO among those who have drawn a place.
 //!
-//! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grants[i]`: in the caches; written by the holder of the place before it (and marked by a parked
-//! waiter), read by the waiter in it. A place holds the number of the last ticket that was granted there, so that all-zero memory grants ticket 0, and a place
-//! that several waiters have to share (more contenders than places) still lets in only the right one.
+//! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grants[i]`: in the caches;
+//! written by the holder of the place before it (and marked by a parked waiter), read by the waiter
+//! in it. A place holds the number of the last ticket that was granted there, so that all-zero
+//! memory grants ticket 0, and a place that several waiters have to share (more contenders than
+//! places) still lets in only the right one.
 //!
-//! **Crashes.** Dies before drawing: nothing happened. Dies with a ticket or holding the lock: nobody after it is granted. The lock cannot repair this; waiters
-//! get [`LockError::Abandoned`] once their surroundings know, and it stays unusable.
+//! **Crashes.** Dies before drawing: nothing happened. Dies with a ticket or holding the lock:
+//! nobody after it is granted. The lock cannot repair this; waiters get [`LockError::Abandoned`]
+//! once their surroundings know, and it stays unusable.
 //!
 //! **Memory.** `N` + 1 lines; `N` should be the number of contenders.
 //!
-//! **Don't use it** on a machine without operations at memory: there it is `anderson` without `try_lock`. Nor with more contenders than cores: memory cannot give a place
-//! on a condition, so nothing restricts queueing; `scheduler_conscious` is made for that.
+//! **Don't use it** on a machine without operations at memory: there it is `anderson` without
+//! `try_lock`. Nor with more contenders than cores: memory cannot give a place on a condition, so
+//! nothing restricts queueing; `scheduler_conscious` is made for that.
 
 use towpath_machine::{Arena, FetchOp, OwnLine, Place, Processor};
 

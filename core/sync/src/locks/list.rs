@@ -1,11 +1,15 @@
-//! The family's list: what tests, explorers and experiments go through. A new lock is one line here.
+//! The family's list: what tests, explorers and experiments go through. A new lock is one
+//! line here.
 
 /// Calls a generic function with each lock of the named groups as its type argument.
 ///
-/// A group says what a machine must offer: `atomics` (nothing more), `ll_sc` ([`LlSc`](towpath_machine::LlSc)), `fetch_op`
-/// ([`FetchOp`](towpath_machine::FetchOp)), `scheduling` (that and [`Scheduling`](towpath_machine::Scheduling)), `published` (`FetchOp`, and calling the predicate of
-/// [`spin_until`](towpath_machine::Processor::spin_until) all the while; see [`Published`](crate::locks::Published)), `kernel_mutex` ([`KernelMutex`](towpath_machine::KernelMutex)). Then the machine, and for how many processors (ids below that)
-/// locks with a place for each shall have places.
+/// A group says what a machine must offer: `atomics` (nothing more), `ll_sc`
+/// ([`LlSc`](towpath_machine::LlSc)), `fetch_op` ([`FetchOp`](towpath_machine::FetchOp)),
+/// `scheduling` (that and [`Scheduling`](towpath_machine::Scheduling)), `published` (`FetchOp`, and
+/// calling the predicate of [`spin_until`](towpath_machine::Processor::spin_until) all the while;
+/// see [`Published`](crate::locks::Published)), `kernel_mutex`
+/// ([`KernelMutex`](towpath_machine::KernelMutex)). Then the machine, and for how many processors
+/// (ids below that) locks with a place for each shall have places.
 ///
 /// ```
 /// use towpath_machine::{Heap, Native};

@@ -1,21 +1,26 @@
-//! MCS queue lock: waiters form a list, each spins on its own node, and the holder hands over to its successor.
+//! MCS queue lock: waiters form a list, each spins on its own node, and the holder hands
+//! over to its successor.
 //!
-//! **Source.** Mellor-Crummey & Scott 1991, algorithm 5. Nodes are named by index, never by address, so that processes which map the lock elsewhere can
-//! share it: node `i` belongs to the processor with [`Processor::id`] `i`.
+//! **Source.** Mellor-Crummey & Scott 1991, algorithm 5. Nodes are named by index, never by
+//! address, so that processes which map the lock elsewhere can share it: node `i` belongs to the
+//! processor with [`Processor::id`] `i`.
 //!
-//! **Progress.** Blocking; FIFO; acquiring takes one exchange (over load-linked and store-conditional, as many attempts as it takes).
+//! **Progress.** Blocking; FIFO; acquiring takes one exchange (over load-linked and
+//! store-conditional, as many attempts as it takes).
 //!
-//! **Fields.** `tail`: 0, or the index of the last node plus one; by exchange. `nodes[i].next`: its successor in the same code; reset by its owner, set by the
-//! successor. `nodes[i].waiting`: set by its owner, cleared by its predecessor.
+//! **Fields.** `tail`: 0, or the index of the last node plus one; by exchange. `nodes[i].next`: its
+//! successor in the same code; reset by its owner, set by the successor. `nodes[i].waiting`: set by
+//! its owner, cleared by its predecessor.
 //!
-//! **Crashes.** Dies before the exchange on `tail` or after handing over: nothing happened. Dies in the list (waiting or holding): nobody behind it is ever
-//! served, and a predecessor that releases finds no successor. The lock cannot repair this; waiters get [`LockError::Abandoned`], a releasing holder
-//! just goes on, and the lock stays unusable.
+//! **Crashes.** Dies before the exchange on `tail` or after handing over: nothing happened. Dies in
+//! the list (waiting or holding): nobody behind it is ever served, and a predecessor that releases
+//! finds no successor. The lock cannot repair this; waiters get [`LockError::Abandoned`], a
+//! releasing holder just goes on, and the lock stays unusable.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
-//! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing; nor with processors whose id is `N` or more: they are refused
-//! ([`LockError::Capacity`]).
+//! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing;
+//! nor with processors whose id is `N` or more: they are refused ([`LockError::Capacity`]).
 
 use core::marker::PhantomData;
 
@@ -44,7 +49,8 @@ struct Node<P: Processor> {
 pub struct Held(u64);
 
 impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
-    /// The node with this code, if it is one: a code read from the segment may be nonsense.
+    /// The node with this code, if it is one: a code read from the segment may be
+    /// nonsense.
     #[inline(always)]
     fn node(&self, code: u64) -> Option<&Node<P>> {
         self.nodes.get(code.wrapping_sub(1) as usize)
@@ -108,7 +114,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
         // Relaxed: published by the exchange (1) and by (2).
         cpu.store(&node.next, 0, Ordering::Relaxed);
         cpu.store(&node.waiting, 1, Ordering::Relaxed);
-        // (1) Acquire: pairs with the Release (6) of a holder that left the list empty. Release: publishes our node.
+        // (1) Acquire: pairs with the Release (6) of a holder that left the list empty. Release:
+        // publishes our node.
         match M::swap(cpu, &self.tail, me, Ordering::AcqRel) {
             0 => Ok(Held(me)),
             before => self.queue(cpu, wait, me, node, before),
@@ -131,7 +138,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
         // (4) Acquire: the successor's node is ready; pairs with the Release (2) in `queue`.
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
-            // (6) Release: pairs with the Acquire (1). Relaxed on failure: somebody has come, and (4) will show who.
+            // (6) Release: pairs with the Acquire (1). Relaxed on failure: somebody has come, and
+            // (4) will show who.
             if M::compare_exchange(cpu, &self.tail, held.0, 0, Ordering::Release).is_ok() {
                 return;
             }

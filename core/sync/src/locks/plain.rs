@@ -10,9 +10,9 @@ use super::{
     TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
 };
 
-// SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain` itself), so every bit pattern is valid and
-// accesses are atomic; all zero is unlocked; no `Drop`. What they read from the segment is checked before it is used as an index.
-// SAFETY: see above.
+// SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain`
+// itself), so every bit pattern is valid and accesses are atomic; all zero is unlocked; no `Drop`.
+// What they read from the segment is checked before it is used as an index. SAFETY: see above.
 unsafe impl Plain for TestAndSet<Native> {}
 // SAFETY: see above.
 unsafe impl Plain for TestAndSet<Native, LoadLinked> {}
@@ -42,8 +42,9 @@ unsafe impl<const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Plain
 // SAFETY: see above.
 unsafe impl<const N: usize, K: Preemption<Native>> Plain for SchedulerConscious<Native, N, K> {}
 
-// SAFETY, for each of them: at most one processor holds it, provided that the numbers of the processors that use it at
-// one time differ and lie below its capacity: tested under every schedule (loom, the explorer) for each.
+// SAFETY, for each of them: at most one processor holds it, provided that the numbers of the
+// processors that use it at one time differ and lie below its capacity: tested under every schedule
+// (loom, the explorer) for each.
 macro_rules! exclusive {
     ($([$($generics:tt)*] $lock:ty;)*) => {$(
         // SAFETY: see above.

@@ -1,17 +1,21 @@
 //! The operating system's robust mutex between processes: the baseline.
 //!
-//! **Source.** POSIX.1-2008 `pthread_mutex_t` with `PTHREAD_PROCESS_SHARED` and `PTHREAD_MUTEX_ROBUST`; Lumetta & Culler 1998 §3.1 (Solaris's).
+//! **Source.** POSIX.1-2008 `pthread_mutex_t` with `PTHREAD_PROCESS_SHARED` and
+//! `PTHREAD_MUTEX_ROBUST`; Lumetta & Culler 1998 §3.1 (Solaris's).
 //!
-//! **Progress.** Blocking; on Linux neither FIFO nor starvation-free. It waits in its own way (a futex): the waiting policy has no say.
+//! **Progress.** Blocking; on Linux neither FIFO nor starvation-free. It waits in its own way (a
+//! futex): the waiting policy has no say.
 //!
 //! **Fields.** libc's.
 //!
-//! **Crashes.** A holder that dies passes the lock to the next one, who is told ([`Lock::owner_died`]) and either declares the data consistent or, by releasing
-//! without, makes the lock unusable ([`LockError::Poisoned`]).
+//! **Crashes.** A holder that dies passes the lock to the next one, who is told
+//! ([`Lock::owner_died`]) and either declares the data consistent or, by releasing without, makes
+//! the lock unusable ([`LockError::Poisoned`]).
 //!
 //! **Memory.** One line (libc's 40 bytes).
 //!
-//! **Don't use it** where a lock is held for a few instructions by many: each hand-over of a contended lock goes through the kernel.
+//! **Don't use it** where a lock is held for a few instructions by many: each hand-over of a
+//! contended lock goes through the kernel.
 
 use towpath_machine::{Arena, KernelMutex, LockOutcome};
 

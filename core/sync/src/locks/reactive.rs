@@ -1,16 +1,21 @@
-//! Reactive lock: test&test&set while few want it, an MCS queue while many do; it changes over by the contention that it sees.
+//! Reactive lock: test&test&set while few want it, an MCS queue while many do; it changes
+//! over by the contention that it sees.
 //!
-//! **Source.** Lim & Agarwal 1994, figures 8 to 10. Their mode variable is part of our flag; nodes are named by index, as in `mcs`.
+//! **Source.** Lim & Agarwal 1994, figures 8 to 10. Their mode variable is part of our flag; nodes
+//! are named by index, as in `mcs`.
 //!
-//! **How.** There are two locks, of which at most one can be had: the flag, and the queue. The flag says "queue" while the queue is valid; the queue's tail says "invalid" while
-//! the flag is. Only a holder changes over, on its release:
+//! **How.** There are two locks, of which at most one can be had: the flag, and the queue. The flag
+//! says "queue" while the queue is valid; the queue's tail says "invalid" while the flag is. Only a
+//! holder changes over, on its release:
 //!
-//! * *to the queue*, if it needed at least `TO_QUEUE` attempts: it enters the invalid queue as its holder, lets the flag say "queue", and releases the queue;
-//! * *to the flag*, if the queue was found empty more than `TO_FLAG` times in a row: it takes the flag, makes the queue invalid, sends away all who had queued behind it, and
-//!   releases the flag.
+//! * *to the queue*, if it needed at least `TO_QUEUE` attempts: it enters the invalid queue as its
+//!   holder, lets the flag say "queue", and releases the queue;
+//! * *to the flag*, if the queue was found empty more than `TO_FLAG` times in a row: it takes the
+//!   flag, makes the queue invalid, sends away all who had queued behind it, and releases the flag.
 //!
-//! Who has come to an invalid queue (it read the flag before the change) sends away everybody behind it, makes the queue invalid again, and starts anew. Where the policy restricts
-//! queueing (more processes than cores), nobody changes over to the queue, and a holder changes back.
+//! Who has come to an invalid queue (it read the flag before the change) sends away everybody
+//! behind it, makes the queue invalid again, and starts anew. Where the policy restricts queueing
+//! (more processes than cores), nobody changes over to the queue, and a holder changes back.
 //!
 //! | `flag` (bits 0 and 1; the others count changes) | meaning | leaves to |
 //! | --- | --- | --- |
@@ -24,17 +29,22 @@
 //! | 1 | valid, and free | a node, of its holder |
 //! | i + 2 | node i is the last one | another node; 1, by the holder with this node; 0, by the first one in the queue |
 //!
-//! **Progress.** Blocking; FIFO only under contention. Changing over waits for those who are mistaken.
+//! **Progress.** Blocking; FIFO only under contention. Changing over waits for those who are
+//! mistaken.
 //!
-//! **Fields.** `flag`: everybody, by compare-and-swap from 0; else its holder or the queue's. `tail`: everybody, by exchange. `empty`: the queue's holder. `nodes[i].next`: reset by its
-//! owner, set by the successor. `nodes[i].status`: set to 1 (waiting) by its owner, to 2 (go) or 3 (sent away) by a predecessor.
+//! **Fields.** `flag`: everybody, by compare-and-swap from 0; else its holder or the queue's.
+//! `tail`: everybody, by exchange. `empty`: the queue's holder. `nodes[i].next`: reset by its
+//! owner, set by the successor. `nodes[i].status`: set to 1 (waiting) by its owner, to 2 (go) or 3
+//! (sent away) by a predecessor.
 //!
-//! **Crashes.** As for `test_and_set` under the flag and `mcs` under the queue, and a death while changing over is that of a holder: the lock stays held; waiters get
-//! [`LockError::Abandoned`] once their surroundings know.
+//! **Crashes.** As for `test_and_set` under the flag and `mcs` under the queue, and a death while
+//! changing over is that of a holder: the lock stays held; waiters get [`LockError::Abandoned`]
+//! once their surroundings know.
 //!
 //! **Memory.** `N` + 2 lines.
 //!
-//! **Don't use it** where contention is known beforehand: the lock that suits it is smaller. Nor with processors whose id is `N` or more ([`LockError::Capacity`]).
+//! **Don't use it** where contention is known beforehand: the lock that suits it is smaller. Nor
+//! with processors whose id is `N` or more ([`LockError::Capacity`]).
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -73,7 +83,8 @@ struct Node<P: Processor> {
     status: P::Word,
 }
 
-/// By which node's owner which of the two locks is held, and whether to change over on release.
+/// By which node's owner which of the two locks is held, and whether to change over on
+/// release.
 #[derive(Debug)]
 pub struct ReactiveHeld {
     me: u64,
@@ -98,7 +109,8 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         cpu.load(&self.flag, Ordering::Relaxed) & STATE == QUEUE
     }
 
-    /// The node with this code, if it is one: a code read from the segment may be nonsense.
+    /// The node with this code, if it is one: a code read from the segment may be
+    /// nonsense.
     fn node(&self, code: u64) -> Option<&Node<P>> {
         self.nodes.get(code.wrapping_sub(2) as usize)
     }
@@ -119,12 +131,14 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         cpu.compare_exchange(&self.flag, seen, seen | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Puts our node at the end of the queue; what was there. Its predecessor, if it has one, learns of it.
+    /// Puts our node at the end of the queue; what was there. Its predecessor, if it has
+    /// one, learns of it.
     fn append<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, node: &Node<P>) -> Result<u64, LockError> {
         // Relaxed: published by the exchange (3) and by (4).
         cpu.store(&node.next, 0, Ordering::Relaxed);
         cpu.store(&node.status, WAITING, Ordering::Relaxed);
-        // (3) Acquire: pairs with the Release (6) of a holder that left the queue empty. Release: publishes our node.
+        // (3) Acquire: pairs with the Release (6) of a holder that left the queue empty. Release:
+        // publishes our node.
         let before = cpu.swap(&self.queue.tail, me, Ordering::AcqRel);
         if before > EMPTY {
             let before = self.node(before).ok_or(LockError::Poisoned)?;
@@ -162,19 +176,23 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         Ok(Some(ReactiveHeld { me, queue: true, change }))
     }
 
-    /// Makes the queue, of which ours is the first node, invalid, and sends away everybody behind us.
+    /// Makes the queue, of which ours is the first node, invalid, and sends away
+    /// everybody behind us.
     fn invalidate<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<(), Abandoned> {
-        // (9) Acquire: the last one's node, pairs with the Release half of (3). Release: nothing of ours, but it keeps (3) going for who comes next.
+        // (9) Acquire: the last one's node, pairs with the Release half of (3). Release: nothing of
+        // ours, but it keeps (3) going for who comes next.
         let last = cpu.swap(&self.queue.tail, INVALID, Ordering::AcqRel);
         let mut current = me;
         // Not for ever, whatever somebody may have written into the nodes.
         for _ in 0..N {
             let Some(node) = self.node(current) else { break };
-            // Before it is sent away: then it is its owner's again. (5) Acquire (in `wait_until`), pairs with the Release (4).
+            // Before it is sent away: then it is its owner's again. (5) Acquire (in `wait_until`),
+            // pairs with the Release (4).
             let next =
                 if current == last { None } else { Some(wait.wait_until(cpu, &node.next, |n| n != 0)?) };
             if current != me {
-                // (8) Release (in `release`), pairs with the Acquire (7): we are done with the node.
+                // (8) Release (in `release`), pairs with the Acquire (7): we are done with the
+                // node.
                 wait.release(cpu, &node.status, AWAY);
             }
             let Some(next) = next else { break };
@@ -183,7 +201,8 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         Ok(())
     }
 
-    /// Enters the invalid queue as the holder of the flag, and so of the lock. Whether that worked.
+    /// Enters the invalid queue as the holder of the flag, and so of the lock. Whether
+    /// that worked.
     fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> bool {
         let Some(node) = self.node(me) else { return false };
         loop {
@@ -206,7 +225,8 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         // Acquire: as (5).
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
-            // (6) Release: pairs with the Acquire (3). Relaxed on failure: somebody has come, and (5) will show who.
+            // (6) Release: pairs with the Acquire (3). Relaxed on failure: somebody has come, and
+            // (5) will show who.
             if cpu.compare_exchange(&self.queue.tail, me, EMPTY, Ordering::Release, Ordering::Relaxed).is_ok()
             {
                 return;
@@ -324,7 +344,8 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
             (true, false) => self.pass_on(cpu, wait, me),
             (true, true) => {
                 self.turn(cpu, wait, HELD);
-                // Abandoned: somebody behind us died before it said its name. The flag is valid all the same.
+                // Abandoned: somebody behind us died before it said its name. The flag is valid all
+                // the same.
                 let _ = self.invalidate(cpu, wait, me);
                 self.turn(cpu, wait, FREE);
             }

@@ -1,10 +1,14 @@
-//! `robust`: our own lock between processes. Whoever dies holding it is found out, and the next owner is told.
+//! `robust`: our own lock between processes. Whoever dies holding it is found out, and
+//! the next owner is told.
 //!
-//! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes, but it is the waiters who ask whether the owner is alive, so
-//! that no list has to be kept. Fairness by leases: whoever gets the lock by hand-over may take it again and again for a while, undisturbed (which is what makes
-//! unfair locks fast); when the lease is over, its next release hands the lock to the next waiter in turn.
+//! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
+//! but it is the waiters who ask whether the owner is alive, so that no list has to be kept.
+//! Fairness by leases: whoever gets the lock by hand-over may take it again and again for a while,
+//! undisturbed (which is what makes unfair locks fast); when the lease is over, its next release
+//! hands the lock to the next waiter in turn.
 //!
-//! **Progress.** Blocking; every waiter is served after at most one lease of each waiter before it in turn.
+//! **Progress.** Blocking; every waiter is served after at most one lease of each waiter before it
+//! in turn.
 //!
 //! | `word` (without [`PARKED`]) | meaning | leaves to |
 //! | --- | --- | --- |
@@ -12,19 +16,24 @@
 //! | owner | held: identity in bits 32–62, processor + 1 in bits 0–30 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
 //! | owner, `HANDED` (bit 31) | given to an owner who has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead |
 //!
-//! [`PARKED`] on top: somebody waits. **Fields.** `word`: see above. `state`: the holder. `lease`: the holder. `turns[i]`: set by a waiter on its
-//! own place (`id` modulo `N`), cleared by it or by the holder that hands over to it.
+//! [`PARKED`] on top: somebody waits. **Fields.** `word`: see above. `state`: the holder. `lease`:
+//! the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), cleared by it or by
+//! the holder that hands over to it.
 //!
-//! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction the word says who must be alive.
-//! * Dead before it: nothing happened, except perhaps a turn that nobody takes: a hand-over to it makes a dead owner, which is found out like any other; but it never had the
-//!   lock (`HANDED` says so), and whoever takes it over is told nothing.
-//! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told ([`Lock::owner_died`]). It declares the data consistent, or its release poisons the
-//!   lock: [`LockError::Poisoned`] for all who come later. If it dies too, the next one is told again.
+//! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction
+//! the word says who must be alive.
+//! * Dead before it: nothing happened, except perhaps a turn that nobody takes: a hand-over to it
+//!   makes a dead owner, which is found out like any other; but it never had the lock (`HANDED`
+//!   says so), and whoever takes it over is told nothing.
+//! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told
+//!   ([`Lock::owner_died`]). It declares the data consistent, or its release poisons the lock:
+//!   [`LockError::Poisoned`] for all who come later. If it dies too, the next one is told again.
 //! * Dead while releasing: the word still names it, or it does not; there is nothing between.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
-//! **Don't use it** as a spin lock between threads that cannot die alone: `test_and_test_and_set` is smaller.
+//! **Don't use it** as a spin lock between threads that cannot die alone: `test_and_test_and_set`
+//! is smaller.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -41,7 +50,8 @@ const HANDED: u64 = 1 << 31;
 /// In `word`: the owner's processor + 1.
 const PROCESSOR: u64 = HANDED - 1;
 
-/// Our robust lock, with `N` places for waiters (more can wait, but not all of them in turn).
+/// Our robust lock, with `N` places for waiters (more can wait, but not all of them in
+/// turn).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Robust<P: Processor, const N: usize = 64> {
@@ -98,7 +108,8 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             // (3) Acquire: pairs with the Release (4), (5) of whoever releases or hands over.
             let value = cpu.load(word, Ordering::Acquire);
             let owner = value & !PARKED;
-            // Without `HANDED` it is ours already: a second guard would be a second `&mut`. Whoever asks for what it holds waits for itself.
+            // Without `HANDED` it is ours already: a second guard would be a second `&mut`. Whoever
+            // asks for what it holds waits for itself.
             if owner == me | HANDED {
                 // Handed over: say that we know. (6) Acquire: what we do to the data comes after.
                 cpu.fetch_and(word, !HANDED, Ordering::Acquire);
@@ -118,8 +129,9 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             if now.wrapping_sub(checked) > 1_000_000 {
                 checked = now;
                 if !wait.is_alive(identity(owner)) {
-                    // (2) Acquire: whatever the dead one did comes before; its stores happened before its death was known. Succeeds only if the value, and
-                    // `HANDED` in it, was the dead one's last word.
+                    // (2) Acquire: whatever the dead one did comes before; its stores happened
+                    // before its death was known. Succeeds only if the value, and `HANDED` in it,
+                    // was the dead one's last word.
                     if cpu
                         .compare_exchange(
                             word,
@@ -135,7 +147,8 @@ impl<P: Processor, const N: usize> Robust<P, N> {
                     continue;
                 }
             }
-            // Join the turns, then say so in the word. Relaxed: hints to the holder; a place that is taken stays so.
+            // Join the turns, then say so in the word. Relaxed: hints to the holder; a place that
+            // is taken stays so.
             let _ = cpu.compare_exchange(turn, 0, me, Ordering::Relaxed, Ordering::Relaxed);
             if value & PARKED == 0
                 && cpu
@@ -144,13 +157,14 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             {
                 continue;
             }
-            // Sleep on our own place: a hand-over clears it. If somebody else has it, it will be cleared too.
-            // Relaxed: as above.
+            // Sleep on our own place: a hand-over clears it. If somebody else has it, it will be
+            // cleared too. Relaxed: as above.
             let seen = cpu.load(turn, Ordering::Relaxed) & !PARKED;
             wait.wait_turn(cpu, turn, seen, round, TURN);
             round = round.saturating_add(1);
         };
-        // Leave the turns, if we are still there. Relaxed: a hand-over after this would need the lock, which we hold.
+        // Leave the turns, if we are still there. Relaxed: a hand-over after this would need the
+        // lock, which we hold.
         let place = cpu.load(turn, Ordering::Relaxed);
         if place & !PARKED == me {
             wait.release(cpu, turn, 0);
@@ -182,12 +196,13 @@ impl<P: Processor, const N: usize> Robust<P, N> {
         });
         match next {
             Some((turn, waiter)) if over => {
-                // (5) Release: hands over; pairs with the Acquire (3). Then wake it: its place changes.
+                // (5) Release: hands over; pairs with the Acquire (3). Then wake it: its place
+                // changes.
                 cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
                 wait.release(cpu, turn, 0);
             }
-            // The lease goes on: free for whoever is awake. Those who sleep look again when their turn is over.
-            // Release: as (4).
+            // The lease goes on: free for whoever is awake. Those who sleep look again when their
+            // turn is over. Release: as (4).
             Some(_) => cpu.store(&self.head.word, PARKED, Ordering::Release),
             // Nobody waits any more. Release: as (4).
             None => cpu.store(&self.head.word, 0, Ordering::Release),
@@ -235,7 +250,8 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
         }
     }
 
-    /// As every `try_lock`; it does not ask whether a holder is alive, and knows no identity but 1: use `lock` between processes.
+    /// As every `try_lock`; it does not ask whether a holder is alive, and knows no
+    /// identity but 1: use `lock` between processes.
     fn try_lock(&self, cpu: &P) -> Option<RobustHeld> {
         let me = 1 << 32 | (cpu.id() as u64 + 1) & PROCESSOR;
         // Acquire: as (1).

@@ -1,18 +1,29 @@
-//! Scheduler-conscious queue lock: the hybrid queue lock, handed over to the first waiter that isn't preempted.
+//! Scheduler-conscious queue lock: the hybrid queue lock, handed over to the first waiter
+//! that isn't preempted.
 //!
-//! **Source.** Kontothanassis, Wisniewski & Scott 1997; Nikolopoulos & Papatheodorou 1999 §3.4. How the releaser knows who is preempted is a parameter ([`Preemption`]): [`Kernel`] asks the
-//! operating system; [`Published`] needs no help from it: waiters write down the time while they spin, as in the time-published locks of He, Scherer & Scott 2005.
+//! **Source.** Kontothanassis, Wisniewski & Scott 1997; Nikolopoulos & Papatheodorou 1999 §3.4. How
+//! the releaser knows who is preempted is a parameter ([`Preemption`]): [`Kernel`] asks the
+//! operating system; [`Published`] needs no help from it: waiters write down the time while they
+//! spin, as in the time-published locks of He, Scherer & Scott 2005.
 //!
-//! **How.** Tickets are drawn at memory. The seat of a ticket says who waits there (`who`) and what was decided (`grant`). A releaser goes through the tickets after its own: those whose
-//! waiters are preempted are *skipped*, the first other one is *granted*. A skipped waiter, once it runs again and sees that, draws another ticket.
+//! **How.** Tickets are drawn at memory. The seat of a ticket says who waits there (`who`) and what
+//! was decided (`grant`). A releaser goes through the tickets after its own: those whose waiters
+//! are preempted are *skipped*, the first other one is *granted*. A skipped waiter, once it runs
+//! again and sees that, draws another ticket.
 //!
-//! * Granted or skipped is written by the holder alone, in one word, and never changed for the same ticket; the waiter obeys. So there is no race between the two: a waiter that comes
-//!   back just as it is skipped was skipped.
-//! * The holder had better not be preempted either: under [`Kernel`] the releaser asks the operating system to let the one that it chooses run on, in one step with looking whether it runs,
-//!   and whoever draws a ticket or has the lock asks that for itself. An operating system that refuses costs time only.
-//! * Nobody waits in a seat yet (no such ticket is drawn, or its owner has not said so): it is granted. Whoever draws it, or has drawn it, has the lock.
-//! * A waiter that sleeps (under a policy that parks) is not preempted: it is granted the lock and woken. Skipped, it would be woken as well, to queue again.
-//! * A releaser skips at most `N` tickets; the next is granted whoever has it. So a release ends, and if all who wait are preempted, the first one to come has the lock.
+//! * Granted or skipped is written by the holder alone, in one word, and never changed for the same
+//!   ticket; the waiter obeys. So there is no race between the two: a waiter that comes back just
+//!   as it is skipped was skipped.
+//! * The holder had better not be preempted either: under [`Kernel`] the releaser asks the
+//!   operating system to let the one that it chooses run on, in one step with looking whether it
+//!   runs, and whoever draws a ticket or has the lock asks that for itself. An operating system
+//!   that refuses costs time only.
+//! * Nobody waits in a seat yet (no such ticket is drawn, or its owner has not said so): it is
+//!   granted. Whoever draws it, or has drawn it, has the lock.
+//! * A waiter that sleeps (under a policy that parks) is not preempted: it is granted the lock and
+//!   woken. Skipped, it would be woken as well, to queue again.
+//! * A releaser skips at most `N` tickets; the next is granted whoever has it. So a release ends,
+//!   and if all who wait are preempted, the first one to come has the lock.
 //!
 //! | `grant` of a seat (without [`PARKED`]) | meaning for a waiter with ticket t |
 //! | --- | --- |
@@ -21,22 +32,29 @@
 //! | 2 t + 1 | skipped |
 //! | 2 u or 2 u + 1, u after t | skipped: the seat belongs to another one already |
 //!
-//! Two tickets that are drawn and not yet decided never share a seat: each belongs to another of the `N` processors, since one that is skipped draws again only afterwards, and no holder
-//! has one; so there are fewer than `N`, one after the other.
+//! Two tickets that are drawn and not yet decided never share a seat: each belongs to another of
+//! the `N` processors, since one that is skipped draws again only afterwards, and no holder has
+//! one; so there are fewer than `N`, one after the other.
 //!
 //! **Progress.** Blocking; not FIFO: who is preempted when its turn comes loses it, and may again.
 //!
-//! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grant`: written by the holder (and marked by a parked waiter), read by the waiter. `who` and `stamp`: written by the
-//! waiter, read by the holder. A waiter that was skipped and does not know yet may still write `stamp`: its successor in the seat then seems to run. That decides only who is next.
+//! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grant`: written by the holder
+//! (and marked by a parked waiter), read by the waiter. `who` and `stamp`: written by the waiter,
+//! read by the holder. A waiter that was skipped and does not know yet may still write `stamp`: its
+//! successor in the seat then seems to run. That decides only who is next.
 //!
-//! **Crashes.** Dies before drawing: nothing happened. Dies holding the lock, or with a ticket before saying who it is: nobody after it is granted; the lock cannot repair this, waiters get
-//! [`LockError::Abandoned`] once their surroundings know, and it stays unusable. Dies waiting: skipped under [`Published`], since it writes down no time any more, unless it was asleep; under
+//! **Crashes.** Dies before drawing: nothing happened. Dies holding the lock, or with a ticket
+//! before saying who it is: nobody after it is granted; the lock cannot repair this, waiters get
+//! [`LockError::Abandoned`] once their surroundings know, and it stays unusable. Dies waiting:
+//! skipped under [`Published`], since it writes down no time any more, unless it was asleep; under
 //! [`Kernel`] if the operating system says so.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
-//! **Don't use it** where waiters must be served in order; nor with processors whose id is `N` or more ([`LockError::Capacity`]); [`Published`] nor on a machine that does not call
-//! the predicate of [`Processor::spin_until`] again and again while the word stays the same (a simulated one): there everybody would seem preempted.
+//! **Don't use it** where waiters must be served in order; nor with processors whose id is `N` or
+//! more ([`LockError::Capacity`]); [`Published`] nor on a machine that does not call the predicate
+//! of [`Processor::spin_until`] again and again while the word stays the same (a simulated one):
+//! there everybody would seem preempted.
 
 use core::fmt::Debug;
 use core::marker::PhantomData;
@@ -50,19 +68,23 @@ pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
     /// The name of the lock with this knowledge.
     const NAME: &'static str;
 
-    /// A waiter says that it is running, in its own word: when it begins to wait, and whenever it looks at what it waits for.
+    /// A waiter says that it is running, in its own word: when it begins to wait, and
+    /// whenever it looks at what it waits for.
     fn publish(cpu: &P, stamp: &P::Word);
 
-    /// Whether the waiter with this number and this word is preempted. May be wrong, at the price of a hand-over that is slow, or out of turn. One that is not, and so gets the
+    /// Whether the waiter with this number and this word is preempted. May be wrong, at
+    /// the price of a hand-over that is slow, or out of turn. One that is not, and so gets the
     /// lock, should not be from now on.
     fn is_preempted(cpu: &P, id: usize, stamp: &P::Word) -> bool;
 
-    /// The caller is about to have the lock, or to draw a ticket (`true`), and had better not be preempted; or it is not any more (`false`).
+    /// The caller is about to have the lock, or to draw a ticket (`true`), and had better
+    /// not be preempted; or it is not any more (`false`).
     fn stay(_cpu: &P, _on: bool) {}
 }
 
-/// The operating system knows, and may be asked to let the holder run on (as in Kontothanassis, Wisniewski & Scott: from before it draws a ticket until it waits, and from the moment at
-/// which the releaser chooses it until it releases).
+/// The operating system knows, and may be asked to let the holder run on (as in
+/// Kontothanassis, Wisniewski & Scott: from before it draws a ticket until it waits, and from the
+/// moment at which the releaser chooses it until it releases).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 
@@ -83,7 +105,8 @@ impl<P: Scheduling> Preemption<P> for Kernel {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Published;
 
-/// How old the time of one that runs may be, in nanoseconds: longer than an interrupt takes, shorter than a time slice.
+/// How old the time of one that runs may be, in nanoseconds: longer than an interrupt
+/// takes, shorter than a time slice.
 const STALE: u64 = 20_000;
 
 impl<P: Processor> Preemption<P> for Published {
@@ -139,7 +162,8 @@ fn skipped(ticket: u64) -> u64 {
     granted(ticket) | 1
 }
 
-/// Whether the value of `grant` decides on this ticket: it is about this one or a later one.
+/// Whether the value of `grant` decides on this ticket: it is about this one or a later
+/// one.
 fn decides(grant: u64, ticket: u64) -> bool {
     (grant >> 1).wrapping_sub(ticket) & TICKET < 1 << 61
 }

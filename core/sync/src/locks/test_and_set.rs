@@ -1,20 +1,26 @@
-//! Test&set lock: exchange until the old value was "free", with bounded exponential back-off in between.
+//! Test&set lock: exchange until the old value was "free", with bounded exponential
+//! back-off in between.
 //!
-//! **Source.** Lumetta & Culler 1998 §3.1; Anderson 1990; Nikolopoulos & Papatheodorou 1999 §3.1 (the exchange is unconditional: it writes the lock even
-//! when it does not get it). `test-and-set` exchanges with the processor's instruction, `test-and-set/ll-sc` by load-linked and store-conditional, and `test-and-set/fetch-op` at
-//! memory, where the only exchange is with zero, and so zero means held.
+//! **Source.** Lumetta & Culler 1998 §3.1; Anderson 1990; Nikolopoulos & Papatheodorou 1999 §3.1
+//! (the exchange is unconditional: it writes the lock even when it does not get it). `test-and-set`
+//! exchanges with the processor's instruction, `test-and-set/ll-sc` by load-linked and
+//! store-conditional, and `test-and-set/fetch-op` at memory, where the only exchange is with zero,
+//! and so zero means held.
 //!
 //! **Progress.** Blocking; not fair: anybody may be passed any number of times.
 //!
-//! **Fields.** `word`: 0 free, 1 held (at memory: 1 free, 0 held). Everybody exchanges; the holder stores "free".
+//! **Fields.** `word`: 0 free, 1 held (at memory: 1 free, 0 held). Everybody exchanges; the holder
+//! stores "free".
 //!
-//! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies holding it: it stays held. The lock does not know its holder and cannot
-//! repair this; waiters learn of it from their surroundings and get [`LockError::Abandoned`].
+//! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies holding it:
+//! it stays held. The lock does not know its holder and cannot repair this; waiters learn of it
+//! from their surroundings and get [`LockError::Abandoned`].
 //!
 //! **Memory.** One line.
 //!
-//! **Don't use it** under contention on many processors: each attempt takes the line away from the holder. Waiters back off (and yield, where the policy lets
-//! them) but never park: there is no value that they wait for.
+//! **Don't use it** under contention on many processors: each attempt takes the line away from the
+//! holder. Waiters back off (and yield, where the policy lets them) but never park: there is no
+//! value that they wait for.
 
 use core::marker::PhantomData;
 
@@ -22,7 +28,8 @@ use towpath_machine::{Arena, Native, Ordering, Place, Processor};
 
 use crate::{Atomics, Lock, LockError, Primitive, Waiting};
 
-/// Test&set lock, by the primitive `M`. All-zero memory is an unlocked one except over [`AtMemory`](crate::AtMemory).
+/// Test&set lock, by the primitive `M`. All-zero memory is an unlocked one except over
+/// [`AtMemory`](crate::AtMemory).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct TestAndSet<P: Processor, M = Atomics> {

@@ -1,6 +1,7 @@
 //! Test&test&set lock: waits until the lock looks free before it tries to take it.
 //!
-//! **Source.** Lumetta & Culler 1998 §3.1; Anderson 1990; with bounded exponential back-off after an attempt that failed.
+//! **Source.** Lumetta & Culler 1998 §3.1; Anderson 1990; with bounded exponential back-off after
+//! an attempt that failed.
 //!
 //! **Progress.** Blocking; not fair.
 //!
@@ -12,10 +13,12 @@
 //! | 1 | held | 0, by the holder; 3, by whoever waits |
 //! | 3 | held, and somebody waits or has waited | 0, by the holder, who wakes all that sleep |
 //!
-//! The mark for waiters is in the half of the word that falling asleep compares: if the lock is released and taken again in between, the waiter does not fall asleep on a
-//! lock that doesn't know of it.
+//! The mark for waiters is in the half of the word that falling asleep compares: if the lock is
+//! released and taken again in between, the waiter does not fall asleep on a lock that doesn't know
+//! of it.
 //!
-//! **Crashes.** As for `test_and_set`: a dead holder's lock stays held; waiters get [`LockError::Abandoned`] once their surroundings know.
+//! **Crashes.** As for `test_and_set`: a dead holder's lock stays held; waiters get
+//! [`LockError::Abandoned`] once their surroundings know.
 //!
 //! **Memory.** One line.
 //!
@@ -82,7 +85,8 @@ impl<P: Processor> TestAndTestAndSet<P> {
         let mut seen = cpu.load(&self.word, Ordering::Relaxed);
         loop {
             if seen & LOCKED == 0 {
-                // (3) Acquire, pairs with the Release (2) in `unlock`. Others may wait as we have: keep the mark.
+                // (3) Acquire, pairs with the Release (2) in `unlock`. Others may wait as we have:
+                // keep the mark.
                 let taken = LOCKED | CONTENDED;
                 match cpu.compare_exchange(&self.word, seen, taken, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Ok(()),

@@ -1,20 +1,24 @@
 //! Ticket lock with proportional back-off: draw a number, wait until it is served.
 //!
-//! **Source.** Reed & Kanodia 1979; Mellor-Crummey & Scott 1991, algorithm 2; Lumetta & Culler 1998 §3.1 (both counters on
-//! one line were slightly better: [`Ticket`]; [`TicketTwoLines`] has them apart); Nikolopoulos & Papatheodorou 1999 §3.1 (over load-linked and
-//! store-conditional; with both counters at memory, over fetch-and-op). A waiter looks again after a pause for each one ahead of it, until it is its turn.
+//! **Source.** Reed & Kanodia 1979; Mellor-Crummey & Scott 1991, algorithm 2; Lumetta & Culler 1998
+//! §3.1 (both counters on one line were slightly better: [`Ticket`]; [`TicketTwoLines`] has them
+//! apart); Nikolopoulos & Papatheodorou 1999 §3.1 (over load-linked and store-conditional; with
+//! both counters at memory, over fetch-and-op). A waiter looks again after a pause for each one
+//! ahead of it, until it is its turn.
 //!
 //! **Progress.** Blocking; FIFO among those who have drawn; starvation-free where the increment is.
 //!
-//! **Fields.** `next`: everybody, by increments. `serving`: written only by the holder (and marked by parked waiters: beside it if it lies at memory), read by all.
+//! **Fields.** `next`: everybody, by increments. `serving`: written only by the holder (and marked
+//! by parked waiters: beside it if it lies at memory), read by all.
 //!
-//! **Crashes.** Dies before the draw: nothing happened. Dies holding a number or the lock: nobody after it is ever served. The lock
-//! cannot repair this; waiters learn of it from their surroundings and get [`LockError::Abandoned`], and the lock stays unusable.
+//! **Crashes.** Dies before the draw: nothing happened. Dies holding a number or the lock: nobody
+//! after it is ever served. The lock cannot repair this; waiters learn of it from their
+//! surroundings and get [`LockError::Abandoned`], and the lock stays unusable.
 //!
 //! **Memory.** One line, or two.
 //!
-//! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing: the next in line may not be
-//! running, and everybody waits for it.
+//! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing:
+//! the next in line may not be running, and everybody waits for it.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -98,7 +102,8 @@ fn lock<P: Processor, C: Counters<P>, W: Waiting<P>>(
     Ok(Number(number))
 }
 
-/// Returns nothing that the caller has already, so that the fast path keeps the number in a register (`tests/zero_cost.rs`).
+/// Returns nothing that the caller has already, so that the fast path keeps the number in
+/// a register (`tests/zero_cost.rs`).
 #[cold]
 fn queue<P: Processor, W: Waiting<P>>(
     counters: &impl Counters<P>,
@@ -119,7 +124,8 @@ fn queue<P: Processor, W: Waiting<P>>(
 fn try_lock<P: Processor, C: Counters<P>>(counters: &C, cpu: &P) -> Option<Number> {
     // Acquire, pairs with the Release (2) in `unlock`.
     let serving = counters.serving().load(cpu, Ordering::Acquire);
-    // Relaxed: succeeds only if nobody has drawn `serving` yet, so the load above was of the last release.
+    // Relaxed: succeeds only if nobody has drawn `serving` yet, so the load above was of the last
+    // release.
     C::Primitive::increment_if(cpu, counters.next(), serving, Ordering::Relaxed).then_some(Number(serving))
 }
 

@@ -1,13 +1,18 @@
-//! The array queue over fetch-ops **as printed, which is wrong**: kept to show that it is. The corrected one is [`crate::queues::FetchOpArray`].
+//! The array queue over fetch-ops **as printed, which is wrong**: kept to show that it
+//! is. The corrected one is [`crate::queues::FetchOpArray`].
 //!
-//! **Source.** Nikolopoulos & Papatheodorou 1999, Figure 1, letter by letter. The figure has no bound: here the slot is taken modulo the array, lest it be left.
+//! **Source.** Nikolopoulos & Papatheodorou 1999, Figure 1, letter by letter. The figure has no
+//! bound: here the slot is taken modulo the array, lest it be left.
 //!
 //! **Progress.** Nothing waits: `dequeue` leaves its loop in the first round, whatever it found.
 //!
-//! **What is wrong.** `enqueue` draws from `head` instead of `tail`, which therefore never moves; `dequeue` looks at the slot behind what was put in last. One enqueue and one dequeue, one
-//! after the other, return "empty". Nor can it tell 0 from "nothing", nor a full array from one with room.
+//! **What is wrong.** `enqueue` draws from `head` instead of `tail`, which therefore never moves;
+//! `dequeue` looks at the slot behind what was put in last. One enqueue and one dequeue, one after
+//! the other, return "empty". Nor can it tell 0 from "nothing", nor a full array from one with
+//! room.
 //!
-//! **Fields.** `head`: by increment, everybody. `tail`: nobody writes it. `nodes[i]`: stored by `enqueue`, cleared by `dequeue`.
+//! **Fields.** `head`: by increment, everybody. `tail`: nobody writes it. `nodes[i]`: stored by
+//! `enqueue`, cleared by `dequeue`.
 //!
 //! **Crashes.** No matter.
 //!

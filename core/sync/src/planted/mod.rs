@@ -1,6 +1,8 @@
-//! Queues, a DCAS and a list that are **wrong on purpose**: never use them. They are there to be found, by the schedule explorer and by the experiments on what a paper printed.
+//! Queues, a DCAS and a list that are **wrong on purpose**: never use them. They are
+//! there to be found, by the schedule explorer and by the experiments on what a paper printed.
 //!
-//! The faults of the lists show only when a node is used again, and node 0, with which a list begins, never is: let a value through before the search.
+//! The faults of the lists show only when a node is used again, and node 0, with which a list
+//! begins, never is: let a value through before the search.
 //!
 //! | name | what is wrong | what comes of it |
 //! | --- | --- | --- |
@@ -37,14 +39,19 @@ impl Variant for Uncounted {
     const COUNTS: bool = false;
 }
 
-/// Michael and Scott's queue without lines E7 and D5: a dequeuer can combine an old head with a new tail that is the same node in a later life, and find nothing behind it. Three
-/// operations of another one in the middle of its own are enough: with one value in the queue, an enqueue, a dequeue and an enqueue.
+/// Michael and Scott's queue without lines E7 and D5: a dequeuer can combine an old head
+/// with a new tail that is the same node in a later life, and find nothing behind it. Three
+/// operations of another one in the middle of its own are enough: with one value in the queue, an
+/// enqueue, a dequeue and an enqueue.
 pub type MichaelScottNoRecheck<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S, NoRecheck>;
 
-/// Michael and Scott's queue without counts: an enqueuer can link its node behind a tail that was taken out meanwhile, or was taken from the pool again and is not linked yet.
+/// Michael and Scott's queue without counts: an enqueuer can link its node behind a tail
+/// that was taken out meanwhile, or was taken from the pool again and is not linked yet.
 pub type MichaelScottUncounted<P, M = Atomics, S = Boxed> = MichaelScott<P, M, S, Uncounted>;
 
-/// Greenwald and Cheriton's list in memory that is not type-stable (G18): readers have no lock, and find out by the version that the list has changed, but only after they have followed a link.
+/// Greenwald and Cheriton's list in memory that is not type-stable (G18): readers have no
+/// lock, and find out by the version that the list has changed, but only after they have followed a
+/// link.
 pub type ListRetyped<P, D, S = Boxed> = List<P, D, S, false>;
 
 /// Marks the text without tags.
@@ -56,6 +63,7 @@ impl dcas::Variant for Untagged {
     const TAGS: bool = false;
 }
 
-/// Guerraoui, Kogan, Marathe and Zablotchi's DCAS whose words do not count their changes: a word that has been changed back is marked once more by one who is late, after the operation has succeeded, and so
-/// gets its new value a second time.
+/// Guerraoui, Kogan, Marathe and Zablotchi's DCAS whose words do not count their changes:
+/// a word that has been changed back is marked once more by one who is late, after the operation
+/// has succeeded, and so gets its new value a second time.
 pub type GuerraouiUntagged<P, S = Boxed> = Guerraoui<P, S, Untagged>;

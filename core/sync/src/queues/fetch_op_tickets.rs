@@ -1,16 +1,25 @@
-//! Ticket queue over fetch-ops at memory: both ends are drawn from, each ticket names a slot, and nothing but the two draws is serialised.
+//! Ticket queue over fetch-ops at memory: both ends are drawn from, each ticket names a
+//! slot, and nothing but the two draws is serialised.
 //!
-//! **Source.** Nikolopoulos & Papatheodorou 1999 §3.2: "an array-based variant of the ticket algorithm, where the queue ends are kept uncached at-memory and used as tickets to access the
-//! slots of the queue". Figure 1 beside that sentence does something else: its `dequeue` reads `head`, clears that slot and only then increments, so that all dequeuers meet in one slot;
-//! that text, corrected, is [`FetchOpArray`](super::FetchOpArray). What differs here from the figure:
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §3.2: "an array-based variant of the ticket
+//! algorithm, where the queue ends are kept uncached at-memory and used as tickets to access the
+//! slots of the queue". Figure 1 beside that sentence does something else: its `dequeue` reads
+//! `head`, clears that slot and only then increments, so that all dequeuers meet in one slot; that
+//! text, corrected, is [`FetchOpArray`](super::FetchOpArray). What differs here from the figure:
 //!
-//! * `enqueue` draws from `tail` (the figure: from `head`), and `dequeue` draws its own ticket from `head` before it looks at a slot.
-//! * A slot says by a count of visits whether its value has come, instead of by the value: 0 can be enqueued, and the array is circular.
-//! * A dequeuer may draw a ticket that no enqueuer has drawn, since others draw between its empty test and its draw. It then *voids* the slot, and looks again whether the queue is empty.
-//!   The enqueuer that draws the same ticket finds its slot void and draws again. Without this a dequeuer would wait for a value that perhaps never comes.
-//! * The empty test reads `head`, **then** `tail`; there is a test for room; the ends and the slots are homed at different nodes.
+//! * `enqueue` draws from `tail` (the figure: from `head`), and `dequeue` draws its own ticket from
+//!   `head` before it looks at a slot.
+//! * A slot says by a count of visits whether its value has come, instead of by the value: 0 can be
+//!   enqueued, and the array is circular.
+//! * A dequeuer may draw a ticket that no enqueuer has drawn, since others draw between its empty
+//!   test and its draw. It then *voids* the slot, and looks again whether the queue is empty. The
+//!   enqueuer that draws the same ticket finds its slot void and draws again. Without this a
+//!   dequeuer would wait for a value that perhaps never comes.
+//! * The empty test reads `head`, **then** `tail`; there is a test for room; the ends and the slots
+//!   are homed at different nodes.
 //!
-//! **A slot's visits**, for the ticket of lap `n` (ticket = n · slots + slot), each step by whoever is named:
+//! **A slot's visits**, for the ticket of lap `n` (ticket = n · slots + slot), each step by whoever
+//! is named:
 //!
 //! | visits | means | next |
 //! | --- | --- | --- |
@@ -20,25 +29,35 @@
 //! | 3n + 2 | both have come at one time, the second one goes on as at 3n + 1 | the second one |
 //! | 3n + 3 | done: free for the next lap | – |
 //!
-//! **What an operation means.** An enqueue happens when it draws the ticket under which it succeeds; a dequeue of that ticket happens at its own draw or at the enqueue's, whichever is
-//! later; both orders are those of the tickets, hence FIFO. A dequeue that finds nothing happens when it reads `tail`: all tickets below have been drawn from both ends.
+//! **What an operation means.** An enqueue happens when it draws the ticket under which it
+//! succeeds; a dequeue of that ticket happens at its own draw or at the enqueue's, whichever is
+//! later; both orders are those of the tickets, hence FIFO. A dequeue that finds nothing happens
+//! when it reads `tail`: all tickets below have been drawn from both ends.
 //!
-//! **Progress.** Blocking, though without locks: a dequeuer waits for the enqueuer of the same ticket if that has drawn it, and for nobody else; an enqueuer never waits, unless two of the
-//! lap before are so late that a whole lap has passed meanwhile. A dequeue never waits for an enqueue that has not begun.
+//! **Progress.** Blocking, though without locks: a dequeuer waits for the enqueuer of the same
+//! ticket if that has drawn it, and for nobody else; an enqueuer never waits, unless two of the lap
+//! before are so late that a whole lap has passed meanwhile. A dequeue never waits for an enqueue
+//! that has not begun.
 //!
-//! **Fields.** All but `seen` at memory. `tail`, `head`: by increment, when drawing. `slots[i].visits`: by increment, and by a store of whoever comes second (nobody else writes it then).
-//! `slots[i].value`: by the ticket's enqueuer before its visit, read by the ticket's dequeuer before the slot is free. `seen[me]`: only participant `me`.
+//! **Fields.** All but `seen` at memory. `tail`, `head`: by increment, when drawing.
+//! `slots[i].visits`: by increment, and by a store of whoever comes second (nobody else writes it
+//! then). `slots[i].value`: by the ticket's enqueuer before its visit, read by the ticket's
+//! dequeuer before the slot is free. `seen[me]`: only participant `me`.
 //!
-//! **Crashes.** Dies before a draw: nothing happened. An enqueuer dies between (1) and (3): the dequeuer of its ticket waits for ever. A dequeuer dies between (5) and (7): the value of its
-//! ticket is lost, and a lap later its slot is waited for. Others' values are not held up before that. Waiting ends with [`QueueError::Abandoned`] if the surroundings know of the death; the
+//! **Crashes.** Dies before a draw: nothing happened. An enqueuer dies between (1) and (3): the
+//! dequeuer of its ticket waits for ever. A dequeuer dies between (5) and (7): the value of its
+//! ticket is lost, and a lap later its slot is waited for. Others' values are not held up before
+//! that. Waiting ends with [`QueueError::Abandoned`] if the surroundings know of the death; the
 //! queue must then be made anew.
 //!
-//! **Capacity.** `capacity` values, and one more for each participant that tested for room at the same time: so many more slots there are. [`QueueError::Full`] is exact: `capacity` values
-//! (or more) were in when `tail` was read.
+//! **Capacity.** `capacity` values, and one more for each participant that tested for room at the
+//! same time: so many more slots there are. [`QueueError::Full`] is exact: `capacity` values (or
+//! more) were in when `tail` was read.
 //!
 //! **Memory.** Two words at memory per slot, two more, and a line per participant.
 //!
-//! **Don't use it** where participants may die or are preempted often, nor where operations at memory are emulated in caches.
+//! **Don't use it** where participants may die or are preempted often, nor where operations at
+//! memory are emulated in caches.
 
 use towpath_machine::{Arena, FetchOp, Ordering, OwnLine, Place, Processor};
 
@@ -68,7 +87,8 @@ struct Slot<P: Processor> {
 struct Turn<'a, P: Processor> {
     slot: &'a Slot<P>,
     fresh: u64,
-    /// How far back the visits may be at most: each lap that isn't over holds up a participant.
+    /// How far back the visits may be at most: each lap that isn't over holds up a
+    /// participant.
     late: u64,
 }
 
@@ -89,7 +109,8 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
         self.slots.as_ref().len().saturating_sub(self.seen.as_ref().len()) as u64
     }
 
-    /// By how many tickets the second end is behind the first one; 0 if it isn't (more are drawn from the head than from the tail while dequeuers void slots).
+    /// By how many tickets the second end is behind the first one; 0 if it isn't (more
+    /// are drawn from the head than from the tail while dequeuers void slots).
     fn behind(first: u64, second: u64) -> u64 {
         (first.wrapping_sub(second) as i64).max(0) as u64
     }
@@ -112,7 +133,8 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
 }
 
 impl<P: Processor> Turn<'_, P> {
-    /// Visits since the lap began, as an Acquire load (2) saw them: pairs with the Release (4), (7) of the lap before. `None` while it has not begun.
+    /// Visits since the lap began, as an Acquire load (2) saw them: pairs with the
+    /// Release (4), (7) of the lap before. `None` while it has not begun.
     fn visits(&self, seen: u64) -> Result<Option<u64>, QueueError> {
         match seen.wrapping_sub(self.fresh) {
             visits @ 0..=1 => Ok(Some(visits)),
@@ -185,7 +207,8 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
                 // (2) Acquire: if the value has come, pairs with the visit (3).
                 match turn.visits(cpu.load(&turn.slot.visits, Ordering::Acquire))? {
                     Some(1) => break true,
-                    // Acquire: pairs with the draw (1). Nobody has drawn this ticket to put something in, so far: if somebody does now, the visits tell who was first.
+                    // Acquire: pairs with the draw (1). Nobody has drawn this ticket to put
+                    // something in, so far: if somebody does now, the visits tell who was first.
                     Some(_) if Self::behind(cpu.load(&self.tail, Ordering::Acquire), ticket) == 0 => {
                         // (6) Acquires and releases: pairs with the visit (3).
                         break turn.visits(cpu.fetch_increment(&turn.slot.visits))? == Some(1);

@@ -1,11 +1,14 @@
-//! The family's list: what tests, explorers and experiments go through. A new queue is one line here.
+//! The family's list: what tests, explorers and experiments go through. A new queue is
+//! one line here.
 
 /// Calls a generic function with each queue of the named groups as its type argument.
 ///
-/// A group says what a machine must offer: `atomics` (nothing more), `ll_sc` ([`LlSc`](towpath_machine::LlSc)), `fetch_op` (that and
-/// [`FetchOp`](towpath_machine::FetchOp): the free lists are over LL/SC there), `scheduling` (those and [`Scheduling`](towpath_machine::Scheduling)), `published` (those of `fetch_op`, and
-/// as [`for_each_lock!`](crate::for_each_lock) says). Then the machine, and for how many processors (ids below that) locks with a place for each shall
-/// have places.
+/// A group says what a machine must offer: `atomics` (nothing more), `ll_sc`
+/// ([`LlSc`](towpath_machine::LlSc)), `fetch_op` (that and [`FetchOp`](towpath_machine::FetchOp):
+/// the free lists are over LL/SC there), `scheduling` (those and
+/// [`Scheduling`](towpath_machine::Scheduling)), `published` (those of `fetch_op`, and as
+/// [`for_each_lock!`](crate::for_each_lock) says). Then the machine, and for how many processors
+/// (ids below that) locks with a place for each shall have places.
 ///
 /// ```
 /// use towpath_machine::{Heap, Native};
@@ -80,7 +83,9 @@ macro_rules! for_each_queue {
     };
 }
 
-/// Calls a generic function with each of the planted faults ([`crate::planted`]), as [`for_each_queue!`](crate::for_each_queue) does with the queues. The groups: `atomics` and `fetch_op`.
+/// Calls a generic function with each of the planted faults ([`crate::planted`]), as
+/// [`for_each_queue!`](crate::for_each_queue) does with the queues. The groups: `atomics` and
+/// `fetch_op`.
 #[macro_export]
 macro_rules! for_each_planted_queue {
     ([] $machine:ty => $each:ident $arguments:tt) => {};

@@ -1,19 +1,23 @@
-//! Michael and Scott's non-blocking queue: a list with a dummy in front, counted pointers to both ends, and a tail that anybody may move on.
+//! Michael and Scott's non-blocking queue: a list with a dummy in front, counted pointers
+//! to both ends, and a tail that anybody may move on.
 //!
 //! **Source.** Michael & Scott 1996 (PODC), Figure 1; Nikolopoulos & Papatheodorou 1999 §3.2.
 //!
 //! **Progress.** Lock-free: an attempt fails only because another one succeeded.
 //!
-//! **Fields.** `head` (the dummy), `tail` (the last node or the one before), `nodes[i].next` (0: none): index and count in one word, by compare-and-swap; besides, the owner of
-//! a node that is not in the list resets its `next`, counting up. `nodes[i].value`: written by the owner before the node is linked; who reads it
-//! later than it may finds that its exchange on `head` fails.
+//! **Fields.** `head` (the dummy), `tail` (the last node or the one before), `nodes[i].next` (0:
+//! none): index and count in one word, by compare-and-swap; besides, the owner of a node that is
+//! not in the list resets its `next`, counting up. `nodes[i].value`: written by the owner before
+//! the node is linked; who reads it later than it may finds that its exchange on `head` fails.
 //!
-//! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4): the value is in, and whoever comes next moves the tail. Dies between
+//! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4):
+//! the value is in, and whoever comes next moves the tail. Dies between
 //! (7) and giving the old dummy back: the value is out and a node is lost.
 //!
 //! **Memory.** A line per node, two, and what [`Pool`] needs.
 //!
-//! **Don't use it** with 2³² updates between two instructions of one participant: the counts come round.
+//! **Don't use it** with 2³² updates between two instructions of one participant: the counts come
+//! round.
 
 use core::marker::PhantomData;
 
@@ -23,11 +27,13 @@ use super::{ConcurrentQueue, QueueError, SharedNode};
 use crate::name::Name;
 use crate::{Atomics, Boxed, Link, Pool, Storage, Universal, Waiting};
 
-/// Which text is run: the published one, or one with a planted fault ([`crate::planted`]).
+/// Which text is run: the published one, or one with a planted fault
+/// ([`crate::planted`]).
 pub trait Variant: Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str = "michael-scott";
-    /// Whether an end is read again after its node's link, to see that they belong together.
+    /// Whether an end is read again after its node's link, to see that they belong
+    /// together.
     const RECHECKS: bool = true;
     /// Whether changes of a pointer are counted.
     const COUNTS: bool = true;
@@ -66,8 +72,9 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> MichaelScott<P, M, S
     /// Whether the word no longer holds that link.
     #[inline(always)]
     fn moved(cpu: &P, end: &P::Word, link: Link) -> bool {
-        // Acquire: not before the loads that it confirms, which acquire. If one of those saw a later life of the node, it acquired from the reset (1) or from
-        // (4), which come after the move of this end, so the move is seen here.
+        // Acquire: not before the loads that it confirms, which acquire. If one of those saw a
+        // later life of the node, it acquired from the reset (1) or from (4), which come after the
+        // move of this end, so the move is seen here.
         V::RECHECKS && cpu.load(end, Ordering::Acquire) != link.0
     }
 }
@@ -94,7 +101,8 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
         cpu.store(&node.value, value, Ordering::Relaxed);
         // Relaxed: nobody else changes the link of a node that is not in the list.
         let former = Link(cpu.load(&node.next, Ordering::Relaxed));
-        // (1) Release: whoever is late and sees this also sees that the ends have moved on; pairs with the Acquire (2), (5).
+        // (1) Release: whoever is late and sees this also sees that the ends have moved on; pairs
+        // with the Acquire (2), (5).
         cpu.store(&node.next, Self::step(former, 0), Ordering::Release);
         let mut round = 0u32;
         loop {
@@ -142,7 +150,8 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
                 self.advance(cpu, tail, next.index());
                 continue;
             }
-            // Relaxed: written before (3), seen through (5). Read before the exchange: afterwards another one may take the node out and use it again.
+            // Relaxed: written before (3), seen through (5). Read before the exchange: afterwards
+            // another one may take the node out and use it again.
             let value = cpu.load(&self.nodes.get(next.index())?.value, Ordering::Relaxed);
             // (7) Release: hands on what (5) saw of the new dummy; pairs with the Acquire (5).
             let step = Self::step(head, next.index());

@@ -1,4 +1,5 @@
-//! The concurrent FIFO queues: one algorithm, one file. [`for_each_queue!`](crate::for_each_queue) is the list of them.
+//! The concurrent FIFO queues: one algorithm, one file.
+//! [`for_each_queue!`](crate::for_each_queue) is the list of them.
 
 mod fetch_op_array;
 mod fetch_op_tickets;
@@ -27,11 +28,13 @@ use crate::{Abandoned, LockError, Node, PoolError, Waiting};
 pub enum QueueError {
     /// There is no room.
     Full,
-    /// The participant's number is not below the number of participants that the queue was made for.
+    /// The participant's number is not below the number of participants that the queue
+    /// was made for.
     Stranger,
     /// What is read in the queue's memory cannot have been written by this algorithm.
     Corrupt,
-    /// The wait was given up, since whom it waited for is dead. Only from queues that are blocking.
+    /// The wait was given up, since whom it waited for is dead. Only from queues that are
+    /// blocking.
     Abandoned,
     /// The lock cannot be had. Only from queues that have locks.
     Lock(LockError),
@@ -75,20 +78,23 @@ impl From<Abandoned> for QueueError {
 
 /// A FIFO queue of numbers for any number of producers and consumers.
 ///
-/// Participants are numbered from 0; of those that act at one time no two have the same number `me`. All-zero memory of a queue over
-/// [`InPlace`](crate::InPlace) storage is an empty queue.
+/// Participants are numbered from 0; of those that act at one time no two have the same number
+/// `me`. All-zero memory of a queue over [`InPlace`](crate::InPlace) storage is an empty queue.
 ///
-/// The accesses acquire and release, no more: a `dequeue` that finds nothing may have missed an `enqueue` that neither its own words nor anything else orders before it.
+/// The accesses acquire and release, no more: a `dequeue` that finds nothing may have missed an
+/// `enqueue` that neither its own words nor anything else orders before it.
 pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;
     /// Whether somebody who stops in the middle of an operation can hold up the others.
     const BLOCKING: bool;
 
-    /// An empty queue that has room for at least `capacity` values (unless its file says otherwise), in memory of the given arena.
+    /// An empty queue that has room for at least `capacity` values (unless its file says
+    /// otherwise), in memory of the given arena.
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self;
 
-    /// Puts a value in at the end. `wait` says how to wait for locks and how to back off from contention.
+    /// Puts a value in at the end. `wait` says how to wait for locks and how to back off
+    /// from contention.
     ///
     /// # Errors
     ///

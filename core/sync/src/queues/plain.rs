@@ -1,4 +1,5 @@
-//! Which queues, and what they are made of, may lie in a segment: those over [`InPlace`] storage.
+//! Which queues, and what they are made of, may lie in a segment: those over [`InPlace`]
+//! storage.
 #![allow(unsafe_code)]
 
 use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
@@ -8,9 +9,10 @@ use super::{
 };
 use crate::{Counter, InPlace, Lock, Node, Pool, Primitive, Universal};
 
-// SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and locks that are `Plain` themselves, so every bit pattern is valid and accesses are atomic; all zero is
-// empty; no `Drop`. What they read from the segment is checked before it is used as an index.
-// SAFETY: see above.
+// SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and locks that are
+// `Plain` themselves, so every bit pattern is valid and accesses are atomic; all zero is empty; no
+// `Drop`. What they read from the segment is checked before it is used as an index. SAFETY: see
+// above.
 unsafe impl<M: Primitive<Native>> Plain for Counter<Native, M> {}
 // SAFETY: see above.
 unsafe impl<T, M, const NODES: usize, const PARTICIPANTS: usize, const BATCH: u64> Plain

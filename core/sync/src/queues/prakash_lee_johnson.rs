@@ -1,22 +1,29 @@
-//! Prakash, Lee and Johnson's non-blocking queue: each operation takes a snapshot of both ends, and finishes what a slower one left half done before it acts.
+//! Prakash, Lee and Johnson's non-blocking queue: each operation takes a snapshot of both
+//! ends, and finishes what a slower one left half done before it acts.
 //!
-//! **Source.** Prakash, Lee & Johnson 1994 (IEEE Trans. on Computers 43(5)), from what it and those who compare with it say of it: a snapshot of two variables in
-//! both operations, two exchanges for an enqueue and one for a dequeue, the intermediate state detected and completed, counts against reuse. The list's layout (a
-//! dummy in front) is that of [`super::MichaelScott`], so that the two differ in the algorithm alone. Not compared with the authors' program.
+//! **Source.** Prakash, Lee & Johnson 1994 (IEEE Trans. on Computers 43(5)), from what it and those
+//! who compare with it say of it: a snapshot of two variables in both operations, two exchanges for
+//! an enqueue and one for a dequeue, the intermediate state detected and completed, counts against
+//! reuse. The list's layout (a dummy in front) is that of [`super::MichaelScott`], so that the two
+//! differ in the algorithm alone. Not compared with the authors' program.
 //!
-//! **Progress.** Lock-free: a snapshot or an exchange fails only because another operation made a step. Under contention a snapshot fails more easily than the single
-//! check of Michael and Scott: that is what the later algorithm saves.
+//! **Progress.** Lock-free: a snapshot or an exchange fails only because another operation made a
+//! step. Under contention a snapshot fails more easily than the single check of Michael and Scott:
+//! that is what the later algorithm saves.
 //!
-//! **Fields.** `head` (the dummy), `tail` (the last node or the one before), `nodes[i].next` (0: none): index and count in one word, by compare-and-swap; besides, the owner of
-//! a node that is not in the list resets its `next`, counting up. `nodes[i].value`: written by the owner before the node is linked; who reads it
-//! later than it may finds that its exchange on `head` fails.
+//! **Fields.** `head` (the dummy), `tail` (the last node or the one before), `nodes[i].next` (0:
+//! none): index and count in one word, by compare-and-swap; besides, the owner of a node that is
+//! not in the list resets its `next`, counting up. `nodes[i].value`: written by the owner before
+//! the node is linked; who reads it later than it may finds that its exchange on `head` fails.
 //!
-//! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4): the queue is in the intermediate state, and whoever comes next finishes it.
-//! Dies between (7) and giving the old dummy back: the value is out and a node is lost.
+//! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4):
+//! the queue is in the intermediate state, and whoever comes next finishes it. Dies between (7) and
+//! giving the old dummy back: the value is out and a node is lost.
 //!
 //! **Memory.** A line per node, two, and what [`Pool`] needs.
 //!
-//! **Don't use it** except to compare: Michael and Scott's needs less. As there, the counts come round after 2³² updates.
+//! **Don't use it** except to compare: Michael and Scott's needs less. As there, the counts come
+//! round after 2³² updates.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -60,8 +67,9 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
                 // Acquire: as (5).
                 false => Link(cpu.load(&self.nodes.get(tail.index())?.next, Ordering::Acquire)),
             };
-            // Acquire: not before the loads that they confirm, which acquire. If one of those saw a later life of a node, it acquired from the reset (1) or from (4),
-            // which come after the moves of the ends, so the moves are seen here.
+            // Acquire: not before the loads that they confirm, which acquire. If one of those saw a
+            // later life of a node, it acquired from the reset (1) or from (4), which come after
+            // the moves of the ends, so the moves are seen here.
             if cpu.load(&self.tail, Ordering::Acquire) == tail.0
                 && cpu.load(&self.head, Ordering::Acquire) == head.0
             {
@@ -70,7 +78,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
         }
     }
 
-    /// Completes an enqueue that has linked its node: moves the tail to it, unless somebody has.
+    /// Completes an enqueue that has linked its node: moves the tail to it, unless
+    /// somebody has.
     #[inline(always)]
     fn finish(&self, cpu: &P, tail: Link, index: u32) {
         // (4) Release: the node that it points to; pairs with the Acquire in `snapshot`.
@@ -99,7 +108,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
         cpu.store(&node.value, value, Ordering::Relaxed);
         // Relaxed: nobody else changes the link of a node that is not in the list.
         let former = Link(cpu.load(&node.next, Ordering::Relaxed));
-        // (1) Release: whoever is late and sees this also sees that the ends have moved on; pairs with the Acquire (5).
+        // (1) Release: whoever is late and sees this also sees that the ends have moved on; pairs
+        // with the Acquire (5).
         cpu.store(&node.next, former.to(0).0, Ordering::Release);
         let mut round = 0u32;
         loop {
@@ -135,7 +145,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
                 continue;
             }
             let next = now.first.index();
-            // Relaxed: written before (3), seen through (5). Read before the exchange: afterwards another one may take the node out and use it again.
+            // Relaxed: written before (3), seen through (5). Read before the exchange: afterwards
+            // another one may take the node out and use it again.
             let value = cpu.load(&self.nodes.get(next)?.value, Ordering::Relaxed);
             // (7) Release: hands on what (5) saw of the new dummy; pairs with the Acquire (2).
             if M::compare_exchange(cpu, &self.head, now.head.0, now.head.to(next).0, Ordering::Release)

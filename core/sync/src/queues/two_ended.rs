@@ -1,19 +1,25 @@
-//! Two-ended queue under one lock: a list with a dummy in front, head and tail protected by any lock of the family.
+//! Two-ended queue under one lock: a list with a dummy in front, head and tail protected
+//! by any lock of the family.
 //!
-//! **Source.** Nikolopoulos & Papatheodorou 1999 §4.2: the queue by which it compares locks with non-blocking algorithms.
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §4.2: the queue by which it compares locks with
+//! non-blocking algorithms.
 //!
 //! **Progress.** Blocking, and as fair as the lock.
 //!
-//! **Fields.** `lock`: the lock's. `head` (the dummy), `tail` (the last node), `nodes[i].next` (0: none): the lock's holder. `nodes[i].value`: the owner of the node until the node
-//! is linked, then the lock's holder.
+//! **Fields.** `lock`: the lock's. `head` (the dummy), `tail` (the last node), `nodes[i].next` (0:
+//! none): the lock's holder. `nodes[i].value`: the owner of the node until the node is linked, then
+//! the lock's holder.
 //!
-//! **Crashes.** Dies waiting for the lock or holding it: what the lock says of that (see its file). A lock that knows its owner lets the next holder repair: dies after a node was
-//! linked but before `tail` points to it: the repair moves the tail on, the value is in. Dies after `head` has moved: the value is out and a node is lost. Dies outside the
-//! lock with a node in its hands: the node is lost.
+//! **Crashes.** Dies waiting for the lock or holding it: what the lock says of that (see its file).
+//! A lock that knows its owner lets the next holder repair: dies after a node was linked but before
+//! `tail` points to it: the repair moves the tail on, the value is in. Dies after `head` has moved:
+//! the value is out and a node is lost. Dies outside the lock with a node in its hands: the node is
+//! lost.
 //!
 //! **Memory.** A line per node, one, the lock, and what [`Pool`] needs.
 //!
-//! **Don't use it** with more participants than cores, unless the lock and the way of waiting are made for that: everybody waits for a holder that isn't running.
+//! **Don't use it** with more participants than cores, unless the lock and the way of waiting are
+//! made for that: everybody waits for a holder that isn't running.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
@@ -39,7 +45,8 @@ struct Ends<P: Processor> {
 impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoEnded<P, L, M, S> {
     const JOINED: &'static Name = &Name::join("two-ended", L::NAME);
 
-    /// Prepares a queue that came to be as all-zero memory, before anybody uses it. See [`Lock::prepare`].
+    /// Prepares a queue that came to be as all-zero memory, before anybody uses it. See
+    /// [`Lock::prepare`].
     pub fn prepare(&self) {
         self.lock.prepare();
     }
@@ -79,7 +86,8 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoEnded<P, L, M, S>
         Ok(())
     }
 
-    /// Takes the first value out, under the lock, and says which node is the dummy no more. Relaxed, all: the lock orders them.
+    /// Takes the first value out, under the lock, and says which node is the dummy no
+    /// more. Relaxed, all: the lock orders them.
     #[inline(always)]
     fn unlink(&self, cpu: &P) -> Result<Option<(u32, u64)>, QueueError> {
         let head = load_index(cpu, &self.ends.head, Ordering::Relaxed)?;

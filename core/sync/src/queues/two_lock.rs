@@ -1,19 +1,25 @@
-//! Michael and Scott's two-lock queue: a list with a dummy in front, one lock for each end, so that one enqueue and one dequeue go on at once.
+//! Michael and Scott's two-lock queue: a list with a dummy in front, one lock for each
+//! end, so that one enqueue and one dequeue go on at once.
 //!
 //! **Source.** Michael & Scott 1996 (PODC), Figure 2.
 //!
 //! **Progress.** Blocking, and as fair as the lock.
 //!
-//! **Fields.** `head`: the holder of `head_lock`. `tail`: the holder of `tail_lock`. `nodes[i].next` (0: none): reset by the owner, set by the holder of `tail_lock`, read by the
-//! holder of `head_lock`. Who takes both locks takes `tail_lock` first. `nodes[i].value`: the owner until the node is linked, then the holder of `head_lock`.
+//! **Fields.** `head`: the holder of `head_lock`. `tail`: the holder of `tail_lock`.
+//! `nodes[i].next` (0: none): reset by the owner, set by the holder of `tail_lock`, read by the
+//! holder of `head_lock`. Who takes both locks takes `tail_lock` first. `nodes[i].value`: the owner
+//! until the node is linked, then the holder of `head_lock`.
 //!
-//! **Crashes.** Dies waiting for a lock or holding it: what the lock says of that (see its file); the other end goes on. A lock that knows its owner lets the next holder
-//! repair: dies after a node was linked but before `tail` points to it: the value is in, and the repair, which takes `head_lock` too, looks for the end. Dies after `head` has moved: the value is out and
-//! a node is lost. Dies outside the locks with a node in its hands: the node is lost.
+//! **Crashes.** Dies waiting for a lock or holding it: what the lock says of that (see its file);
+//! the other end goes on. A lock that knows its owner lets the next holder repair: dies after a
+//! node was linked but before `tail` points to it: the value is in, and the repair, which takes
+//! `head_lock` too, looks for the end. Dies after `head` has moved: the value is out and a node is
+//! lost. Dies outside the locks with a node in its hands: the node is lost.
 //!
 //! **Memory.** A line per node, two, two locks, and what [`Pool`] needs.
 //!
-//! **Don't use it** with more participants than cores, unless the lock and the way of waiting are made for that. On a machine that is not busy, one lock does as well.
+//! **Don't use it** with more participants than cores, unless the lock and the way of waiting are
+//! made for that. On a machine that is not busy, one lock does as well.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -34,7 +40,8 @@ pub struct TwoLock<P: Processor, L: Lock<P>, M: Universal<P> = Atomics, S: Stora
 impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> {
     const JOINED: &'static Name = &Name::join("two-lock", L::NAME);
 
-    /// Prepares a queue that came to be as all-zero memory, before anybody uses it. See [`Lock::prepare`].
+    /// Prepares a queue that came to be as all-zero memory, before anybody uses it. See
+    /// [`Lock::prepare`].
     pub fn prepare(&self) {
         self.head_lock.prepare();
         self.tail_lock.prepare();
@@ -51,7 +58,8 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
         Ok(())
     }
 
-    /// Completes what a holder of `tail_lock` died in: the tail is wherever the list ends. The old tail does not tell where that is, since the head may have gone past it.
+    /// Completes what a holder of `tail_lock` died in: the tail is wherever the list
+    /// ends. The old tail does not tell where that is, since the head may have gone past it.
     #[cold]
     fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), QueueError> {
         let held = self.lock_head(cpu, wait)?;
@@ -83,7 +91,8 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
         Ok(held)
     }
 
-    /// Takes the first value out, under `head_lock`, and says which node is the dummy no more.
+    /// Takes the first value out, under `head_lock`, and says which node is the dummy no
+    /// more.
     #[inline(always)]
     fn unlink(&self, cpu: &P) -> Result<Option<(u32, u64)>, QueueError> {
         let head = load_index(cpu, &self.head, Ordering::Relaxed)?;

@@ -1,13 +1,18 @@
-//! Valois's non-blocking queue: a list with a dummy in front, a tail that is only a hint, and nodes that are used again when nobody refers to them.
+//! Valois's non-blocking queue: a list with a dummy in front, a tail that is only a hint,
+//! and nodes that are used again when nobody refers to them.
 //!
-//! **Source.** Valois 1994 (PDCS, *Implementing lock-free queues*), with the memory management as corrected by Michael & Scott 1995 (Rochester TR 599): a node is claimed for
-//! reclamation in the step that releases the last reference, so that only one participant reclaims it.
+//! **Source.** Valois 1994 (PDCS, *Implementing lock-free queues*), with the memory management as
+//! corrected by Michael & Scott 1995 (Rochester TR 599): a node is claimed for reclamation in the
+//! step that releases the last reference, so that only one participant reclaims it.
 //!
 //! **Progress.** Lock-free, as long as there are nodes.
 //!
-//! **Fields.** `head` (the dummy), `tail` (a node from which the last can be reached), `nodes[i].next` (0: none): indices, by compare-and-swap; besides, `next` is reset by the owner of
-//! a node that is not in the list. `nodes[i].references`: everybody, by compare-and-swap; bit 0: in use (not reclaimed), the others: how many words and participants refer to it. Who is late
-//! may count a node up that was given back, and must count it down again. `nodes[i].value`: written by the owner, read by who holds a reference.
+//! **Fields.** `head` (the dummy), `tail` (a node from which the last can be reached),
+//! `nodes[i].next` (0: none): indices, by compare-and-swap; besides, `next` is reset by the owner
+//! of a node that is not in the list. `nodes[i].references`: everybody, by compare-and-swap; bit 0:
+//! in use (not reclaimed), the others: how many words and participants refer to it. Who is late may
+//! count a node up that was given back, and must count it down again. `nodes[i].value`: written by
+//! the owner, read by who holds a reference.
 //!
 //! ```text
 //! references      node                          leads to
@@ -15,13 +20,17 @@
 //! 2n              free (n that are late)        2n + 2 (SafeRead by one that is late), 2n - 2, 2n + 5 (taken out of the pool)
 //! ```
 //!
-//! **Crashes.** Dies holding a reference: the node is never used again, **nor is any that was enqueued after it**, since each node refers to the next: the pool runs dry. Dies between
-//! (3) and (4): the value is in; the tail stays behind until the next enqueue, which needs a node: if the pool runs dry before that, there is none.
+//! **Crashes.** Dies holding a reference: the node is never used again, **nor is any that was
+//! enqueued after it**, since each node refers to the next: the pool runs dry. Dies between
+//! (3) and (4): the value is in; the tail stays behind until the next enqueue, which needs a node:
+//! if the pool runs dry before that, there is none.
 //!
-//! **Memory.** A line per node, two, and what [`Pool`] needs. No bound on the nodes in use: a participant that sleeps with one reference keeps all later nodes out of use, so
+//! **Memory.** A line per node, two, and what [`Pool`] needs. No bound on the nodes in use: a
+//! participant that sleeps with one reference keeps all later nodes out of use, so
 //! [`QueueError::Full`] can come long before `capacity` values are in.
 //!
-//! **Don't use it** except to compare: it takes the most steps, and one sleeper can use up the memory. Nor with 2⁶² late participants.
+//! **Don't use it** except to compare: it takes the most steps, and one sleeper can use up the
+//! memory. Nor with 2⁶² late participants.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -33,7 +42,8 @@ use crate::{Atomics, Boxed, Node, Pool, Storage, Universal, Waiting};
 const IN_USE: u64 = 1;
 /// One reference.
 const ONE: u64 = 2;
-/// What node 0 has from the beginning: in use, with references from `head` and `tail`. Its word holds the difference from that, so that zeros are an empty queue.
+/// What node 0 has from the beginning: in use, with references from `head` and `tail`.
+/// Its word holds the difference from that, so that zeros are an empty queue.
 const ROOT: u64 = IN_USE + 2 * ONE;
 
 /// Valois's non-blocking queue.
@@ -89,7 +99,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
         }
     }
 
-    /// The node that a word points to, with a reference to it. The caller must hold what keeps the word itself in use.
+    /// The node that a word points to, with a reference to it. The caller must hold what
+    /// keeps the word itself in use.
     #[inline(always)]
     fn safe_read(&self, cpu: &P, me: usize, word: &P::Word, may_be_none: bool) -> Result<u32, QueueError> {
         loop {
@@ -98,8 +109,9 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
             if index == 0 && may_be_none {
                 return Ok(0);
             }
-            // (2) Acquire: pairs with the Release in `release`. If the node was given back meanwhile, then after the word had moved on, and the check sees that. AcqRel, so that one
-            // that is late and counts down again hides nothing.
+            // (2) Acquire: pairs with the Release in `release`. If the node was given back
+            // meanwhile, then after the word had moved on, and the check sees that. AcqRel, so that
+            // one that is late and counts down again hides nothing.
             self.count(cpu, index, |n| n.wrapping_add(ONE), Ordering::AcqRel)?;
             // Acquire: not before (2).
             if cpu.load(word, Ordering::Acquire) == u64::from(index) {
@@ -109,11 +121,13 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
         }
     }
 
-    /// Gives a reference up, and with the last one the node and its reference to the next.
+    /// Gives a reference up, and with the last one the node and its reference to the
+    /// next.
     fn release(&self, cpu: &P, me: usize, mut index: u32) -> Result<(), QueueError> {
         loop {
             let last = |n: u64| if n == IN_USE + ONE { 0 } else { n.wrapping_sub(ONE) };
-            // (6) AcqRel: what was done with the node comes before its next life; pairs with itself and (2).
+            // (6) AcqRel: what was done with the node comes before its next life; pairs with itself
+            // and (2).
             let (old, new) = self.count(cpu, index, last, Ordering::AcqRel)?;
             if (old ^ new) & IN_USE == 0 {
                 return Ok(());
@@ -128,7 +142,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
         }
     }
 
-    /// The last node, from `last` on, whose reference the walk takes over: it returns one to the node that it found.
+    /// The last node, from `last` on, whose reference the walk takes over: it returns one
+    /// to the node that it found.
     #[inline(always)]
     fn walk(&self, cpu: &P, me: usize, mut last: u32) -> Result<u32, QueueError> {
         loop {
@@ -147,7 +162,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
     const BLOCKING: bool = false;
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
-        // Beside the values and the dummy, one in the hands of each; and as many again, since what a participant refers to keeps later ones out of use.
+        // Beside the values and the dummy, one in the hands of each; and as many again, since what
+        // a participant refers to keeps later ones out of use.
         let nodes = Pool::<P, Counted<P>, M, S>::nodes_for(2 * (capacity + 1 + participants), participants);
         Valois {
             head: OwnLine(arena.word(Place::NewLine, 0)),
@@ -205,7 +221,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
             // (5) Release: hands on what (1) saw of the new dummy; pairs with the Acquire (1).
             let taken =
                 M::compare_exchange(cpu, &self.head, u64::from(head), u64::from(next), Ordering::Release);
-            // The head's former reference, or ours to what we did not get. Nonsense in the counts costs nodes, not the value.
+            // The head's former reference, or ours to what we did not get. Nonsense in the counts
+            // costs nodes, not the value.
             let former = self.release(cpu, me, if taken.is_ok() { head } else { next });
             let ours = self.release(cpu, me, head);
             if taken.is_ok() {

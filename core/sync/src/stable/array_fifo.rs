@@ -2,12 +2,16 @@
 //!
 //! **Source.** Greenwald & Cheriton 1996, §5, as [`super::ArrayStack`].
 //!
-//! **Progress.** As the DCAS. **Fields.** `head`, `tail` (how many were taken out and put in, modulo 2³²), `slots[i]` (0: empty; otherwise the value plus one): by DCAS, anybody. Slots from the head to the tail are
-//! full, the others empty.
+//! **Progress.** As the DCAS. **Fields.** `head`, `tail` (how many were taken out and put in,
+//! modulo 2³²), `slots[i]` (0: empty; otherwise the value plus one): by DCAS, anybody. Slots from
+//! the head to the tail are full, the others empty.
 //!
-//! **Crashes.** Dies before the DCAS: nothing has happened; after it: it has. There is nothing to be left behind but the DCAS's own. **Signals.** May be used in handlers, over a DCAS that may.
+//! **Crashes.** Dies before the DCAS: nothing has happened; after it: it has. There is nothing to
+//! be left behind but the DCAS's own. **Signals.** May be used in handlers, over a DCAS that may.
 //!
-//! **Memory.** 8 bytes per value, two lines, and what the DCAS needs. Values are below [`DoubleCas::MAX`]. Of the slots as many are used as the greatest power of two, since the ends come round.
+//! **Memory.** 8 bytes per value, two lines, and what the DCAS needs. Values are below
+//! [`DoubleCas::MAX`]. Of the slots as many are used as the greatest power of two, since the ends
+//! come round.
 //!
 //! **Don't use it** where 2³² values pass while one participant is between two instructions.
 

@@ -1,12 +1,17 @@
 //! A stack in an array: one double compare-and-swap of the height and of a slot.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §5 (“an operation requiring at most two locations for the reads and writes can be updated directly using DCAS. We have used this approach with array-based stacks and FIFO queues”).
+//! **Source.** Greenwald & Cheriton 1996, §5 (“an operation requiring at most two locations for the
+//! reads and writes can be updated directly using DCAS. We have used this approach with array-based
+//! stacks and FIFO queues”).
 //!
-//! **Progress.** As the DCAS. **Fields.** `height`, `slots[i]` (0: empty; otherwise the value plus one): by DCAS, anybody. Slots below the height are full, the others empty.
+//! **Progress.** As the DCAS. **Fields.** `height`, `slots[i]` (0: empty; otherwise the value plus
+//! one): by DCAS, anybody. Slots below the height are full, the others empty.
 //!
-//! **Crashes.** Dies before the DCAS: nothing has happened; after it: it has. There is nothing to be left behind but the DCAS's own. **Signals.** May be used in handlers, over a DCAS that may.
+//! **Crashes.** Dies before the DCAS: nothing has happened; after it: it has. There is nothing to
+//! be left behind but the DCAS's own. **Signals.** May be used in handlers, over a DCAS that may.
 //!
-//! **Memory.** 8 bytes per value, a line, and what the DCAS needs. Values are below [`DoubleCas::MAX`].
+//! **Memory.** 8 bytes per value, a line, and what the DCAS needs. Values are below
+//! [`DoubleCas::MAX`].
 //!
 //! **Don't use it** for values of more bits than the DCAS has.
 

@@ -1,18 +1,28 @@
-//! The audit of type-stable memory: finds what the dead had in their hands and frees it, while the others go on.
+//! The audit of type-stable memory: finds what the dead had in their hands and frees it,
+//! while the others go on.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §2 and §5 (“we rely on a TSM-based audit to reclaim the partially initialized descriptor”); how, and why it is right, is ours.
+//! **Source.** Greenwald & Cheriton 1996, §2 and §5 (“we rely on a TSM-based audit to reclaim the
+//! partially initialized descriptor”); how, and why it is right, is ours.
 //!
-//! **Why it is right.** A descriptor is in a place (a free list, or the structure, or never used) or in somebody's hands. Who moves it from one place to another writes it into its hands before it takes it from
-//! the first (1), changes its state after that (2), and strikes it out after it has put it into the second. The auditor of a descriptor reads its state, looks into the hands of the living, into the places, into the hands
-//! of the living again, and reads the state again. If it found it nowhere and the state is the same, then nobody living had it, or has moved it: a move that took it from a place before we looked there
-//! and has not changed the state by now is in the mover's hands at the second look; one that had changed the state before the first reading and has not struck it out at the first look is in the mover's
-//! hands; one that has, had put it into a place. So it has been left behind, and stays so. One auditor wins the compare-and-swap of its state, and frees it.
+//! **Why it is right.** A descriptor is in a place (a free list, or the structure, or never used)
+//! or in somebody's hands. Who moves it from one place to another writes it into its hands before
+//! it takes it from the first (1), changes its state after that (2), and strikes it out after it
+//! has put it into the second. The auditor of a descriptor reads its state, looks into the hands of
+//! the living, into the places, into the hands of the living again, and reads the state again. If
+//! it found it nowhere and the state is the same, then nobody living had it, or has moved it: a
+//! move that took it from a place before we looked there and has not changed the state by now is in
+//! the mover's hands at the second look; one that had changed the state before the first reading
+//! and has not struck it out at the first look is in the mover's hands; one that has, had put it
+//! into a place. So it has been left behind, and stays so. One auditor wins the compare-and-swap of
+//! its state, and frees it.
 //!
-//! **Where it looks.** The state is the same all the time, so it says where the descriptor can be at all: `FREE` from before it is pushed on a free list until after it is popped, `TAKEN` from before it is put into the
-//! structure until after it is taken out, `UNLINKED` in neither.
+//! **Where it looks.** The state is the same all the time, so it says where the descriptor can be
+//! at all: `FREE` from before it is pushed on a free list until after it is popped, `TAKEN` from
+//! before it is put into the structure until after it is taken out, `UNLINKED` in neither.
 //!
-//! **Progress.** Each look is bounded; what moves too fast to be looked at is [`Audit::pending`], and a later audit finds it. **Fields.** The hands of the dead: by compare-and-swap. **Crashes.** An auditor that dies has what
-//! it was about to free in its own hands. **Signals.** As [`Pool`].
+//! **Progress.** Each look is bounded; what moves too fast to be looked at is [`Audit::pending`],
+//! and a later audit finds it. **Fields.** The hands of the dead: by compare-and-swap. **Crashes.**
+//! An auditor that dies has what it was about to free in its own hands. **Signals.** As [`Pool`].
 
 use towpath_machine::{Ordering, Processor};
 
@@ -45,8 +55,10 @@ enum Place {
 }
 
 impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
-    /// Frees what the dead have left behind. `is_dead` by participant; what they had begun must have been ended before ([`crate::dcas::DoubleCas::recover`]). `reachable` says whether a descriptor is
-    /// in the structure: it must not say `false` of one that is there all the time that it looks; `None` if it cannot tell now.
+    /// Frees what the dead have left behind. `is_dead` by participant; what they had
+    /// begun must have been ended before ([`crate::dcas::DoubleCas::recover`]). `reachable` says
+    /// whether a descriptor is in the structure: it must not say `false` of one that is there all
+    /// the time that it looks; `None` if it cannot tell now.
     ///
     /// # Errors
     ///
@@ -79,7 +91,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                         // Counts as an allocation, so that the state is a new one.
                         let mine = state(before, me, UNLINKED, 1);
                         let word = &self.slot(node)?.state;
-                        // (2) AcqRel: of several auditors one; pairs with itself and the Acquire in `find`. Relaxed if it fails: nothing is read.
+                        // (2) AcqRel: of several auditors one; pairs with itself and the Acquire in
+                        // `find`. Relaxed if it fails: nothing is read.
                         let won =
                             cpu.compare_exchange(word, before, mine, Ordering::AcqRel, Ordering::Relaxed);
                         if won.is_err() {
@@ -91,7 +104,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                         audit.freed += 1;
                     }
                 }
-                // Release: struck out after it is there; as (1). Fails only if another auditor has. Relaxed then: nothing is read.
+                // Release: struck out after it is there; as (1). Fails only if another auditor has.
+                // Relaxed then: nothing is read.
                 let _ = cpu.compare_exchange(
                     &member.hands[hand],
                     suspect,
@@ -133,7 +147,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         Ok(if moving || !same { Place::Moving } else { Place::Nowhere(before) })
     }
 
-    /// Whether a node that does not move is in a free list, or was never used. `None` if a list changes too much to tell.
+    /// Whether a node that does not move is in a free list, or was never used. `None` if
+    /// a list changes too much to tell.
     fn is_free(&self, cpu: &P, node: u32) -> Result<Option<bool>, StableError> {
         // Acquire: pairs with the exchange in `Pool::take`.
         if u64::from(node) > cpu.load(&self.fresh, Ordering::Acquire) {
@@ -157,10 +172,13 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         self.members.as_ref().iter().enumerate().any(|(p, member)| !is_dead(p) && has(member))
     }
 
-    /// Whether a node that does not move is in a free list. Each step is believed if the node that it came from is still in the life in which it was in the list: what was below it then, is below it still.
+    /// Whether a node that does not move is in a free list. Each step is believed if the
+    /// node that it came from is still in the life in which it was in the list: what was below it
+    /// then, is below it still.
     fn in_list(&self, cpu: &P, list: &P::Word, node: u32) -> Result<Option<bool>, StableError> {
         for _ in 0..ATTEMPTS {
-            // Acquire, here and below: each link and state was written before its node was pushed; pairs with the Release (3) and (2) in `Pool`.
+            // Acquire, here and below: each link and state was written before its node was pushed;
+            // pairs with the Release (3) and (2) in `Pool`.
             let top = Link(cpu.load(list, Ordering::Acquire));
             if top.index() == 0 {
                 return Ok(Some(false));

@@ -1,23 +1,35 @@
-//! Ordered chains under version numbers: what [`super::List`] (one chain), [`super::HashMap`], [`super::DependencyMap`] (a chain per bucket) and [`super::PriorityQueue`] are made of.
+//! Ordered chains under version numbers: what [`super::List`] (one chain),
+//! [`super::HashMap`], [`super::DependencyMap`] (a chain per bucket) and [`super::PriorityQueue`]
+//! are made of.
 //!
-//! **Source.** Greenwald & Cheriton 1996, Figure 2 (deletion from the middle) and §5 (insertion): search, then one double compare-and-swap of the chain's version and of one link. Replacing an entry by another
-//! one is §5's “duplicate of this descriptor”, in one step as well.
+//! **Source.** Greenwald & Cheriton 1996, Figure 2 (deletion from the middle) and §5 (insertion):
+//! search, then one double compare-and-swap of the chain's version and of one link. Replacing an
+//! entry by another one is §5's “duplicate of this descriptor”, in one step as well.
 //!
-//! **Progress.** As the DCAS. An attempt to change fails only because the chain was changed; so does a search that wants to know that something is *not* there, or what is there: with changes all the time it repeats, so that a
-//! reader may starve. A version's scope is a chain: make them short.
+//! **Progress.** As the DCAS. An attempt to change fails only because the chain was changed; so
+//! does a search that wants to know that something is *not* there, or what is there: with changes
+//! all the time it repeats, so that a reader may starve. A version's scope is a chain: make them
+//! short.
 //!
-//! **Fields.** A chain's `version` (how often it was changed) and `first`, an entry's `next` (0: the last): by DCAS, anybody; `next` of an entry that is in no chain: who has it in its hands, by
-//! [`DoubleCas::write`]. An entry's `key`, `value`: who has it in its hands; read by those who are late, whose version is not the chain's any more.
+//! **Fields.** A chain's `version` (how often it was changed) and `first`, an entry's `next` (0:
+//! the last): by DCAS, anybody; `next` of an entry that is in no chain: who has it in its hands, by
+//! [`DoubleCas::write`]. An entry's `key`, `value`: who has it in its hands; read by those who are
+//! late, whose version is not the chain's any more.
 //!
-//! A search believes nothing that it reads until the version is seen again (by the DCAS, or by [`Chains::unchanged`]): entries are type-stable, so what it reads on the way is an entry, if perhaps of another chain.
+//! A search believes nothing that it reads until the version is seen again (by the DCAS, or by
+//! [`Chains::unchanged`]): entries are type-stable, so what it reads on the way is an entry, if
+//! perhaps of another chain.
 //!
-//! **Crashes.** Dies before the DCAS: nothing has happened; a new entry is in its hands, one that was to go is in the chain. After it: it has happened, and the audit finds what is in its hands.
+//! **Crashes.** Dies before the DCAS: nothing has happened; a new entry is in its hands, one that
+//! was to go is in the chain. After it: it has happened, and the audit finds what is in its hands.
 //!
-//! **Signals.** May be used in handlers, over a DCAS that may. An operation has two descriptors in its hands at most.
+//! **Signals.** May be used in handlers, over a DCAS that may. An operation has two descriptors in
+//! its hands at most.
 //!
 //! **Memory.** A line per entry, 16 bytes per chain, and what [`Pool`] and the DCAS need.
 //!
-//! **Don't use it** where 2³² changes are made to a chain while one participant is between two instructions.
+//! **Don't use it** where 2³² changes are made to a chain while one participant is between two
+//! instructions.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
@@ -55,7 +67,8 @@ impl<P: Processor> Node<P> for Entry<P> {
     }
 }
 
-/// Chains, their entries and the DCAS. `STABLE`: whether entries stay entries ([`crate::planted`]).
+/// Chains, their entries and the DCAS. `STABLE`: whether entries stay entries
+/// ([`crate::planted`]).
 #[repr(C)]
 pub(super) struct Chains<P: Processor, D, S: Storage, H, const STABLE: bool = true> {
     heads: H,
@@ -152,7 +165,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
     #[inline(always)]
     fn contents(&self, cpu: &P, entry: u32) -> Result<(u64, u64), StableError> {
         let entry = self.entries.get(entry)?;
-        // Acquire, twice: who reads a later entry's contents sees that the version has moved on; pairs with the Release (1).
+        // Acquire, twice: who reads a later entry's contents sees that the version has moved on;
+        // pairs with the Release (1).
         Ok((cpu.load(&entry.key, Ordering::Acquire), cpu.load(&entry.value, Ordering::Acquire)))
     }
 
@@ -198,14 +212,16 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
     /// Gives an entry back that was in a chain.
     fn give<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, held: Held) -> Result<(), StableError> {
         if !STABLE {
-            // Planted: it becomes something else at once, in which these words are whatever numbers.
+            // Planted: it becomes something else at once, in which these words are whatever
+            // numbers.
             self.dcas.write(actor, self, self.link_of(held.node()), D::MAX)?;
             self.fill(actor.cpu, &held, u64::MAX, u64::MAX)?;
         }
         self.entries.give(actor.cpu, actor.me, held)
     }
 
-    /// As [`Chains::make`], evicting another entry if there is no room: `write_back` gets its key and value, after it was taken out.
+    /// As [`Chains::make`], evicting another entry if there is no room: `write_back` gets
+    /// its key and value, after it was taken out.
     pub(super) fn make_evicting<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -226,7 +242,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         Ok(held)
     }
 
-    /// Puts an entry in before the first that is not past, unless that one is `same`: then it is given back, or (`replaces`) takes its place. Returns the value of the one that was there.
+    /// Puts an entry in before the first that is not past, unless that one is `same`:
+    /// then it is given back, or (`replaces`) takes its place. Returns the value of the one that
+    /// was there.
     pub(super) fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -276,7 +294,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         }
     }
 
-    /// Takes the first entry out that is not past, if it is wanted. Returns its key and value.
+    /// Takes the first entry out that is not past, if it is wanted. Returns its key and
+    /// value.
     pub(super) fn remove<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -320,8 +339,10 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         }
     }
 
-    /// Calls `each` with each entry's key and value from the first that is not past on, while it returns `true`. Returns whether the chain was the same all the time: if not, what was seen may never have been
-    /// there at one time, and an entry may have been seen twice, or not at all.
+    /// Calls `each` with each entry's key and value from the first that is not past on,
+    /// while it returns `true`. Returns whether the chain was the same all the time: if not, what
+    /// was seen may never have been there at one time, and an entry may have been seen twice, or
+    /// not at all.
     pub(super) fn for_each<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -369,7 +390,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         Ok(None)
     }
 
-    /// See [`super::Recover::recover`]. `chain_of` says which chain an entry of that key is in.
+    /// See [`super::Recover::recover`]. `chain_of` says which chain an entry of that key
+    /// is in.
     pub(super) fn recover<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,

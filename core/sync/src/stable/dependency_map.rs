@@ -1,9 +1,12 @@
-//! A dependency map: which objects depend on which, in a hash table of fixed size with a chain and a version per bucket.
+//! A dependency map: which objects depend on which, in a hash table of fixed size with a
+//! chain and a version per bucket.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §5.2 (“a ‘dependency map’ that records dependencies between objects, including physical to virtual mappings. It is implemented as a fixed-size hash table
-//! with linked lists in each bucket”). Progress, fields, crashes, signals: [`super::chains`].
+//! **Source.** Greenwald & Cheriton 1996, §5.2 (“a ‘dependency map’ that records dependencies
+//! between objects, including physical to virtual mappings. It is implemented as a fixed-size hash
+//! table with linked lists in each bucket”). Progress, fields, crashes, signals: [`super::chains`].
 //!
-//! **Memory.** A line per dependency, 16 bytes per bucket, and what [`super::Pool`] and the DCAS need. **Don't use it** for objects that many depend on: they are in one chain.
+//! **Memory.** A line per dependency, 16 bytes per bucket, and what [`super::Pool`] and the DCAS
+//! need. **Don't use it** for objects that many depend on: they are in one chain.
 
 use towpath_machine::{Arena, Processor};
 
@@ -20,7 +23,8 @@ pub struct DependencyMap<P: Processor, D, S: Storage = Boxed> {
 }
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
-    /// An empty map with room for `capacity` dependencies, less those in the hands of participants, in `buckets` buckets (at least).
+    /// An empty map with room for `capacity` dependencies, less those in the hands of
+    /// participants, in `buckets` buckets (at least).
     pub fn new(arena: &impl Arena<P>, capacity: usize, buckets: usize, participants: usize) -> Self {
         let heads = heads::<P, S>(arena, buckets);
         DependencyMap { buckets: Chains::new(arena, heads, capacity, participants) }
@@ -67,7 +71,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
         Ok(removed.is_some())
     }
 
-    /// Strikes out one object that depends on this one, and returns it: to do away with all dependents, one after the other, while new ones may be recorded.
+    /// Strikes out one object that depends on this one, and returns it: to do away with
+    /// all dependents, one after the other, while new ones may be recorded.
     ///
     /// # Errors
     ///
@@ -97,7 +102,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
         Ok(self.buckets.find(actor, self.bucket(object), |o, d| (o, d) < pair)? == Some(pair))
     }
 
-    /// Calls `each` with each object that depends on this one, in order, while it returns `true`. Returns whether the bucket was the same all the time: then those are what was recorded.
+    /// Calls `each` with each object that depends on this one, in order, while it returns
+    /// `true`. Returns whether the bucket was the same all the time: then those are what was
+    /// recorded.
     ///
     /// # Errors
     ///

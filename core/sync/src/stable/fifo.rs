@@ -1,20 +1,28 @@
-//! A linked queue: an enqueue is one double compare-and-swap of the tail and of the last item's link, a dequeue one of the head and of the version.
+//! A linked queue: an enqueue is one double compare-and-swap of the tail and of the last
+//! item's link, a dequeue one of the head and of the version.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §5 and §5.3 (whose text of 24 lines is not printed). There is always an item in front of the first, as in Michael & Scott's queue; but tail and link
+//! **Source.** Greenwald & Cheriton 1996, §5 and §5.3 (whose text of 24 lines is not printed).
+//! There is always an item in front of the first, as in Michael & Scott's queue; but tail and link
 //! change in one step, so that nobody has to help a tail that lags behind.
 //!
 //! **Progress.** As the DCAS.
 //!
-//! **Fields.** `head` (the item in front of the first), `tail` (the last one), `taken` (how often something was taken out), an item's `next` (0: the last): by DCAS, anybody; `next` of an item that is not in the queue: who has it
-//! in its hands, by [`DoubleCas::write`]. An item's `value`: who has it in its hands; read by those who are late, whose DCAS fails then.
+//! **Fields.** `head` (the item in front of the first), `tail` (the last one), `taken` (how often
+//! something was taken out), an item's `next` (0: the last): by DCAS, anybody; `next` of an item
+//! that is not in the queue: who has it in its hands, by [`DoubleCas::write`]. An item's `value`:
+//! who has it in its hands; read by those who are late, whose DCAS fails then.
 //!
-//! Why an enqueue needs no version: an item that is the tail and has no next one is the last of the queue, whatever it has been before. A dequeue needs one: the value is read before the DCAS.
+//! Why an enqueue needs no version: an item that is the tail and has no next one is the last of the
+//! queue, whatever it has been before. A dequeue needs one: the value is read before the DCAS.
 //!
-//! **Crashes.** Dies before the DCAS: nothing has happened, a new item is in its hands. After it: it has happened; the item that was in front is in its hands. The audit tells which.
+//! **Crashes.** Dies before the DCAS: nothing has happened, a new item is in its hands. After it:
+//! it has happened; the item that was in front is in its hands. The audit tells which.
 //!
-//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** A line per item, two, and what [`Pool`] and the DCAS need.
+//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** A line per item, two,
+//! and what [`Pool`] and the DCAS need.
 //!
-//! **Don't use it** where 2³² values are taken out while one participant is between two instructions.
+//! **Don't use it** where 2³² values are taken out while one participant is between two
+//! instructions.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -75,7 +83,8 @@ const fn next_of(node: u32) -> u32 {
 }
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
-    /// An empty queue with room for `capacity` values, less those in the hands of participants.
+    /// An empty queue with room for `capacity` values, less those in the hands of
+    /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Fifo {
             front: OwnLine(Front {
@@ -107,7 +116,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
         node: u32,
         value: u64,
     ) -> Result<(), StableError> {
-        // (1) Release: who is late and sees this, sees that something was taken out; pairs with the Acquire in `pop`.
+        // (1) Release: who is late and sees this, sees that something was taken out; pairs with the
+        // Acquire in `pop`.
         actor.cpu.store(&self.items.get(node)?.value, value, Ordering::Release);
         self.dcas.write(actor, self, next_of(node), 0)?;
         let mut round = 0u32;
@@ -136,7 +146,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
             let front = number(head)?;
             let next = self.dcas.read(actor, self, next_of(front))?;
             if next == 0 {
-                // If nothing was taken out meanwhile, the item was in front, and had none behind it.
+                // If nothing was taken out meanwhile, the item was in front, and had none behind
+                // it.
                 if self.dcas.read(actor, self, TAKEN)? == taken {
                     return Ok(None);
                 }
@@ -164,8 +175,10 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
         }
     }
 
-    /// Whether an item that does not move is in the queue (or in front of it). The walk is believed though others put in and take out: the item `n` behind the one that was in front is in the queue until more than `n` have
-    /// been taken out, and until then its link leads to the next one of the queue. `None` if items were taken out faster than this walks.
+    /// Whether an item that does not move is in the queue (or in front of it). The walk
+    /// is believed though others put in and take out: the item `n` behind the one that was in front
+    /// is in the queue until more than `n` have been taken out, and until then its link leads to
+    /// the next one of the queue. `None` if items were taken out faster than this walks.
     fn holds<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, node: u32) -> Result<Option<bool>, StableError> {
         'again: for _ in 0..ATTEMPTS {
             let taken = self.dcas.read(actor, self, TAKEN)?;
@@ -177,7 +190,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
                     return Ok(Some(true));
                 }
                 let next = number(self.dcas.read(actor, self, next_of(at))?)?;
-                // The farther, the longer it stays true: seldom asked, since others write that word all the time.
+                // The farther, the longer it stays true: seldom asked, since others write that word
+                // all the time.
                 if next == 0 || step - since >= since / 2 {
                     let passed = (self.dcas.read(actor, self, TAKEN)? as u32).wrapping_sub(taken as u32);
                     if u64::from(passed) > since {

@@ -1,7 +1,10 @@
-//! Harris and Michael's ordered list: compare-and-swap only. To compare with [`super::List`].
+//! Harris and Michael's ordered list: compare-and-swap only. To compare with
+//! [`super::List`].
 //!
-//! **Source.** Michael 2002 (SPAA, *High Performance Dynamic Lock-Free Hash Tables and List-Based Sets*), Figure 5, with counts in the links, after Harris 2001 (DISC). An entry is taken out in two steps: its link is marked, so that nothing can be
-//! linked behind it, and then the link before it is changed, by whoever comes past.
+//! **Source.** Michael 2002 (SPAA, *High Performance Dynamic Lock-Free Hash Tables and List-Based
+//! Sets*), Figure 5, with counts in the links, after Harris 2001 (DISC). An entry is taken out in
+//! two steps: its link is marked, so that nothing can be linked behind it, and then the link before
+//! it is changed, by whoever comes past.
 //!
 //! **Progress.** Lock-free; searches, too: they begin again when a link behind them was changed.
 //!
@@ -9,14 +12,19 @@
 //! link    count (31 bits) | MARK | number of the next entry (32 bits; 0: none).  Each change counts; a marked link changes no more in this life
 //! ```
 //!
-//! **Fields.** `first`, an entry's `next`: by compare-and-swap, anybody; `next` of an entry that is in no list: who has it in its hands, counting up. An entry's `key`, `value`: who has it in its hands; read by those who are late.
+//! **Fields.** `first`, an entry's `next`: by compare-and-swap, anybody; `next` of an entry that is
+//! in no list: who has it in its hands, counting up. An entry's `key`, `value`: who has it in its
+//! hands; read by those who are late.
 //!
-//! **Crashes.** Dies before the compare-and-swap that links: the entry is in its hands. Dies after the mark: it is out, and whoever comes past unlinks it. After unlinking: it is in its hands. The audit finds
-//! what is in the hands of the dead.
+//! **Crashes.** Dies before the compare-and-swap that links: the entry is in its hands. Dies after
+//! the mark: it is out, and whoever comes past unlinks it. After unlinking: it is in its hands. The
+//! audit finds what is in the hands of the dead.
 //!
-//! **Signals.** May be used in handlers. **Memory.** A line per entry, one, and what [`Pool`] needs.
+//! **Signals.** May be used in handlers. **Memory.** A line per entry, one, and what [`Pool`]
+//! needs.
 //!
-//! **Don't use it** where a link changes 2³¹ times while one participant is between two instructions; nor for iteration over one moment: there is no version to tell.
+//! **Don't use it** where a link changes 2³¹ times while one participant is between two
+//! instructions; nor for iteration over one moment: there is no version to tell.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -74,7 +82,8 @@ struct Spot {
 }
 
 impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
-    /// An empty list with room for `capacity` keys, less those in the hands of participants.
+    /// An empty list with room for `capacity` keys, less those in the hands of
+    /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         HarrisMichaelList {
             first: OwnLine(arena.word(Place::NewLine, 0)),
@@ -87,7 +96,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         if before == 0 { Ok(&self.first) } else { Ok(&self.entries.get(before)?.next) }
     }
 
-    /// Changes the link before an entry, to take it out; it is the caller's then, and given back.
+    /// Changes the link before an entry, to take it out; it is the caller's then, and
+    /// given back.
     fn unlink<W>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -99,7 +109,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         let new = to(link, next, 0);
         let swap = || {
             let word = self.link_of(before)?;
-            // (3) AcqRel: the next entry; for auditors, whose hands it is in; pairs with the Acquire (1). Relaxed if it fails: nothing is read.
+            // (3) AcqRel: the next entry; for auditors, whose hands it is in; pairs with the
+            // Acquire (1). Relaxed if it fails: nothing is read.
             Ok(cpu.compare_exchange(word, link, new, Ordering::AcqRel, Ordering::Relaxed).is_ok())
         };
         let Some(held) = self.entries.take_out(cpu, me, index(link), swap)? else { return Ok(false) };
@@ -107,7 +118,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         Ok(true)
     }
 
-    /// The first entry whose key is not below this one. Unlinks what is marked on the way. `None` if a link behind it was changed.
+    /// The first entry whose key is not below this one. Unlinks what is marked on the
+    /// way. `None` if a link behind it was changed.
     #[inline]
     fn try_seek<W>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<Spot>, StableError> {
         let cpu = actor.cpu;
@@ -178,7 +190,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     ) -> Result<Option<u64>, StableError> {
         let cpu = actor.cpu;
         let entry = self.entries.get(new)?;
-        // Release, here and below: who is late and sees this, sees that the links have moved on; pairs with the Acquire (1).
+        // Release, here and below: who is late and sees this, sees that the links have moved on;
+        // pairs with the Acquire (1).
         cpu.store(&entry.key, key, Ordering::Release);
         cpu.store(&entry.value, value, Ordering::Release);
         loop {
@@ -191,7 +204,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             cpu.store(&entry.next, to(own, spot.link, 0), Ordering::Release);
             let link = to(spot.link, u64::from(new), 0);
             let word = self.link_of(spot.before)?;
-            // (2) AcqRel: the entry; pairs with the Acquire (1). Relaxed if it fails: nothing is read.
+            // (2) AcqRel: the entry; pairs with the Acquire (1). Relaxed if it fails: nothing is
+            // read.
             if cpu.compare_exchange(word, spot.link, link, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Ok(None);
             }
@@ -215,7 +229,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             }
             let marked = to(spot.next, spot.next, MARK);
             let word = &self.entries.get(index(spot.link))?.next;
-            // (4) AcqRel: hands on what (1) saw; pairs with the Acquire (1). Relaxed if it fails: nothing is read.
+            // (4) AcqRel: hands on what (1) saw; pairs with the Acquire (1). Relaxed if it fails:
+            // nothing is read.
             let out =
                 actor.cpu.compare_exchange(word, spot.next, marked, Ordering::AcqRel, Ordering::Relaxed);
             if out.is_err() {
@@ -247,8 +262,8 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError> {
         let look = |entry| {
-            // If it is in the list, this is its key, and the search ends at it (or takes it out, which shows in its state: hence the second time).
-            // Acquire: as (1).
+            // If it is in the list, this is its key, and the search ends at it (or takes it out,
+            // which shows in its state: hence the second time). Acquire: as (1).
             let key = actor.cpu.load(&self.entries.get(entry)?.key, Ordering::Acquire);
             for _ in 0..ATTEMPTS {
                 if let Some(spot) = self.try_seek(actor, key)? {

@@ -1,9 +1,12 @@
 //! A hash map: an ordered chain with a version number of its own per bucket.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §3 (“a list that is searched frequently may be revised to be a hash table with a version number or lock per bucket”). Progress, fields, crashes, signals:
-//! [`super::chains`]. A reader that finds its bucket changed looks again; nothing is written by reading.
+//! **Source.** Greenwald & Cheriton 1996, §3 (“a list that is searched frequently may be revised to
+//! be a hash table with a version number or lock per bucket”). Progress, fields, crashes, signals:
+//! [`super::chains`]. A reader that finds its bucket changed looks again; nothing is written by
+//! reading.
 //!
-//! **Memory.** A line per entry, 16 bytes per bucket (as many as there may be keys, in a segment; as asked for otherwise), and what [`super::Pool`] and the DCAS need. It does not grow.
+//! **Memory.** A line per entry, 16 bytes per bucket (as many as there may be keys, in a segment;
+//! as asked for otherwise), and what [`super::Pool`] and the DCAS need. It does not grow.
 //!
 //! **Don't use it** for iteration that must see one moment: only a bucket's is.
 
@@ -33,12 +36,14 @@ pub(super) fn heads<P: Processor, S: Storage>(arena: &impl Arena<P>, count: usiz
 /// Which of so many buckets a key is in.
 #[inline(always)]
 pub(super) fn bucket(key: u64, buckets: usize) -> usize {
-    // Fibonacci hashing (Knuth, volume 3, §6.4): the upper half of the product, spread over the buckets.
+    // Fibonacci hashing (Knuth, volume 3, §6.4): the upper half of the product, spread over the
+    // buckets.
     (((key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * buckets as u64) >> 32) as usize
 }
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
-    /// An empty map with room for `capacity` keys, less those in the hands of participants, in `buckets` buckets (at least).
+    /// An empty map with room for `capacity` keys, less those in the hands of
+    /// participants, in `buckets` buckets (at least).
     pub fn new(arena: &impl Arena<P>, capacity: usize, buckets: usize, participants: usize) -> Self {
         let heads = heads::<P, S>(arena, buckets);
         HashMap { buckets: Chains::new(arena, heads, capacity, participants) }
@@ -53,7 +58,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
     ///
     /// # Errors
     ///
-    /// [`StableError::Exhausted`] if there is no room (for the new value beside the old one); the others as they say.
+    /// [`StableError::Exhausted`] if there is no room (for the new value beside the old one); the
+    /// others as they say.
     pub fn insert<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -64,7 +70,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
         self.buckets.insert(actor, self.bucket(key), held, |k, _| k < key, |k, _| k == key, true)
     }
 
-    /// As [`HashMap::insert`], for a map that is a cache: if there is no room, takes some key out, and tells `write_back` its value.
+    /// As [`HashMap::insert`], for a map that is a cache: if there is no room, takes some
+    /// key out, and tells `write_back` its value.
     ///
     /// # Errors
     ///
@@ -105,7 +112,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
         Ok(found.filter(|(k, _)| *k == key).map(|(_, value)| value))
     }
 
-    /// Calls `each` with each key and its value, bucket by bucket, while it returns `true`. A key that is there all the time is seen, if its bucket does not change while it is looked at; returns whether none did.
+    /// Calls `each` with each key and its value, bucket by bucket, while it returns
+    /// `true`. A key that is there all the time is seen, if its bucket does not change while it is
+    /// looked at; returns whether none did.
     ///
     /// # Errors
     ///

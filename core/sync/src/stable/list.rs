@@ -1,8 +1,11 @@
 //! An ordered list with deletion from the middle: Figure 2 of the paper.
 //!
-//! **Source.** Greenwald & Cheriton 1996, Figure 2 and §5. Progress, fields, crashes, signals: [`super::chains`], of which this is one.
+//! **Source.** Greenwald & Cheriton 1996, Figure 2 and §5. Progress, fields, crashes, signals:
+//! [`super::chains`], of which this is one.
 //!
-//! **Memory.** A line per entry, one, and what [`super::Pool`] and the DCAS need. **Don't use it** for many keys: a search takes one step per key, and begins again when the list changes; [`super::HashMap`] has short chains.
+//! **Memory.** A line per entry, one, and what [`super::Pool`] and the DCAS need. **Don't use it**
+//! for many keys: a search takes one step per key, and begins again when the list changes;
+//! [`super::HashMap`] has short chains.
 
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 
@@ -35,7 +38,8 @@ pub struct List<P: Processor, D, S: Storage = Boxed, const STABLE: bool = true> 
 }
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S, STABLE> {
-    /// An empty list with room for `capacity` keys, less those in the hands of participants.
+    /// An empty list with room for `capacity` keys, less those in the hands of
+    /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         List { chain: Chains::new(arena, One::new(arena), capacity, participants) }
     }
@@ -79,8 +83,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
         Ok(found.filter(|(k, _)| *k == key).map(|(_, value)| value))
     }
 
-    /// Calls `each` with each key from `from` on and its value, in order, while it returns `true`. Returns whether the list was the same all the time: then that is what was in it. If not, what was seen may never have been
-    /// there at one time.
+    /// Calls `each` with each key from `from` on and its value, in order, while it
+    /// returns `true`. Returns whether the list was the same all the time: then that is what was in
+    /// it. If not, what was seen may never have been there at one time.
     ///
     /// # Errors
     ///

@@ -1,8 +1,11 @@
-//! Type-stable memory, and structures in it that are shared by threads, by processes and by their signal handlers: no lock, no allocation after they are made, and no descriptor lost when a process dies in the
-//! middle. One structure, one file.
+//! Type-stable memory, and structures in it that are shared by threads, by processes and
+//! by their signal handlers: no lock, no allocation after they are made, and no descriptor lost
+//! when a process dies in the middle. One structure, one file.
 //!
-//! **Source.** Greenwald & Cheriton 1996: each update is one double compare-and-swap, of a version number and of one link ([`Figure 2`](List)). What it is made of is a parameter
-//! ([`crate::dcas`]); with one that blocks ([`crate::dcas::Locked`], [`crate::dcas::Bershad`]) the structures block as well.
+//! **Source.** Greenwald & Cheriton 1996: each update is one double compare-and-swap, of a version
+//! number and of one link ([`Figure 2`](List)). What it is made of is a parameter
+//! ([`crate::dcas`]); with one that blocks ([`crate::dcas::Locked`], [`crate::dcas::Bershad`]) the
+//! structures block as well.
 //!
 //! | structure | what |
 //! | --- | --- |
@@ -16,7 +19,8 @@
 //! | [`DependencyMap`] | who depends on whom |
 //! | [`HarrisMichaelList`], [`ValoisList`] | compare-and-swap only, to compare with |
 //!
-//! Every operation takes an [`Actor`]: who acts, on which processor, and how it backs off. After a death a survivor calls [`Recover::recover`]; a successor does so before it begins.
+//! Every operation takes an [`Actor`]: who acts, on which processor, and how it backs off. After a
+//! death a survivor calls [`Recover::recover`]; a successor does so before it begins.
 
 mod array_fifo;
 mod array_stack;
@@ -60,15 +64,20 @@ pub enum StableError {
     Exhausted,
     /// The participant's number is not below the number of participants.
     Stranger,
-    /// The operation was begun in a signal handler on top of more interrupted ones than there is provision for (with locks: on top of one).
+    /// The operation was begun in a signal handler on top of more interrupted ones than
+    /// there is provision for (with locks: on top of one).
     TooDeep,
-    /// The value has more bits than the DCAS leaves to a word, or is the one that stands for "nothing".
+    /// The value has more bits than the DCAS leaves to a word, or is the one that stands
+    /// for "nothing".
     TooLarge,
     /// What is read in memory cannot have been written by this algorithm.
     Corrupt,
-    /// The wait was given up, since whom it waited for is dead. Only over a DCAS that is blocking.
+    /// The wait was given up, since whom it waited for is dead. Only over a DCAS that is
+    /// blocking.
     Abandoned,
-    /// The structure changes words that this DCAS can't change together: [`crate::dcas::Adjacent`] is for a [`Stack`] only, and for processors that have its instruction.
+    /// The structure changes words that this DCAS can't change together:
+    /// [`crate::dcas::Adjacent`] is for a [`Stack`] only, and for processors that have its
+    /// instruction.
     Unsuited,
 }
 
@@ -103,8 +112,9 @@ impl From<DcasError> for StableError {
 
 /// What survivors do after a death.
 pub trait Recover<P: Processor> {
-    /// Ends what the dead have begun (it has happened then, or never will), and frees what they had in their hands. Any survivor may do that at any time, while the others go on; again, if something
-    /// is [`Audit::pending`].
+    /// Ends what the dead have begun (it has happened then, or never will), and frees
+    /// what they had in their hands. Any survivor may do that at any time, while the others go on;
+    /// again, if something is [`Audit::pending`].
     ///
     /// # Errors
     ///
@@ -115,7 +125,8 @@ pub trait Recover<P: Processor> {
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError>;
 
-    /// How many descriptors are free, and how many in the structure. Exact if nobody acts meanwhile: then they are all there are, unless somebody has died and there was no recovery.
+    /// How many descriptors are free, and how many in the structure. Exact if nobody acts
+    /// meanwhile: then they are all there are, unless somebody has died and there was no recovery.
     ///
     /// # Errors
     ///

@@ -1,17 +1,26 @@
-//! A page map: a tree of depth three, 128 × 128 × 64, as the Cache Kernel maps virtual pages to frames.
+//! A page map: a tree of depth three, 128 × 128 × 64, as the Cache Kernel maps virtual
+//! pages to frames.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §5.2: “stored in a tree of depth 3 with widths of 128, 128, and 64 … Although the 128 immediate descendants of the root are never deleted, sub-trees below them can be unloaded.
-//! Modifications to a map on level 3 are synchronized using DCAS with its parent's version number to make sure that the entire subtree has not been modified in conflict with this update.”
+//! **Source.** Greenwald & Cheriton 1996, §5.2: “stored in a tree of depth 3 with widths of 128,
+//! 128, and 64 … Although the 128 immediate descendants of the root are never deleted, sub-trees
+//! below them can be unloaded. Modifications to a map on level 3 are synchronized using DCAS with
+//! its parent's version number to make sure that the entire subtree has not been modified in
+//! conflict with this update.”
 //!
-//! **Progress.** As the DCAS. A reader looks again if its region (the 64 pages of a table) was changed meanwhile.
+//! **Progress.** As the DCAS. A reader looks again if its region (the 64 pages of a table) was
+//! changed meanwhile.
 //!
-//! **Fields.** A region's `version` (how often it was changed) and `table` (0: none), a table's `entries` (0: not mapped): by DCAS, anybody; `entries` of a table that is in no region: who has it in its hands, by
-//! [`DoubleCas::write`]. A table's `region`: who has it in its hands; where to look for it, for the audit.
+//! **Fields.** A region's `version` (how often it was changed) and `table` (0: none), a table's
+//! `entries` (0: not mapped): by DCAS, anybody; `entries` of a table that is in no region: who has
+//! it in its hands, by [`DoubleCas::write`]. A table's `region`: who has it in its hands; where to
+//! look for it, for the audit.
 //!
-//! **Crashes.** Dies before the DCAS: nothing has happened, a new table is in its hands; after it: it has happened, an unloaded table is in its hands, and what it had mapped may not have been told. The audit
-//! frees what is left behind. A table is emptied when it is used again.
+//! **Crashes.** Dies before the DCAS: nothing has happened, a new table is in its hands; after it:
+//! it has happened, an unloaded table is in its hands, and what it had mapped may not have been
+//! told. The audit frees what is left behind. A table is emptied when it is used again.
 //!
-//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** 16 bytes per region (256 KiB for 16,384), 576 bytes per table, and what [`Pool`] and the DCAS need. Frames are from 1 to
+//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** 16 bytes per region (256
+//! KiB for 16,384), 576 bytes per table, and what [`Pool`] and the DCAS need. Frames are from 1 to
 //! [`DoubleCas::MAX`].
 //!
 //! **Don't use it** for few pages far apart: each takes a table.
@@ -119,7 +128,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     ///
     /// # Errors
     ///
-    /// [`StableError::Exhausted`] if there is no table left; [`StableError::TooLarge`] if there is no such page, or for frame 0; the others as they say.
+    /// [`StableError::Exhausted`] if there is no table left; [`StableError::TooLarge`] if there is
+    /// no such page, or for frame 0; the others as they say.
     pub fn map<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -222,7 +232,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
         }
     }
 
-    /// Takes the table of the region that a page is in out of the tree, and tells `write_back` the pages that were mapped in it and their frames. Returns whether there was a table.
+    /// Takes the table of the region that a page is in out of the tree, and tells
+    /// `write_back` the pages that were mapped in it and their frames. Returns whether there was a
+    /// table.
     ///
     /// # Errors
     ///
@@ -267,7 +279,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     ) -> Result<Audit, StableError> {
         recover_all(&self.dcas, actor, self, &is_dead)?;
         self.tables.audit(actor.cpu, actor.me, is_dead, |table| {
-            // Relaxed: the dead one's last word; if somebody living has the table, its state says so.
+            // Relaxed: the dead one's last word; if somebody living has the table, its state says
+            // so.
             let region = actor.cpu.load(&self.tables.get(table)?.region, Ordering::Relaxed);
             if region >= (A * B) as u64 {
                 return Err(StableError::Corrupt);

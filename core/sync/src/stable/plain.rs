@@ -1,4 +1,5 @@
-//! Which structures, and what they are made of, may lie in a segment: those over [`InPlace`] storage.
+//! Which structures, and what they are made of, may lie in a segment: those over
+//! [`InPlace`] storage.
 #![allow(unsafe_code)]
 
 use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
@@ -10,9 +11,10 @@ use super::{
 use crate::dcas::DoubleCas;
 use crate::{InPlace, Node};
 
-// SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and a DCAS that is `Plain` itself, so every bit pattern is valid and accesses are atomic; all zero is empty; no `Drop`. What they
-// read from the segment is checked before it is used as an index.
-// SAFETY: see above.
+// SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and a DCAS that is
+// `Plain` itself, so every bit pattern is valid and accesses are atomic; all zero is empty; no
+// `Drop`. What they read from the segment is checked before it is used as an index. SAFETY: see
+// above.
 unsafe impl<T: Node<Native> + Plain, const N: usize, const E: usize> Plain
     for Pool<Native, T, InPlace<N, E>>
 {

@@ -1,10 +1,15 @@
-//! Type-stable memory: descriptors of one kind, made once, named by number, never anything else while the pool lives; free ones on stacks from which anybody may take; and a record of what is in whose hands,
-//! so that what the dead leave behind is found ([`super::audit`]).
+//! Type-stable memory: descriptors of one kind, made once, named by number, never
+//! anything else while the pool lives; free ones on stacks from which anybody may take; and a
+//! record of what is in whose hands, so that what the dead leave behind is found
+//! ([`super::audit`]).
 //!
-//! **Source.** Greenwald & Cheriton 1996, §2 (type-stable memory), §5 (free lists as stacks with a version number that counts). The stacks are Treiber's (IBM RJ 5118, 1986). The hands, and the argument why
-//! nothing is lost, are ours.
+//! **Source.** Greenwald & Cheriton 1996, §2 (type-stable memory), §5 (free lists as stacks with a
+//! version number that counts). The stacks are Treiber's (IBM RJ 5118, 1986). The hands, and the
+//! argument why nothing is lost, are ours.
 //!
-//! **Progress.** Lock-free. What cannot be served is [`StableError::Exhausted`]; malloc is never asked. With a callback that writes back and frees, a pool serves as a cache ([`Pool::take_or_evict`]).
+//! **Progress.** Lock-free. What cannot be served is [`StableError::Exhausted`]; malloc is never
+//! asked. With a callback that writes back and frees, a pool serves as a cache
+//! ([`Pool::take_or_evict`]).
 //!
 //! ```text
 //! state   count of allocations (46 bits) | participant (16 bits) | FREE, TAKEN or UNLINKED
@@ -15,19 +20,27 @@
 //!
 //! No value of `state` ever comes back.
 //!
-//! **Fields.** `shared`, `members[p].list`: index of the top and version count, anybody, by compare-and-swap: the lists of the participants are theirs by preference only; who finds nothing else takes from
-//! the others', the dead ones' too. `fresh`: how many were ever handed out; anybody, by compare-and-swap. `members[p].hands`: only `p` and its handlers, and auditors once it is dead. `slots[i].state`,
-//! `.link`: who has `i` in its hands. `.link`: the next one's number, and the low half of the next one's count, by which an auditor knows that it is still in the list. `length`: a hint.
+//! **Fields.** `shared`, `members[p].list`: index of the top and version count, anybody, by
+//! compare-and-swap: the lists of the participants are theirs by preference only; who finds nothing
+//! else takes from the others', the dead ones' too. `fresh`: how many were ever handed out;
+//! anybody, by compare-and-swap. `members[p].hands`: only `p` and its handlers, and auditors once
+//! it is dead. `slots[i].state`, `.link`: who has `i` in its hands. `.link`: the next one's number,
+//! and the low half of the next one's count, by which an auditor knows that it is still in the
+//! list. `length`: a hint.
 //!
-//! **Crashes.** A participant writes down which descriptor it is after before it takes it from anywhere, and strikes it out after it has put it anywhere. So whatever the dead one had is in its hands; whatever
-//! is in its hands and neither free nor in the structure nor in a living one's hands has been left behind. The lists are whole after each step.
+//! **Crashes.** A participant writes down which descriptor it is after before it takes it from
+//! anywhere, and strikes it out after it has put it anywhere. So whatever the dead one had is in
+//! its hands; whatever is in its hands and neither free nor in the structure nor in a living one's
+//! hands has been left behind. The lists are whole after each step.
 //!
-//! **Signals.** What a handler has in its hands it has put somewhere when the interrupted code goes on, so hands are a stack: free ones are found and taken with a load and a store. There are 8: enough for
-//! handlers four deep.
+//! **Signals.** What a handler has in its hands it has put somewhere when the interrupted code goes
+//! on, so hands are a stack: free ones are found and taken with a load and a store. There are 8:
+//! enough for handlers four deep.
 //!
 //! **Memory.** A line per descriptor (if it fits: 48 bytes), two per participant, and two.
 //!
-//! **Don't use it** where a list changes 2³² times while one participant is between two instructions.
+//! **Don't use it** where a list changes 2³² times while one participant is between two
+//! instructions.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -100,7 +113,8 @@ pub(super) const fn life(state: u64) -> u32 {
 }
 
 impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
-    /// A pool of `nodes` descriptors besides number 0, which is never handed out: structures begin with it, and in links 0 is "none".
+    /// A pool of `nodes` descriptors besides number 0, which is never handed out:
+    /// structures begin with it, and in links 0 is "none".
     pub fn new(arena: &impl Arena<P>, nodes: usize, participants: usize) -> Self {
         Pool {
             shared: OwnLine(arena.word(Place::NewLine, 0)),
@@ -123,7 +137,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// # Errors
     ///
-    /// [`StableError::Corrupt`] if there is none: a number that was read from shared memory may be nonsense.
+    /// [`StableError::Corrupt`] if there is none: a number that was read from shared memory may be
+    /// nonsense.
     #[inline(always)]
     pub fn get(&self, node: u32) -> Result<&T, StableError> {
         self.slot(node).map(|slot| &slot.item)
@@ -166,7 +181,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     /// Writes down what the participant is after.
     #[inline(always)]
     fn reach(&self, cpu: &P, me: usize, hand: usize, node: u32) -> Result<(), StableError> {
-        // (1) Release: comes after what was done with the hand before, and before the compare-and-swap that follows, which releases it to auditors; pairs with the Acquire in `audit`.
+        // (1) Release: comes after what was done with the hand before, and before the
+        // compare-and-swap that follows, which releases it to auditors; pairs with the Acquire in
+        // `audit`.
         cpu.store(&self.member(me)?.hands[hand], u64::from(node), Ordering::Release);
         Ok(())
     }
@@ -197,12 +214,14 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         if before & KIND != FREE {
             return Err(StableError::Corrupt);
         }
-        // (2) Release: who is late and sees what is written to the descriptor from now on, sees this; pairs with the Acquire in `audit`.
+        // (2) Release: who is late and sees what is written to the descriptor from now on, sees
+        // this; pairs with the Acquire in `audit`.
         cpu.store(&slot.state, state(before, me, TAKEN, 1), Ordering::Release);
         Ok(Held { hand, node })
     }
 
-    /// As [`Pool::take`]; if all are in use, asks `evict` to write one back and give it up: in turn for each descriptor, until it says that it did.
+    /// As [`Pool::take`]; if all are in use, asks `evict` to write one back and give it
+    /// up: in turn for each descriptor, until it says that it did.
     ///
     /// # Errors
     ///
@@ -256,7 +275,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         Ok(())
     }
 
-    /// The descriptor is (still, or now) in the structure, and not the caller's business any more.
+    /// The descriptor is (still, or now) in the structure, and not the caller's business
+    /// any more.
     ///
     /// # Errors
     ///
@@ -290,7 +310,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         self.reach(cpu, me, held.hand, 0)
     }
 
-    /// What `put` has done with a descriptor decides where it goes: [`Pool::leave`] if it is in the structure, [`Pool::give`] if not.
+    /// What `put` has done with a descriptor decides where it goes: [`Pool::leave`] if it
+    /// is in the structure, [`Pool::give`] if not.
     ///
     /// # Errors
     ///
@@ -308,7 +329,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         if there { self.leave(cpu, me, held) } else { self.give(cpu, me, held) }.and(put)
     }
 
-    /// Takes a descriptor out of the structure by `swap`, which says whether it succeeded: then it is in the caller's hands.
+    /// Takes a descriptor out of the structure by `swap`, which says whether it
+    /// succeeded: then it is in the caller's hands.
     ///
     /// # Errors
     ///
@@ -336,15 +358,18 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
 
     fn push(&self, cpu: &P, list: &P::Word, node: u32) -> Result<(), StableError> {
         let slot = self.slot(node)?;
-        // Acquire, here and in (3): the top's state, written before it was pushed; pairs with the Release (3).
+        // Acquire, here and in (3): the top's state, written before it was pushed; pairs with the
+        // Release (3).
         let mut top = Link(cpu.load(list, Ordering::Acquire));
         loop {
-            // Relaxed: if the exchange succeeds, the top was in the list all the time, with this state.
+            // Relaxed: if the exchange succeeds, the top was in the list all the time, with this
+            // state.
             let below = cpu.load(&self.slot(top.index())?.state, Ordering::Relaxed);
             // Release: as (2).
             let link = u64::from(life(below)) << 32 | u64::from(top.index());
             cpu.store(&slot.link, link, Ordering::Release);
-            // (3) AcqRel: the descriptor's link and state; pairs with the Acquire (4) and in `push`.
+            // (3) AcqRel: the descriptor's link and state; pairs with the Acquire (4) and in
+            // `push`.
             match cpu.compare_exchange(list, top.0, top.to(node).0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(now) => top = Link(now),
@@ -358,9 +383,11 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         let mut top = Link(cpu.load(list, Ordering::Acquire));
         while top.index() != 0 {
             self.reach(cpu, me, hand, top.index())?;
-            // Relaxed: written before (3). It may belong to a later life, and then the exchange fails.
+            // Relaxed: written before (3). It may belong to a later life, and then the exchange
+            // fails.
             let next = cpu.load(&self.slot(top.index())?.link, Ordering::Relaxed) as u32;
-            // (4) again; AcqRel, so that who does not find it in the list any more sees whose hands it is in (1).
+            // (4) again; AcqRel, so that who does not find it in the list any more sees whose hands
+            // it is in (1).
             match cpu.compare_exchange(list, top.0, top.to(next).0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(Some(top.index())),
                 Err(now) => top = Link(now),

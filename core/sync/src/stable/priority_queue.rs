@@ -1,9 +1,12 @@
-//! A priority queue: an ordered list whose first entry is taken out. A ready queue (priorities), or a delay queue (times).
+//! A priority queue: an ordered list whose first entry is taken out. A ready queue
+//! (priorities), or a delay queue (times).
 //!
-//! **Source.** Greenwald & Cheriton 1996, §3 and §5: the Cache Kernel's ready and delay queues are linked lists; Figure 4 counts the instructions of a deletion from one. Progress, fields, crashes, signals:
-//! [`super::chains`], of which this is one.
+//! **Source.** Greenwald & Cheriton 1996, §3 and §5: the Cache Kernel's ready and delay queues are
+//! linked lists; Figure 4 counts the instructions of a deletion from one. Progress, fields,
+//! crashes, signals: [`super::chains`], of which this is one.
 //!
-//! **Memory.** A line per entry, one, and what [`super::Pool`] and the DCAS need. **Don't use it** for many entries at a time: an insertion takes one step per entry before it.
+//! **Memory.** A line per entry, one, and what [`super::Pool`] and the DCAS need. **Don't use it**
+//! for many entries at a time: an insertion takes one step per entry before it.
 
 use towpath_machine::{Arena, Processor};
 
@@ -13,14 +16,16 @@ use super::{Audit, Census, Recover, StableError};
 use crate::dcas::{Actor, DoubleCas};
 use crate::{Boxed, Storage, Waiting};
 
-/// A priority queue: the least priority first, in the order of arrival among equals. Priorities (or times) and values have 64 bits.
+/// A priority queue: the least priority first, in the order of arrival among equals.
+/// Priorities (or times) and values have 64 bits.
 #[repr(C)]
 pub struct PriorityQueue<P: Processor, D, S: Storage = Boxed> {
     chain: Chains<P, D, S, One<P>>,
 }
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> PriorityQueue<P, D, S> {
-    /// An empty queue with room for `capacity` values, less those in the hands of participants.
+    /// An empty queue with room for `capacity` values, less those in the hands of
+    /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         PriorityQueue { chain: Chains::new(arena, One::new(arena), capacity, participants) }
     }

@@ -1,16 +1,22 @@
 //! A linked stack: one double compare-and-swap of its top and of its version.
 //!
-//! **Source.** Greenwald & Cheriton 1996, §5 (“dequeuing a descriptor from a TSM free list … DCAS with a version number allows the version number to count”).
+//! **Source.** Greenwald & Cheriton 1996, §5 (“dequeuing a descriptor from a TSM free list … DCAS
+//! with a version number allows the version number to count”).
 //!
-//! **Progress.** As the DCAS: lock-free over one that is; an attempt fails only because another one succeeded.
+//! **Progress.** As the DCAS: lock-free over one that is; an attempt fails only because another one
+//! succeeded.
 //!
-//! **Fields.** `version` (how often it was changed), `top` (0: empty): by DCAS, anybody. An item's `value`, `below`: who has it in its hands; read by those who are late, whose DCAS fails then. `below`
-//! has the number of the next item, and the low half of that one's state's count, for the audit.
+//! **Fields.** `version` (how often it was changed), `top` (0: empty): by DCAS, anybody. An item's
+//! `value`, `below`: who has it in its hands; read by those who are late, whose DCAS fails then.
+//! `below` has the number of the next item, and the low half of that one's state's count, for the
+//! audit.
 //!
-//! **Crashes.** Dies before the DCAS: nothing has happened, the item is in its hands. After it: it has happened; a popped item is in its hands, a pushed one in the stack and in its hands. The audit
-//! tells which. In the DCAS: see there.
+//! **Crashes.** Dies before the DCAS: nothing has happened, the item is in its hands. After it: it
+//! has happened; a popped item is in its hands, a pushed one in the stack and in its hands. The
+//! audit tells which. In the DCAS: see there.
 //!
-//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** A line per item, one, and what [`Pool`] and the DCAS need.
+//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** A line per item, one,
+//! and what [`Pool`] and the DCAS need.
 //!
 //! **Don't use it** where 2³² changes are made while one participant is between two instructions.
 
@@ -64,7 +70,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Words<P> for Stack<P, D, S> {
 }
 
 impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
-    /// An empty stack with room for `capacity` values, less those in the hands of participants.
+    /// An empty stack with room for `capacity` values, less those in the hands of
+    /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Stack {
             ends: OwnLine(Ends {
@@ -96,7 +103,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     ) -> Result<(), StableError> {
         let cpu = actor.cpu;
         let item = self.items.get(node)?;
-        // (1) Release: who is late and sees this, sees that the version has moved on; pairs with the Acquire in `pop`.
+        // (1) Release: who is late and sees this, sees that the version has moved on; pairs with
+        // the Acquire in `pop`.
         cpu.store(&item.value, value, Ordering::Release);
         let mut round = 0u32;
         loop {
@@ -152,7 +160,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
         Ok(self.dcas.read(actor, self, VERSION)?)
     }
 
-    /// Whether an item that does not move is on the stack: as in the free lists, a step is believed if the item that it came from is still in the life in which it was on the stack.
+    /// Whether an item that does not move is on the stack: as in the free lists, a step
+    /// is believed if the item that it came from is still in the life in which it was on the stack.
     fn holds<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, node: u32) -> Result<Option<bool>, StableError> {
         let cpu = actor.cpu;
         'again: for _ in 0..ATTEMPTS {

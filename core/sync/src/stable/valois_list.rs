@@ -1,13 +1,19 @@
 //! Valois's ordered list: compare-and-swap only. To compare with [`super::List`].
 //!
-//! **Source.** Valois 1995 (PODC, *Lock-Free Linked Lists Using Compare-and-Swap*), with the memory management as corrected by Michael & Scott 1995 (Rochester TR 599): a node is reclaimed in the step that releases its last
-//! reference. Between any two cells there is an auxiliary node, so that an insertion before a cell and the deletion of that cell change different links. A deletion leaves two auxiliary nodes in a row; who deletes or comes past takes
-//! the extra ones out. A deleted cell has a link back to the one before it, for those that were there.
+//! **Source.** Valois 1995 (PODC, *Lock-Free Linked Lists Using Compare-and-Swap*), with the memory
+//! management as corrected by Michael & Scott 1995 (Rochester TR 599): a node is reclaimed in the
+//! step that releases its last reference. Between any two cells there is an auxiliary node, so that
+//! an insertion before a cell and the deletion of that cell change different links. A deletion
+//! leaves two auxiliary nodes in a row; who deletes or comes past takes the extra ones out. A
+//! deleted cell has a link back to the one before it, for those that were there.
 //!
-//! **Progress.** Lock-free, as long as there are nodes. A search writes: it counts a reference to each node that it passes.
+//! **Progress.** Lock-free, as long as there are nodes. A search writes: it counts a reference to
+//! each node that it passes.
 //!
-//! **Fields.** `next`, `back`, `references` of nodes to which one has a reference: by compare-and-swap, anybody (`back`: stored once, by who deleted the cell). `key`, `value`, `kind`, and `next` of a node that is not linked: its owner. `key` of a
-//! node that nobody refers to any more links those that a participant is giving back.
+//! **Fields.** `next`, `back`, `references` of nodes to which one has a reference: by
+//! compare-and-swap, anybody (`back`: stored once, by who deleted the cell). `key`, `value`,
+//! `kind`, and `next` of a node that is not linked: its owner. `key` of a node that nobody refers
+//! to any more links those that a participant is giving back.
 //!
 //! ```text
 //! references      node                          leads to
@@ -15,13 +21,19 @@
 //! 2n              free (n that are late)        2n + 2, 2n - 2, 2n + 3 (taken out of the pool)
 //! ```
 //!
-//! **Crashes.** Whatever step somebody dies at, the list is whole. What the dead one referred to is never used again, **nor is what was deleted after it and can be reached from there**: there is no audit, and the pool runs dry. Two
-//! auxiliary nodes in a row that it left behind are taken out by who comes past.
+//! **Crashes.** Whatever step somebody dies at, the list is whole. What the dead one referred to is
+//! never used again, **nor is what was deleted after it and can be reached from there**: there is
+//! no audit, and the pool runs dry. Two auxiliary nodes in a row that it left behind are taken out
+//! by who comes past.
 //!
-//! **Signals.** Must not be used in handlers on top of itself: the pool's lists are one participant's alone. **Memory.** A line per node, two nodes per entry, four, and what [`Pool`] needs. No bound on the nodes in use: a participant
-//! that is stopped with one reference can keep all that are deleted later out of use, so that [`StableError::Exhausted`] comes long before `capacity` keys are in.
+//! **Signals.** Must not be used in handlers on top of itself: the pool's lists are one
+//! participant's alone. **Memory.** A line per node, two nodes per entry, four, and what [`Pool`]
+//! needs. No bound on the nodes in use: a participant that is stopped with one reference can keep
+//! all that are deleted later out of use, so that [`StableError::Exhausted`] comes long before
+//! `capacity` keys are in.
 //!
-//! **Don't use it** except to compare: it takes the most steps, and one sleeper can use up the memory.
+//! **Don't use it** except to compare: it takes the most steps, and one sleeper can use up the
+//! memory.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -33,7 +45,8 @@ use crate::{Atomics, Boxed, Node, Pool, PoolError, Storage, Waiting};
 const IN_USE: u64 = 1;
 /// One reference.
 const ONE: u64 = 2;
-/// What is behind all keys: node 0 of the pool, which it never hands out. Always there, so nobody counts.
+/// What is behind all keys: node 0 of the pool, which it never hands out. Always there,
+/// so nobody counts.
 const LAST: u32 = 0;
 /// What is before all keys: a cell. Always there as well.
 const FIRST: u32 = u32::MAX;
@@ -94,7 +107,8 @@ impl From<PoolError> for StableError {
     }
 }
 
-/// A node in a link of `owner`'s, and back: zeros are [`ROOT`] behind [`FIRST`], and [`LAST`] behind all others.
+/// A node in a link of `owner`'s, and back: zeros are [`ROOT`] behind [`FIRST`], and
+/// [`LAST`] behind all others.
 const fn link(owner: u32, node: u32) -> u64 {
     (if owner == FIRST { node ^ ROOT } else { node }) as u64
 }
@@ -103,7 +117,8 @@ const fn linked(owner: u32, link: u64) -> u32 {
     if owner == FIRST { link as u32 ^ ROOT } else { link as u32 }
 }
 
-/// Where a participant is: at a cell, with the auxiliary node behind it and the cell behind that. It has references to all three.
+/// Where a participant is: at a cell, with the auxiliary node behind it and the cell
+/// behind that. It has references to all three.
 #[derive(Clone, Copy)]
 struct Cursor {
     cell: u32,
@@ -146,7 +161,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         loop {
             let old = seen.wrapping_add(bias);
             let new = change(old);
-            // (1) AcqRel: what was done with the node comes before its next life; pairs with itself. Relaxed if it fails: tried again.
+            // (1) AcqRel: what was done with the node comes before its next life; pairs with
+            // itself. Relaxed if it fails: tried again.
             match cpu.compare_exchange(
                 word,
                 seen,
@@ -167,7 +183,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         Ok(index)
     }
 
-    /// The node that a word leads to, with a reference to it. The caller has one to the node that the word belongs to.
+    /// The node that a word leads to, with a reference to it. The caller has one to the
+    /// node that the word belongs to.
     #[inline(always)]
     fn safe_read(
         &self,
@@ -180,7 +197,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             // (2) Acquire: the node; pairs with the Release (3), (4).
             let seen = cpu.load(word, Ordering::Acquire);
             let index = self.refer(cpu, decode(seen))?;
-            // Acquire: not before the count (1). If the node was given back meanwhile, then after the word had moved on.
+            // Acquire: not before the count (1). If the node was given back meanwhile, then after
+            // the word had moved on.
             if cpu.load(word, Ordering::Acquire) == seen {
                 return Ok(index);
             }
@@ -208,7 +226,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     }
 
     fn give_back(&self, cpu: &P, me: usize, index: u32) -> Result<(), StableError> {
-        // Those to be given back, one more than the first; each one's key leads to the next. Relaxed, here and below: nobody else refers to them any more.
+        // Those to be given back, one more than the first; each one's key leads to the next.
+        // Relaxed, here and below: nobody else refers to them any more.
         let mut left = u64::from(index) + 1;
         cpu.store(&self.node(index)?.key, 0, Ordering::Relaxed);
         while left != 0 {
@@ -243,7 +262,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         Ok(index)
     }
 
-    /// Makes a node's link lead to another one, if it leads to `old`. The caller has references to all three.
+    /// Makes a node's link lead to another one, if it leads to `old`. The caller has
+    /// references to all three.
     #[inline(always)]
     fn swing(&self, cpu: &P, me: usize, owner: u32, old: u32, new: u32) -> Result<bool, StableError> {
         self.refer(cpu, new)?;
@@ -283,7 +303,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         self.update(cpu, me, Cursor { cell: FIRST, auxiliary, target: LAST })
     }
 
-    /// The cursor at what is now behind its cell; extra auxiliary nodes in between are taken out.
+    /// The cursor at what is now behind its cell; extra auxiliary nodes in between are
+    /// taken out.
     fn update(&self, cpu: &P, me: usize, at: Cursor) -> Result<Cursor, StableError> {
         self.release(cpu, me, at.target)?;
         let mut auxiliary = at.auxiliary;
@@ -297,7 +318,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         Ok(Cursor { cell: at.cell, auxiliary, target })
     }
 
-    /// The first place from the cursor on whose key is not below this one, and what is there.
+    /// The first place from the cursor on whose key is not below this one, and what is
+    /// there.
     fn seek(
         &self,
         cpu: &P,
@@ -470,7 +492,8 @@ mod tests {
         *state >> 11
     }
 
-    /// Takes everything out; then nothing is in use but the node between the first cell and the last.
+    /// Takes everything out; then nothing is in use but the node between the first cell
+    /// and the last.
     fn is_given_back(list: &Tested, keys: impl Iterator<Item = u64>) {
         let cpu = Native::with_id(0);
         let actor = Actor { cpu: &cpu, wait: &Spinning, me: 0 };

@@ -1,4 +1,5 @@
-//! The structures in place, and what they can do beyond putting in, taking out and looking.
+//! The structures in place, and what they can do beyond putting in, taking out and
+//! looking.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Is there an order of the calls, each between its beginning and its end, in which the model gives these answers?
+//! Is there an order of the calls, each between its beginning and its end, in which the
+//! model gives these answers?
 //!
 //! Wing & Gong's search (1993), which is enough for a dozen calls of which few overlap.
 
@@ -13,7 +14,8 @@ pub struct Call {
     pub responded: Option<(u64, Out)>,
 }
 
-/// Whether some order explains the calls. One that has not ended may have happened, or not.
+/// Whether some order explains the calls. One that has not ended may have happened, or
+/// not.
 pub fn is_linearizable<T: InSegment>(begin: &T::Model, calls: &[Call]) -> bool {
     assert!(calls.len() <= 64);
     from::<T>(begin, calls, 0)

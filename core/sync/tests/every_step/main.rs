@@ -1,18 +1,24 @@
-//! Every operation of every structure, interrupted at every instruction: the victim, a child that is stepped, stands in the middle of an operation, and
-//! * **kill**: others act on the same structure, then it is killed, and a survivor looks after what it has left;
+//! Every operation of every structure, interrupted at every instruction: the victim, a
+//! child that is stepped, stands in the middle of an operation, and
+//! * **kill**: others act on the same structure, then it is killed, and a survivor looks after what
+//!   it has left;
 //! * **stop**: SIGSTOP; others act; then it goes on;
 //! * **signal**: its own handler acts on the same structure; then it goes on;
 //! * **nested**: that handler is interrupted by another one in the same way.
 //!
-//! Each time: nobody waits; what came of all operations is what some order of them explains (one that was killed has happened, or not); what is free and what is reachable are all descriptors; and the
-//! structure is good for more. The same structure under a lock stands still (`twins.rs`; claim G20 of the paper).
+//! Each time: nobody waits; what came of all operations is what some order of them explains (one
+//! that was killed has happened, or not); what is free and what is reachable are all descriptors;
+//! and the structure is good for more. The same structure under a lock stands still (`twins.rs`;
+//! claim G20 of the paper).
 //!
 //! Not `ValoisList`: it has no audit, and is not for handlers.
 //!
-//! `cargo test -p towpath-sync --test every_step -- every list` does it for every k (many minutes for each structure; names of a structure, an act, a way to interrupt or a DCAS choose among the cases). In the
-//! ordinary tests a few k of each.
+//! `cargo test -p towpath-sync --test every_step -- every list` does it for every k (many minutes
+//! for each structure; names of a structure, an act, a way to interrupt or a DCAS choose among the
+//! cases). In the ordinary tests a few k of each.
 //!
-//! * `acts.rs`: the structures, and what they can do. `history.rs`: whether an order of the calls explains them.
+//! * `acts.rs`: the structures, and what they can do. `history.rs`: whether an order of the calls
+//!   explains them.
 //! * `scene.rs`: what is shared with the victim. `round.rs`: one round, and the judge.
 
 mod acts;
@@ -42,7 +48,8 @@ use subjects::{SmallPageMap, TwoWords};
 /// At how many places an operation is interrupted in the ordinary tests.
 const SAMPLES: u64 = 4;
 
-/// What is in the structure when the victim begins: nothing, something, as much as there is room for.
+/// What is in the structure when the victim begins: nothing, something, as much as there
+/// is room for.
 fn befores() -> [Vec<Op>; 3] {
     let some = vec![Op::Put(2, 8), Op::Put(1, 7), Op::Put(3, 9)];
     [some, Vec::new(), (0..8).map(|key| Op::Put(key, 20 + key)).collect()]

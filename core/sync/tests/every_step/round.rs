@@ -1,4 +1,5 @@
-//! One round: the victim runs for k instructions of its act, is interrupted there, and what came of it is judged.
+//! One round: the victim runs for k instructions of its act, is interrupted there, and
+//! what came of it is judged.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -47,7 +48,9 @@ impl<T: InSegment> Round<T> {
     pub fn begin(&self, before: &[Op]) -> Begin<T> {
         let mut model = T::Model::default();
         self.shared.restore(&self.empty);
-        // The number with which some structures begin is never used again: get rid of it. Then the victim has a free descriptor of its own, or (if there is nothing before) has to look elsewhere.
+        // The number with which some structures begin is never used again: get rid of it. Then the
+        // victim has a free descriptor of its own, or (if there is nothing before) has to look
+        // elsewhere.
         let first = if before.is_empty() { SURVIVOR } else { VICTIM };
         for (turn, op) in [Op::Put(5, 5), Op::Take(5)].iter().chain(before).enumerate() {
             let me = if turn < 2 { first } else { SURVIVOR };
@@ -58,7 +61,8 @@ impl<T: InSegment> Round<T> {
         Begin { saved: self.shared.save(), model, dead: None }
     }
 
-    /// The same, and then [`OTHER`] has died in the middle of an operation, with something in its hands if it ever has.
+    /// The same, and then [`OTHER`] has died in the middle of an operation, with
+    /// something in its hands if it ever has.
     pub fn begin_with_dead(&self, before: &[Op], act: Act) -> Begin<T> {
         let begin = self.begin(before);
         let mut victim = self.victim(&begin, OTHER, act);
@@ -89,8 +93,10 @@ impl<T: InSegment> Round<T> {
         self.shared.act.store(act.encode(), SeqCst);
     }
 
-    /// Takes the act through, step by step, and looks at what whoever dies there leaves behind, wherever that is something else than one instruction before: others act on it, and a survivor looks after it.
-    /// Returns how many instructions the act has, and how many states were looked at.
+    /// Takes the act through, step by step, and looks at what whoever dies there leaves
+    /// behind, wherever that is something else than one instruction before: others act on it, and a
+    /// survivor looks after it. Returns how many instructions the act has, and how many states were
+    /// looked at.
     pub fn every_death(&self, act: Act, begin: &Begin<T>) -> (u64, u64) {
         let (mut length, mut last, mut states) = (0, Vec::new(), Vec::new());
         let mut victim = self.victim(begin, VICTIM, act);
@@ -116,7 +122,8 @@ impl<T: InSegment> Round<T> {
         (length, states.len() as u64)
     }
 
-    /// Interrupts the act after each of these numbers of instructions (counted anew after handlers).
+    /// Interrupts the act after each of these numbers of instructions (counted anew after
+    /// handlers).
     pub fn interrupt(&self, how: How, act: Act, begin: &Begin<T>, places: &[u64]) {
         let mut random = Random(places[0] << 8 | how as u64 | 1 << 63);
         let mut victim = self.victim(begin, VICTIM, act);
@@ -155,7 +162,8 @@ impl<T: InSegment> Round<T> {
         std::array::from_fn(|_| self.acts[random.below(self.acts.len() as u64) as usize])
     }
 
-    /// Others act while the victim stands where it is: as long as they don't wait, they get through.
+    /// Others act while the victim stands where it is: as long as they don't wait, they
+    /// get through.
     fn others(&self, script: &[Act; 6], begin: &Begin<T>) {
         for (turn, act) in script[..4].iter().enumerate() {
             let me = if turn % 2 == 1 && begin.dead.is_none() { OTHER } else { SURVIVOR };

@@ -44,7 +44,8 @@ pub struct Shared<T> {
     pub subject: T,
     /// What the victim is to do.
     pub act: AtomicU64,
-    /// What its handlers are to do: the first one half, and the one that interrupts that one the other.
+    /// What its handlers are to do: the first one half, and the one that interrupts that
+    /// one the other.
     pub script: [AtomicU64; 6],
     /// Counts beginnings and ends of calls.
     clock: AtomicU64,
@@ -55,7 +56,8 @@ pub struct Shared<T> {
 // SAFETY: `repr(C)`, made of plain values.
 unsafe impl<T: Plain> Plain for Shared<T> {}
 
-/// How survivors wait: they don't. Nobody else takes a step meanwhile, so that a structure that is lock-free lets them through after a few attempts.
+/// How survivors wait: they don't. Nobody else takes a step meanwhile, so that a
+/// structure that is lock-free lets them through after a few attempts.
 pub struct Never;
 
 impl<P: Processor> Waiting<P> for Never {
@@ -109,7 +111,8 @@ impl<T: InSegment> Shared<T> {
     /// A new one, in memory that children share.
     pub fn new() -> &'static Shared<T> {
         let words = shared_words(size_of::<Self>().div_ceil(8));
-        // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are a valid value of a plain type.
+        // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes
+        // are a valid value of a plain type.
         unsafe { &*words.as_ptr().cast::<Self>() }
     }
 
@@ -120,10 +123,12 @@ impl<T: InSegment> Shared<T> {
         unsafe { std::slice::from_raw_parts(bytes, size_of::<T>()) }.to_vec()
     }
 
-    /// Makes the structure what it was when it was saved, and forgets all calls. Only while nobody acts.
+    /// Makes the structure what it was when it was saved, and forgets all calls. Only
+    /// while nobody acts.
     pub fn restore(&self, saved: &[u8]) {
         assert_eq!(saved.len(), size_of::<T>());
-        // SAFETY: a plain structure, made of atomics (interior mutability), which nobody else looks at now; the bytes are a former value of it.
+        // SAFETY: a plain structure, made of atomics (interior mutability), which nobody else looks
+        // at now; the bytes are a former value of it.
         unsafe {
             let bytes = std::ptr::from_ref(&self.subject).cast_mut().cast::<u8>();
             std::ptr::copy_nonoverlapping(saved.as_ptr(), bytes, saved.len());
@@ -188,7 +193,8 @@ impl<T: InSegment> Shared<T> {
         self.records[..count].iter().filter(|r| r.invoked.load(SeqCst) != 0).map(call).collect()
     }
 
-    /// Whether everything is somewhere: what is free and what is in the structure is all there is.
+    /// Whether everything is somewhere: what is free and what is in the structure is all
+    /// there is.
     pub fn is_complete(&self) -> Result<(), String> {
         let cpu = Native::with_id(SURVIVOR as u32);
         let actor = Actor { cpu: &cpu, wait: &Never, me: SURVIVOR };
@@ -224,7 +230,8 @@ static WORK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// Performs half of the script. Then the victim stands at a mark.
 extern "C" fn handler<T: InSegment>(signal: libc::c_int) {
-    // SAFETY: set before the handler was installed, to a mapping of this type that is never unmapped.
+    // SAFETY: set before the handler was installed, to a mapping of this type that is never
+    // unmapped.
     let shared = unsafe { &*WORK.load(SeqCst).cast::<Shared<T>>() };
     let half = if signal == libc::SIGUSR1 { 0..3 } else { 3..6 };
     for act in shared.script[half].iter().filter_map(|word| Act::decode(word.load(SeqCst))) {
@@ -238,7 +245,8 @@ extern "C" fn handler<T: InSegment>(signal: libc::c_int) {
 pub fn live<T: InSegment>(shared: &'static Shared<T>, me: usize) -> Result<(), Box<dyn std::error::Error>> {
     WORK.store(std::ptr::from_ref(shared).cast_mut().cast(), SeqCst);
     for signal in [libc::SIGUSR1, libc::SIGUSR2] {
-        // SAFETY: the action is all zero but for the handler, which is of the right type and calls only what may be called in a handler.
+        // SAFETY: the action is all zero but for the handler, which is of the right type and calls
+        // only what may be called in a handler.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler::<T> as extern "C" fn(libc::c_int) as libc::sighandler_t;

@@ -1,5 +1,6 @@
-//! The same list under a lock: a handler that comes while its own process holds the lock waits for what it has interrupted, for ever (claim G20 of the paper). Without the lock it never does: that is what the
-//! other cases show.
+//! The same list under a lock: a handler that comes while its own process holds the lock
+//! waits for what it has interrupted, for ever (claim G20 of the paper). Without the lock it never
+//! does: that is what the other cases show.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -32,13 +33,14 @@ impl<L: Lock<Native> + Exclusive + Plain, const PARKS: bool> Twin for Ours<L, PA
     fn locked(&self, act: impl FnOnce(&TheList)) {
         let policy = if PARKS { Policy::SpinThenPark } else { Policy::Spin };
         let wait = Wait { policy, around: &Alone, budget: 1_000 };
-        // SAFETY: all that lock it do so by this call; nobody is taken for dead, and each contender, a thread or a
-        // forked process, has a number of its own.
+        // SAFETY: all that lock it do so by this call; nobody is taken for dead, and each
+        // contender, a thread or a forked process, has a number of its own.
         act(&unsafe { self.0.lock_between(Native::current(), wait) }.expect("nobody dies"));
     }
 }
 
-/// Under the standard library's. All-zero bytes are an unlocked one on Linux, which is checked before it is used.
+/// Under the standard library's. All-zero bytes are an unlocked one on Linux, which is
+/// checked before it is used.
 #[repr(transparent)]
 struct Standard(std::sync::Mutex<TheList>);
 
@@ -63,7 +65,8 @@ struct Shared<T> {
 static WORK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 extern "C" fn handler<T: Twin>(_signal: libc::c_int) {
-    // SAFETY: set before the handler was installed, to a mapping of this type that is never unmapped.
+    // SAFETY: set before the handler was installed, to a mapping of this type that is never
+    // unmapped.
     let shared = unsafe { &*WORK.load(SeqCst).cast::<Shared<T>>() };
     shared.begun.fetch_add(1, SeqCst);
     shared.twin.locked(look);
@@ -96,7 +99,8 @@ fn live<T: Twin>(shared: &'static Shared<T>) -> Result<(), Box<dyn std::error::E
     }
 }
 
-/// Whether the victim gets to its mark: if not, it sleeps with nobody to wake it, or burns its time.
+/// Whether the victim gets to its mark: if not, it sleeps with nobody to wake it, or
+/// burns its time.
 fn gets_on(victim: &mut Victim) -> bool {
     let before = victim.child().time_on_processor();
     let mut asleep = 0;
@@ -116,7 +120,8 @@ fn twin<T: Twin>(choice: &Choice) -> u64 {
         return 0;
     }
     watchdog::begin(format!("list under {}", T::NAME), 900);
-    // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are an unlocked lock over an empty list.
+    // SAFETY: mapped, zeroed, aligned to a page, long enough and never unmapped; all-zero bytes are
+    // an unlocked lock over an empty list.
     let new = || unsafe { &*shared_words(size_of::<Shared<T>>().div_ceil(8)).as_ptr().cast::<Shared<T>>() };
     let start = || {
         let shared: &'static Shared<T> = new();
@@ -131,7 +136,8 @@ fn twin<T: Twin>(choice: &Choice) -> u64 {
     });
     let &[first, .., last] = &inside[..] else { panic!("it was never inside") };
     let samples = if choice.every() { 40 } else { 4 };
-    // Before it has the lock, and while it has it (which may be a few instructions later than the first time: it looks at the clock).
+    // Before it has the lock, and while it has it (which may be a few instructions later than the
+    // first time: it looks at the clock).
     let before = (0..2).map(|turn| turn * 8);
     let during = (1..=samples).map(|turn| first + turn * (last - first) / (samples + 1));
     let mut stood = 0;

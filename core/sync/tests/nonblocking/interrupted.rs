@@ -1,5 +1,7 @@
-//! An operation is stopped before each of its accesses in turn; there, another participant, or a signal handler of the same one, performs all short sequences of operations; and the first one goes on, or is
-//! dead. What came of it must be what some order of the operations explains, nothing may be lost, and what the dead left must be found.
+//! An operation is stopped before each of its accesses in turn; there, another
+//! participant, or a signal handler of the same one, performs all short sequences of operations;
+//! and the first one goes on, or is dead. What came of it must be what some order of the operations
+//! explains, nothing may be lost, and what the dead left must be found.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,7 +28,8 @@ enum Who {
     Survivor,
 }
 
-/// What is known to the one of this identity. Whoever waits for the one that is stopped waits in vain, and learns it.
+/// What is known to the one of this identity. Whoever waits for the one that is stopped
+/// waits in vain, and learns it.
 struct Around(u32);
 
 const FIRST: Around = Around(7);
@@ -79,7 +82,8 @@ fn sequences(longest: usize) -> Vec<Vec<Op>> {
     all
 }
 
-/// Whether some place of the first one's operation among the others' explains all outcomes. The others' first `during` were performed while it was stopped.
+/// Whether some place of the first one's operation among the others' explains all
+/// outcomes. The others' first `during` were performed while it was stopped.
 fn explained<M: Model>(begin: &M, first: (Op, Out), others: &[(Op, Out)], during: usize) -> bool {
     let absent = first.1 == Out::Died;
     let mut places: Vec<Option<usize>> = (0..=during).map(Some).collect();
@@ -262,28 +266,32 @@ fn compare_and_swap_only() {
     }
 }
 
-/// Without counts in the words, one who comes late gives a word its new value a second time.
+/// Without counts in the words, one who comes late gives a word its new value a second
+/// time.
 #[test]
 fn untagged_words_are_found_out() {
     let (case, cases) = search::<TwoWords<Stepped, GuerraouiUntagged<Stepped>>>(Who::Other, 3);
     eprintln!("after {cases} cases: {}", case.expect("not found"));
 }
 
-/// G19: under Bershad's lock a reader sees a value that is taken back; a survivor of a dead holder does, too.
+/// G19: under Bershad's lock a reader sees a value that is taken back; a survivor of a
+/// dead holder does, too.
 #[test]
 fn tentative_values_are_seen() {
     let (case, cases) = search::<TwoWords<Stepped, Bershad<Stepped>>>(Who::Survivor, 2);
     eprintln!("after {cases} cases: {}", case.expect("not found"));
 }
 
-/// Whoever dies under Bershad's lock is rolled back or forward: those who take the lock see nothing of it.
+/// Whoever dies under Bershad's lock is rolled back or forward: those who take the lock
+/// see nothing of it.
 #[test]
 fn the_dead_are_rolled() {
     is_explained::<TwoWords<Stepped, Bershad<Stepped>>>(Who::Survivor, 0);
     is_explained::<List<Stepped, Bershad<Stepped>>>(Who::Survivor, 0);
 }
 
-/// G20: a handler on top of an update waits for what it has interrupted (and is told so) if there are locks.
+/// G20: a handler on top of an update waits for what it has interrupted (and is told so)
+/// if there are locks.
 #[test]
 fn handlers_and_locks_do_not_go_together() {
     for case in [

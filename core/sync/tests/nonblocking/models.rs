@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// An operation. What the numbers mean is the structure's business: a key, a priority, an object; a value.
+/// An operation. What the numbers mean is the structure's business: a key, a priority, an
+/// object; a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Puts something in.
@@ -88,7 +89,8 @@ impl<const REPLACES: bool> Model for MapModel<REPLACES> {
     }
 }
 
-/// The least priority first, in the order of arrival among equals. Answers with priority and value in one number.
+/// The least priority first, in the order of arrival among equals. Answers with priority
+/// and value in one number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriorityModel(Vec<(u64, u64)>);
 
@@ -136,8 +138,9 @@ impl Model for DependencyModel {
     }
 }
 
-/// Two words that begin with 0 and are changed together: `Put` counts the first up and gives the second a value if that has another one (and answers which), `Take` takes one away from the first and
-/// gives it to the second, `Get` reads.
+/// Two words that begin with 0 and are changed together: `Put` counts the first up and
+/// gives the second a value if that has another one (and answers which), `Take` takes one away from
+/// the first and gives it to the second, `Get` reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordsModel([u64; 2]);
 

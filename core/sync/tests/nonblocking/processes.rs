@@ -1,4 +1,5 @@
-//! Between processes: some are killed at any instruction, some are stopped, some are interrupted by timers whose handlers use the same structure. Nothing is lost, and nobody waits.
+//! Between processes: some are killed at any instruction, some are stopped, some are
+//! interrupted by timers whose handlers use the same structure. Nothing is lost, and nobody waits.
 //!
 //! `TOWPATH_KILLS` says how many are killed per structure (by default few).
 
@@ -52,7 +53,8 @@ fn shared<T: Plain>() -> &'static Shared<T> {
         )
     };
     assert_ne!(memory, libc::MAP_FAILED, "no memory to share");
-    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain` types and atomics; never unmapped.
+    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain`
+    // types and atomics; never unmapped.
     unsafe { &*memory.cast::<Shared<T>>() }
 }
 
@@ -85,7 +87,8 @@ impl Drop for Children {
 }
 
 fn fork(run: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child runs `run`, which allocates nothing and takes no lock of this process, and exits.
+    // SAFETY: the child runs `run`, which allocates nothing and takes no lock of this process, and
+    // exits.
     match unsafe { libc::fork() } {
         0 => {
             run();
@@ -261,13 +264,15 @@ extern "C" fn handler(_signal: libc::c_int) {
     }
 }
 
-/// A child whose timer interrupts it, and whose handler uses the same map under the same number.
+/// A child whose timer interrupts it, and whose handler uses the same map under the same
+/// number.
 fn live_with_handler(shared: &'static Shared<Subjected>, me: usize) {
     WORK.store(std::ptr::from_ref(shared).cast_mut(), Ordering::Relaxed);
     NUMBER.store(me as u64, Ordering::Relaxed);
     let every = libc::timeval { tv_sec: 0, tv_usec: 200 };
     let timer = libc::itimerval { it_interval: every, it_value: every };
-    // SAFETY: the action is all zero but for the handler, which is of the right type and calls only what may be called in a handler; the timer is plain data.
+    // SAFETY: the action is all zero but for the handler, which is of the right type and calls only
+    // what may be called in a handler; the timer is plain data.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as extern "C" fn(libc::c_int) as libc::sighandler_t;

@@ -65,7 +65,8 @@ proptest! {
     }
 }
 
-/// Each thread adds one to a word of its own and to one that all share, or takes both back: the sums agree, at the end and (where values are not tentative) for who reads in between.
+/// Each thread adds one to a word of its own and to one that all share, or takes both
+/// back: the sums agree, at the end and (where values are not tentative) for who reads in between.
 fn sums<D: DoubleCas<Native>>(threads: usize, rounds: u64) {
     let words: Vec<AtomicU64> = (0..=threads).map(|_| AtomicU64::new(0)).collect();
     let dcas = D::new(&Heap, threads);
@@ -115,7 +116,8 @@ fn changes_are_made_together() {
     for_each_dcas!([atomics] Native, Boxed => sums(8, 2_000));
 }
 
-/// Everybody puts in and takes out what nobody else does; in the end it is empty, and every descriptor is there.
+/// Everybody puts in and takes out what nobody else does; in the end it is empty, and
+/// every descriptor is there.
 fn nothing_is_lost<T: Subject<Native> + Sync>(threads: usize, rounds: u64) {
     let subject = T::new(&Heap, 4 * threads, threads);
     let sums: Vec<(u64, u64)> = std::thread::scope(|scope| {
@@ -225,7 +227,8 @@ fn zeroed_memory_is_empty() {
     works_from_zeroes::<HarrisMichaelList<Native, Room>>();
 }
 
-/// Every word holds the same nonsense: the answer is an error or a number, not a panic, and it comes.
+/// Every word holds the same nonsense: the answer is an error or a number, not a panic,
+/// and it comes.
 fn survives<T: Subject<Native> + Plain>(byte: u8) {
     let subject = filled::<T>(byte);
     let cpu = Native::with_id(0);

@@ -1,4 +1,5 @@
-//! A native machine on which a participant can be stopped before any of its accesses, and something else be done there.
+//! A native machine on which a participant can be stopped before any of its accesses, and
+//! something else be done there.
 
 use std::cell::{Cell, RefCell};
 

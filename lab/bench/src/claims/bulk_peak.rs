@@ -1,8 +1,10 @@
-//! L5: at its peak bulk transfer reaches about 80 % of the memory copy rate, whatever the claim algorithm.
+//! L5: at its peak bulk transfer reaches about 80 % of the memory copy rate, whatever the
+//! claim algorithm.
 //!
-//! "Peak bandwidth using bulk transfers has less variation: the algorithms range from about 158 MB/s (Posix mutexes) to 166 MB/s (lock-free),
-//! or roughly 80% of the memory copy rate" (4.1). The paper's transfers go through the bulk queue: here the path `blocks`. The peak is that
-//! over the sizes of the run, and the copy rate that of memcpy at the same size, in the same rounds.
+//! "Peak bandwidth using bulk transfers has less variation: the algorithms range from about 158
+//! MB/s (Posix mutexes) to 166 MB/s (lock-free), or roughly 80% of the memory copy rate" (4.1). The
+//! paper's transfers go through the bulk queue: here the path `blocks`. The peak is that over the
+//! sizes of the run, and the copy rate that of memcpy at the same size, in the same rounds.
 
 use super::{Claim, Figure, Finding, Line, Lines, extremes, papers, reason};
 use crate::format::{digits, percent, size};

@@ -1,11 +1,13 @@
-//! Paper L's claims that a real machine can confirm or refute, judged from the records of one run.
+//! Paper L's claims that a real machine can confirm or refute, judged from the records of
+//! one run.
 //!
-//! One claim, one file. A claim is judged by the medians first, and then again by each round alone, since a claim that holds by accident
-//! is not reproduced: it must hold in the medians and in at least [`ROUNDS`] rounds. The tolerances were written down before anything was
-//! measured. What cannot be reproduced is reported as not reproduced, with the figures that say so.
+//! One claim, one file. A claim is judged by the medians first, and then again by each round alone,
+//! since a claim that holds by accident is not reproduced: it must hold in the medians and in at
+//! least [`ROUNDS`] rounds. The tolerances were written down before anything was measured. What
+//! cannot be reproduced is reported as not reproduced, with the figures that say so.
 //!
-//! Judgements are made of records and are no records themselves: they have no unit, no value and belong to no one algorithm, and whoever
-//! has `results.jsonl` can judge anew.
+//! Judgements are made of records and are no records themselves: they have no unit, no value and
+//! belong to no one algorithm, and whoever has `results.jsonl` can judge anew.
 
 mod bulk_peak;
 mod gap_is_stress;
@@ -19,11 +21,12 @@ use crate::transport::ADAPTIVE;
 /// In how many rounds a claim must hold by itself.
 pub const ROUNDS: usize = 5;
 
-/// Two values that differ by less than this part are tied, where a claim is about an order.
+/// Two values that differ by less than this part are tied, where a claim is about an
+/// order.
 pub const TIE: f64 = 0.03;
 
-/// The waiting policies in the order in which a claim prefers them. The paper's algorithms spin; `adaptive` is what a run measures that was
-/// not asked for anything else.
+/// The waiting policies in the order in which a claim prefers them. The paper's
+/// algorithms spin; `adaptive` is what a run measures that was not asked for anything else.
 const PREFERRED: [&str; 5] = ["spin", "spin-then-yield", ADAPTIVE, "spin-then-park", "park"];
 
 /// How a claim turned out.
@@ -224,7 +227,8 @@ fn reason(
     Some(format!("{algorithm} ({waiting}) in {experiment}: {}", subject.reason))
 }
 
-/// The paper's six, in the order of its tables, which is that of growing complexity but for POSIX.
+/// The paper's six, in the order of its tables, which is that of growing complexity but
+/// for POSIX.
 fn papers() -> impl Iterator<Item = &'static str> {
     crate::paper::STRESS_TABLE.iter().map(|column| column.algorithm)
 }

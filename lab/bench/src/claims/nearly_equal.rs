@@ -1,9 +1,11 @@
-//! L3: without contention the algorithms cost nearly the same, and slightly more the more complex they are.
+//! L3: without contention the algorithms cost nearly the same, and slightly more the more
+//! complex they are.
 //!
-//! "With the exception of the Posix mutex, the various algorithms are nearly equivalent, with send overhead and gap rising slightly as the
-//! complexity of the algorithm increases. Interacting with the operating system makes the Posix mutex performance significantly worse (more
-//! than 25%)" (4.1). An order is stated where the figures of Table 1 differ. "Nearly equivalent" is what is not "significantly worse": the
-//! paper draws that line at 25 %.
+//! "With the exception of the Posix mutex, the various algorithms are nearly equivalent, with send
+//! overhead and gap rising slightly as the complexity of the algorithm increases. Interacting with
+//! the operating system makes the Posix mutex performance significantly worse (more than 25%)"
+//! (4.1). An order is stated where the figures of Table 1 differ. "Nearly equivalent" is what is
+//! not "significantly worse": the paper draws that line at 25 %.
 
 use super::{Claim, Figure, Finding, Line, Lines, beyond_tie, extremes, papers, record};
 use crate::format::{digits, nanoseconds};

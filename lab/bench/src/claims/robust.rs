@@ -1,7 +1,8 @@
 //! L17: with more processes than processors the lock-free algorithm loses least.
 //!
-//! "Only the lock-free algorithm is both fast and robust to multiprogramming" (4.3). Here: with two to eight times as many processes as cores
-//! (writers and the reader), the rate with one writer divided by that with many is smallest for `lock-free` among the paper's six. MCS and our own
+//! "Only the lock-free algorithm is both fast and robust to multiprogramming" (4.3). Here: with two
+//! to eight times as many processes as cores (writers and the reader), the rate with one writer
+//! divided by that with many is smallest for `lock-free` among the paper's six. MCS and our own
 //! algorithm are not the paper's and stand beside them.
 
 use super::{Claim, Figure, Finding, Line, Lines, beyond_tie, papers, record};
@@ -56,7 +57,8 @@ impl Claim for Robust {
             // One writer is what the others are compared with, also on a single core.
             .filter(|w| *w > 1 && OVERSUBSCRIPTION.contains(&((w + 1) as f64 / cores)))
             .collect();
-        // A number of writers with which one of the six could not be measured says nothing of which is best.
+        // A number of writers with which one of the six could not be measured says nothing of which
+        // is best.
         let (mut complete, mut lacking) = (Vec::new(), Vec::new());
         for writers in many {
             match papers().find_map(|name| rate(name, writers).err()) {

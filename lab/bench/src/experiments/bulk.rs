@@ -1,4 +1,5 @@
-//! Bulk transfers: bandwidth by size, beside what copying the same amount within one process achieves.
+//! Bulk transfers: bandwidth by size, beside what copying the same amount within one
+//! process achieves.
 
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant, insert_beside_ours};

@@ -29,7 +29,8 @@ impl Experiment for CrashTest {
             .filter(|(n, _)| bench.contenders[*n].side() == Side::Ours)
             .map(|(key, subject)| Variant { subject, key })
             .collect();
-        // The kills that the user asked for are divided among the rounds, so that the total is what was asked for.
+        // The kills that the user asked for are divided among the rounds, so that the total is what
+        // was asked for.
         let (kills, rounds) = (bench.settings.kills, bench.settings.runs.max(1));
         let mut total: Vec<Crash> = bench.contenders.iter().map(|_| Crash::default()).collect();
         bench.compare(&variants, |contenders, &n, run| {

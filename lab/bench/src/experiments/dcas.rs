@@ -1,4 +1,5 @@
-//! What a double compare-and-swap costs beside a compare-and-swap with the loads of both words: alone, and with two processes at the same two words.
+//! What a double compare-and-swap costs beside a compare-and-swap with the loads of both
+//! words: alone, and with two processes at the same two words.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,10 +20,12 @@ use crate::transport::Run;
 /// The experiment.
 pub struct Dcas;
 
-/// The implementations that there are, by software and by an instruction for adjacent words, in the order in which tables show them.
+/// The implementations that there are, by software and by an instruction for adjacent
+/// words, in the order in which tables show them.
 pub const ALGORITHMS: [&str; 5] = ["guerraoui", "harris", "bershad", "locked", "cas2"];
 
-/// One process by itself with two words, one with one word and 63 others in turn, and two processes at the same two words.
+/// One process by itself with two words, one with one word and 63 others in turn, and two
+/// processes at the same two words.
 const SETTINGS: [(u32, u32); 3] = [(1, 2), (1, 64), (2, 2)];
 
 /// Words lie as far apart as lines that are fetched together, in units of words.
@@ -146,7 +149,8 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
         self.dcas.dcas(&actor, self.words, changes)
     }
 
-    /// One attempt to raise one of them by a compare-and-swap, after the loads of both; other words than those of the DCAS, which hold bits of it.
+    /// One attempt to raise one of them by a compare-and-swap, after the loads of both;
+    /// other words than those of the DCAS, which hold bits of it.
     #[inline(always)]
     fn one(&self, turn: u64) -> bool {
         let word = |number: u32| &self.words[number as usize + 2];
@@ -156,7 +160,8 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
         word(0).compare_exchange(a, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The shortest batch of each kind, in nanoseconds for each operation. They alternate, so that what disturbs the machine disturbs both.
+    /// The shortest batch of each kind, in nanoseconds for each operation. They
+    /// alternate, so that what disturbs the machine disturbs both.
     fn alone(&self, run: &Run<'_>) -> Result<[f64; 2], DcasError> {
         let cpu = Native::with_id(self.me as u32);
         let mut best = [u64::MAX; 2];
@@ -182,7 +187,8 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
         Ok(best.map(|ns| ns as f64 / BATCH as f64))
     }
 
-    /// How long each successful operation takes while all are at it: the time by the number of operations of all.
+    /// How long each successful operation takes while all are at it: the time by the
+    /// number of operations of all.
     fn contended(&self, procs: u32, results: &[AtomicU64], run: &Run<'_>) -> Result<[f64; 2], DcasError> {
         let cpu = Native::with_id(self.me as u32);
         let mut figures = [0.0; 2];

@@ -19,7 +19,8 @@ impl Experiment for Idle {
         3
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        // Waiting depends on the policy, not on how packets are claimed: one algorithm stands for all of ours.
+        // Waiting depends on the policy, not on how packets are claimed: one algorithm stands for
+        // all of ours.
         let mut seen: Vec<String> = Vec::new();
         let mut variants: Vec<Variant<usize>> = Vec::new();
         let mut present = bench.present(self.name(), 1);

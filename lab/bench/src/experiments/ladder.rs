@@ -1,4 +1,5 @@
-//! The ladder: the paper's four versions of a message device, and ours: latency and bandwidth by size (Gropp & Lusk 1997, Figure 7).
+//! The ladder: the paper's four versions of a message device, and ours: latency and
+//! bandwidth by size (Gropp & Lusk 1997, Figure 7).
 
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant};

@@ -29,7 +29,8 @@ impl Experiment for LogParameters {
         8
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        // The floor is measured among the others, so that their ratio to it is one of figures taken under the same conditions.
+        // The floor is measured among the others, so that their ratio to it is one of figures taken
+        // under the same conditions.
         let floor = Subject::new(self.name(), "hardware", "none", PROCS).with("lines", 2);
         let mut variants: Vec<Variant<Option<usize>>> = bench
             .present(self.name(), PROCS)
@@ -48,7 +49,8 @@ impl Experiment for LogParameters {
 
 fn measure(contender: &mut dyn Contender, run: &Run<'_>) -> Result<Samples, Error> {
     if contender.side() == Side::Peer {
-        // What a peer's sender and receiver each do can't be told apart from outside in general; its round trip can.
+        // What a peer's sender and receiver each do can't be told apart from outside in general;
+        // its round trip can.
         return Ok(Samples::one(ROUND_TRIP, contender.round_trip(run)?));
     }
     let figures = contender.logp(run)?;

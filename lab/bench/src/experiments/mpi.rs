@@ -1,4 +1,5 @@
-//! Real MPIs over Towpath and over their own shared memory, in the same rounds (issue and paper: what Gropp & Lusk 1997 measure with `mpptest`, Figures 1 and 4 to 7).
+//! Real MPIs over Towpath and over their own shared memory, in the same rounds (issue and
+//! paper: what Gropp & Lusk 1997 measure with `mpptest`, Figures 1 and 4 to 7).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +31,8 @@ struct Key {
 enum Waiting {
     /// As it finds best: all figures.
     Adaptive,
-    /// As if each rank had a core to itself, or as if they shared cores, whatever there is: what `Adaptive` is worth, by two figures.
+    /// As if each rank had a core to itself, or as if they shared cores, whatever there
+    /// is: what `Adaptive` is worth, by two figures.
     Alone,
     Shared,
 }
@@ -151,7 +153,8 @@ impl Experiment for MpiExperiment {
     }
 }
 
-/// The figures in what the measuring program prints: lines of a name, a size (or -) and a number.
+/// The figures in what the measuring program prints: lines of a name, a size (or -) and a
+/// number.
 fn parse(text: &str) -> Vec<(Metric, Option<u64>, f64)> {
     let mut figures = Vec::new();
     for line in text.lines() {

@@ -1,8 +1,10 @@
 //! How fast the simulator itself is, on one core of the host.
 //!
-//! The machine is an Origin2000 of so many processors. *Hits*: one processor loads and stores what its cache has, while the others wait. *Contended accesses*: all of them
-//! increment one counter with LL/SC after 5 µs of work each, as in paper N's Figure 3: most accesses are transactions, most of those are refused at
-//! first, and each takes several events. What a run takes to be set up does not count.
+//! The machine is an Origin2000 of so many processors. *Hits*: one processor loads and stores what
+//! its cache has, while the others wait. *Contended accesses*: all of them increment one counter
+//! with LL/SC after 5 µs of work each, as in paper N's Figure 3: most accesses are transactions,
+//! most of those are refused at first, and each takes several events. What a run takes to be set up
+//! does not count.
 
 use std::time::Instant;
 
@@ -64,7 +66,8 @@ fn measure(processors: u32, load: Load, run: &Run<'_>) -> Result<Samples, Error>
     for seed in run.seed.. {
         let (outcome, time) = once(&machine, load, seed)?;
         seconds += time;
-        // Those that wait are charged for their spinning too, arithmetically: what nobody simulated does not count.
+        // Those that wait are charged for their spinning too, arithmetically: what nobody simulated
+        // does not count.
         accesses += match load {
             Load::Hits => HITS,
             Load::Contention => outcome.counters.accesses,

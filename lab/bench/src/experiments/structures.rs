@@ -1,4 +1,6 @@
-//! Structures in shared memory that nobody can hold up, beside the same under locks and what other crates offer: throughput and tail latency, also while participants are stopped or killed (paper G).
+//! Structures in shared memory that nobody can hold up, beside the same under locks and
+//! what other crates offer: throughput and tail latency, also while participants are stopped or
+//! killed (paper G).
 
 use towpath_sync::Policy;
 
@@ -42,11 +44,13 @@ impl Default for StructureSettings {
     }
 }
 
-/// Numbers of participants unless told otherwise: throughput, with some stopped, with kills.
+/// Numbers of participants unless told otherwise: throughput, with some stopped, with
+/// kills.
 const PROCS: [u32; 4] = [1, 2, 4, 8];
 const PROCS_STOPPED: [u32; 3] = [2, 4, 8];
 const PROCS_KILLED: [u32; 1] = [4];
-/// There are many variants: each takes one of so many parts of what one measurement may. A ratio of two needs more of it.
+/// There are many variants: each takes one of so many parts of what one measurement may.
+/// A ratio of two needs more of it.
 const PART: u32 = 10;
 const PART_STOPPED: u32 = 4;
 
@@ -76,7 +80,8 @@ impl Experiment for Structures {
     }
 }
 
-/// Everything that is compared: ours and what is under our locks by processes; the peers by threads, and ours beside them by threads, too.
+/// Everything that is compared: ours and what is under our locks by processes; the peers
+/// by threads, and ours beside them by threads, too.
 fn contests(settings: &Settings) -> Vec<Contest> {
     let chosen =
         |a: &Algorithm| settings.algorithms.is_empty() || settings.algorithms.iter().any(|n| n == a.name());
@@ -152,7 +157,8 @@ fn measure(bench: &mut Bench<'_>) {
     bench.compare(&variants, |_, load, run| throughput(load, &Run { limit: run.limit / part, ..*run }));
 }
 
-/// The kills that the user asked for are divided among the rounds, so that the total is what was asked for.
+/// The kills that the user asked for are divided among the rounds, so that the total is
+/// what was asked for.
 fn kill(bench: &mut Bench<'_>, count: u32) {
     let (settings, pool) = (bench.settings, bench.settings.structures.pool);
     let (rounds, policy) = (settings.runs.max(1), policies(settings).first().copied().unwrap_or_default());

@@ -1,6 +1,9 @@
 //! The structures of type-stable memory over each DCAS, and DCAS itself.
 //!
-//! Not [`Bershad`]'s, whose readers see what never was (those of [`RolledBack`] look twice): that is what `planted/bershad-readers` shows (G19); and a list in memory that is not type-stable is [`towpath_sync::planted::ListRetyped`] (G18). Guerraoui's DCAS has two descriptors for each participant here, so that they are used again.
+//! Not [`Bershad`]'s, whose readers see what never was (those of [`RolledBack`] look twice): that
+//! is what `planted/bershad-readers` shows (G19); and a list in memory that is not type-stable is
+//! [`towpath_sync::planted::ListRetyped`] (G18). Guerraoui's DCAS has two descriptors for each
+//! participant here, so that they are used again.
 
 use std::rc::Rc;
 

@@ -1,12 +1,15 @@
-//! Packet slots for those who talk to each other most, and one locked queue for all others (Gropp & Lusk 1997, Section 9.1, the second refinement): a receiver polls a few slots and a queue,
-//! however many processes there are.
+//! Packet slots for those who talk to each other most, and one locked queue for all
+//! others (Gropp & Lusk 1997, Section 9.1, the second refinement): a receiver polls a few slots and
+//! a queue, however many processes there are.
 //!
-//! A receiver gives a slot of its own to each sender from which it has had [`PACKETS_BEFORE`] packets by the queue, as long as it has slots left, and tells it so in a word. The sender goes over to
-//! the slot when its last packet has left the queue: so its packets stay in order.
+//! A receiver gives a slot of its own to each sender from which it has had [`PACKETS_BEFORE`]
+//! packets by the queue, as long as it has slots left, and tells it so in a word. The sender goes
+//! over to the slot when its last packet has left the queue: so its packets stay in order.
 //!
 //! **Progress.** Through a slot as with `slots.rs`; through the queue blocking.
 //!
-//! **Fields.** `given` (one word for each pair): written by the receiver, read by the sender. The slots and the queue as in `slots.rs` and `locked.rs`.
+//! **Fields.** `given` (one word for each pair): written by the receiver, read by the sender. The
+//! slots and the queue as in `slots.rs` and `locked.rs`.
 //!
 //! **Crashes.** None are survived under the queue's lock; a slot's owner that dies keeps it.
 
@@ -20,7 +23,8 @@ use super::{ControlPackets, Envelope, Exclusive, LockedQueues, Route, SHORT_BELO
 /// How many packets must have come by the queue before their sender gets a slot.
 const PACKETS_BEFORE: u32 = 2;
 
-/// What receivers have told their senders: for each pair 0, or one more than the number of the slot.
+/// What receivers have told their senders: for each pair 0, or one more than the number
+/// of the slot.
 pub struct Given<P: Processor>(Vec<P::Word>);
 
 impl<P: Processor> Given<P> {
@@ -39,7 +43,8 @@ pub struct Chosen<'a, P: Processor, X> {
     given: &'a Given<P>,
     processes: usize,
     each: usize,
-    /// As a receiver: whose its slots are, and how many packets have come from each by the queue.
+    /// As a receiver: whose its slots are, and how many packets have come from each by
+    /// the queue.
     owners: Vec<Cell<Option<usize>>>,
     heard: Vec<Cell<u32>>,
     /// As a sender: one more than the number of its last packet in each receiver's queue.

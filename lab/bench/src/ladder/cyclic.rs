@@ -1,12 +1,15 @@
-//! Several packet slots for each pair, used cyclically: a sender has to wait only if all of them are full (Gropp & Lusk 1997, Section 9.1, the first refinement).
+//! Several packet slots for each pair, used cyclically: a sender has to wait only if all
+//! of them are full (Gropp & Lusk 1997, Section 9.1, the first refinement).
 //!
 //! **Progress.** As with one slot: a sender waits for its own receiver, and for nobody else.
 //!
-//! **Fields.** Those of a slot, for each of them. Which slot is next is known to each end by itself.
+//! **Fields.** Those of a slot, for each of them. Which slot is next is known to each end by
+//! itself.
 //!
 //! **Crashes.** As with one slot.
 //!
-//! **Don't use it** with many processes: it takes as many times the room as there are slots for a pair.
+//! **Don't use it** with many processes: it takes as many times the room as there are slots for a
+//! pair.
 
 use std::cell::Cell;
 
@@ -28,7 +31,8 @@ pub struct Cyclic<'a, P: Processor> {
 }
 
 impl<'a, P: Processor> Cyclic<'a, P> {
-    /// One process's end: `depth` slots for each of `processes` × `processes` pairs, each with [`SHORT_BELOW`] bytes of payload.
+    /// One process's end: `depth` slots for each of `processes` × `processes` pairs, each
+    /// with [`SHORT_BELOW`] bytes of payload.
     pub fn new(slots: &'a [Slot<P>], payload: &'a P::Bytes, processes: usize, depth: usize) -> Self {
         assert_eq!(slots.len(), processes * processes * depth, "slots for all pairs");
         let counts = || (0..processes).map(|_| Cell::new(0)).collect();

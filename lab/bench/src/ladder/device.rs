@@ -1,4 +1,5 @@
-//! The device: messages by the paper's three protocols over control packets and a shared pool (Gropp & Lusk 1997, Section 3).
+//! The device: messages by the paper's three protocols over control packets and a shared
+//! pool (Gropp & Lusk 1997, Section 3).
 
 use towpath_machine::Processor;
 use towpath_sync::Waiting;
@@ -7,7 +8,8 @@ use super::{ControlPackets, Envelope, Exclusive, Pool, Route};
 
 /// Messages below this length travel in the packet.
 pub const SHORT_BELOW: usize = 1024;
-/// Longer ones below this length are sent at once, through the pool; from it on only when the receiver is ready.
+/// Longer ones below this length are sent at once, through the pool; from it on only when
+/// the receiver is ready.
 pub const EAGER_BELOW: usize = 128 << 10;
 
 const SHORT: u64 = 1;
@@ -78,7 +80,8 @@ impl<P: Processor, C: ControlPackets<P>, X: Exclusive<P>> Device<'_, P, C, X> {
         (tag, len)
     }
 
-    /// The next packet from that process: the only one that talks to us (no others are kept).
+    /// The next packet from that process: the only one that talks to us (no others are
+    /// kept).
     fn next<W: Waiting<P>>(&self, cpu: &P, wait: &W, from: usize, buffer: &mut [u8]) -> Envelope {
         let mut round = 0;
         loop {
@@ -136,7 +139,8 @@ mod tests {
         (0..len).map(|i| (i + 7 * from + 3 * to + n) as u8).collect()
     }
 
-    /// Everybody sends to the next one, in a ring, and so do the messages arrive: in order, and whole.
+    /// Everybody sends to the next one, in a ring, and so do the messages arrive: in
+    /// order, and whole.
     fn ring<C: ControlPackets<Sim> + 'static>(seed: u64, packets: impl Fn(&SimArena) -> C) {
         let machine = machines::by_name("origin2000").unwrap();
         let mut simulation = Simulation::new(&machine, PROCS, seed);
@@ -169,7 +173,8 @@ mod tests {
                         let (tag, len) = device.receive(cpu, &Spinning, from, buffer);
                         assert_eq!((tag, &buffer[..len]), (n as u64, &message(from, me, n)[..]));
                     };
-                    // One of them receives first: rendezvous all the way round would wait for each other.
+                    // One of them receives first: rendezvous all the way round would wait for each
+                    // other.
                     if me == 0 {
                         device.send(cpu, &Spinning, to, n as u64, &message(me, to, n));
                         receive(&mut buffer);

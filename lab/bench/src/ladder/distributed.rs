@@ -1,12 +1,15 @@
-//! Packet slots for machines with one-sided operations (Gropp & Lusk 1997, Section 9.3): the slot and its "full" in the receiver's memory, its "empty" in the sender's. Each end polls its own memory; all that crosses the network
-//! are puts.
+//! Packet slots for machines with one-sided operations (Gropp & Lusk 1997, Section 9.3):
+//! the slot and its "full" in the receiver's memory, its "empty" in the sender's. Each end polls
+//! its own memory; all that crosses the network are puts.
 //!
 //! **Progress.** As with one slot: a sender waits for its own receiver, and for nobody else.
 //!
-//! **Fields.** `full` and the packet: put by the sender, read by the receiver, at whose node they lie. `empty`: put by the receiver, read by the sender, at whose node it lies. Both count packets, so that neither
-//! has to be cleared.
+//! **Fields.** `full` and the packet: put by the sender, read by the receiver, at whose node they
+//! lie. `empty`: put by the receiver, read by the sender, at whose node it lies. Both count
+//! packets, so that neither has to be cleared.
 //!
-//! **Crashes.** Dies before it puts `full`: nothing was sent. A receiver that dies leaves its sender waiting.
+//! **Crashes.** Dies before it puts `full`: nothing was sent. A receiver that dies leaves its
+//! sender waiting.
 //!
 //! **Don't use it** where caches are coherent: there a line that is polled is local anyhow.
 

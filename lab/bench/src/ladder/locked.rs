@@ -1,9 +1,12 @@
-//! Packet queues under locks: one for each process, with many writers and one reader (Gropp & Lusk 1997, Sections 3 and 4).
+//! Packet queues under locks: one for each process, with many writers and one reader
+//! (Gropp & Lusk 1997, Sections 3 and 4).
 //!
-//! **Progress.** Blocking: whoever is preempted or dies under the lock stops all senders and the receiver.
+//! **Progress.** Blocking: whoever is preempted or dies under the lock stops all senders and the
+//! receiver.
 //!
-//! **Fields.** `tail` and the packet that it stands for: senders, under the lock. `head`: the receiver, under the lock. The receiver looks at both without the lock to learn whether there
-//! is anything.
+//! **Fields.** `tail` and the packet that it stands for: senders, under the lock. `head`: the
+//! receiver, under the lock. The receiver looks at both without the lock to learn whether there is
+//! anything.
 //!
 //! **Crashes.** None are survived under the lock.
 //!

@@ -1,11 +1,17 @@
-//! The ladder of Gropp & Lusk 1997 (Sections 4 to 7): MPICH's shared-memory device with System V semaphores, with packet slots for each pair, with test&set locks, and with both.
+//! The ladder of Gropp & Lusk 1997 (Sections 4 to 7): MPICH's shared-memory device with
+//! System V semaphores, with packet slots for each pair, with test&set locks, and with both.
 //!
-//! Written once for any machine: natively it is what `towpath bench ladder` measures. Messages go by the paper's three protocols (Section 3): **short** in the control packet,
-//! **eager** through memory from a shared pool, **rendezvous** in pieces through that memory once the receiver is ready.
+//! Written once for any machine: natively it is what `towpath bench ladder` measures. Messages go
+//! by the paper's three protocols (Section 3): **short** in the control packet, **eager** through
+//! memory from a shared pool, **rendezvous** in pieces through that memory once the receiver is
+//! ready.
 //!
-//! `cyclic.rs`, `chosen.rs` and `distributed.rs` are the refinements of the slots that Section 9 proposes, `printed.rs` the figures with their slips; `sim/ladder/` runs all of it on simulated machines.
+//! `cyclic.rs`, `chosen.rs` and `distributed.rs` are the refinements of the slots that Section 9
+//! proposes, `printed.rs` the figures with their slips; `sim/ladder/` runs all of it on simulated
+//! machines.
 //!
-//! These are baselines, in the form in which the paper describes them: a process that dies in the middle stops its partners.
+//! These are baselines, in the form in which the paper describes them: a process that dies in the
+//! middle stops its partners.
 
 mod chosen;
 mod cyclic;
@@ -85,7 +91,8 @@ pub struct Envelope {
 pub trait ControlPackets<P: Processor> {
     /// Sends one; waits for space.
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]);
-    /// The next one that is there for `me`, from whomever, with its payload in `buffer` (as much as fits). `None`: there is none.
+    /// The next one that is there for `me`, from whomever, with its payload in `buffer`
+    /// (as much as fits). `None`: there is none.
     fn receive(
         &self,
         cpu: &P,
@@ -128,12 +135,14 @@ impl<P: Processor, L: Lock<P, Held = ()>> Exclusive<P> for &L {
 /// The longest turn of a waiter, in nanoseconds.
 const TURN: u64 = 100_000;
 
-/// Waits a little for a word to differ, without ever parking: whoever changes it does not look for sleepers.
+/// Waits a little for a word to differ, without ever parking: whoever changes it does not
+/// look for sleepers.
 fn wait_a_little<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word, seen: u64, round: u32) {
     wait.wait_turn(cpu, word, seen, round.min(1), TURN);
 }
 
-/// Reads a flag that another process sets. Acquire: what was written before it was set is there; pairs with [`raise`].
+/// Reads a flag that another process sets. Acquire: what was written before it was set is
+/// there; pairs with [`raise`].
 fn is_raised<P: Processor>(cpu: &P, flag: &P::Word) -> bool {
     cpu.load(flag, Ordering::Acquire) != 0
 }

@@ -1,8 +1,10 @@
-//! The ladder on this machine: pairs of processes that play ping-pong through a version of the device.
+//! The ladder on this machine: pairs of processes that play ping-pong through a version
+//! of the device.
 //!
 //! # Safety
 //!
-//! The one `unsafe` operation takes views of payload bytes in a world's area; see there. `Plain` is implemented for structures of atomic words.
+//! The one `unsafe` operation takes views of payload bytes in a world's area; see there. `Plain` is
+//! implemented for structures of atomic words.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;
@@ -24,8 +26,8 @@ use crate::process::{SharedPages, team};
 use crate::stats::median_of_batches;
 use crate::transport::Run;
 
-// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are atomic; all zero is the initial state of each;
-// no `Drop`.
+// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
+// accesses are atomic; all zero is the initial state of each; no `Drop`.
 unsafe impl Plain for Slot<Native> {}
 // SAFETY: as above.
 unsafe impl Plain for Ends<Native> {}
@@ -34,23 +36,27 @@ unsafe impl Plain for Packet<Native> {}
 // SAFETY: as above.
 unsafe impl Plain for Table<Native> {}
 
-/// The whole of the shared memory that the paper's versions use: as on its machine (Section 5).
+/// The whole of the shared memory that the paper's versions use: as on its machine
+/// (Section 5).
 const MEMORY: usize = 8 << 20;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
-/// Beyond the measurement's own limit, what processes need to start and end when cores are few and other programs busy.
+/// Beyond the measurement's own limit, what processes need to start and end when cores
+/// are few and other programs busy.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// The tag of an ordinary message, and of the last one.
 const GO_ON: u64 = 0;
 const LAST: u64 = 1;
 
-/// How often the processes are started: where they run, and how they fall into step, lasts for as long as they do, and a line takes 60 ns there and back, or 350.
+/// How often the processes are started: where they run, and how they fall into step,
+/// lasts for as long as they do, and a line takes 60 ns there and back, or 350.
 const STARTS: u32 = 4;
 
-/// Plays ping-pong with messages of so many bytes between process `r` and process `r + procs / 2`, for all pairs at one time. Returns the first pair's time there and
-/// back in nanoseconds: the mean over several starts of the median of batches.
+/// Plays ping-pong with messages of so many bytes between process `r` and process `r +
+/// procs / 2`, for all pairs at one time. Returns the first pair's time there and back in
+/// nanoseconds: the mean over several starts of the median of batches.
 ///
 /// # Errors
 ///
@@ -152,8 +158,8 @@ impl<'a> Memory<'a> {
     }
 
     fn bytes(&self, at: u64, len: usize) -> Result<NativeBytes, Anything> {
-        // SAFETY: the world outlives this attachment (its area holds it), and the places of payloads and of the pool lie behind all structures to which
-        // references are made.
+        // SAFETY: the world outlives this attachment (its area holds it), and the places of
+        // payloads and of the pool lie behind all structures to which references are made.
         Ok(unsafe { self.area.bytes(at, len as u64)? })
     }
 
@@ -254,13 +260,15 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// The first half of the processes each send to one of the other half and wait for the answer.
+    /// The first half of the processes each send to one of the other half and wait for
+    /// the answer.
     fn play(&self, link: &impl Link) -> Result<(), Anything> {
         let Part { procs, rank, bytes, pages, limit, .. } = *self;
         let half = procs / 2;
         let (message, mut buffer) = (vec![rank as u8 + 1; bytes], vec![0u8; bytes]);
         let check = |buffer: &[u8], from: usize, len: usize| {
-            // The first and the last byte: enough to see that the message is the partner's, and all of it there.
+            // The first and the last byte: enough to see that the message is the partner's, and all
+            // of it there.
             let right = len == bytes
                 && [buffer.first(), buffer.last()].into_iter().flatten().all(|b| *b == from as u8 + 1);
             right.then_some(()).ok_or_else(|| format!("a message of process {from} arrived damaged"))

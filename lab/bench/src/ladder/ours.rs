@@ -1,10 +1,15 @@
-//! Our own rung of the ladder: the pairs of slots through which the device that carries MPI programs moves their messages (`mpi/fabric/src/engine/pair.rs`), one for each direction, and the line that both share (`volley.rs`).
+//! Our own rung of the ladder: the pairs of slots through which the device that carries
+//! MPI programs moves their messages (`mpi/fabric/src/engine/pair.rs`), one for each direction, and
+//! the line that both share (`volley.rs`).
 //!
-//! Like the paper's versions it carries the messages of one process to another in order, and waits for space and for messages. Matching by tags and completions are not its business, nor theirs: the device does that above.
+//! Like the paper's versions it carries the messages of one process to another in order, and waits
+//! for space and for messages. Matching by tags and completions are not its business, nor theirs:
+//! the device does that above.
 //!
 //! # Safety
 //!
-//! The one `unsafe` operation gives a pair a caller's buffer; every call here returns only when that is done with.
+//! The one `unsafe` operation gives a pair a caller's buffer; every call here returns only when
+//! that is done with.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -21,15 +26,19 @@ use towpath_sync::{Wait, Waiting};
 use super::native::{Anything, Link};
 use crate::process::SharedPages;
 
-/// Words of each process: its pid, the descriptor of its slots and their nonce, which it leaves for its partner; what it sleeps on; and whether it does.
+/// Words of each process: its pid, the descriptor of its slots and their nonce, which it
+/// leaves for its partner; what it sleeps on; and whether it does.
 pub const ADDRESS_WORDS: usize = 5;
 const DOORBELL: usize = 3;
 const ASLEEP: usize = 4;
-/// How long it looks on with a core to itself before it makes room for others, in nanoseconds.
+/// How long it looks on with a core to itself before it makes room for others, in
+/// nanoseconds.
 const LOOKS_ON: u64 = 20_000;
-/// And before it asks whether cores are shared, and yields if they are: more than an answer takes from a partner that is running.
+/// And before it asks whether cores are shared, and yields if they are: more than an
+/// answer takes from a partner that is running.
 const GLANCE: u64 = 500;
-/// How often it yields where cores are shared before it sleeps, and how long it sleeps at most, in nanoseconds: as the device does under an MPI.
+/// How often it yields where cores are shared before it sleeps, and how long it sleeps at
+/// most, in nanoseconds: as the device does under an MPI.
 const YIELDS: u32 = 8;
 const NAP: u64 = 1_000_000;
 
@@ -65,7 +74,8 @@ impl Opened {
         Ok(Opened { out })
     }
 
-    /// Takes those of the partner, which has made them. Another barrier comes before the first message.
+    /// Takes those of the partner, which has made them. Another barrier comes before the
+    /// first message.
     pub fn meet<'a>(
         mut self,
         rank: usize,
@@ -127,7 +137,8 @@ impl Ours<'_> {
         word(ASLEEP).store(0, Ordering::Relaxed);
     }
 
-    /// Wakes the partner, if it sleeps. (If it sleeps because it alone has noticed that cores are shared, it wakes by itself.)
+    /// Wakes the partner, if it sleeps. (If it sleeps because it alone has noticed that
+    /// cores are shared, it wakes by itself.)
     #[cold]
     fn ring(&self) {
         let word = |n| self.pages.word(self.partner * ADDRESS_WORDS + n);

@@ -1,8 +1,11 @@
-//! The shared pool: memory for the data of messages that do not fit into a packet, allocated under a lock (Gropp & Lusk 1997, Section 5: "there is a single shared pool").
+//! The shared pool: memory for the data of messages that do not fit into a packet,
+//! allocated under a lock (Gropp & Lusk 1997, Section 5: "there is a single shared pool").
 //!
-//! First fit in a table of regions that lie one after the other; neighbours that are both free are joined.
+//! First fit in a table of regions that lie one after the other; neighbours that are both free are
+//! joined.
 //!
-//! **Fields.** All of them only under the lock. **Crashes.** None are survived; what a process has allocated when it dies stays so.
+//! **Fields.** All of them only under the lock. **Crashes.** None are survived; what a process has
+//! allocated when it dies stays so.
 
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 use towpath_sync::Waiting;
@@ -12,7 +15,8 @@ use super::Exclusive;
 /// Regions in the table.
 const REGIONS: usize = 64;
 
-/// The table: for each region its length, and whether it is in use. Region 0 starts at 0, each other where the one before ends. A length of 0 ends the table.
+/// The table: for each region its length, and whether it is in use. Region 0 starts at 0,
+/// each other where the one before ends. A length of 0 ends the table.
 #[repr(C)]
 pub struct Table<P: Processor> {
     regions: OwnLine<[Region<P>; REGIONS]>,
@@ -51,7 +55,8 @@ impl<P: Processor, X: Exclusive<P>> Pool<'_, P, X> {
         cpu.write(&self.table.regions.0[0].len, self.size as u64);
     }
 
-    /// The longest piece that is allocated at one time: half of the pool, so that both directions can move.
+    /// The longest piece that is allocated at one time: half of the pool, so that both
+    /// directions can move.
     pub fn longest_piece(&self) -> usize {
         self.size / 2
     }

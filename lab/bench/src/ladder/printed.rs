@@ -1,9 +1,13 @@
-//! Figures 2 and 3 of Gropp & Lusk 1997 as they are printed, to show what is wrong with them (claim M19). **Don't use it.**
+//! Figures 2 and 3 of Gropp & Lusk 1997 as they are printed, to show what is wrong with
+//! them (claim M19). **Don't use it.**
 //!
-//! The sender tests and fills `slots[dest][myid]`, the receiver looks at `slots[i][myid]`: with the index of the other process first in both, they never meet; what a process sends lies where it
-//! looks for the other's packets itself. [`Indices::Corrected`] has the receiver look at `slots[myid][i]`.
+//! The sender tests and fills `slots[dest][myid]`, the receiver looks at `slots[i][myid]`: with the
+//! index of the other process first in both, they never meet; what a process sends lies where it
+//! looks for the other's packets itself. [`Indices::Corrected`] has the receiver look at
+//! `slots[myid][i]`.
 //!
-//! `pkt->ready = 0` is set in the sender's own copy of the packet, which is copied as it is, with its bit: see [`Printed::ready`].
+//! `pkt->ready = 0` is set in the sender's own copy of the packet, which is copied as it is, with
+//! its bit: see [`Printed::ready`].
 
 use std::cell::Cell;
 
@@ -31,7 +35,8 @@ pub struct Printed<'a, P: Processor> {
     pub processes: usize,
     /// The receiver's.
     pub indices: Indices,
-    /// What the bit of the packet to send says: 0 after `pkt->ready = 0`; 1 if that line were missing and the packet one that was received before.
+    /// What the bit of the packet to send says: 0 after `pkt->ready = 0`; 1 if that line
+    /// were missing and the packet one that was received before.
     pub ready: Cell<u64>,
 }
 

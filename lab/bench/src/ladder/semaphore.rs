@@ -1,8 +1,10 @@
-//! System V semaphores as locks (Gropp & Lusk 1997, Section 2): every entry and every exit is a system call.
+//! System V semaphores as locks (Gropp & Lusk 1997, Section 2): every entry and every
+//! exit is a system call.
 //!
 //! # Safety
 //!
-//! The calls get valid pointers to values that outlive them. A set belongs to the process that made it and is removed when it is dropped there.
+//! The calls get valid pointers to values that outlive them. A set belongs to the process that made
+//! it and is removed when it is dropped there.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,15 +1,20 @@
-//! Packet slots: one for each ordered pair of processes, so that neither end needs a lock (Gropp & Lusk 1997, Section 5, Figures 2 and 3).
+//! Packet slots: one for each ordered pair of processes, so that neither end needs a lock
+//! (Gropp & Lusk 1997, Section 5, Figures 2 and 3).
 //!
-//! **Source.** The figures, with their slips corrected (claim M19): both use the same index order, slot (from, to), and it is the slot's own flag that is cleared, by the receiver.
+//! **Source.** The figures, with their slips corrected (claim M19): both use the same index order,
+//! slot (from, to), and it is the slot's own flag that is cleared, by the receiver.
 //!
 //! **Progress.** A sender waits for its own receiver to empty the slot, and for nobody else.
 //!
-//! **Fields.** `ready`: set by the sender once the packet is in the slot, cleared by the receiver once it is out. `envelope` and the payload: the sender's while the flag is clear, the
-//! receiver's while it is set.
+//! **Fields.** `ready`: set by the sender once the packet is in the slot, cleared by the receiver
+//! once it is out. `envelope` and the payload: the sender's while the flag is clear, the receiver's
+//! while it is set.
 //!
-//! **Crashes.** Dies before it sets the flag: nothing was sent. Dies after: the packet arrives. A receiver that dies leaves the slot full, and its sender waits for ever.
+//! **Crashes.** Dies before it sets the flag: nothing was sent. Dies after: the packet arrives. A
+//! receiver that dies leaves the slot full, and its sender waits for ever.
 //!
-//! **Don't use it** with many processes: a receiver polls one slot for each other process, and each slot takes a packet's room whether it is used or not.
+//! **Don't use it** with many processes: a receiver polls one slot for each other process, and each
+//! slot takes a packet's room whether it is used or not.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use towpath_sync::Waiting;
@@ -56,7 +61,8 @@ impl<P: Processor> Slot<P> {
         round > 0
     }
 
-    /// Copies a packet into the slot (`PKT_COPYIN`), its payload to that place, while the slot is empty.
+    /// Copies a packet into the slot (`PKT_COPYIN`), its payload to that place, while the
+    /// slot is empty.
     pub(super) fn copy_in(&self, cpu: &P, bytes: &P::Bytes, at: usize, envelope: Envelope, payload: &[u8]) {
         let values = [envelope.kind, envelope.len, envelope.at];
         for (cell, value) in self.ready.0.envelope.iter().zip(values) {
@@ -83,7 +89,8 @@ impl<P: Processor> Slot<P> {
 
 /// The slots of all pairs.
 pub struct Slots<'a, P: Processor> {
-    /// One for each ordered pair: (from, to) at `to * processes + from`, so that what a receiver polls lies together.
+    /// One for each ordered pair: (from, to) at `to * processes + from`, so that what a
+    /// receiver polls lies together.
     pub slots: &'a [Slot<P>],
     /// [`SHORT_BELOW`] bytes for each slot.
     pub payload: &'a P::Bytes,
@@ -128,7 +135,8 @@ impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
     }
 }
 
-/// The slot under the model checker (claim M14). Cells and bytes are not atomic there: a packet that can be read before it is written, or overwritten before it is read, fails the model.
+/// The slot under the model checker (claim M14). Cells and bytes are not atomic there: a
+/// packet that can be read before it is written, or overwritten before it is read, fails the model.
 #[cfg(test)]
 mod tests {
     use loom::sync::Arc;
@@ -189,7 +197,9 @@ mod tests {
         });
     }
 
-    /// An empty slot: a packet is sent while its receiver looks twice. The sender does not look first, because loom 0.7 forgets that others have read a word when its writer reads it too.
+    /// An empty slot: a packet is sent while its receiver looks twice. The sender does
+    /// not look first, because loom 0.7 forgets that others have read a word when its writer reads
+    /// it too.
     fn first(planted: Planted) {
         model(move |shared, cpu| {
             let other = Arc::clone(&shared);
@@ -209,7 +219,8 @@ mod tests {
         });
     }
 
-    /// A full slot: the sender sends the next packet if it finds the slot empty, while the receiver takes the first.
+    /// A full slot: the sender sends the next packet if it finds the slot empty, while
+    /// the receiver takes the first.
     fn next(planted: Planted) {
         model(move |shared, cpu| {
             shared.fill(&cpu, 1);

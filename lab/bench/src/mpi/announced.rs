@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A file in which processes say that they have opened an endpoint of the provider, if its name is in their [`super::ANNOUNCE`]. It lies in memory, and its
-/// name is that of this process's descriptor in /proc: nothing is left behind, however this process ends.
+/// A file in which processes say that they have opened an endpoint of the provider, if
+/// its name is in their [`super::ANNOUNCE`]. It lies in memory, and its name is that of this
+/// process's descriptor in /proc: nothing is left behind, however this process ends.
 #[derive(Debug)]
 pub struct Announced {
     file: File,
@@ -20,7 +21,8 @@ impl Announced {
     ///
     /// # Errors
     ///
-    /// It can't be made; or other processes would not find it, for instance since /proc is not mounted.
+    /// It can't be made; or other processes would not find it, for instance since /proc is not
+    /// mounted.
     pub fn new() -> io::Result<Announced> {
         let file = File::from(memfd_create(c"towpath-announced", MemfdFlags::CLOEXEC)?);
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));

@@ -1,4 +1,5 @@
-//! Launchers: whose an `mpiexec` is, and the settings that make its MPI load our provider.
+//! Launchers: whose an `mpiexec` is, and the settings that make its MPI load our
+//! provider.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -100,7 +101,8 @@ impl Kind {
                 ("I_MPI_FABRICS", "ofi"),
                 ("I_MPI_OFI_PROVIDER", "towpath"),
                 ("I_MPI_OFI_LIBRARY_INTERNAL", "1"),
-                // With one-sided operations of the provider's it takes dynamic windows for -1 byte long (over libfabric's shm and tcp, too); with messages it doesn't.
+                // With one-sided operations of the provider's it takes dynamic windows for -1 byte
+                // long (over libfabric's shm and tcp, too); with messages it doesn't.
                 ("MPIR_CVAR_CH4_OFI_ENABLE_RMA", "0"),
             ],
         };
@@ -115,13 +117,17 @@ impl Kind {
     }
 }
 
-/// An Open MPI's tree of messages for barriers takes each rank several turns of its core, one that all send to the first rank takes one: with so many ranks on each core that is faster (two cores: from 8 ranks on; 16 ranks half of the time, 64 a third).
+/// An Open MPI's tree of messages for barriers takes each rank several turns of its core,
+/// one that all send to the first rank takes one: with so many ranks on each core that is faster
+/// (two cores: from 8 ranks on; 16 ranks half of the time, 64 a third).
 const RANKS_PER_CORE: usize = 3;
-/// With more cores than this the first rank would be the bottleneck: the others wait for it instead of for a turn.
+/// With more cores than this the first rank would be the bottleneck: the others wait for
+/// it instead of for a turn.
 const MOST_CORES: usize = 16;
 
 impl Kind {
-    /// More settings, where so many ranks share so many cores: what makes the MPI itself behave better then, over any transport.
+    /// More settings, where so many ranks share so many cores: what makes the MPI itself
+    /// behave better then, over any transport.
     pub fn crowded_settings(self, ranks: usize, cores: usize) -> &'static [(&'static str, &'static str)] {
         if self == Kind::OpenMpi && cores <= MOST_CORES && ranks >= RANKS_PER_CORE * cores {
             &[("OMPI_MCA_coll_tuned_use_dynamic_rules", "1"), ("OMPI_MCA_coll_tuned_barrier_algorithm", "1")]
@@ -171,7 +177,8 @@ impl Launcher {
             .find(|launcher| kind.is_none_or(|kind| kind == launcher.kind))
     }
 
-    /// That of an MPI, for measuring: where a variable says, where `scripts/install-peers.sh` puts it, or in PATH.
+    /// That of an MPI, for measuring: where a variable says, where
+    /// `scripts/install-peers.sh` puts it, or in PATH.
     pub fn installed(kind: Kind) -> Option<Launcher> {
         let named = std::env::var_os(kind.variable()).map(|p| PathBuf::from(p).join("bin"));
         let installed = data_folder().map(|d| d.join("towpath/peers").join(kind.name()).join("bin"));
@@ -205,7 +212,8 @@ impl Launcher {
     ///
     /// Why not, and what to do about it.
     pub fn check(&self) -> Result<(), String> {
-        // Open MPI's component is a file of its own; the check after the start says whether it was there.
+        // Open MPI's component is a file of its own; the check after the start says whether it was
+        // there.
         if self.kind == Kind::OpenMpi {
             return Ok(());
         }

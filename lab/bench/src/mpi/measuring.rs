@@ -1,4 +1,5 @@
-//! Our measuring program in C, compiled by an MPI's `mpicc` when it is first needed, and started by its launcher.
+//! Our measuring program in C, compiled by an MPI's `mpicc` when it is first needed, and
+//! started by its launcher.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -63,7 +64,8 @@ impl Measuring {
         self.folder.join("mpi_bench")
     }
 
-    /// Runs it, over the MPI's own transport or over the provider; returns what it printed.
+    /// Runs it, over the MPI's own transport or over the provider; returns what it
+    /// printed.
     ///
     /// # Errors
     ///
@@ -116,7 +118,8 @@ impl Measuring {
 
 impl Drop for Measuring {
     fn drop(&mut self) {
-        // Ours, made by `compile`; if it can't be removed it is small, and in the folder for such things.
+        // Ours, made by `compile`; if it can't be removed it is small, and in the folder for such
+        // things.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,5 @@
-//! MPI over Towpath: which MPI a program was built for, what its launcher is, and what sends its traffic through our libfabric provider.
+//! MPI over Towpath: which MPI a program was built for, what its launcher is, and what
+//! sends its traffic through our libfabric provider.
 //!
 //! `towpath mpirun` and `towpath bench mpi` both start programs this way.
 

@@ -1,4 +1,5 @@
-//! Programs: where the program stands among a launcher's arguments, and which MPI it was built for.
+//! Programs: where the program stands among a launcher's arguments, and which MPI it was
+//! built for.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -14,7 +15,8 @@ use crate::process::output_within;
 /// How long a program's interpreter may take to say which MPI it loads.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program among a launcher's arguments: the first that is no option and can be executed. Its place, and its file.
+/// The program among a launcher's arguments: the first that is no option and can be
+/// executed. Its place, and its file.
 pub fn find_program(arguments: &[OsString]) -> Option<(usize, PathBuf)> {
     arguments
         .iter()
@@ -23,7 +25,8 @@ pub fn find_program(arguments: &[OsString]) -> Option<(usize, PathBuf)> {
         .find_map(|(n, word)| Some((n, executable(word)?)))
 }
 
-/// How many ranks a launcher's arguments ask for, on this machine alone. `None` if they don't say, name other hosts, or start several programs.
+/// How many ranks a launcher's arguments ask for, on this machine alone. `None` if they
+/// don't say, name other hosts, or start several programs.
 pub fn ranks_asked_for(arguments: &[OsString]) -> Option<usize> {
     let end = find_program(arguments).map_or(arguments.len(), |(n, _)| n);
     let own: Vec<_> = arguments[..end].iter().map(|word| word.to_string_lossy()).collect();
@@ -113,7 +116,8 @@ fn python(interpreter: &Path) -> Option<Kind> {
     Kind::that_says(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The launcher to start a program with: that of the MPI for which it was built, from beside the program or its library, or else from PATH.
+/// The launcher to start a program with: that of the MPI for which it was built, from
+/// beside the program or its library, or else from PATH.
 ///
 /// # Errors
 ///

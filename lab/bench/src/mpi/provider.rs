@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::launcher::data_folder;
 use crate::input::mentions;
 
-/// The variable that names a file to which each process that has opened an endpoint of the provider adds a line: its number.
+/// The variable that names a file to which each process that has opened an endpoint of
+/// the provider adds a line: its number.
 pub const ANNOUNCE: &str = "TOWPATH_ANNOUNCE";
 
 /// As libfabric looks for it.
@@ -16,7 +17,8 @@ const BUILT: &str = "libtowpath_fi.so";
 /// What MPICH loads first (`mpi/preload`): as the script calls it, and as Cargo does.
 const PRELOAD: [&str; 2] = ["libtowpath-preload.so", "libtowpath_preload.so"];
 
-/// Whether a file is our provider, built with it: without the feature `fabric` the same crate makes a library that has no such entry.
+/// Whether a file is our provider, built with it: without the feature `fabric` the same
+/// crate makes a library that has no such entry.
 fn is_provider(file: &Path) -> bool {
     mentions(file, [b"fi_prov_ini\0"]) == [true]
 }
@@ -33,7 +35,8 @@ impl Provider {
         Provider { folder }
     }
 
-    /// Finds it: in the folder that is given, else beside this program, else where the script that builds it puts it.
+    /// Finds it: in the folder that is given, else beside this program, else where the
+    /// script that builds it puts it.
     ///
     /// # Errors
     ///
@@ -75,7 +78,8 @@ impl Provider {
         &self.folder
     }
 
-    /// The library beside it that keeps MPICH from yielding when it has found something, if it is there.
+    /// The library beside it that keeps MPICH from yielding when it has found something,
+    /// if it is there.
     pub fn preload(&self) -> Option<PathBuf> {
         PRELOAD.iter().map(|name| self.folder.join(name)).find(|file| file.is_file())
     }

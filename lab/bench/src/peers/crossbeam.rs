@@ -1,4 +1,5 @@
-//! crossbeam's `ArrayQueue`, between threads of one process: spinning, and yielding when there are more threads than cores.
+//! crossbeam's `ArrayQueue`, between threads of one process: spinning, and yielding when
+//! there are more threads than cores.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;

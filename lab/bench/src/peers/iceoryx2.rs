@@ -1,8 +1,10 @@
-//! iceoryx2: publish-subscribe between processes. A full buffer blocks the publisher (which then yields and later sleeps, by its own
-//! rules). There is no blocking receive: the receiver polls, with `sched_yield` when there is nothing; in the round trip it spins if both
+//! iceoryx2: publish-subscribe between processes. A full buffer blocks the publisher
+//! (which then yields and later sleeps, by its own rules). There is no blocking receive: the
+//! receiver polls, with `sched_yield` when there is nothing; in the round trip it spins if both
 //! processes have a core.
 //!
-//! All its files are kept apart from those of other users of iceoryx2 and are removed afterwards, also when a process was killed.
+//! All its files are kept apart from those of other users of iceoryx2 and are removed afterwards,
+//! also when a process was killed.
 
 mod stage;
 
@@ -24,9 +26,11 @@ use crate::transport::{Contender, Run, Stress};
 /// The peer.
 pub struct Iceoryx2;
 
-/// Samples that a subscriber's buffer holds per publisher: as many as one of our queues has packets.
+/// Samples that a subscriber's buffer holds per publisher: as many as one of our queues
+/// has packets.
 const PLACES: usize = 1024;
-/// The same for bulk transfers of `bytes` each: about a mebibyte, as more would only take more of the cache and of /dev/shm.
+/// The same for bulk transfers of `bytes` each: about a mebibyte, as more would only take
+/// more of the cache and of /dev/shm.
 fn bulk_places(bytes: u64) -> usize {
     ((1 << 20) / bytes.max(1)).clamp(4, 16) as usize
 }
@@ -49,7 +53,8 @@ fn subscriber<T: IceoryxSend + Debug + ?Sized>(
         .map_err(failed("creating a subscriber (is there room in /dev/shm?)"))
 }
 
-/// Without this a full buffer would not block: it does so only once the subscriber is connected.
+/// Without this a full buffer would not block: it does so only once the subscriber is
+/// connected.
 fn connect<T: IceoryxSend + Debug + ?Sized>(subscriber: &Subscriber<ipc::Service, T, ()>) -> Attempt {
     subscriber.update_connections().map_err(failed("connecting to the publishers"))
 }

@@ -105,7 +105,8 @@ impl Contender for Stream {
         Ok(f64::from_bits(pages.word(0).load(Ordering::Acquire)))
     }
 
-    /// One stream, which all write to (writes of 8 bytes are atomic); the reader takes what is there, up to 4 KiB at a time.
+    /// One stream, which all write to (writes of 8 bytes are atomic); the reader takes
+    /// what is there, up to 4 KiB at a time.
     fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
         let (into, from) = (self.connect)().map_err(system)?;
         let w = writers as usize;

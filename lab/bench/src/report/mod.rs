@@ -1,4 +1,5 @@
-//! The report: `results.jsonl`, and `index.html` made from the same results, one self-contained file.
+//! The report: `results.jsonl`, and `index.html` made from the same results, one
+//! self-contained file.
 
 mod page;
 mod plots;

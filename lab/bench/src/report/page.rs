@@ -75,7 +75,8 @@ pub struct Section {
     pub plots: Vec<String>,
 }
 
-/// A page that is not about the machine at hand: a title, an introduction, sections, and what could not be shown.
+/// A page that is not about the machine at hand: a title, an introduction, sections, and
+/// what could not be shown.
 pub fn plain_page(title: &str, introduction: &str, sections: &[Section], missing: &[String]) -> String {
     let mut html = String::with_capacity(1 << 16);
     let _ = write!(

@@ -96,7 +96,8 @@ fn times(results: &Results, metric: &str, title: &str) -> Option<String> {
     (!all.is_empty()).then(|| bars(title, &all, nanoseconds, mark))
 }
 
-/// One plot for each of our waiting policies, each with all peers and the floor: all in one would be too many lines.
+/// One plot for each of our waiting policies, each with all peers and the floor: all in
+/// one would be too many lines.
 fn by_waiting(
     results: &Results,
     experiment: &str,

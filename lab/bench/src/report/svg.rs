@@ -1,6 +1,8 @@
-//! Plots as inline SVG, drawn by hand: horizontal bars with whiskers, and lines over a logarithmic x axis.
+//! Plots as inline SVG, drawn by hand: horizontal bars with whiskers, and lines over a
+//! logarithmic x axis.
 //!
-//! Colours are classes, which the page's style sheet resolves for light and dark; shape and dashes say the same as colour does.
+//! Colours are classes, which the page's style sheet resolves for light and dark; shape and dashes
+//! say the same as colour does.
 
 use std::fmt::Write as _;
 
@@ -72,7 +74,8 @@ struct Scale {
 }
 
 impl Scale {
-    /// Logarithmic if the values differ by more than a factor of `spread`, else linear from zero.
+    /// Logarithmic if the values differ by more than a factor of `spread`, else linear
+    /// from zero.
     fn fit(values: impl Iterator<Item = f64>, spread: f64, from: f64, to: f64) -> Scale {
         let positive = values.filter(|v| v.is_finite() && *v > 0.0);
         let (least, most) = positive.fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
@@ -142,8 +145,9 @@ fn classes(look: Look) -> String {
     classes
 }
 
-/// Horizontal bars from zero, or dots where the values differ too much for that; whiskers from the smallest to the largest run. `mark` is
-/// a vertical line with its name: what the bars are to be compared with.
+/// Horizontal bars from zero, or dots where the values differ too much for that; whiskers
+/// from the smallest to the largest run. `mark` is a vertical line with its name: what the bars are
+/// to be compared with.
 pub fn bars(title: &str, bars: &[Bar], format: impl Fn(f64) -> String, mark: Option<(f64, &str)>) -> String {
     let left = 170.0;
     let top = if mark.is_some() { 46.0 } else { 30.0 };
@@ -213,7 +217,8 @@ pub fn bars(title: &str, bars: &[Bar], format: impl Fn(f64) -> String, mark: Opt
     svg
 }
 
-/// Lines with marks, whiskers and a label at the right end of each; the x axis is logarithmic with ticks where the points are.
+/// Lines with marks, whiskers and a label at the right end of each; the x axis is
+/// logarithmic with ticks where the points are.
 pub fn lines(
     title: &str,
     lines: &[Line],
@@ -306,7 +311,8 @@ pub fn lines(
     svg
 }
 
-/// A mark whose shape depends on the colour's number, so that one can do without seeing colours.
+/// A mark whose shape depends on the colour's number, so that one can do without seeing
+/// colours.
 fn mark(shape: usize, x: f64, y: f64) -> String {
     let points = |list: &[(f64, f64)]| {
         let text: Vec<String> = list.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
@@ -322,12 +328,14 @@ fn mark(shape: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// Moves positions apart so that neighbours are at least `distance` from each other: those that crowd stand evenly around their common
-/// middle, within `low..=high` while there is room.
+/// Moves positions apart so that neighbours are at least `distance` from each other:
+/// those that crowd stand evenly around their common middle, within `low..=high` while there is
+/// room.
 fn spread(positions: &[f64], distance: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..positions.len()).collect();
     order.sort_by(|&a, &b| positions[a].total_cmp(&positions[b]));
-    // Crowds in order: (first position, how many). A crowd that reaches into its neighbour joins it.
+    // Crowds in order: (first position, how many). A crowd that reaches into its neighbour joins
+    // it.
     let mut crowds: Vec<(f64, usize)> = Vec::new();
     for &n in &order {
         let mut crowd = (positions[n], 1);

@@ -1,4 +1,5 @@
-//! What claims are judged with: figures of simulated machines, each run once however many claims need it.
+//! What claims are judged with: figures of simulated machines, each run once however many
+//! claims need it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -168,7 +169,8 @@ pub struct Series {
     seeds: usize,
 }
 
-/// Which of a series' figures: an algorithm on so many processors; and, where these vary, how it waits, how many copies run, under which scheduler.
+/// Which of a series' figures: an algorithm on so many processors; and, where these vary,
+/// how it waits, how many copies run, under which scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct At<'a> {
     /// The algorithm.
@@ -222,8 +224,9 @@ impl Series {
         }
     }
 
-    /// Judges by the medians and by each seed alone. `claim` gets a way to look figures up and returns what contradicts it. Each contradiction is told once, with
-    /// how often it was seen.
+    /// Judges by the medians and by each seed alone. `claim` gets a way to look figures
+    /// up and returns what contradicts it. Each contradiction is told once, with how often it was
+    /// seen.
     pub fn judge(&self, claim: impl Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String>) -> Vec<String> {
         let by_median = claim(&|at, metric| self.median(at, metric));
         if !by_median.is_empty() {
@@ -273,7 +276,8 @@ impl Series {
     }
 }
 
-/// Nothing, if a value is within a part of the expected one (T1: 0.25); otherwise what contradicts it.
+/// Nothing, if a value is within a part of the expected one (T1: 0.25); otherwise what
+/// contradicts it.
 pub fn within(name: &str, value: f64, expected: f64, part: f64) -> Vec<String> {
     if (value / expected - 1.0).abs() <= part {
         return Vec::new();
@@ -289,7 +293,8 @@ pub fn within_factor(name: &str, value: f64, expected: f64, factor: f64) -> Vec<
     vec![format!("{name} is {}, not within a factor {factor} of {}", digits(value), digits(expected))]
 }
 
-/// Nothing, if the values do not fall (two within 3 % are tied: T3); otherwise which pairs do.
+/// Nothing, if the values do not fall (two within 3 % are tied: T3); otherwise which
+/// pairs do.
 pub fn rising(what: &str, values: &[(&str, f64)]) -> Vec<String> {
     values
         .windows(2)

@@ -1,4 +1,5 @@
-//! Paper G §5.3, §7.1, §7.3: what the operations cost by themselves, and what the code costs its writers.
+//! Paper G §5.3, §7.1, §7.3: what the operations cost by themselves, and what the code
+//! costs its writers.
 
 use towpath_sim::{Parameters, Sim, machines};
 
@@ -51,7 +52,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// The machine with an instruction time of one cycle and nothing around accesses, so that what is added is counted in instructions that refer to memory.
+/// The machine with an instruction time of one cycle and nothing around accesses, so that
+/// what is added is counted in instructions that refer to memory.
 fn bare(change: &str) -> Parameters {
     let mut machine = machines::by_name("paradigm").expect("a machine that comes with Towpath");
     for change in ["processor.instructions=0", change] {
@@ -60,7 +62,8 @@ fn bare(change: &str) -> Parameters {
     machine
 }
 
-/// What a deletion takes under DCAS and under the spin lock, less what its own code takes, in cycles.
+/// What a deletion takes under DCAS and under the spin lock, less what its own code
+/// takes, in cycles.
 fn overheads(dcas: &str) -> Result<[f64; 2], Error> {
     let machine = bare(dcas);
     let [_, versioned] = alone::<Versioned<Sim, Advisory>>(&machine, 10)?;
@@ -106,7 +109,8 @@ fn g16(_: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::not_checkable("a count of the Cache Kernel's source, which we do not have"))
 }
 
-/// Lines of code between `// begin` and `// end`: neither empty nor comments nor braces alone.
+/// Lines of code between `// begin` and `// end`: neither empty nor comments nor braces
+/// alone.
 fn lines(source: &str) -> usize {
     let body = source.lines().skip_while(|l| !l.trim().starts_with("// begin"));
     body.take_while(|l| l.trim() != "// end")

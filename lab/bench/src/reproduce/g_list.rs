@@ -64,7 +64,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         what: "Figure 5: DCAS/Cload, DCAS/A&F and the spin lock degrade comparably; DCAS/A&F suffers from traffic on its count",
         paper: "order",
         tolerance: "slowdowns within a factor 2 of each other; DCAS/A&F above DCAS/Cload from 2 processors on, ties within 3 %",
-        // That waiters of DCAS/A&F pause was chosen by it: spinning on the count they slow down by 2.8 on 16 processors.
+        // That waiters of DCAS/A&F pause was chosen by it: spinning on the count they slow down by
+        // 2.8 on 16 processors.
         input: true,
         judge: g8,
     },
@@ -211,7 +212,8 @@ fn g7(context: &Context<'_>) -> Result<Finding, Error> {
         low.map(|(a, f)| format!("{a} takes {} times as long on 2 as on 1", digits(f))).collect()
     });
     let plot = plot(&series, "G figure 5, work 20, 1 process on each processor");
-    // What the migration of nodes costs is there, but hidden by instructions of which a part overlaps.
+    // What the migration of nodes costs is there, but hidden by instructions of which a part
+    // overlaps.
     let bare = context.ask(&question(20, 1, &[1, 2], &ALL).set("processor.instructions=0"))?;
     let factor = |a: &str| {
         let [one, two] = [1, 2].map(|n| bare.median(At::new(a, n), COMPLETION_CYCLES));

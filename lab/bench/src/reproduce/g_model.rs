@@ -1,4 +1,5 @@
-//! Paper G §2, §5, §6.1: what must hold whatever the timing (G18 to G20), by the schedule explorer and by signals.
+//! Paper G §2, §5, §6.1: what must hold whatever the timing (G18 to G20), by the schedule
+//! explorer and by signals.
 
 use towpath_machine::{Heap, Native};
 use towpath_sim::explore::harness::Case;
@@ -39,7 +40,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Schedules that what is right must survive by each method, unless there are fewer; with one death, too, where that is nobody's concern.
+/// Schedules that what is right must survive by each method, unless there are fewer; with
+/// one death, too, where that is nobody's concern.
 const SCHEDULES: u64 = 5_000;
 /// Schedules in which what is wrong must be found.
 const ENOUGH: u64 = 100_000;

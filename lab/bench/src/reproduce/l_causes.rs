@@ -1,4 +1,5 @@
-//! Why claims of paper L on messages are missed: each cause is shown by an experiment in which one thing is changed, run when the claim is judged.
+//! Why claims of paper L on messages are missed: each cause is shown by an experiment in
+//! which one thing is changed, run when the claim is judged.
 
 use towpath_sim::machines;
 
@@ -29,7 +30,8 @@ fn enterprise() -> Setup {
     Setup::new(machines::by_name("enterprise5000").expect("a machine that comes with Towpath"))
 }
 
-/// Why o_s of lock-free is not as far above test&set's as in the paper: what a send does atomically, and that a store waits for its upgrade.
+/// Why o_s of lock-free is not as far above test&set's as in the paper: what a send does
+/// atomically, and that a store waits for its upgrade.
 pub fn sending(context: &Context<'_>) -> Result<String, Error> {
     const BOTH: [&str; 2] = ["test-and-set", "lock-free"];
     let question = || Question::new("messages", "enterprise5000", &BOTH, &[2]).work(5_000, 0.2);
@@ -39,7 +41,8 @@ pub fn sending(context: &Context<'_>) -> Result<String, Error> {
         context.ask(&question().set("bus.upgrade=60ns"))?,
     );
     let send = |series: &super::Series, name| series.median(At::new(name, 2), SEND_OVERHEAD);
-    // An atomic operation takes 90 ns; by how much a send is shorter when it takes 60 says how many there are on its way.
+    // An atomic operation takes 90 ns; by how much a send is shorter when it takes 60 says how many
+    // there are on its way.
     let atomics = BOTH.map(|name| digits((send(&as_is, name) - send(&cheap, name)) / 30.0));
     let apart = |series: &super::Series| nanoseconds(send(series, BOTH[1]) - send(series, BOTH[0]));
     Ok(format!(
@@ -52,7 +55,8 @@ pub fn sending(context: &Context<'_>) -> Result<String, Error> {
     ))
 }
 
-/// Why the locks that queue come out too fast: what they take when the reader is not the limit.
+/// Why the locks that queue come out too fast: what they take when the reader is not the
+/// limit.
 pub fn reader(context: &Context<'_>) -> Result<String, Error> {
     let mut eager = enterprise();
     (eager.habits.costs.poll, eager.habits.costs.dispatch) = (0, 0);

@@ -1,4 +1,5 @@
-//! Paper L: the machine itself (L1, L18), and what needs other runs than the tables: binding, multiprogramming, deadlock (L16, L17, L19).
+//! Paper L: the machine itself (L1, L18), and what needs other runs than the tables:
+//! binding, multiprogramming, deadlock (L16, L17, L19).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -66,7 +67,8 @@ fn stuck(stuck: towpath_sim::Stuck) -> Error {
     Error::NotAvailable(stuck.to_string())
 }
 
-/// What the second processor's access to a word takes after the first one's, in nanoseconds.
+/// What the second processor's access to a word takes after the first one's, in
+/// nanoseconds.
 fn access(
     seed: u64,
     first: impl Fn(&Sim, &SimWord) + 'static,
@@ -123,7 +125,8 @@ fn l16(_: &Context<'_>) -> Result<Finding, Error> {
 
 fn l17(context: &Context<'_>) -> Result<Finding, Error> {
     let mut setup = Setup::new(enterprise());
-    // Run and time slice are shortened together: still 250 context switches, and hundreds of messages, long.
+    // Run and time slice are shortened together: still 250 context switches, and hundreds of
+    // messages, long.
     setup.parameters.set_from_text("os.quantum=1ms").expect("a parameter and its value");
     let two = Setup { copies: 2, ..setup.clone() };
     let messages = 20_000;

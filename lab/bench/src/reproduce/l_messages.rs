@@ -1,7 +1,9 @@
-//! Paper L, Sections 3 and 4: messages under six claim algorithms on the Enterprise 5000 (L2 to L13, L15).
+//! Paper L, Sections 3 and 4: messages under six claim algorithms on the Enterprise 5000
+//! (L2 to L13, L15).
 //!
-//! Inputs: what the message path's instructions take comes from o_s and o_r of test&set (Table 1); what the operating system's mutex takes from o_s of Posix (Table 1) and, roughly,
-//! from Posix with 3 and 7 writers (Table 2). These cells are never counted.
+//! Inputs: what the message path's instructions take comes from o_s and o_r of test&set (Table 1);
+//! what the operating system's mutex takes from o_s of Posix (Table 1) and, roughly, from Posix
+//! with 3 and 7 writers (Table 2). These cells are never counted.
 
 use super::context::{At, Question, Series, rising, within, within_factor};
 use super::{Claim, Context, Finding, Verdict, l_causes};

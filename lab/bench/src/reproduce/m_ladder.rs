@@ -1,7 +1,9 @@
-//! Paper M §4 to §8, §9.2: latency and bandwidth of the device's versions on the SX-4 (M1 to M11, M17).
+//! Paper M §4 to §8, §9.2: latency and bandwidth of the device's versions on the SX-4 (M1
+//! to M11, M17).
 //!
-//! Inputs, which never count: what a semaphore's call takes (M1), what flushing the cache takes (M6), and what MPICH's own instructions take (M9). The rate of `memcpy` is a parameter
-//! too (M8 is about what is left of it).
+//! Inputs, which never count: what a semaphore's call takes (M1), what flushing the cache takes
+//! (M6), and what MPICH's own instructions take (M9). The rate of `memcpy` is a parameter too (M8
+//! is about what is left of it).
 
 use towpath_machine::{Arena, Processor};
 use towpath_sim::{Simulation, machines};
@@ -241,7 +243,8 @@ fn m4(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).with(figure(context, version, "M figure 4")?))
 }
 
-/// The first of some lengths at which the bandwidth is less than at the one before, by more than 3 %.
+/// The first of some lengths at which the bandwidth is less than at the one before, by
+/// more than 3 %.
 fn dip(lengths: &[usize], bandwidths: &[f64]) -> Option<usize> {
     let at = bandwidths.windows(2).position(|w| w[1] < w[0] * 0.97)?;
     lengths.get(at + 1).copied()

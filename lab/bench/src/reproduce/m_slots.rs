@@ -1,4 +1,5 @@
-//! Paper M §5 and §9: the packet slots, what they need of the machine, and their refinements (M12 to M16, M18, M19).
+//! Paper M §5 and §9: the packet slots, what they need of the machine, and their
+//! refinements (M12 to M16, M18, M19).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,11 @@
-//! The papers' claims, judged by experiments on the machines that the papers measured, simulated.
+//! The papers' claims, judged by experiments on the machines that the papers measured,
+//! simulated.
 //!
-//! One file for each group of claims; a claim is one entry of its file's list. It is judged for each seed by itself and for the medians over the seeds, and counts as reproduced
-//! only if it holds in all of them. What was used to choose a parameter is an *input* and never counts. The verdicts are recorded in `verdicts.txt` beside this
-//! file: a claim recorded as reproduced that no longer is fails `towpath reproduce`.
+//! One file for each group of claims; a claim is one entry of its file's list. It is judged for
+//! each seed by itself and for the medians over the seeds, and counts as reproduced only if it
+//! holds in all of them. What was used to choose a parameter is an *input* and never counts. The
+//! verdicts are recorded in `verdicts.txt` beside this file: a claim recorded as reproduced that no
+//! longer is fails `towpath reproduce`.
 
 mod context;
 mod g_costs;
@@ -87,7 +90,8 @@ impl Finding {
         self
     }
 
-    /// With a word that explains a verdict against the claim: what an experiment has shown of its cause.
+    /// With a word that explains a verdict against the claim: what an experiment has
+    /// shown of its cause.
     #[must_use]
     pub fn because(mut self, why: &str) -> Finding {
         if let Verdict::NotReproduced(text) = &mut self.verdict {

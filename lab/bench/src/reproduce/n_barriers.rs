@@ -21,7 +21,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         what: "The centralised barrier over fetch-ops is the best and the one over LL/SC the worst; the two-tree barrier scales but is radically worse than the best",
         paper: "fetch-op < tree < LL/SC",
         tolerance: "order at 2 to 64, 3 % is a tie; the tree takes at least twice as long at 64",
-        // N7 allows a service time of three cycles of the hub or of four, and this claim hangs on which: three was taken with that known.
+        // N7 allows a service time of three cycles of the hub or of four, and this claim hangs on
+        // which: three was taken with that known.
         input: true,
         judge: n22,
     },
@@ -79,7 +80,8 @@ fn n22(context: &Context<'_>) -> Result<Finding, Error> {
         series.plot("Barriers: invalidations received (N figure 6, right)", INVALIDATIONS_RECEIVED, digits),
         series.plot("Barriers: interventions received (N figure 6, right)", INTERVENTIONS_RECEIVED, digits),
     ];
-    // It hangs on a parameter that the paper does not give (chosen for N7), so this is shown whatever comes out.
+    // It hangs on a parameter that the paper does not give (chosen for N7), so this is shown
+    // whatever comes out.
     let mut sweep = Vec::new();
     for (what, change) in [
         ("fetch-ops that occupy a home for two cycles of the hub", "fetch_op.occupancy=20.5ns"),

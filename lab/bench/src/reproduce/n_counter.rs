@@ -202,14 +202,16 @@ fn n6(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).with([plot]))
 }
 
-/// From how many processors on the time never falls by a tenth any more; 0 if it does up to the end.
+/// From how many processors on the time never falls by a tenth any more; 0 if it does up
+/// to the end.
 fn flat(f: &dyn Fn(At<'_>, crate::record::Metric) -> f64) -> usize {
     let steps =
         PROCS.windows(2).rev().take_while(|w| f(fetch_op(w[1]), TIME) > 0.9 * f(fetch_op(w[0]), TIME));
     steps.last().map_or(0, |w| w[0])
 }
 
-/// Service times of a fetch-op: one to five cycles of the hub, and the estimates that were there before anything was run (the last one is the rate that is remembered as published).
+/// Service times of a fetch-op: one to five cycles of the hub, and the estimates that
+/// were there before anything was run (the last one is the rate that is remembered as published).
 const SERVICE: [&str; 8] = ["10.3ns", "20.5ns", "30.8ns", "41ns", "51.3ns", "100ns", "164ns", "244ns"];
 
 fn n7(context: &Context<'_>) -> Result<Finding, Error> {

@@ -1,4 +1,5 @@
-//! Paper N §2.2, §3.2: what the model itself must do (N34), and the queue of Figure 1 (N35).
+//! Paper N §2.2, §3.2: what the model itself must do (N34), and the queue of Figure 1
+//! (N35).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -75,7 +76,8 @@ fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new("0 invalidations, 0 messages; fails after a context switch".into(), against))
 }
 
-/// Schedules that the corrected queue must survive by each method, unless there are fewer.
+/// Schedules that the corrected queue must survive by each method, unless there are
+/// fewer.
 const SCHEDULES: u64 = 20_000;
 
 fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<Report, Error> {

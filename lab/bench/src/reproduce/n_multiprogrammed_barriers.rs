@@ -1,4 +1,5 @@
-//! Paper N §5: several copies of the barriers' programs at one time, under time sharing and under flat gang scheduling (N29 to N31). Run as the queues' in `n_multiprogramming.rs`.
+//! Paper N §5: several copies of the barriers' programs at one time, under time sharing
+//! and under flat gang scheduling (N29 to N31). Run as the queues' in `n_multiprogramming.rs`.
 
 use super::context::Series;
 use super::n_multiprogramming::{
@@ -50,7 +51,8 @@ fn barriers(context: &Context<'_>, copies: &[u32], spread: f64) -> Result<Series
     context.ask_all(&BARRIERS.iter().flat_map(both).collect::<Vec<_>>())
 }
 
-/// Barriers' gaps in the conscious disciplines (competitive, blocking), two copies, on machines with other operating systems: what they hang on.
+/// Barriers' gaps in the conscious disciplines (competitive, blocking), two copies, on
+/// machines with other operating systems: what they hang on.
 fn barrier_sweep(context: &Context<'_>, spread: f64, changes: &[&str]) -> Result<String, Error> {
     let mut sweep = Vec::new();
     for change in changes {

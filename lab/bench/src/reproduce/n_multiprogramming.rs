@@ -1,7 +1,11 @@
-//! Paper N §5: several copies of the queues' programs at one time, under time sharing and under flat gang scheduling (N24 to N28). `n_multiprogrammed_barriers.rs` has the barriers'.
+//! Paper N §5: several copies of the queues' programs at one time, under time sharing and
+//! under flat gang scheduling (N24 to N28). `n_multiprogrammed_barriers.rs` has the barriers'.
 //!
-//! Everything is scaled down together: time slices of 2.5 ms are 50 times the work and 250 times a context switch, and each run is so long that its threads see about ten slices or
-//! more. Who blocks gives way and looks again when it is its turn (`os.blocking`, as in §3.4). Under gang scheduling programs just spin, as in the paper; under time sharing each discipline of waiting is run. The queue lock is the scheduler-conscious one, on 63 processors.
+//! Everything is scaled down together: time slices of 2.5 ms are 50 times the work and 250 times a
+//! context switch, and each run is so long that its threads see about ten slices or more. Who
+//! blocks gives way and looks again when it is its turn (`os.blocking`, as in §3.4). Under gang
+//! scheduling programs just spin, as in the paper; under time sharing each discipline of waiting is
+//! run. The queue lock is the scheduler-conscious one, on 63 processors.
 
 use towpath_sync::Policy;
 
@@ -77,13 +81,15 @@ const NON_BLOCKING: [&str; 3] = ["michael-scott/ll-sc", "prakash-lee-johnson/ll-
 const CUSTOM: &str = "fetch-op-tickets";
 const ARRAY: &str = "fetch-op-array";
 
-/// The queues of figure 7, with as many operations as see ten time slices under time sharing, and under gang scheduling.
+/// The queues of figure 7, with as many operations as see ten time slices under time
+/// sharing, and under gang scheduling.
 const QUEUES: [(&str, u64, u64); 10] = [
     (LOCKS[0], 6_400, 2_400),
     (LOCKS[1], 3_200, 2_400),
     (LOCKS[2], 12_800, 6_400),
     (LOCKS[3], 4_800, 6_400),
-    // A million by 2.5 ÷ 100 ms, as the paper's runs: it stands still now and then for a slice, which takes long to even out.
+    // A million by 2.5 ÷ 100 ms, as the paper's runs: it stands still now and then for a slice,
+    // which takes long to even out.
     (CONSCIOUS, 25_000, 6_400),
     (NON_BLOCKING[0], 25_600, 9_600),
     (NON_BLOCKING[1], 19_200, 8_000),
@@ -123,7 +129,8 @@ pub(super) fn at<'a>(algorithm: &'a str, waiting: &'a str, copies: u64, schedule
     At { algorithm, procs: procs(algorithm), waiting, copies, scheduler, bytes: None }
 }
 
-/// An algorithm under a scheduler, in all its disciplines under time sharing, in 50 µs of work.
+/// An algorithm under a scheduler, in all its disciplines under time sharing, in 50 µs of
+/// work.
 pub(super) fn question(
     algorithm: &'static str,
     scheduler: &'static str,
@@ -150,7 +157,8 @@ fn queues(context: &Context<'_>) -> Result<Series, Error> {
     context.ask_all(&QUEUES.iter().flat_map(both).collect::<Vec<_>>())
 }
 
-/// Some algorithms under both schedulers, two copies, on a machine with a parameter changed.
+/// Some algorithms under both schedulers, two copies, on a machine with a parameter
+/// changed.
 fn changed(context: &Context<'_>, names: &[&'static str], change: &str) -> Result<Series, Error> {
     let operations = |name: &str, scheduler: &str| {
         let queue = QUEUES.iter().find(|q| q.0 == name).map(|q| if scheduler == SHARED { q.1 } else { q.2 });
@@ -295,7 +303,8 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
 
 const N24_CAUSE: &str = "the non-blocking queues show the paper's reason, fewer invalidations under time sharing; under test&set there are nearly as many. Tickets are handed to threads that have no processor: by busy-waiting the lock then gets on about once for each context switch (N28), so that its time is that of the slices (with slices half as long it takes half as long); by giving way each hand-over waits for switches (with cheaper ones ticket locks by blocking are all faster under time sharing, with dearer ones none). The paper's own queue makes a dequeuer wait for the enqueuer with the same ticket, who may have no processor: the less work, the more that tells. Test&set over fetch-ops stands still while its holder is preempted";
 
-/// What the algorithm's time must be below, under time sharing: that of every lock in either conscious discipline.
+/// What the algorithm's time must be below, under time sharing: that of every lock in
+/// either conscious discipline.
 fn slower_than_a_lock(f: Figure<'_>, name: &str) -> Vec<String> {
     let mut against = Vec::new();
     for copies in [2, 3] {
@@ -317,7 +326,8 @@ fn slower_than_a_lock(f: Figure<'_>, name: &str) -> Vec<String> {
     against
 }
 
-/// Under time sharing: times of these, and the locks' in both conscious disciplines, for two and three copies.
+/// Under time sharing: times of these, and the locks' in both conscious disciplines, for
+/// two and three copies.
 fn beside_locks(f: Figure<'_>, names: &[&str]) -> String {
     let times =
         |name: &str, waiting: &str| [2, 3].map(|n| digits(f(at(name, waiting, n, SHARED), TIME))).join(" | ");
@@ -376,7 +386,8 @@ fn n27(context: &Context<'_>) -> Result<Finding, Error> {
             .collect()
     });
     let f = &median(&series);
-    // What it hangs on: whether the lock is what limits the program; whether the holder may run on; the costs of switches.
+    // What it hangs on: whether the lock is what limits the program; whether the holder may run on;
+    // the costs of switches.
     let mut sweep = Vec::new();
     for (what, work, change) in [
         ("1 ms of work, with which the lock is not what limits a program", 1_000_000, "os.grace=1ms"),

@@ -154,7 +154,8 @@ fn figure_5() -> Question {
     Question::new("queues", "origin2000", &ALL, &PROCS)
 }
 
-/// The same on 64 processors for some of them, with a parameter changed: to see on what something hangs.
+/// The same on 64 processors for some of them, with a parameter changed: to see on what
+/// something hangs.
 fn changed(context: &Context<'_>, algorithms: &[&'static str], change: &str) -> Result<Series, Error> {
     context.ask(&Question::new("queues", "origin2000", algorithms, &[MOST]).set(change))
 }
@@ -174,7 +175,8 @@ fn out_of_order(f: Look<'_>, algorithms: &[&'static str], procs: usize) -> Vec<S
     rising(&format!("on {procs}"), &values)
 }
 
-/// What contradicts that each of the first is at most as slow as each of the others on so many processors.
+/// What contradicts that each of the first is at most as slow as each of the others on so
+/// many processors.
 fn not_faster(f: Look<'_>, fast: &[&'static str], slow: &[&'static str], procs: usize) -> Vec<String> {
     let pairs = fast.iter().flat_map(|a| slow.iter().map(move |b| [*a, *b]));
     pairs.flat_map(|pair| out_of_order(f, &pair, procs)).collect()
@@ -222,7 +224,8 @@ fn n12(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn n13(context: &Context<'_>) -> Result<Finding, Error> {
     let series = context.ask(&figure_5())?;
-    // As the paper counts: what processors receive, and how much there is of it beyond what the same lock at memory causes, which the sharing of the queue alone explains.
+    // As the paper counts: what processors receive, and how much there is of it beyond what the
+    // same lock at memory causes, which the sharing of the queue alone explains.
     let ratio = |f: Look<'_>, metrics: &[Metric]| {
         let sum = |name| metrics.iter().map(|&m| f(at(name, MOST), m)).sum::<f64>();
         sum(TEST_AND_SET) / sum(TEST_AND_SET_AT_MEMORY)
@@ -280,7 +283,8 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).because(&why))
 }
 
-/// The interventions of an operation under test&set over LL/SC, with another bound of the exponential back-off.
+/// The interventions of an operation under test&set over LL/SC, with another bound of the
+/// exponential back-off.
 fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
     let question = figure_5();
     let setup = Setup::new(question.machine.clone(), MOST, question.work, question.operations);

@@ -22,9 +22,11 @@ pub(super) const CLAIMS: &[Claim] = &[Claim {
     judge: n21,
 }];
 
-/// What releases of a lock with as many places as there are processors cost while everybody waits for it: invalidations and interventions while each release
-/// lasted, for each of those after the first two laps (before, the places' lines are not yet where they stay). The release is the only thing that happens then: whoever has the lock keeps
-/// it until all others have long settled down to wait.
+/// What releases of a lock with as many places as there are processors cost while
+/// everybody waits for it: invalidations and interventions while each release lasted, for each of
+/// those after the first two laps (before, the places' lines are not yet where they stay). The
+/// release is the only thing that happens then: whoever has the lock keeps it until all others have
+/// long settled down to wait.
 fn releases<L: Lock<Sim> + 'static>(procs: usize, seed: u64) -> Result<Vec<(u64, u64)>, Error> {
     const LAPS: usize = 6;
     let machine = machines::by_name("origin2000").expect("a machine that comes with Towpath");

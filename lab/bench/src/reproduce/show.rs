@@ -1,4 +1,5 @@
-//! What `towpath reproduce` shows: one table of all claims, and our counterparts of the papers' figures.
+//! What `towpath reproduce` shows: one table of all claims, and our counterparts of the
+//! papers' figures.
 
 use std::fmt::Write as _;
 use std::path::Path;

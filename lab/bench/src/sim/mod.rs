@@ -1,7 +1,8 @@
 //! Experiments on simulated machines.
 //!
-//! An experiment makes *points*: an algorithm on so many processors under one way of waiting. Each point runs once for each seed, all of them side by side on the host's
-//! cores; a record holds the median over the seeds, the smallest and the largest.
+//! An experiment makes *points*: an algorithm on so many processors under one way of waiting. Each
+//! point runs once for each seed, all of them side by side on the host's cores; a record holds the
+//! median over the seeds, the smallest and the largest.
 
 mod experiments;
 pub mod ladder;
@@ -30,7 +31,8 @@ use crate::record::{Extra, Metric, Record, Subject};
 pub struct SimSettings {
     /// The machine.
     pub machine: Parameters,
-    /// Numbers of processors; empty: powers of two up to what the machine has (at most 64).
+    /// Numbers of processors; empty: powers of two up to what the machine has (at most
+    /// 64).
     pub procs: Vec<usize>,
     /// Private work between two operations.
     pub work: Work,
@@ -132,10 +134,12 @@ impl Watcher for () {
     fn done(&self, _what: &str) {}
 }
 
-/// What one point yielded: by metric, a figure for each seed. In the order of the metrics' names.
+/// What one point yielded: by metric, a figure for each seed. In the order of the
+/// metrics' names.
 pub type Figures = BTreeMap<Metric, Vec<f64>>;
 
-/// Runs all points, each with `seeds` seeds from the one in its setup on, on so many host threads (0: one for each core). In the order of the points.
+/// Runs all points, each with `seeds` seeds from the one in its setup on, on so many host
+/// threads (0: one for each core). In the order of the points.
 pub fn run_points(
     points: &[Point],
     seeds: u32,
@@ -151,7 +155,8 @@ pub fn run_points(
         for _ in 0..threads.min(total) {
             scope.spawn(|| {
                 loop {
-                    // Relaxed: a ticket that orders nothing; the results travel under their mutexes.
+                    // Relaxed: a ticket that orders nothing; the results travel under their
+                    // mutexes.
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     if n >= total {
                         return;

@@ -1,14 +1,18 @@
-//! Waiting as on the machine that is simulated: the policies are the library's, the constants of back-off the machine's.
+//! Waiting as on the machine that is simulated: the policies are the library's, the
+//! constants of back-off the machine's.
 //!
-//! Nikolopoulos & Papatheodorou §3.1: the base interval of exponential and of proportional back-off is about an uncontended read of the secondary cache, for words at memory about a
-//! read of local memory by a fetch-op. The bound of the exponential one is not given; ours is sixteen times the base (E).
+//! Nikolopoulos & Papatheodorou §3.1: the base interval of exponential and of proportional back-off
+//! is about an uncontended read of the secondary cache, for words at memory about a read of local
+//! memory by a fetch-op. The bound of the exponential one is not given; ours is sixteen times the
+//! base (E).
 
 use towpath_machine::{Park, Processor};
 use towpath_sim::Parameters;
 use towpath_sim::parameters::YIELD;
 use towpath_sync::{Abandoned, Alone, Policy, Wait, Waiting};
 
-/// What the algorithms' own proportional pauses are made for: nanoseconds for each waiter ahead.
+/// What the algorithms' own proportional pauses are made for: nanoseconds for each waiter
+/// ahead.
 const OWN_UNIT: u64 = 30;
 
 /// How to wait on a simulated machine.
@@ -26,8 +30,9 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// On that machine, by that policy. Competitive spinning lasts as long as a context switch. Where those who block let others run and then look again (`os.blocking`), blocking at
-    /// once is giving way at once, and competitive spinning gives way in the end.
+    /// On that machine, by that policy. Competitive spinning lasts as long as a context
+    /// switch. Where those who block let others run and then look again (`os.blocking`), blocking
+    /// at once is giving way at once, and competitive spinning gives way in the end.
     pub fn new(machine: &Parameters, policy: Policy) -> Self {
         let switch = machine.switch / 1000;
         let (policy, budget) = match policy {
@@ -52,7 +57,8 @@ impl Patience {
         if self.at_memory { self.base_at_memory } else { self.base }
     }
 
-    /// How long to back off before trying for the `round`-th time, in nanoseconds; `None` if it is time to let others run. By competitive spinning a waiter that has backed off for as
+    /// How long to back off before trying for the `round`-th time, in nanoseconds; `None`
+    /// if it is time to let others run. By competitive spinning a waiter that has backed off for as
     /// long as a context switch gives way, and begins anew when it runs again.
     fn pause(&self, round: u32) -> Option<u64> {
         let pause = |round: u32| self.base() << round.min(self.doublings);

@@ -1,4 +1,5 @@
-//! What a simulated run is given and yields, and the loop that all of them have (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
+//! What a simulated run is given and yields, and the loop that all of them have
+//! (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -60,7 +61,8 @@ pub struct Program {
     pub end: Time,
     /// How long its threads were within operations, taken together.
     pub within: Time,
-    /// How long it stood still: the time between ends of operations that were a quarter of a time slice or more apart.
+    /// How long it stood still: the time between ends of operations that were a quarter
+    /// of a time slice or more apart.
     pub still: Time,
     /// When an operation ended last.
     last: Time,
@@ -96,8 +98,10 @@ impl Setup {
         Patience::new(&self.machine, self.waiting)
     }
 
-    /// Runs the loop on every processor, in as many copies as wanted. `make` makes what a copy shares; `operation` is one of its operations, of which each
-    /// thread makes `operations / procs`. It gets the processor, what is shared, the way of waiting, and the operation's number.
+    /// Runs the loop on every processor, in as many copies as wanted. `make` makes what a
+    /// copy shares; `operation` is one of its operations, of which each thread makes `operations /
+    /// procs`. It gets the processor, what is shared, the way of waiting, and the operation's
+    /// number.
     ///
     /// # Errors
     ///

@@ -42,7 +42,8 @@ const DISTANCES: [(&str, &str); 6] = [
     ("5", metrics::MISSES_5.name),
 ];
 
-/// What distinguishes a table from the next: the way of waiting, and what else varies but the algorithm and the processors.
+/// What distinguishes a table from the next: the way of waiting, and what else varies but
+/// the algorithm and the processors.
 fn group(record: &Record, by_work: bool) -> String {
     let mut text = format!("{} waiting", record.waiting);
     // Work that is told in cycles is told.
@@ -161,7 +162,8 @@ fn by_bytes(head: &str, records: &[&Record]) -> Vec<Section> {
 /// An algorithm's name, and a metric by the length of messages.
 pub(crate) type BySize<'a> = (&'a str, Vec<(u64, Value)>);
 
-/// A plot over the length of messages, a line for each algorithm, Towpath's bold. Times are in nanoseconds here; messages without data have no place on its logarithmic axis.
+/// A plot over the length of messages, a line for each algorithm, Towpath's bold. Times
+/// are in nanoseconds here; messages without data have no place on its logarithmic axis.
 pub(crate) fn plot_by_bytes(title: &str, metric: Metric, curves: Vec<BySize<'_>>) -> String {
     let curve = |(n, (name, points)): (usize, BySize<'_>)| Line {
         label: name.to_string(),
@@ -233,7 +235,8 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     (!algorithms.is_empty()).then_some(Section { table, plots })
 }
 
-/// A row for each algorithm, a column for each metric that anybody has something of, on the most processors.
+/// A row for each algorithm, a column for each metric that anybody has something of, on
+/// the most processors.
 fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, note: &str) -> Section {
     let most = records.iter().map(|r| r.procs).max().unwrap_or(0);
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));

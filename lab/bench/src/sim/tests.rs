@@ -1,4 +1,5 @@
-//! Experiments at small sizes: every algorithm of every family on simulated machines, and what is recorded.
+//! Experiments at small sizes: every algorithm of every family on simulated machines, and
+//! what is recorded.
 
 use towpath_sim::machines;
 
@@ -120,7 +121,8 @@ fn copies_are_timed_each_by_itself() {
         let is_it = |r: &&Record| r.number("copies") == Some(copies) && r.metric == metric.name;
         records.iter().find(is_it).unwrap().value
     };
-    // Alone: its end is the end. With another one: about twice as long, for each of its own operations.
+    // Alone: its end is the end. With another one: about twice as long, for each of its own
+    // operations.
     assert_eq!(value(1, PROGRAM_TIME), value(1, TIME_PER_OPERATION));
     let times = value(2, PROGRAM_TIME) / value(1, PROGRAM_TIME);
     assert!((1.8..2.2).contains(&times), "{times}");

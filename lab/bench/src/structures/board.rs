@@ -1,4 +1,5 @@
-//! What participants and their supervisor share beside the structure: counts, latencies, who is alive, who shall stop.
+//! What participants and their supervisor share beside the structure: counts, latencies,
+//! who is alive, who shall stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +16,8 @@ pub const MOST: usize = 32;
 pub const SUPERVISOR: usize = MOST;
 /// All of them.
 pub const ALL: usize = MOST + 1;
-/// How many items or keys have their whereabouts written down, when participants are killed.
+/// How many items or keys have their whereabouts written down, when participants are
+/// killed.
 pub const TOKENS: usize = 256;
 
 /// Steps of an eighth from one power of two to the next, up to 2⁴⁰ ns.
@@ -128,7 +130,8 @@ impl<'a> Board<'a> {
 
     /// A participant's life begins.
     pub fn begin(&self, me: usize, life: u64) {
-        // Relaxed, here and below: written before the process or thread is started, or after its death is known; hints otherwise.
+        // Relaxed, here and below: written before the process or thread is started, or after its
+        // death is known; hints otherwise.
         self.life(me).store(life, Ordering::Relaxed);
         self.entered().fetch_or(1 << me, Ordering::Relaxed);
     }
@@ -162,7 +165,8 @@ impl Latencies {
         Latencies(self.0.iter().zip(&before.0).map(|(now, then)| now.saturating_sub(*then)).collect())
     }
 
-    /// The `part` (0 to 1) of all took no longer, in nanoseconds; nothing if there are none.
+    /// The `part` (0 to 1) of all took no longer, in nanoseconds; nothing if there are
+    /// none.
     pub fn percentile(&self, part: f64) -> Option<f64> {
         let total: u64 = self.0.iter().sum();
         let target = (total as f64 * part).ceil().max(1.0) as u64;

@@ -1,7 +1,9 @@
-//! The same structures for one at a time, to be put under a lock: chains of nodes by number, and free nodes.
+//! The same structures for one at a time, to be put under a lock: chains of nodes by
+//! number, and free nodes.
 //!
-//! Each change is made by one store of a link, after what it leads to is whole. So a chain is whole after each step, and who takes a lock over from a dead holder has to mend only what can be derived: the free
-//! nodes and the tail ([`Chains::mend`]).
+//! Each change is made by one store of a link, after what it leads to is whole. So a chain is whole
+//! after each step, and who takes a lock over from a dead holder has to mend only what can be
+//! derived: the free nodes and the tail ([`Chains::mend`]).
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +38,8 @@ pub struct Node {
     seen: AtomicU64,
 }
 
-// Under a lock: Relaxed, but for links, which are stored after what they lead to (Release), for who takes over from a dead holder.
+// Under a lock: Relaxed, but for links, which are stored after what they lead to (Release), for who
+// takes over from a dead holder.
 fn get(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }

@@ -1,4 +1,5 @@
-//! The participants: started, stopped, let go on, killed, replaced. Whoever drops the crew ends it, wherever its members are.
+//! The participants: started, stopped, let go on, killed, replaced. Whoever drops the
+//! crew ends it, wherever its members are.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,4 +1,6 @@
-//! Stopping one thread of another process, wherever it is: by a signal whose handler stays until it is told to go on (for processes there is SIGSTOP); and having a participant wait between two operations.
+//! Stopping one thread of another process, wherever it is: by a signal whose handler
+//! stays until it is told to go on (for processes there is SIGSTOP); and having a participant wait
+//! between two operations.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -34,7 +36,8 @@ extern "C" fn stay(_signal: libc::c_int) {
         if word.compare_exchange(STOP, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             while word.load(Ordering::Acquire) == STOPPED {
                 let a_while = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
-                // SAFETY: a valid time; what is left of it is not asked for. May be called in a handler.
+                // SAFETY: a valid time; what is left of it is not asked for. May be called in a
+                // handler.
                 unsafe { libc::nanosleep(&a_while, null_mut()) };
             }
         }
@@ -43,7 +46,8 @@ extern "C" fn stay(_signal: libc::c_int) {
     unsafe { *errno = before };
 }
 
-/// Between two operations: waits if the word says so, as if the participant were not there.
+/// Between two operations: waits if the word says so, as if the participant were not
+/// there.
 #[inline(always)]
 pub fn rest(word: &AtomicU64) {
     // Relaxed: asked for at no certain moment.
@@ -70,7 +74,8 @@ pub fn thread_number() -> u64 {
 
 /// Makes this process ready to have its threads stopped.
 pub fn prepare() -> Result<(), Error> {
-    // SAFETY: all-zero bytes are a valid `sigaction`; the handler is of the right type and calls only what may be called in a handler.
+    // SAFETY: all-zero bytes are a valid `sigaction`; the handler is of the right type and calls
+    // only what may be called in a handler.
     let failed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = stay as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -95,6 +100,7 @@ pub fn obey(word: &AtomicU64, body: impl FnOnce()) {
 
 /// Sends the signal to a thread of a child process.
 pub fn signal(pid: i32, thread: u64) {
-    // SAFETY: plain numbers; the process is the caller's child and not collected, so that its number and those of its threads are its own.
+    // SAFETY: plain numbers; the process is the caller's child and not collected, so that its
+    // number and those of its threads are its own.
     unsafe { libc::syscall(libc::SYS_tgkill, pid, thread as libc::pid_t, SIGNAL) };
 }

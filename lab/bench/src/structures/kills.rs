@@ -1,4 +1,5 @@
-//! Kills at random moments in operations, each followed by recovery while the others go on; then everything is counted.
+//! Kills at random moments in operations, each followed by recovery while the others go
+//! on; then everything is counted.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,9 +29,11 @@ pub struct Damage {
     pub lost: u64,
     /// Descriptors that are neither free nor in the structure after recovery.
     pub leaked: u64,
-    /// What came out twice, was there though it should not be, or had other contents; descriptors in two places.
+    /// What came out twice, was there though it should not be, or had other contents;
+    /// descriptors in two places.
     pub inconsistent: u64,
-    /// For each, the time from the kill until all of its descriptors were recovered, in milliseconds.
+    /// For each, the time from the kill until all of its descriptors were recovered, in
+    /// milliseconds.
     pub recovery_ms: Vec<f64>,
     /// For each, how much of that passed before the system said that it was dead.
     pub death_ms: Vec<f64>,
@@ -48,7 +51,8 @@ impl Damage {
     }
 }
 
-/// Kills `count` of `procs` processes at a structure with room for `pool` items, one after the other, and replaces them.
+/// Kills `count` of `procs` processes at a structure with room for `pool` items, one
+/// after the other, and replaces them.
 ///
 /// # Errors
 ///
@@ -160,9 +164,11 @@ fn stands(error: Error, kills: u64) -> Error {
     }
 }
 
-/// Has every descriptor used once, so that those that are not in the structure are in the free lists, where an audit must look for them.
+/// Has every descriptor used once, so that those that are not in the structure are in the
+/// free lists, where an audit must look for them.
 fn use_all(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> Result<(), StableError> {
-    // Above all keys that participants have; from the last on, so that a list has each put in at its beginning.
+    // Above all keys that participants have; from the last on, so that a list has each put in at
+    // its beginning.
     const ABOVE: u64 = 1 << 24;
     let mut count = 0u64;
     loop {

@@ -134,8 +134,10 @@ pub fn throughput(load: &Load, run: &Run<'_>) -> Result<Samples, Error> {
     Ok(samples)
 }
 
-/// Stops some at random moments, again and again, and counts what the others do meanwhile; and right before or after, what the others do while the same ones wait outside. So both are counted on the same cores beside the same
-/// neighbours. Who stands still goes on when the stopped ones do.
+/// Stops some at random moments, again and again, and counts what the others do
+/// meanwhile; and right before or after, what the others do while the same ones wait outside. So
+/// both are counted on the same cores beside the same neighbours. Who stands still goes on when the
+/// stopped ones do.
 fn stopping(
     crew: &mut Crew<'_>,
     board: &Board<'_>,
@@ -169,7 +171,8 @@ fn stopping(
     Ok(())
 }
 
-/// Ends what a dead one has begun. What cannot be ended stays: then the others stand still, and that is the figure.
+/// Ends what a dead one has begun. What cannot be ended stays: then the others stand
+/// still, and that is the figure.
 fn recover(room: &Room, supervisor: &Member<'_>, victim: usize) {
     let begun = Instant::now();
     while let Ok(subject) = room.subject()
@@ -211,7 +214,8 @@ mod tests {
     fn every_structure_of_every_algorithm_gets_on() {
         for structure in Structure::ALL {
             for algorithm in Algorithm::ALL.into_iter().filter(|a| a.offers(structure)) {
-                // All have begun when it is measured; how much they do in a short while is the machine's business.
+                // All have begun when it is measured; how much they do in a short while is the
+                // machine's business.
                 let samples = measured(structure, algorithm, 0, 0.0);
                 assert!(of(&samples, OPERATIONS_PER_S).is_some(), "{structure:?} {algorithm:?}");
             }

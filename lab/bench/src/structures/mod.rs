@@ -1,7 +1,11 @@
-//! The structures of paper G in shared memory, and their rivals, under load: throughput and tail latency, with participants that are stopped or killed meanwhile.
+//! The structures of paper G in shared memory, and their rivals, under load: throughput
+//! and tail latency, with participants that are stopped or killed meanwhile.
 //!
-//! `mod.rs` says which structures and algorithms there are; `subject.rs` what they have in common, over DCAS and compare-and-swap; `chains.rs` and `under_lock.rs` the same structures under locks; `peers.rs` those of
-//! other crates (threads only). `board.rs` is what participants and supervisor share, `work.rs` what a participant does. `crew.rs` starts, stops and kills participants; `load.rs` measures, `kills.rs` kills; `shown.rs` makes tables and plots.
+//! `mod.rs` says which structures and algorithms there are; `subject.rs` what they have in common,
+//! over DCAS and compare-and-swap; `chains.rs` and `under_lock.rs` the same structures under locks;
+//! `peers.rs` those of other crates (threads only). `board.rs` is what participants and supervisor
+//! share, `work.rs` what a participant does. `crew.rs` starts, stops and kills participants;
+//! `load.rs` measures, `kills.rs` kills; `shown.rs` makes tables and plots.
 
 mod board;
 mod chains;

@@ -1,6 +1,8 @@
-//! What a user would take otherwise, between threads: the structures under parking_lot's mutex, crossbeam's skip list and queue, dashmap.
+//! What a user would take otherwise, between threads: the structures under parking_lot's
+//! mutex, crossbeam's skip list and queue, dashmap.
 //!
-//! None of them may lie in memory that processes share: they have pointers, and parking_lot's waiters a table of their own process.
+//! None of them may lie in memory that processes share: they have pointers, and parking_lot's
+//! waiters a table of their own process.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
@@ -17,7 +19,8 @@ use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack, Chains,
 use super::subject::{Op, Subject};
 use super::{Algorithm, Structure};
 
-/// A peer's structure with room for so many items; nothing if there is none of that algorithm.
+/// A peer's structure with room for so many items; nothing if there is none of that
+/// algorithm.
 pub fn make(structure: Structure, algorithm: Algorithm, capacity: usize) -> Option<Box<dyn Subject>> {
     Some(match (algorithm, structure) {
         (Algorithm::ParkingLot, Structure::Stack) => Box::new(ParkingLot::<AsStack>::new(capacity, 1)),
@@ -119,7 +122,8 @@ impl Subject for SkipMap<(u64, u64), u64> {
 
 type Dash = DashMap<u64, u64, BuildHasherDefault<Fibonacci>>;
 
-/// The multiplication by which our map finds its buckets, so that the maps are compared and not their hash functions: dashmap's own default is slower.
+/// The multiplication by which our map finds its buckets, so that the maps are compared
+/// and not their hash functions: dashmap's own default is slower.
 #[derive(Default)]
 struct Fibonacci(u64);
 

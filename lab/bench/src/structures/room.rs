@@ -14,7 +14,8 @@ use super::under_lock::UnderLock;
 use super::{Algorithm, Structure};
 use crate::error::Error;
 
-/// How many descriptors a pool can have: sizes of what lies in a segment are known to the compiler.
+/// How many descriptors a pool can have: sizes of what lies in a segment are known to the
+/// compiler.
 pub const POOLS: [u32; 2] = [4_096, 100_000];
 
 /// What a DCAS has per participant; it has nothing per descriptor.

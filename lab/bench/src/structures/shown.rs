@@ -50,7 +50,8 @@ impl Rival {
 /// Of as many fewer participants, in the same rounds.
 pub const WITHOUT: &str = WITHOUT_PER_S.name;
 
-/// Which of an experiment's figures: structure, and how many operations in a hundred read (nothing for those without keys).
+/// Which of an experiment's figures: structure, and how many operations in a hundred read
+/// (nothing for those without keys).
 type Panel = (Structure, Option<u64>);
 
 fn panel(record: &Record) -> Option<Panel> {
@@ -280,7 +281,8 @@ pub fn tables(results: &Results) -> Vec<Table> {
     tables
 }
 
-/// The plots: throughput by the number of participants, and what is left of it while some are stopped.
+/// The plots: throughput by the number of participants, and what is left of it while some
+/// are stopped.
 pub fn plots(results: &Results) -> Vec<String> {
     let value = |r: &Record| Value { value: r.value, min: r.min, max: r.max };
     let rate = |v: f64| format!("{} M/s", digits(v / 1e6));

@@ -26,7 +26,8 @@ pub trait Subject: Sync {
     /// Performs an operation. Returns the value that was taken out, found, or in the way.
     fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError>;
 
-    /// Ends what the dead have begun, and frees what they had. Returns of how many descriptors it cannot be said yet.
+    /// Ends what the dead have begun, and frees what they had. Returns of how many
+    /// descriptors it cannot be said yet.
     fn recover(&self, member: &Member<'_>, is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError>;
 
     /// Where the descriptors are. Nobody may be at it.

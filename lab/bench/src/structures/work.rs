@@ -1,4 +1,5 @@
-//! What a participant does: operations as fast as it can, some of them timed; or, where participants are killed, operations whose effect is written down.
+//! What a participant does: operations as fast as it can, some of them timed; or, where
+//! participants are killed, operations whose effect is written down.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,8 @@ use super::board::{Board, MOST, Member, TOKENS};
 use super::subject::{Op, Subject};
 use super::{Structure, halt};
 
-/// One operation in so many is timed: reading the clock takes as long as a short operation.
+/// One operation in so many is timed: reading the clock takes as long as a short
+/// operation.
 const TIMED: u64 = 16;
 /// How many keys of its own a participant has, where whereabouts are written down.
 const KEYS: u64 = 64;
@@ -30,7 +32,8 @@ pub struct Task {
     pub recorded: bool,
 }
 
-/// How many keys there are, about half of which are in: short chains for what is searched from its beginning.
+/// How many keys there are, about half of which are in: short chains for what is searched
+/// from its beginning.
 const fn keys(structure: Structure) -> u64 {
     match structure {
         Structure::List => 128,
@@ -94,7 +97,8 @@ fn loaded<T: Subject + ?Sized>(
     let mut random = Random::new(task.seed, me as u64);
     let (has_keys, keys) = (task.structure.has_keys(), keys(task.structure));
     let done = board.done(me);
-    // Goes on counting where a predecessor has ended. Relaxed, here and below: a count, and a flag that orders nothing.
+    // Goes on counting where a predecessor has ended. Relaxed, here and below: a count, and a flag
+    // that orders nothing.
     let mut operations = done.load(Ordering::Relaxed);
     let mut turn = 0u64;
     let halt = board.halt(me);
@@ -131,7 +135,8 @@ fn loaded<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// A participant that changes only keys of its own, and so knows what must be there, but for the one that its predecessor was about.
+/// A participant that changes only keys of its own, and so knows what must be there, but
+/// for the one that its predecessor was about.
 fn with_keys<T: Subject + ?Sized>(
     subject: &T,
     member: &Member<'_>,
@@ -196,7 +201,8 @@ pub fn check_keys<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// Where a token is: in nobody's structure, about to be put in, in. Above that whose it is.
+/// Where a token is: in nobody's structure, about to be put in, in. Above that whose it
+/// is.
 const OUT: u64 = 0;
 const GOING_IN: u64 = 1;
 const IN: u64 = 2;
@@ -237,7 +243,8 @@ fn came_out(board: &Board<'_>, value: u64, whose: usize) -> Option<usize> {
     token
 }
 
-/// A participant that puts in tokens, each of which exists once, and takes out whatever comes.
+/// A participant that puts in tokens, each of which exists once, and takes out whatever
+/// comes.
 fn with_tokens<T: Subject + ?Sized>(
     subject: &T,
     member: &Member<'_>,
@@ -288,7 +295,8 @@ fn with_tokens<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// Takes everything out and counts what should have come and did not, less what those may have taken along who died while they took something out. Nobody else is at it.
+/// Takes everything out and counts what should have come and did not, less what those may
+/// have taken along who died while they took something out. Nobody else is at it.
 pub fn count_tokens(
     subject: &dyn Subject,
     member: &Member<'_>,

@@ -133,7 +133,8 @@ impl Dcas for Explorer {
 }
 
 impl Explorer {
-    /// A store in a section that the system knows, unless it rolls the thread back instead, or has. `change` says what becomes of the section.
+    /// A store in a section that the system knows, unless it rolls the thread back
+    /// instead, or has. `change` says what becomes of the section.
     fn store_known(
         &self,
         what: &'static str,
@@ -159,7 +160,9 @@ impl Explorer {
     }
 }
 
-/// The system may switch a holder out before any of its stores. While it is switched out all others see the lock taken; that they see it free from some instant on is what the roll-back does.
+/// The system may switch a holder out before any of its stores. While it is switched out
+/// all others see the lock taken; that they see it free from some instant on is what the roll-back
+/// does.
 impl RollBack for Explorer {
     fn take(&self, lock: &Word) -> bool {
         self.step("take", lock, Other::None, |inner| {
@@ -202,7 +205,8 @@ impl RollBack for Explorer {
 }
 
 impl Scheduling for Explorer {
-    /// The dead and the sleeping; and anybody else too, now and then, since all but one stand still.
+    /// The dead and the sleeping; and anybody else too, now and then, since all but one
+    /// stand still.
     fn is_preempted(&self, id: usize) -> bool {
         let pending = Pending { other: Other::Spurious, ..Pending::open("is_preempted", Object::Nothing) };
         self.turn(pending, |inner| {

@@ -7,7 +7,8 @@ use corosensei::stack::DefaultStack;
 use super::machine::Memory;
 use super::processor::Explorer;
 
-/// A thread that runs `body`, up to its first access when it is resumed first, and from access to access after that.
+/// A thread that runs `body`, up to its first access when it is resumed first, and from
+/// access to access after that.
 pub(super) fn thread(
     stack: DefaultStack,
     memory: &Memory,
@@ -18,8 +19,10 @@ pub(super) fn thread(
     let memory = memory.clone();
     Coroutine::with_stack(stack, move |yielder, ()| {
         // SAFETY:
-        // * The yielder lives as long as the coroutine's function, which is where the explorer ends.
-        // * The explorer is neither `Send` nor `Clone`, and `body` gets a reference that it cannot keep: it is used by what `body` calls, on this stack.
+        // * The yielder lives as long as the coroutine's function, which is where the explorer
+        //   ends.
+        // * The explorer is neither `Send` nor `Clone`, and `body` gets a reference that it cannot
+        //   keep: it is used by what `body` calls, on this stack.
         let cpu = unsafe { Explorer::running(memory, index, id, yielder) };
         body(&cpu);
     })

@@ -1,9 +1,13 @@
-//! Every schedule, one after the other: depth-first, without those that differ from an earlier one only in the order of steps that have nothing to do with each other.
+//! Every schedule, one after the other: depth-first, without those that differ from an
+//! earlier one only in the order of steps that have nothing to do with each other.
 //!
-//! **Source.** Godefroid 1996, *Partial-Order Methods for the Verification of Concurrent Systems*: sleep sets. Two steps depend on each other if they are the same thread's,
-//! if one changes what the other touches, or if one ends a call and the other begins one (which call came before which is part of what is judged).
+//! **Source.** Godefroid 1996, *Partial-Order Methods for the Verification of Concurrent Systems*:
+//! sleep sets. Two steps depend on each other if they are the same thread's, if one changes what
+//! the other touches, or if one ends a call and the other begins one (which call came before which
+//! is part of what is judged).
 //!
-//! With a bound on preemptions (Musuvathi & Qadeer 2007) sleep sets are off: an order that the bound has cut off cannot stand for another.
+//! With a bound on preemptions (Musuvathi & Qadeer 2007) sleep sets are off: an order that the
+//! bound has cut off cannot stand for another.
 
 use super::footprint::Footprint;
 use super::run::{Strategy, View};
@@ -14,7 +18,8 @@ use super::schedule::{Choice, Turn};
 pub(super) struct Tree {
     nodes: Vec<Node>,
     depth: usize,
-    /// How often somebody may be interrupted who could go on; `None`: as often as one likes.
+    /// How often somebody may be interrupted who could go on; `None`: as often as one
+    /// likes.
     preemptions: Option<u32>,
 }
 

@@ -22,7 +22,8 @@ impl Footprint {
         let touched = match object {
             Object::Nothing => return,
             Object::Word(n) => (false, n),
-            // Mutexes get their numbers in the order of their first use, which depends on the schedule: any two may be the same.
+            // Mutexes get their numbers in the order of their first use, which depends on the
+            // schedule: any two may be the same.
             Object::Mutex(_) => (true, 0),
         };
         match self.touched.iter_mut().find(|t| t.is_none_or(|(o, _)| o == touched)) {
@@ -31,7 +32,8 @@ impl Footprint {
         }
     }
 
-    /// Whether the order of two steps of different threads may matter: to the memory, or to which call came before which.
+    /// Whether the order of two steps of different threads may matter: to the memory, or
+    /// to which call came before which.
     pub fn depends(&self, other: &Footprint) -> bool {
         let pairs =
             self.touched.iter().flatten().flat_map(|a| other.touched.iter().flatten().map(move |b| (a, b)));

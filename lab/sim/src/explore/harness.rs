@@ -1,4 +1,5 @@
-//! Bodies for the families: what threads do with a queue, a stack, a lock, a barrier or a counter, and what is checked.
+//! Bodies for the families: what threads do with a queue, a stack, a lock, a barrier or a
+//! counter, and what is checked.
 
 use std::rc::Rc;
 
@@ -103,7 +104,8 @@ pub enum Order {
     Lifo,
 }
 
-/// What each thread does, operation by operation: puts or takes. By the thread's number, again from the start after eight.
+/// What each thread does, operation by operation: puts or takes. By the thread's number,
+/// again from the start after eight.
 const SCRIPTS: [&[u8; 8]; 4] = [b"ppttptpt", b"ttppttpp", b"pttptppt", b"tptppptt"];
 
 struct Exchange<C> {
@@ -115,9 +117,11 @@ struct Exchange<C> {
     calls: History<Transfer, Transferred>,
 }
 
-/// Threads that put values in and take them out; at the end everything is taken out. The calls must be linearizable: so nothing is lost, comes twice or in the wrong order.
+/// Threads that put values in and take them out; at the end everything is taken out. The
+/// calls must be linearizable: so nothing is lost, comes twice or in the wrong order.
 ///
-/// It has room for at least `room` values: it must not be full before. `before` values are in at the start.
+/// It has room for at least `room` values: it must not be full before. `before` values are in at
+/// the start.
 pub fn exchange(
     plan: &Plan,
     memory: &Memory,
@@ -176,7 +180,8 @@ impl<C: Container> Body for Exchange<C> {
     }
 }
 
-/// What each thread does with keys: inserts, removes or gets, and which key. By the thread's number, again from the start after six.
+/// What each thread does with keys: inserts, removes or gets, and which key. By the
+/// thread's number, again from the start after six.
 const LOOKUPS: [&[(u8, u64); 6]; 4] = [
     &[(b'i', 2), (b'r', 1), (b'g', 3), (b'i', 1), (b'r', 2), (b'g', 1)],
     &[(b'r', 2), (b'i', 1), (b'i', 2), (b'g', 2), (b'r', 3), (b'r', 1)],
@@ -186,7 +191,8 @@ const LOOKUPS: [&[(u8, u64); 6]; 4] = [
 /// The keys in them.
 const KEYS: u64 = 3;
 
-/// How many entries an object must have room for, that is never to be full, beside those in the hands of threads.
+/// How many entries an object must have room for, that is never to be full, beside those
+/// in the hands of threads.
 pub fn entries(plan: &Plan) -> usize {
     plan.threads * plan.ops + KEYS as usize
 }
@@ -198,7 +204,8 @@ struct Lookups<A, S> {
     calls: History<Lookup, Answer>,
 }
 
-/// Threads that insert, remove and look up a few keys; at the end everything that is left is taken out. The calls must be what the specification says, in some order.
+/// Threads that insert, remove and look up a few keys; at the end everything that is left
+/// is taken out. The calls must be what the specification says, in some order.
 ///
 /// It must have room for [`entries`]. Keys 1 and 2 are in at the start.
 pub fn lookups<S>(
@@ -277,8 +284,9 @@ struct Swapping<B> {
     calls: History<PairCall, u64>,
 }
 
-/// Threads that change two words together, from values that they have read; each third time from a second value that nobody ever writes, which must change nothing. What they read must be
-/// what an order of the calls explains.
+/// Threads that change two words together, from values that they have read; each third
+/// time from a second value that nobody ever writes, which must change nothing. What they read must
+/// be what an order of the calls explains.
 pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn Body> {
     Rc::new(Swapping { words, plan: *plan, calls: History::default() })
 }
@@ -342,7 +350,8 @@ struct Exclusion<L> {
     calls: History<Step, bool>,
 }
 
-/// Threads that acquire a lock and release it; each third time they only try. Nobody has it at the same time as somebody else, and what one holder wrote, the next one sees.
+/// Threads that acquire a lock and release it; each third time they only try. Nobody has
+/// it at the same time as somebody else, and what one holder wrote, the next one sees.
 pub fn exclusion<L: Exclusive>(plan: &Plan, memory: &Memory, lock: L) -> Rc<dyn Body> {
     let count = memory.cell(Place::NewLine, 0);
     Rc::new(Exclusion { lock, plan: *plan, count, expected: Default::default(), calls: History::default() })
@@ -363,7 +372,8 @@ impl<L: Exclusive> Body for Exclusion<L> {
                 (None, _) => return,
             };
             self.expected.set(self.expected.get() + 1);
-            // Before the release begins. Whoever has the lock too races here, or is seen to overlap.
+            // Before the release begins. Whoever has the lock too races here, or is seen to
+            // overlap.
             let value = cpu.read(&self.count);
             cpu.write(&self.count, value + 1);
             self.calls.call(cpu, Step::Release, || {
@@ -424,7 +434,8 @@ struct Episodes<B> {
     calls: History<u64, ()>,
 }
 
-/// Threads that come to a barrier again and again. Nobody leaves before all have come, and what anybody wrote before, everybody sees after.
+/// Threads that come to a barrier again and again. Nobody leaves before all have come,
+/// and what anybody wrote before, everybody sees after.
 pub fn episodes(plan: &Plan, memory: &Memory, barrier: impl Gather) -> Rc<dyn Body> {
     let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
     Rc::new(Episodes { barrier, plan: *plan, data, calls: History::default() })

@@ -1,9 +1,12 @@
-//! Is there an order of the calls, each at some instant between its beginning and its end, in which a sequential object would have given these results?
+//! Is there an order of the calls, each at some instant between its beginning and its
+//! end, in which a sequential object would have given these results?
 //!
-//! **Source.** Wing & Gong 1993, *Testing and Verifying Concurrent Objects*, with the memory of configurations of Lowe 2017, *Testing for Linearizability*: a set
-//! of calls that have taken effect and a state that this leaves are looked at once.
+//! **Source.** Wing & Gong 1993, *Testing and Verifying Concurrent Objects*, with the memory of
+//! configurations of Lowe 2017, *Testing for Linearizability*: a set of calls that have taken
+//! effect and a state that this leaves are looked at once.
 //!
-//! A call that never ended (its thread died, or waits) may have taken effect at any instant after its beginning, or not at all.
+//! A call that never ended (its thread died, or waits) may have taken effect at any instant after
+//! its beginning, or not at all.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -26,8 +29,8 @@ pub trait Specification {
     /// As it was made.
     fn initial(&self) -> Self::State;
 
-    /// The state after the call, if it could have had this result; `None` if not. A call without a result is one that never ended: it may take the effect
-    /// that it has in this state.
+    /// The state after the call, if it could have had this result; `None` if not. A call
+    /// without a result is one that never ended: it may take the effect that it has in this state.
     fn step(&self, state: &Self::State, op: &Self::Op, result: Option<&Self::Result>) -> Option<Self::State>;
 }
 
@@ -40,7 +43,8 @@ pub struct NoOrder {
     pub text: String,
 }
 
-/// Searches an order. `Ok`: the calls, by their places in the history, in one that explains them.
+/// Searches an order. `Ok`: the calls, by their places in the history, in one that
+/// explains them.
 ///
 /// # Errors
 ///

@@ -1,7 +1,9 @@
-//! The machine under exploration: words and data as numbers of places, threads with what each wants to do next, and no time.
+//! The machine under exploration: words and data as numbers of places, threads with what
+//! each wants to do next, and no time.
 //!
-//! Values are sequentially consistent, but what an access orders is no more than it asked for: threads have vector clocks, and two accesses to a datum that words do
-//! not order are a race, in whatever order they happen to be made.
+//! Values are sequentially consistent, but what an access orders is no more than it asked for:
+//! threads have vector clocks, and two accesses to a datum that words do not order are a race, in
+//! whatever order they happen to be made.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +23,8 @@ use super::trace::Line;
 pub const MAX_THREADS: usize = 8;
 /// One more: who looks at what is left when all others have ended.
 pub(super) const CLOCKS: usize = MAX_THREADS + 1;
-/// How often somebody may look again although nothing has changed, until nobody is expected to go on.
+/// How often somebody may look again although nothing has changed, until nobody is
+/// expected to go on.
 const FUTILE: u32 = 3;
 
 pub(super) type Clock = [u32; CLOCKS];
@@ -79,11 +82,13 @@ pub(super) enum Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Other {
     None,
-    /// A spinner's budget runs out: whenever nobody can do anything else, and if it is short, a few times in a run at any time.
+    /// A spinner's budget runs out: whenever nobody can do anything else, and if it is
+    /// short, a few times in a run at any time.
     SpinEnds {
         early: bool,
     },
-    /// A sleeper's time is over: only if nobody can do anything else, and only where that is no fault.
+    /// A sleeper's time is over: only if nobody can do anything else, and only where that
+    /// is no fault.
     SleepEnds,
     /// Something fails for no reason that the program could see.
     Spurious,
@@ -122,7 +127,8 @@ pub(super) struct Thread {
     pub woken: bool,
     /// The word of the reservation, if it stands.
     pub linked: Option<usize>,
-    /// The lock that it holds and the system knows, and what it has stored tentatively: the word, and what that held.
+    /// The lock that it holds and the system knows, and what it has stored tentatively:
+    /// the word, and what that held.
     pub section: Option<(usize, Option<(usize, u64)>)>,
     /// The step in progress ends the other way.
     pub other: bool,
@@ -202,7 +208,8 @@ pub(super) struct Inner {
     pub current: Option<usize>,
     pub stamp: u64,
     pub steps: u64,
-    /// Nanoseconds: a hundred for each step, and what those have waited who gave up waiting.
+    /// Nanoseconds: a hundred for each step, and what those have waited who gave up
+    /// waiting.
     pub time: u64,
     /// Counts the writes that changed a word.
     pub changes: u64,
@@ -261,7 +268,8 @@ impl Memory {
         self.0.inner.borrow_mut().names.push((word.0, name));
     }
 
-    /// The dead, a bit each (bit `i`: the processor whose [`id`](towpath_machine::Processor::id) is `i`), for those who ask without being a processor.
+    /// The dead, a bit each (bit `i`: the processor whose
+    /// [`id`](towpath_machine::Processor::id) is `i`), for those who ask without being a processor.
     pub fn dead(&self) -> Arc<AtomicU64> {
         self.0.dead.clone()
     }
@@ -317,7 +325,8 @@ impl Inner {
         }
     }
 
-    /// Everything that could come next, by thread. Empty: all have ended, or nobody can go on.
+    /// Everything that could come next, by thread. Empty: all have ended, or nobody can
+    /// go on.
     pub fn options(&self, options: &mut Vec<Choice>) {
         options.clear();
         let alive = || (0..self.threads.len()).filter(|&i| self.threads[i].life == Life::Alive);
@@ -337,7 +346,8 @@ impl Inner {
             }
         }
         if options.iter().all(|o| o.turn == Turn::Other) {
-            // Time passes: those who look again without a reason do so now, as long as that leads anywhere.
+            // Time passes: those who look again without a reason do so now, as long as that leads
+            // anywhere.
             options.clear();
             let anybody_dead = self.threads.iter().any(|t| t.life == Life::Dead);
             let (limit, naps) = match self.left_over.patience {
@@ -406,7 +416,8 @@ impl Inner {
         self.release_mutexes(id);
         self.roll_back(index);
         self.changes += 1;
-        // Who learns of a death learns it from the kernel, which orders what the dead did before what the others do then.
+        // Who learns of a death learns it from the kernel, which orders what the dead did before
+        // what the others do then.
         let clock = self.threads[index].clock;
         for t in &mut self.threads {
             join(&mut t.clock, &clock);
@@ -421,7 +432,8 @@ impl Inner {
         }
     }
 
-    /// The kernel puts back what the holder of a lock that it knows has stored tentatively, and frees the lock.
+    /// The kernel puts back what the holder of a lock that it knows has stored
+    /// tentatively, and frees the lock.
     pub fn roll_back(&mut self, index: usize) {
         let Some((lock, tentative)) = self.threads[index].section.take() else { return };
         let clock = self.release(index, Ordering::Release);
@@ -452,7 +464,8 @@ impl Inner {
         }
     }
 
-    /// Writes a word: takes others' reservations, and lets those look again who wait for a change.
+    /// Writes a word: takes others' reservations, and lets those look again who wait for
+    /// a change.
     pub fn write_word(&mut self, word: usize, value: u64, clock: Clock) {
         let state = &mut self.words[word];
         let changes = state.value != value;

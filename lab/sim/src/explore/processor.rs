@@ -1,4 +1,5 @@
-//! What a thread of the machine can do: every capability, each access a step that the scheduler gives.
+//! What a thread of the machine can do: every capability, each access a step that the
+//! scheduler gives.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -9,7 +10,8 @@ use towpath_machine::{Event, Ordering, Processor};
 use super::machine::{Bytes, CLOCKS, Cell, Gate, Inner, Memory, Object, Other, Pending, Word, join, mix};
 use super::trace::Line;
 
-/// A spinner with a longer budget than this (in nanoseconds) does not expect it to run out while anybody can do anything.
+/// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
+/// out while anybody can do anything.
 const PATIENT: u64 = 1_000_000;
 /// A budget as long as a life.
 const ENDLESS: u64 = u64::MAX / 2;
@@ -24,7 +26,8 @@ pub struct Explorer {
     yielder: *const Yielder<(), ()>,
 }
 
-/// A mutex of the kernel's: it gets its number when somebody uses it first, since it is made by `Default`, without a memory.
+/// A mutex of the kernel's: it gets its number when somebody uses it first, since it is
+/// made by `Default`, without a memory.
 #[derive(Debug, Default)]
 pub struct KernelLock(pub(super) OnceLock<usize>);
 
@@ -65,7 +68,8 @@ impl Explorer {
         id < 64 && self.memory.0.dead.load(Ordering::Relaxed) >> id & 1 == 1
     }
 
-    /// Whether the run is on: else (before it, after it, and while a panic unwinds) accesses happen at once.
+    /// Whether the run is on: else (before it, after it, and while a panic unwinds)
+    /// accesses happen at once.
     fn runs(&self) -> bool {
         self.memory.0.inner.borrow().current == Some(self.index) && !std::thread::panicking()
     }
@@ -74,7 +78,8 @@ impl Explorer {
     pub(super) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
         if self.runs() {
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
-            // SAFETY: it is not null, as only running explorers are ever current; it outlives the explorer, and we are on the coroutine's stack: see `running`.
+            // SAFETY: it is not null, as only running explorers are ever current; it outlives the
+            // explorer, and we are on the coroutine's stack: see `running`.
             unsafe { (*self.yielder).suspend(()) };
         } else if !self.may_pass(pending.gate) {
             self.must_not_wait(pending.what);
@@ -164,8 +169,9 @@ impl Explorer {
         })
     }
 
-    /// An access to data: a step only if it matters between which accesses somebody dies. Otherwise two orders of accesses to data either are the same, or are a race
-    /// that is found in both.
+    /// An access to data: a step only if it matters between which accesses somebody dies.
+    /// Otherwise two orders of accesses to data either are the same, or are a race that is found in
+    /// both.
     fn data<T>(&self, what: &'static str, at: usize, access: impl FnOnce(&mut Inner) -> (T, u64)) -> T {
         let found = |inner: &mut Inner| {
             let (result, value) = access(inner);
@@ -357,7 +363,8 @@ impl Processor for Explorer {
         }
     }
 
-    /// Blocks until the word changes. The budget may run out early if it is a short one, and runs out when nobody can do anything else.
+    /// Blocks until the word changes. The budget may run out early if it is a short one,
+    /// and runs out when nobody can do anything else.
     fn spin_until(
         &self,
         word: &Word,
@@ -399,7 +406,8 @@ impl Processor for Explorer {
     }
     /// Touches nothing that is shared: no step.
     fn work(&self, _ns: u64) {}
-    /// A hundred nanoseconds for each step so far, and what those have waited who gave up waiting.
+    /// A hundred nanoseconds for each step so far, and what those have waited who gave up
+    /// waiting.
     fn now(&self) -> u64 {
         self.memory.0.inner.borrow().time
     }

@@ -45,7 +45,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// All decisions.
     pub schedule: Schedule,
-    /// A digest of everything that the threads did: two runs that did the same have the same.
+    /// A digest of everything that the threads did: two runs that did the same have the
+    /// same.
     pub digest: u64,
     /// Whether the run was given up, since others are like it.
     pub given_up: bool,
@@ -98,7 +99,8 @@ pub(super) struct Runner {
 pub(super) struct Terms {
     pub plan: Plan,
     pub liberties: Liberties,
-    /// After so many steps everybody takes turns, and after ten times as many the run counts as endless.
+    /// After so many steps everybody takes turns, and after ten times as many the run
+    /// counts as endless.
     pub bound: usize,
 }
 
@@ -224,7 +226,8 @@ impl Runner {
             .unwrap_or_else(|| DefaultStack::new(STACK).expect("no memory for a coroutine's stack"))
     }
 
-    /// Lets threads take steps until all have ended or nobody can. `false`: the strategy has given the run up.
+    /// Lets threads take steps until all have ended or nobody can. `false`: the strategy
+    /// has given the run up.
     fn advance(
         &mut self,
         play: &mut Play,

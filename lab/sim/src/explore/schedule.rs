@@ -8,7 +8,8 @@ use std::str::FromStr;
 pub enum Turn {
     /// As expected.
     Normal,
-    /// The other way that it may: a wait times out, a store-conditional fails for no reason, a park returns at once.
+    /// The other way that it may: a wait times out, a store-conditional fails for no
+    /// reason, a park returns at once.
     Other,
     /// Not at all: the thread dies before it.
     Kill,
@@ -32,8 +33,9 @@ impl Choice {
 
 /// All decisions of a run, in order.
 ///
-/// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two, then thread 0's wait times out (or whatever else its next step
-/// may do), and thread 2 dies. Where a schedule ends, whoever ran last goes on, and after it the next that can.
+/// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two,
+/// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. Where
+/// a schedule ends, whoever ran last goes on, and after it the next that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule(pub Vec<Choice>);
 
@@ -43,7 +45,8 @@ impl Schedule {
         self.0.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count()
     }
 
-    /// By which failing schedules are compared: the fewest switches, then the fewest steps.
+    /// By which failing schedules are compared: the fewest switches, then the fewest
+    /// steps.
     pub fn size(&self) -> (usize, usize) {
         (self.switches(), self.0.len())
     }

@@ -10,7 +10,8 @@ use super::strategy::{ByChance, ByPriority, Written};
 use super::subject::{Liberties, Plan, Subject};
 use super::trace;
 
-/// Waiters ask only now and then whether somebody is dead: every 256 rounds of backing off, or every millisecond.
+/// Waiters ask only now and then whether somebody is dead: every 256 rounds of backing
+/// off, or every millisecond.
 const PATIENCE: u32 = 1_000;
 
 /// In which order schedules are tried.
@@ -18,7 +19,8 @@ const PATIENCE: u32 = 1_000;
 pub enum Method {
     /// At random.
     Random,
-    /// By random priorities that change at `depth` − 1 random steps (Burckhardt et al. 2010).
+    /// By random priorities that change at `depth` − 1 random steps (Burckhardt et al.
+    /// 2010).
     Pct {
         /// How many orderings of steps a fault may need.
         depth: u32,
@@ -43,7 +45,8 @@ pub struct Settings {
     pub seed: u64,
     /// What the machine may do.
     pub liberties: Liberties,
-    /// After so many steps of a run all threads take turns; after ten times as many the run counts as endless.
+    /// After so many steps of a run all threads take turns; after ten times as many the
+    /// run counts as endless.
     pub bound: usize,
 }
 
@@ -120,7 +123,8 @@ pub struct Found {
 /// What a search came to.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Schedules that were run, not counting those that were given up or served to shorten another.
+    /// Schedules that were run, not counting those that were given up or served to
+    /// shorten another.
     pub schedules: u64,
     /// Runs that were given up, because earlier ones were like them.
     pub given_up: u64,

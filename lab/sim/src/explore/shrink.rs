@@ -1,4 +1,5 @@
-//! Makes a failing schedule shorter: fewer switches between threads, then fewer steps, as long as it fails in the same way.
+//! Makes a failing schedule shorter: fewer switches between threads, then fewer steps, as
+//! long as it fails in the same way.
 
 use super::fault::Fault;
 use super::run::{Outcome, Runner, Terms};
@@ -34,7 +35,8 @@ pub(super) fn shrink(
 }
 
 impl Shrinker<'_> {
-    /// Whether the schedule fails likewise and, as it is really taken, is shorter than the best one.
+    /// Whether the schedule fails likewise and, as it is really taken, is shorter than
+    /// the best one.
     fn improves(&mut self, schedule: &Schedule) -> bool {
         if self.runs == 0 {
             return false;
@@ -50,7 +52,8 @@ impl Shrinker<'_> {
         better
     }
 
-    /// Tries every small change to the best schedule. Whether one of them was for the better.
+    /// Tries every small change to the best schedule. Whether one of them was for the
+    /// better.
     fn round(&mut self) -> bool {
         // Where each run of the same decisions begins.
         let runs: Vec<(usize, usize)> = self

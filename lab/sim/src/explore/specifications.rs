@@ -41,7 +41,8 @@ pub struct Lifo {
     pub room: usize,
 }
 
-/// A step of either; `oldest`: which end is taken from. That it is full is no business of the state: see [`full_without_reason`].
+/// A step of either; `oldest`: which end is taken from. That it is full is no business of
+/// the state: see [`full_without_reason`].
 fn transfer(state: &[u64], op: Transfer, result: Option<&Transferred>, oldest: bool) -> Option<Vec<u64>> {
     let mut next = state.to_vec();
     match (op, result) {
@@ -107,8 +108,9 @@ container!(Lifo, false);
 
 /// The first call that found the object full although that cannot be.
 ///
-/// A place that somebody takes or gives back at that time is in nobody's reach, so "full" is no statement about the values alone: it has a reason if values and calls
-/// in progress together, at most, have taken all places.
+/// A place that somebody takes or gives back at that time is in nobody's reach, so "full" is no
+/// statement about the values alone: it has a reason if values and calls in progress together, at
+/// most, have taken all places.
 pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], room: usize) -> Option<usize> {
     let ended = |c: &Call<Transfer, Transferred>, wanted: fn(&Transferred) -> bool, before: u64| {
         c.responded.as_ref().is_some_and(|(at, r)| *at < before && wanted(r))
@@ -149,7 +151,8 @@ impl Specification for Counter {
     }
 }
 
-/// A barrier: who leaves an episode finds that all have come. Returns the first call that leaves too early, and who had not come.
+/// A barrier: who leaves an episode finds that all have come. Returns the first call that
+/// leaves too early, and who had not come.
 pub fn leaves_too_early<R>(calls: &[Call<u64, R>], threads: usize) -> Option<(usize, usize)> {
     calls.iter().enumerate().find_map(|(at, call)| {
         let end = call.responded.as_ref()?.0;
@@ -160,7 +163,8 @@ pub fn leaves_too_early<R>(calls: &[Call<u64, R>], threads: usize) -> Option<(us
     })
 }
 
-/// A lock: from when it is had until it is begun to be released (or for ever, if its holder died), nobody else has it. Returns two calls that overlap.
+/// A lock: from when it is had until it is begun to be released (or for ever, if its
+/// holder died), nobody else has it. Returns two calls that overlap.
 ///
 /// `inside` are those times, by the thread; the end is `None` if there is none.
 pub fn overlap(inside: &[(usize, u64, Option<u64>)]) -> Option<(usize, usize)> {
@@ -202,7 +206,8 @@ pub struct Map {
     pub replaces: bool,
 }
 
-/// The least priority first, in the order of arrival among equals. Its calls answer with the value.
+/// The least priority first, in the order of arrival among equals. Its calls answer with
+/// the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Priorities;
 

@@ -1,4 +1,5 @@
-//! Schedulers: by chance, by priorities that chance gives (PCT), and by a schedule that is there already.
+//! Schedulers: by chance, by priorities that chance gives (PCT), and by a schedule that
+//! is there already.
 
 use super::machine::{CLOCKS, MAX_THREADS};
 use super::run::{Strategy, View, in_turns};
@@ -48,7 +49,8 @@ impl Deaths {
     }
 }
 
-/// The other outcome of a step, one time in sixteen that there is one; and if there is nothing else.
+/// The other outcome of a step, one time in sixteen that there is one; and if there is
+/// nothing else.
 fn other_outcome(view: &View, random: &mut Random) -> Option<Choice> {
     let (mut normal, mut other) = (false, false);
     for option in view.options {
@@ -94,8 +96,10 @@ impl Strategy for ByChance {
     }
 }
 
-/// Probabilistic concurrency testing (Burckhardt et al. 2010): whoever can go on and has the highest priority does. Priorities are drawn, and at `depth` − 1 steps, drawn too,
-/// whoever runs falls below all others. A fault that needs `depth` orderings of steps is found with a probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
+/// Probabilistic concurrency testing (Burckhardt et al. 2010): whoever can go on and has
+/// the highest priority does. Priorities are drawn, and at `depth` − 1 steps, drawn too, whoever
+/// runs falls below all others. A fault that needs `depth` orderings of steps is found with a
+/// probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
 #[derive(Debug)]
 pub(super) struct ByPriority {
     random: Random,
@@ -142,7 +146,8 @@ impl Strategy for ByPriority {
     }
 }
 
-/// As it is written. Decisions that cannot be taken are passed over; after the last one whoever ran goes on.
+/// As it is written. Decisions that cannot be taken are passed over; after the last one
+/// whoever ran goes on.
 #[derive(Debug)]
 pub(super) struct Written<'a> {
     schedule: &'a [Choice],

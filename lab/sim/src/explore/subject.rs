@@ -28,11 +28,13 @@ pub trait Subject {
     ///
     /// If it cannot be made for this plan: why, and what would do.
     fn set_up(&self, plan: &Plan, memory: &Memory) -> Result<Rc<dyn Body>, String>;
-    /// Whether the others are to go on whoever dies. If not, it is no fault that they wait for the dead.
+    /// Whether the others are to go on whoever dies. If not, it is no fault that they
+    /// wait for the dead.
     fn endures_deaths(&self) -> bool {
         false
     }
-    /// Whether a sleeper may count on its timeout. If not, that nobody wakes it is a fault.
+    /// Whether a sleeper may count on its timeout. If not, that nobody wakes it is a
+    /// fault.
     fn naps(&self) -> bool {
         false
     }
@@ -40,9 +42,11 @@ pub trait Subject {
 
 /// One run of a subject.
 pub trait Body {
-    /// What each thread does; which one it is, its [`id`](towpath_machine::Processor::id) says.
+    /// What each thread does; which one it is, its [`id`](towpath_machine::Processor::id)
+    /// says.
     fn thread(&self, cpu: &Explorer);
-    /// What is done when all others have ended: finding out what is left. Not where somebody died and the subject doesn't endure it.
+    /// What is done when all others have ended: finding out what is left. Not where
+    /// somebody died and the subject doesn't endure it.
     fn last(&self, _cpu: &Explorer) {}
     /// Whether it went well.
     ///
@@ -61,9 +65,11 @@ pub struct Liberties {
     pub spurious: u32,
     /// How many threads may die.
     pub kills: u32,
-    /// Whether a sleep's timeout is a remedy like another (`true`), or sleeping until it a fault.
+    /// Whether a sleep's timeout is a remedy like another (`true`), or sleeping until it
+    /// a fault.
     pub naps: bool,
-    /// How often who waits for the dead may look again, in vain, until that is a fault; 0: they need not get on.
+    /// How often who waits for the dead may look again, in vain, until that is a fault;
+    /// 0: they need not get on.
     pub patience: u32,
 }
 

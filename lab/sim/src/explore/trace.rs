@@ -17,7 +17,8 @@ pub struct Line {
     pub detail: String,
 }
 
-/// The lines as a table. Steps of the same thread form a block; its number stands where it changes.
+/// The lines as a table. Steps of the same thread form a block; its number stands where
+/// it changes.
 pub fn render(lines: &[Line]) -> String {
     let wide = |of: fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
     let (what, object) = (wide(|l| l.what.chars().count()).min(28), wide(|l| l.object.chars().count()));

@@ -18,7 +18,8 @@ use Ordering::{AcqRel, Acquire, Relaxed, Release};
 pub struct Nodes {
     next: Vec<Word>,
     value: Vec<Word>,
-    /// Free nodes, of each thread its own: given back, the oldest first, and never used. Touched by nobody else, so they need no words.
+    /// Free nodes, of each thread its own: given back, the oldest first, and never used.
+    /// Touched by nobody else, so they need no words.
     free: Vec<RefCell<[VecDeque<u64>; 2]>>,
 }
 
@@ -207,7 +208,8 @@ pub fn michael_scott(name: &'static str, looks_again: bool) -> Case {
     Case { endures_deaths: true, ..Case::new(name, "Michael and Scott's queue", make) }
 }
 
-/// Figure 1 of Nikolopoulos & Papatheodorou 1999, word for word: enqueue increments `head`.
+/// Figure 1 of Nikolopoulos & Papatheodorou 1999, word for word: enqueue increments
+/// `head`.
 pub struct Figure1 {
     head: Word,
     tail: Word,
@@ -262,7 +264,8 @@ pub struct Barrier {
 impl Gather for Barrier {
     fn arrive(&self, cpu: &Explorer) {
         if !self.has_sense {
-            // Waits for the count to be complete; the last one sets it back, perhaps before all have seen it.
+            // Waits for the count to be complete; the last one sets it back, perhaps before all
+            // have seen it.
             if cpu.fetch_add(&self.count, 1, AcqRel) + 1 == self.threads {
                 cpu.store(&self.count, 0, Release);
             } else {

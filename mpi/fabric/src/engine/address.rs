@@ -1,7 +1,9 @@
-//! What an endpoint publishes of itself: enough to attach to its segment, and to notice that one must not.
+//! What an endpoint publishes of itself: enough to attach to its segment, and to notice
+//! that one must not.
 //!
-//! Two ways lead there: through /proc, where both processes have the same one and mean the same by a pid; else through the endpoint's abstract Unix socket ([`super::passing`]), whose name follows from its
-//! nonce, where both have the same network namespace.
+//! Two ways lead there: through /proc, where both processes have the same one and mean the same by
+//! a pid; else through the endpoint's abstract Unix socket ([`super::passing`]), whose name follows
+//! from its nonce, where both have the same network namespace.
 
 use towpath_shm::Process;
 
@@ -29,7 +31,8 @@ pub struct Address {
     pub fd: u32,
     /// When that process started.
     pub start: u64,
-    /// The namespaces in which pid and start mean something; the process's very own if its /proc is of other ones.
+    /// The namespaces in which pid and start mean something; the process's very own if
+    /// its /proc is of other ones.
     pub namespace: u64,
     /// Chosen at random.
     pub nonce: u64,
@@ -101,7 +104,8 @@ impl Address {
     pub fn here(fd: u32, nonce: u64) -> Result<Address, towpath_shm::Error> {
         let Process { pid, start, namespace } = Process::own()?;
         let namespace = match pid_in_proc() {
-            // The /proc of an outer namespace: under our number it shows somebody else, to others like us too. No inode of a time namespace is as small as a pid.
+            // The /proc of an outer namespace: under our number it shows somebody else, to others
+            // like us too. No inode of a time namespace is as small as a pid.
             Some(other) if other != pid => namespace & !u64::from(u32::MAX) | u64::from(other),
             _ => namespace,
         };

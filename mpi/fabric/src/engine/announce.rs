@@ -1,4 +1,5 @@
-//! Says that a process has opened an endpoint: to whoever started the program and wants to know whether its MPI has loaded the provider.
+//! Says that a process has opened an endpoint: to whoever started the program and wants
+//! to know whether its MPI has loaded the provider.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,7 +8,8 @@ use std::path::Path;
 /// The variable that names the file (`towpath mpirun`, `towpath bench mpi`).
 const VARIABLE: &str = "TOWPATH_ANNOUNCE";
 
-/// Adds a line with this process's number to the file that the environment names, if it names one and the file is there.
+/// Adds a line with this process's number to the file that the environment names, if it
+/// names one and the file is there.
 pub fn announce() {
     if let Some(file) = std::env::var_os(VARIABLE) {
         announce_in(file.as_ref());
@@ -15,7 +17,8 @@ pub fn announce() {
 }
 
 fn announce_in(file: &Path) {
-    // Nobody is told if it can't be written: that is no reason not to carry messages. Never made anew: its maker knows its place.
+    // Nobody is told if it can't be written: that is no reason not to carry messages. Never made
+    // anew: its maker knows its place.
     if let Ok(mut file) = OpenOptions::new().append(true).open(file) {
         let _ = writeln!(file, "{}", std::process::id());
     }

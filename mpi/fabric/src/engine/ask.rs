@@ -1,6 +1,7 @@
 //! The way to a peer: through /proc where that leads there, else by asking at its door.
 //!
-//! Asking takes as long as the other needs to make progress once. Meanwhile sends to it are refused for now ([`Refusal::Again`]), and what must go out (answers) waits in its queue.
+//! Asking takes as long as the other needs to make progress once. Meanwhile sends to it are refused
+//! for now ([`Refusal::Again`]), and what must go out (answers) waits in its queue.
 
 use std::io;
 
@@ -22,7 +23,8 @@ pub struct Asking {
 }
 
 impl Peer {
-    /// Looks for a way that was not tried yet. `quietly`: nobody wants to send; says nothing if there is none.
+    /// Looks for a way that was not tried yet. `quietly`: nobody wants to send; says
+    /// nothing if there is none.
     fn find_way(&mut self, own: &Address, quietly: bool) {
         let why = match own.can_reach(&self.address) {
             Err(why) => why.to_string(),
@@ -75,7 +77,8 @@ impl Peer {
         self.way = Way::Closed;
     }
 
-    /// Whether one that is not seen under its pid is gone, as far as our own connection to it tells.
+    /// Whether one that is not seen under its pid is gone, as far as our own connection
+    /// to it tells.
     pub(super) fn is_lost(&mut self, own: &Address) -> bool {
         match &self.way {
             // Only a connection can tell.

@@ -1,4 +1,5 @@
-//! Atomic operations on remote memory: what they do to bytes. The owner of the memory applies them, one after the other.
+//! Atomic operations on remote memory: what they do to bytes. The owner of the memory
+//! applies them, one after the other.
 
 use super::buffers::Buffer;
 use super::buffers::Payload;
@@ -8,7 +9,8 @@ use super::frame::{Arrived, Kind};
 use super::layout::BLOCK;
 use super::onesided::{OneSided, Target};
 
-/// The most bytes of operands (each of operand and comparand): both fit in one frame, whatever way it takes.
+/// The most bytes of operands (each of operand and comparand): both fit in one frame,
+/// whatever way it takes.
 pub const LONGEST: usize = BLOCK / 2;
 
 /// Operations, numbered as libfabric numbers them.

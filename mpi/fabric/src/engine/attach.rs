@@ -74,7 +74,8 @@ pub enum AttachError {
     },
 }
 
-/// Makes a borrow of mapped memory last: sound as long as whoever holds it holds the memory too, and drops it later.
+/// Makes a borrow of mapped memory last: sound as long as whoever holds it holds the
+/// memory too, and drops it later.
 ///
 /// # Safety
 ///
@@ -84,7 +85,8 @@ unsafe fn lasting<T: Plain>(slice: &[T]) -> &'static [T] {
     unsafe { core::mem::transmute::<&[T], &'static [T]>(slice) }
 }
 
-/// Opens memory of another process (or of this one) by its descriptor there. Both mean the same by a pid.
+/// Opens memory of another process (or of this one) by its descriptor there. Both mean
+/// the same by a pid.
 pub fn open(pid: u32, fd: u32) -> Result<Memory, AttachError> {
     // Oneself one sees in any /proc, though perhaps under another number.
     let path = if pid == std::process::id() {
@@ -108,7 +110,8 @@ fn given(pid: u32, file: OwnedFd) -> Result<Memory, AttachError> {
 
 /// An endpoint's segment, mapped.
 ///
-/// Its references are `'static` in type only: they are valid while this lives, and it never lends them out for longer.
+/// Its references are `'static` in type only: they are valid while this lives, and it never lends
+/// them out for longer.
 pub struct Segment {
     header: &'static Header,
     members: &'static [Member],
@@ -174,7 +177,8 @@ impl Segment {
     /// Its queue.
     #[inline(always)]
     pub fn queue<'a>(&'a self) -> &'a Queue<'a, Native> {
-        // SAFETY: only shortens the lifetime (`Queue` is invariant in it, but nothing can be stored in a shared reference to one).
+        // SAFETY: only shortens the lifetime (`Queue` is invariant in it, but nothing can be stored
+        // in a shared reference to one).
         unsafe { core::mem::transmute::<&'a Queue<'static, Native>, &'a Queue<'a, Native>>(&self.queue) }
     }
 

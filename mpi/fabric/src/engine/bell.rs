@@ -1,12 +1,20 @@
-//! A bell for those who wait on descriptors (`FI_WAIT_FD`): a pipe that becomes readable when something comes.
+//! A bell for those who wait on descriptors (`FI_WAIT_FD`): a pipe that becomes readable
+//! when something comes.
 //!
-//! Who sleeps on a futex can be woken through shared memory, but `poll` and `epoll` know descriptors only. The owner of an endpoint makes a pipe and writes its number into the segment's header; a sender opens it
-//! through /proc, as it has opened the segment, when it first has to ring. Who came through the owner's [`Door`](super::door::Door) gets both ends there. While nobody listens a send costs what it did before: the sender looks at the word that says whether the receiver sleeps.
+//! Who sleeps on a futex can be woken through shared memory, but `poll` and `epoll` know
+//! descriptors only. The owner of an endpoint makes a pipe and writes its number into the segment's
+//! header; a sender opens it through /proc, as it has opened the segment, when it first has to
+//! ring. Who came through the owner's [`Door`](super::door::Door) gets both ends there. While
+//! nobody listens a send costs what it did before: the sender looks at the word that says whether
+//! the receiver sleeps.
 //!
-//! **No wake-up is lost.** The owner empties the pipe, then says that it listens, then looks once more; the sender publishes, then looks whether somebody listens, writes, and only then takes the request
-//! back, unless the owner has begun to listen anew (the word counts). So every message that is published while somebody listens finds the pipe full or fills it.
+//! **No wake-up is lost.** The owner empties the pipe, then says that it listens, then looks once
+//! more; the sender publishes, then looks whether somebody listens, writes, and only then takes the
+//! request back, unless the owner has begun to listen anew (the word counts). So every message that
+//! is published while somebody listens finds the pipe full or fills it.
 //!
-//! **A sender that dies or stops** between publishing and writing rings for nobody: whoever waits has a timer beside the pipe.
+//! **A sender that dies or stops** between publishing and writing rings for nobody: whoever waits
+//! has a timer beside the pipe.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -67,7 +75,8 @@ impl Bell {
 
     /// Makes it silent again.
     pub fn silence(&self) {
-        // Mostly there is one byte. A pipe that is still not empty after so many reads wakes its owner once more, no harm.
+        // Mostly there is one byte. A pipe that is still not empty after so many reads wakes its
+        // owner once more, no harm.
         let mut rung = [0; 4096];
         for _ in 0..16 {
             if !matches!((&self.inner).read(&mut rung), Ok(n) if n == rung.len()) {
@@ -85,7 +94,8 @@ pub fn wait(inner: &[RawFd], ns: u64) {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: as many descriptors as are said; the rest is only read. Every outcome means the same to the caller: look again.
+    // SAFETY: as many descriptors as are said; the rest is only read. Every outcome means the same
+    // to the caller: look again.
     unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &most, core::ptr::null()) };
 }
 
@@ -110,8 +120,9 @@ impl Rope {
         Rope { pid, pipe: RefCell::new(None) }
     }
 
-    /// Rings the bell of the descriptor that the process's header names (and 1), or the one that it has passed `through` its door. If that is no pipe, or can't be opened, nobody is woken: the sleeper's timer will do
-    /// it.
+    /// Rings the bell of the descriptor that the process's header names (and 1), or the
+    /// one that it has passed `through` its door. If that is no pipe, or can't be opened, nobody is
+    /// woken: the sleeper's timer will do it.
     #[cold]
     pub fn pull(&self, named: u64, through: Option<&Connection>) {
         let mut pipe = self.pipe.borrow_mut();
@@ -122,7 +133,8 @@ impl Rope {
             };
         }
         if let Some(pipe) = pipe.as_mut() {
-            // A full pipe is a bell that rings. There is always a reader, ourselves, so this raises no signal.
+            // A full pipe is a bell that rings. There is always a reader, ourselves, so this raises
+            // no signal.
             let _ = pipe.outer.write(&[RING]);
         }
     }

@@ -1,6 +1,7 @@
 //! Memory of the program that uses the provider: where a message comes from or goes to.
 //!
-//! libfabric's caller promises that a buffer stays valid until the operation's completion; nothing here outlives that, and everything here that touches such memory is in this file.
+//! libfabric's caller promises that a buffer stays valid until the operation's completion; nothing
+//! here outlives that, and everything here that touches such memory is in this file.
 #![allow(unsafe_code)]
 
 use towpath_machine::{copy_by_lines, copy_past_caches};
@@ -11,7 +12,8 @@ pub const MAX_PIECES: usize = 8;
 /// A piece of the caller's memory: address and length.
 pub type Span = (usize, usize);
 
-/// A buffer of the caller's, scattered or not. Small, since it is handed on several times for each message.
+/// A buffer of the caller's, scattered or not. Small, since it is handed on several times
+/// for each message.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
     first: Span,
@@ -24,7 +26,8 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// The memory is readable (to be sent) or writable (to be received into) until the operation that gets the buffer is completed.
+    /// The memory is readable (to be sent) or writable (to be received into) until the operation
+    /// that gets the buffer is completed.
     #[inline(always)]
     pub unsafe fn one(at: usize, len: usize) -> Buffer {
         Buffer { first: (at, len), rest: None, len }
@@ -109,7 +112,8 @@ impl Buffer {
     #[inline]
     pub unsafe fn read(&self, at: usize, to: *mut u8, len: usize) {
         if at == 0 && len <= self.first.1 {
-            // SAFETY: in bounds of the first piece; the caller vouches for `to`, which is memory of ours and no caller's buffer.
+            // SAFETY: in bounds of the first piece; the caller vouches for `to`, which is memory of
+            // ours and no caller's buffer.
             unsafe { copy_small(self.first.0 as *const u8, to, len) };
             return;
         }
@@ -117,7 +121,8 @@ impl Buffer {
         unsafe { self.gather(at, to, len, copy_by_lines) };
     }
 
-    /// Copies `len` bytes from offset `at` to memory that another core will read, past the caches.
+    /// Copies `len` bytes from offset `at` to memory that another core will read, past
+    /// the caches.
     ///
     /// # Safety
     ///
@@ -134,7 +139,8 @@ impl Buffer {
     unsafe fn gather(&self, at: usize, to: *mut u8, len: usize, copy: unsafe fn(*const u8, *mut u8, usize)) {
         let mut done = 0;
         for (from, n) in self.range(at, len) {
-            // SAFETY: in bounds, piece by piece; `range` gives at most `len` bytes, and the caller vouches for `to`.
+            // SAFETY: in bounds, piece by piece; `range` gives at most `len` bytes, and the caller
+            // vouches for `to`.
             unsafe { copy(from as *const u8, to.add(done), n) };
             done += n;
         }
@@ -176,7 +182,8 @@ impl Buffer {
 /// As [`copy_by_lines`].
 #[inline(always)]
 unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: reads before it writes in the first case, within `len` bytes; the caller vouches for both ranges.
+    // SAFETY: reads before it writes in the first case, within `len` bytes; the caller vouches for
+    // both ranges.
     unsafe {
         if (8..=16).contains(&len) {
             // The first eight and the last eight, which may be in part the same.
@@ -205,7 +212,8 @@ impl Payload {
     ///
     /// # Safety
     ///
-    /// They stay readable while the payload or a copy of it is used. Another process may change them meanwhile.
+    /// They stay readable while the payload or a copy of it is used. Another process may change
+    /// them meanwhile.
     #[inline(always)]
     pub unsafe fn new(at: *const u8, len: usize) -> Payload {
         Payload { at, len }
@@ -250,7 +258,8 @@ impl Payload {
     #[inline(always)]
     pub fn copy_to_slice(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len, "a payload is copied whole");
-        // SAFETY: readable (promised to `new`), and of this length; private memory of ours can't overlap it.
+        // SAFETY: readable (promised to `new`), and of this length; private memory of ours can't
+        // overlap it.
         unsafe { copy_small(self.at, to.as_mut_ptr(), self.len) }
     }
 

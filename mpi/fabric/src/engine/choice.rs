@@ -1,21 +1,30 @@
-//! How the bytes of a long message come: copied straight out of its sender's memory ([`direct`](super::direct)), or pipelined through the queue. Measured where it runs, since it depends on the kernel, the caches and who
-//! shares a core with whom: Gropp & Lusk 1997, §3 leave the thresholds to the machine, too.
+//! How the bytes of a long message come: copied straight out of its sender's memory
+//! ([`direct`](super::direct)), or pipelined through the queue. Measured where it runs, since it
+//! depends on the kernel, the caches and who shares a core with whom: Gropp & Lusk 1997, §3 leave
+//! the thresholds to the machine, too.
 //!
-//! **What is measured.** The receiver's time per byte, on the clock: for a direct copy the time of the copy; for a pipelined message the time from asking for it to its last byte, over all bytes that came meanwhile, since
-//! several may be under way. A first touch of memory, a slow sender and lost turns of the core make single values too large and never too small: the least of a few counts.
+//! **What is measured.** The receiver's time per byte, on the clock: for a direct copy the time of
+//! the copy; for a pipelined message the time from asking for it to its last byte, over all bytes
+//! that came meanwhile, since several may be under way. A first touch of memory, a slow sender and
+//! lost turns of the core make single values too large and never too small: the least of a few
+//! counts.
 //!
 //! **Classes.** One [`Contest`] for each size (powers of two) and [`Place`].
 //!
-//! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives gives no value; the class stays as it is until others have.
+//! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not
+//! permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives
+//! gives no value; the class stays as it is until others have.
 //!
-//! **Memory.** 2 KiB, in the endpoint; nothing is allocated. **Cost.** Settled: a few instructions a message; otherwise two readings of the clock. **Don't use it** for messages to
-//! come in a given way: the settings say so (`TOWPATH_CMA`).
+//! **Memory.** 2 KiB, in the endpoint; nothing is allocated. **Cost.** Settled: a few instructions
+//! a message; otherwise two readings of the clock. **Don't use it** for messages to come in a given
+//! way: the settings say so (`TOWPATH_CMA`).
 
 use towpath_machine::{Native, Processor};
 
 use super::contest::{Contest, Heat};
 
-/// The sizes of the smallest and of the largest class, as powers of two. Others are counted as these.
+/// The sizes of the smallest and of the largest class, as powers of two. Others are
+/// counted as these.
 const SIZES: (u32, u32) = (10, 25);
 const CLASSES: usize = (SIZES.1 - SIZES.0 + 1) as usize;
 
@@ -66,14 +75,16 @@ pub struct Choice {
 
 impl Default for Choice {
     fn default() -> Self {
-        // Where cores are shared a sender that need not run is worth most; so this begins with what is most likely right.
+        // Where cores are shared a sender that need not run is worth most; so this begins with what
+        // is most likely right.
         let of = |way| [Contest::new(way == Way::Direct); CLASSES];
         Choice { classes: [of(Way::Pipelined), of(Way::Direct), of(Way::Direct)], moved: 0, refused: false }
     }
 }
 
 impl Choice {
-    /// The way for a message of this length, and its trial if it is to be measured: from now on, by this clock.
+    /// The way for a message of this length, and its trial if it is to be measured: from
+    /// now on, by this clock.
     pub fn choose(&mut self, place: Place, len: usize, now: impl FnOnce() -> u64) -> (Way, Option<Trial>) {
         if self.refused {
             return (Way::Pipelined, None);
@@ -224,7 +235,8 @@ mod tests {
 
     #[test]
     fn messages_under_way_together_are_judged_by_what_they_take_together() {
-        // Windows of eight, which share a pipeline: all end when all have come, and each alone would look eight times as slow as it is.
+        // Windows of eight, which share a pipeline: all end when all have come, and each alone
+        // would look eight times as slow as it is.
         let len = 1 << 20;
         let (mut choice, mut now) = (Choice::default(), 0);
         for _ in 0..10 {

@@ -178,7 +178,8 @@ impl Reports {
         self.tell(notify, completion);
     }
 
-    /// Something that is reported where receives are, but is none, and is not counted as one.
+    /// Something that is reported where receives are, but is none, and is not counted as
+    /// one.
     #[inline]
     pub fn tell(&self, notify: bool, completion: Completion) {
         if (notify || completion.error != 0)

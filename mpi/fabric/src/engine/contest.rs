@@ -6,7 +6,9 @@
 //! Settled   takes its way, and measures nothing                          -> Current, after so many turns; twice as many each time that nothing has changed
 //! ```
 //!
-//! What holds up a measurement makes single values too large and never too small: the least of `SAMPLES` counts. A value that never comes keeps it in its state. **Memory.** 40 bytes, nothing allocated.
+//! What holds up a measurement makes single values too large and never too small: the least of
+//! `SAMPLES` counts. A value that never comes keeps it in its state. **Memory.** 40 bytes, nothing
+//! allocated.
 
 /// Values that a way is judged by.
 pub const SAMPLES: u8 = 4;
@@ -53,7 +55,8 @@ impl Contest {
         }
     }
 
-    /// The next turn: whether it is to take the second way, and what for if it is to be measured.
+    /// The next turn: whether it is to take the second way, and what for if it is to be
+    /// measured.
     #[inline]
     pub fn turn(&mut self) -> (bool, Option<Heat>) {
         let second = match self.state {

@@ -1,4 +1,5 @@
-//! Whether more processes than cores share what there is: then whoever waits must make room.
+//! Whether more processes than cores share what there is: then whoever waits must make
+//! room.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,7 +14,9 @@ fn cores(pid: u32) -> Option<libc::cpu_set_t> {
     }
 }
 
-/// Whether these processes, the calling one among them, and so many others of other pid namespaces are more than the cores that they may run on. Only those count that share a core with the calling one.
+/// Whether these processes, the calling one among them, and so many others of other pid
+/// namespaces are more than the cores that they may run on. Only those count that share a core with
+/// the calling one.
 pub fn is_crowded(pids: &BTreeSet<u32>, others: usize) -> bool {
     let own = std::process::id();
     let Some(mine) = cores(own) else { return false };
@@ -38,7 +41,8 @@ pub fn is_crowded(pids: &BTreeSet<u32>, others: usize) -> bool {
     processes > cores
 }
 
-/// Whether more than so many threads want to run on this machine now. If that can't be seen: no.
+/// Whether more than so many threads want to run on this machine now. If that can't be
+/// seen: no.
 pub fn is_exceeded(ranks: usize) -> bool {
     let running = |load: &str| load.split_whitespace().nth(3)?.split('/').next()?.parse::<usize>().ok();
     std::fs::read_to_string("/proc/loadavg").ok().as_deref().and_then(running).is_some_and(|n| n > ranks)

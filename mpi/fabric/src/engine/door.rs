@@ -1,4 +1,6 @@
-//! Where an endpoint hands its memory to processes that can't open it through /proc, because they live in another pid namespace or may not look into each other's: an abstract Unix socket ([`super::passing`]).
+//! Where an endpoint hands its memory to processes that can't open it through /proc,
+//! because they live in another pid namespace or may not look into each other's: an abstract Unix
+//! socket ([`super::passing`]).
 //!
 //! ```text
 //! visitor   its address                                   when it has connected
@@ -7,13 +9,17 @@
 //! visitor   a nonce, and a pair's slots                   before it offers them in the shared queue
 //! ```
 //!
-//! **Progress.** There is no thread for this: the owner looks here when it looks after its peers (every ten milliseconds while it waits), and at every turn while it is a visitor elsewhere itself. So two that visit
-//! each other at the same moment serve each other. Nothing blocks; a visitor's sends are refused for now until its turn has come.
+//! **Progress.** There is no thread for this: the owner looks here when it looks after its peers
+//! (every ten milliseconds while it waits), and at every turn while it is a visitor elsewhere
+//! itself. So two that visit each other at the same moment serve each other. Nothing blocks; a
+//! visitor's sends are refused for now until its turn has come.
 //!
-//! **A death.** The connection stays as long as both live: when it is lost, so is the visitor ([`super::life`]), and its places in the segment, which it has taken under its number, are free again. The owner's death
-//! takes the socket's name along: nothing is left behind.
+//! **A death.** The connection stays as long as both live: when it is lost, so is the visitor
+//! ([`super::life`]), and its places in the segment, which it has taken under its number, are free
+//! again. The owner's death takes the socket's name along: nothing is left behind.
 //!
-//! **Memory.** One descriptor for the socket; per visitor two (the connection, a pidfd). **Don't use it** between processes that share /proc: that way needs nobody's progress.
+//! **Memory.** One descriptor for the socket; per visitor two (the connection, a pidfd). **Don't
+//! use it** between processes that share /proc: that way needs nobody's progress.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -106,7 +112,8 @@ impl Door {
         self.visitors.borrow().iter().any(|visitor| visitor.number == number)
     }
 
-    /// Whether one of this address is here; if so, the slots that it has passed with this nonce.
+    /// Whether one of this address is here; if so, the slots that it has passed with this
+    /// nonce.
     pub fn slots(&self, of: &Address, nonce: u64) -> Option<Option<OwnedFd>> {
         let visitors = self.visitors.borrow();
         let visitor = visitors.iter().find(|visitor| visitor.address.as_ref() == Some(of))?;
@@ -121,7 +128,8 @@ impl Door {
     }
 }
 
-/// Who does not get it (its connection is full, or it is gone) can't ring: the sleeper's timer does without.
+/// Who does not get it (its connection is full, or it is gone) can't ring: the sleeper's
+/// timer does without.
 fn pass(to: &Connection, bell: &Bell) {
     let _ = to.give(&[0; 8], &bell.ends());
 }

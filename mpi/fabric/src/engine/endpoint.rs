@@ -1,10 +1,13 @@
-//! An endpoint: its peers, its receives, what it has under way; sending, and making progress.
+//! An endpoint: its peers, its receives, what it has under way; sending, and making
+//! progress.
 //!
-//! **Short** and **eager** messages go at once: a short one on a packet's line, an eager one through a block or the pair's bytes, in pieces if it is long. A **rendezvous** begins with a request; the bytes go when
-//! the receiver has a place for them (Gropp & Lusk 1997, §3).
+//! **Short** and **eager** messages go at once: a short one on a packet's line, an eager one
+//! through a block or the pair's bytes, in pieces if it is long. A **rendezvous** begins with a
+//! request; the bytes go when the receiver has a place for them (Gropp & Lusk 1997, §3).
 //!
-//! Nothing here waits. A send that finds no space is refused ([`Refusal::Again`]); what has to go out later (the rest of a message, answers) is queued for its peer and goes out as progress is made.
-//! So no cycle of full queues stands still as long as everybody makes progress.
+//! Nothing here waits. A send that finds no space is refused ([`Refusal::Again`]); what has to go
+//! out later (the rest of a message, answers) is queued for its peer and goes out as progress is
+//! made. So no cycle of full queues stands still as long as everybody makes progress.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -60,7 +63,8 @@ pub struct Message0<'a> {
     pub matched: bool,
 }
 
-/// A message that its sender keeps until the receiver asks for it, or until it is known to have arrived.
+/// A message that its sender keeps until the receiver asks for it, or until it is known
+/// to have arrived.
 #[derive(Debug)]
 pub struct Held {
     /// To whom.
@@ -280,7 +284,8 @@ impl Core {
                 peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
             }
             let (number, then) = if message.matched {
-                // Reported when the receiver says so; the bytes are sent all the same, so nothing of them is kept.
+                // Reported when the receiver says so; the bytes are sent all the same, so nothing
+                // of them is kept.
                 let held = Held { peer: message.peer, source: Source::Copy(Vec::new()), ticket };
                 (self.held.insert(held), None)
             } else {
@@ -326,7 +331,8 @@ impl Core {
         Ok(())
     }
 
-    /// Sends an answer or the like: at once if possible, or else as soon as there is space.
+    /// Sends an answer or the like: at once if possible, or else as soon as there is
+    /// space.
     pub(super) fn post(&mut self, to: u32, kind: Kind, tag: u64, words: [u64; WORDS], bytes: &[u8]) {
         let peer = match self.way(to) {
             Ok(peer) => peer,
@@ -356,7 +362,8 @@ impl Core {
         peer.queue.push_back(what);
     }
 
-    /// Whether a peer can be sent to, for operations that always queue. Opens the way to it.
+    /// Whether a peer can be sent to, for operations that always queue. Opens the way to
+    /// it.
     pub(super) fn check(&mut self, to: u32) -> Result<(), Refusal> {
         let result = match self.way(to) {
             Ok(peer) if peer.queue.len() >= QUEUE => Err(Refusal::Again),

@@ -1,7 +1,9 @@
-//! What goes from one endpoint to another: a kind, a tag, up to four words, and a payload.
+//! What goes from one endpoint to another: a kind, a tag, up to four words, and a
+//! payload.
 //!
-//! It lies in a packet (`towpath_am::packet::Slot`), the same whether that is a place of the shared queue or a slot of a pair: the handler's byte is the kind, the words and, if it
-//! fits behind them, the payload are the arguments. A longer payload lies in a block or in the pair's bytes.
+//! It lies in a packet (`towpath_am::packet::Slot`), the same whether that is a place of the shared
+//! queue or a slot of a pair: the handler's byte is the kind, the words and, if it fits behind
+//! them, the payload are the arguments. A longer payload lies in a block or in the pair's bytes.
 
 use towpath_am::packet::LINE_ARGS;
 
@@ -24,13 +26,15 @@ pub enum Kind {
     EagerData = 2,
     /// The same, with a tag.
     EagerDataTagged = 3,
-    /// The first piece of a message: total length, data, flags ([`flag`]), the sender's number of it if it wants to know of the delivery.
+    /// The first piece of a message: total length, data, flags ([`flag`]), the sender's
+    /// number of it if it wants to know of the delivery.
     Start = 4,
     /// The same, with a tag.
     StartTagged = 5,
     /// The next piece.
     More = 6,
-    /// A message that stays where it is until there is a receive for it: total length, data, flags, the sender's number of it. The payload is the address of its bytes.
+    /// A message that stays where it is until there is a receive for it: total length,
+    /// data, flags, the sender's number of it. The payload is the address of its bytes.
     Request = 7,
     /// The same, with a tag.
     RequestTagged = 8,
@@ -40,13 +44,15 @@ pub enum Kind {
     Bytes = 10,
     /// A message has arrived, or nothing (more) of it is wanted: the sender's number.
     Finished = 11,
-    /// Bytes to be written: address, key, the sender's number (0 before the last piece), data. The tag is flags.
+    /// Bytes to be written: address, key, the sender's number (0 before the last piece),
+    /// data. The tag is flags.
     Write = 12,
     /// Bytes are asked for: address, key, the asker's number, length.
     Read = 13,
     /// A one-sided operation is done: the asker's number, error.
     Done = 14,
-    /// An atomic operation: address, key, the asker's number, count. The tag: operation and type.
+    /// An atomic operation: address, key, the asker's number, count. The tag: operation
+    /// and type.
     Atomic = 15,
     /// What an atomic operation found: the asker's number, error.
     Found = 16,
@@ -180,7 +186,8 @@ impl Content<'_> {
     ///
     /// # Safety
     ///
-    /// `to` is writable for [`Content::len`] bytes, and shared memory of ours, which no caller's buffer overlaps.
+    /// `to` is writable for [`Content::len`] bytes, and shared memory of ours, which no caller's
+    /// buffer overlaps.
     #[allow(unsafe_code)]
     pub unsafe fn copy_past_caches(&self, to: *mut u8) {
         match self {
@@ -265,8 +272,10 @@ impl Frame<'_> {
         Line { handler: self.kind as u8 | pad << 5, args, bulk: false }
     }
 
-    /// Gives what goes on the line to `put`, cell by cell: the words, then the payload, or the `place` of one that does not fit. Each cell is made in a register: bytes that are put together in memory and then read in other portions
-    /// keep the processor waiting until they have left its store buffer.
+    /// Gives what goes on the line to `put`, cell by cell: the words, then the payload,
+    /// or the `place` of one that does not fit. Each cell is made in a register: bytes that are put
+    /// together in memory and then read in other portions keep the processor waiting until they
+    /// have left its store buffer.
     #[inline(always)]
     pub fn cells(&self, place: Option<u64>, mut put: impl FnMut(usize, u64)) {
         let words = self.kind.words();
@@ -294,7 +303,9 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Reads a line. `words`: its first cells; `line`: all of it, which stays readable while the frame is used; `bulk`: the payload that is elsewhere, if the line says so. `None`: nonsense.
+    /// Reads a line. `words`: its first cells; `line`: all of it, which stays readable
+    /// while the frame is used; `bulk`: the payload that is elsewhere, if the line says so. `None`:
+    /// nonsense.
     #[inline(always)]
     pub fn read(
         handler: u8,

@@ -1,8 +1,12 @@
-//! Whether a program that polls in vain waits, or looks in passing: what its earlier polls in vain led to.
+//! Whether a program that polls in vain waits, or looks in passing: what its earlier
+//! polls in vain led to.
 //!
-//! A blocking call and a test (`MPI_Test`, `MPI_Iprobe`) look the same from here. What follows tells them apart: who waited is given something before it goes on; who polls in vain, is given nothing, and starts another
-//! operation all the same, had other things to do. Time spent on its behalf was then lost to it. A program that does so time and again is left alone for twice as many polls as it made before it went on.
-//! HPC Challenge's RandomAccess is one: it tests once for each of some 350 updates, and then sends them.
+//! A blocking call and a test (`MPI_Test`, `MPI_Iprobe`) look the same from here. What follows
+//! tells them apart: who waited is given something before it goes on; who polls in vain, is given
+//! nothing, and starts another operation all the same, had other things to do. Time spent on its
+//! behalf was then lost to it. A program that does so time and again is left alone for twice as
+//! many polls as it made before it went on. HPC Challenge's RandomAccess is one: it tests once for
+//! each of some 350 updates, and then sends them.
 
 /// Full doubt.
 const FULL: u32 = 1024;

@@ -1,4 +1,5 @@
-//! What has happened at an endpoint: tells who waits there whether it is still the same wait.
+//! What has happened at an endpoint: tells who waits there whether it is still the same
+//! wait.
 
 use super::endpoint::Refusal;
 

@@ -1,22 +1,36 @@
 //! What a read of an empty completion queue does with its time.
 //!
-//! An MPI that waits polls in a loop, and what it waits for need not come through here: messages to oneself, files and threads are its own business. So a read must not keep it for long before it has had a few turns
-//! of its loop; and while a rank waits, whoever has something to do wants the core. A waiter goes through five stages:
+//! An MPI that waits polls in a loop, and what it waits for need not come through here: messages to
+//! oneself, files and threads are its own business. So a read must not keep it for long before it
+//! has had a few turns of its loop; and while a rank waits, whoever has something to do wants the
+//! core. A waiter goes through five stages:
 //!
-//! 1. *Look on*, where there are cores to spare: an answer takes less time than another turn of the MPI's loop.
-//! 2. *Return at once*: whatever the MPI sent to itself is found now. Once if the program has started something here, since then it most likely waits for others; a few times if it has not.
-//! 3. *Yield*, [`Settings::yields`] times, unless the MPI does: then others have run between two polls, and one yield after the other would only make it wait twice.
+//! 1. *Look on*, where there are cores to spare: an answer takes less time than another turn of the
+//!    MPI's loop.
+//! 2. *Return at once*: whatever the MPI sent to itself is found now. Once if the program has
+//!    started something here, since then it most likely waits for others; a few times if it has
+//!    not.
+//! 3. *Yield*, [`Settings::yields`] times, unless the MPI does: then others have run between two
+//!    polls, and one yield after the other would only make it wait twice.
 //! 4. *Be judged*: a few polls return at once while the processor time between them is looked at.
-//! 5. *Sleep* on the doorbell: shortly, then longer, up to [`Settings::nap`]. Whoever sends rings. Between two sleeps there are always a few polls, judged too.
+//! 5. *Sleep* on the doorbell: shortly, then longer, up to [`Settings::nap`]. Whoever sends rings.
+//!    Between two sleeps there are always a few polls, judged too.
 //!
-//! It begins anew when the program starts an operation, when something comes, and when the program was doing something else between two polls ([`Pace`]). Where cores are shared time passes while others run, so the
-//! thread's own processor time is looked at; asking for it takes a call of the system, so not before it matters.
+//! It begins anew when the program starts an operation, when something comes, and when the program
+//! was doing something else between two polls ([`Pace`]). Where cores are shared time passes while
+//! others run, so the thread's own processor time is looked at; asking for it takes a call of the
+//! system, so not before it matters.
 //!
-//! A program may also poll in passing, while it computes, and then each of these stages keeps it from its work. So who often goes on although nothing has come is left alone for longer ([`Habit`]); where there are cores to spare nobody
-//! is kept for more than some 20 µs of looking on, and nobody sleeps unless others want the core; and where cores are shared only those sleep at once who do nothing else while somebody computes ([`Pace`]).
+//! A program may also poll in passing, while it computes, and then each of these stages keeps it
+//! from its work. So who often goes on although nothing has come is left alone for longer
+//! ([`Habit`]); where there are cores to spare nobody is kept for more than some 20 µs of looking
+//! on, and nobody sleeps unless others want the core; and where cores are shared only those sleep
+//! at once who do nothing else while somebody computes ([`Pace`]).
 //!
-//! Other programs may want the cores too, and one that computes keeps what a yield gives it for as long as the scheduler lets it: milliseconds. Who has lost that much does not yield again for a while, but sleeps instead: whoever
-//! sends wakes it, and the scheduler gives it the core back at once, because it has not used its share.
+//! Other programs may want the cores too, and one that computes keeps what a yield gives it for as
+//! long as the scheduler lets it: milliseconds. Who has lost that much does not yield again for a
+//! while, but sleeps instead: whoever sends wakes it, and the scheduler gives it the core back at
+//! once, because it has not used its share.
 
 use towpath_machine::{Native, Processor};
 
@@ -29,21 +43,25 @@ use super::settings::Settings;
 pub const LOOK_EVERY: u64 = 10_000_000;
 /// Polls closer together than this belong to one loop that waits, in nanoseconds.
 const TIGHT: u64 = 10_000;
-/// So often it looks on for longer than a glance, where there are cores to spare. What takes longer can wait for another turn of the MPI's loop.
+/// So often it looks on for longer than a glance, where there are cores to spare. What
+/// takes longer can wait for another turn of the MPI's loop.
 const SPINS: u32 = 4;
 /// Others may want the core even of who is left alone: it yields once in so many polls.
 const SELDOM: u32 = 32;
-/// For so many polls it is left alone where cores are shared, each time that it was found working between two.
+/// For so many polls it is left alone where cores are shared, each time that it was found
+/// working between two.
 const BUSY: u32 = 32;
 /// At most.
 const BUSIEST: u32 = 256;
 /// Programs that do something else between polls do it more often than once in so many.
 const OFTEN: u32 = 16;
-/// What the first ones may take where there are cores to spare: less than a program that has other things to do would notice, and more than an answer takes, in nanoseconds.
+/// What the first ones may take where there are cores to spare: less than a program that
+/// has other things to do would notice, and more than an answer takes, in nanoseconds.
 const GLANCE: u64 = 1_000;
 /// So many of them.
 const GLANCES: u32 = 3;
-/// So many polls return at once where cores are shared, if the program has started nothing here: enough for the answer to a message that it sent to itself.
+/// So many polls return at once where cores are shared, if the program has started
+/// nothing here: enough for the answer to a message that it sent to itself.
 const FREE: u32 = 6;
 /// The first sleep then, in nanoseconds.
 const FIRST_NAP: u64 = 50_000;
@@ -53,13 +71,16 @@ const FIRST_NAP_OF_ASKER: u64 = 200_000;
 const NAPS: u32 = 4;
 /// Who was asked to wait sleeps after so many polls in vain.
 const LONG: u32 = 20;
-/// A thread that has lost more than this between two polls was not running all the time, in nanoseconds.
+/// A thread that has lost more than this between two polls was not running all the time,
+/// in nanoseconds.
 const SWITCHED: u64 = 1_000;
-/// Somebody who keeps the core for longer than this when he gets it does not only poll, in nanoseconds.
+/// Somebody who keeps the core for longer than this when he gets it does not only poll,
+/// in nanoseconds.
 const COMPUTES: u64 = 20_000;
 /// And for longer than this, he may do nothing else, in nanoseconds.
 const HOLDS: u64 = 500_000;
-/// Then it does not yield again before so many times as long has passed, or so many times [`LOOK_EVERY`].
+/// Then it does not yield again before so many times as long has passed, or so many times
+/// [`LOOK_EVERY`].
 const DEAR: u64 = 16;
 
 /// What a program that polls in vain is doing.
@@ -73,7 +94,8 @@ pub struct Idle {
     nap: u64,
     /// How many there were.
     naps: u32,
-    /// The clocks at the end of the last step: the thread's own (where cores are shared, and if `timed`), everybody's.
+    /// The clocks at the end of the last step: the thread's own (where cores are shared,
+    /// and if `timed`), everybody's.
     last: (u64, u64),
     timed: bool,
     /// It has polled since then without a look at the clock.
@@ -142,7 +164,8 @@ impl Idle {
         self.given = true;
     }
 
-    /// It was given something, and only looked whether there is more: a poll in vain, which is not worth a look at the clocks.
+    /// It was given something, and only looked whether there is more: a poll in vain,
+    /// which is not worth a look at the clocks.
     #[inline(always)]
     pub fn looked_for_more(&mut self) {
         self.given = false;
@@ -151,7 +174,8 @@ impl Idle {
         self.unseen = true;
     }
 
-    /// It has started something, with nothing given: but room, if that is what it waited for.
+    /// It has started something, with nothing given: but room, if that is what it waited
+    /// for.
     fn went_on(&mut self) {
         let in_passing = if self.crowded { FREE } else { GLANCES };
         match self.vain {
@@ -223,7 +247,8 @@ impl Idle {
             self.nap = 0;
         }
         self.wants_room = happened.refused != before.refused;
-        // Early, too, where a lot of time has passed while nothing happened: one more system call is nothing then.
+        // Early, too, where a lot of time has passed while nothing happened: one more system call
+        // is nothing then.
         let is_judged = !self.crowded
             || self.polls >= self.left_alone() + self.yields(settings)
             || (whole >= TIGHT && is_still);
@@ -261,8 +286,9 @@ impl Idle {
         pause
     }
 
-    /// It has been off its core. If that was long because ranks compute it may yield again: they will do so too. If another program does, that takes as long as the scheduler gives it at a time, but who is woken has
-    /// the core back at once.
+    /// It has been off its core. If that was long because ranks compute it may yield
+    /// again: they will do so too. If another program does, that takes as long as the scheduler
+    /// gives it at a time, but who is woken has the core back at once.
     fn was_away(&mut self, ns: u64, now: u64, others: impl Fn() -> bool) {
         self.away = ns;
         if ns < HOLDS {
@@ -283,7 +309,8 @@ impl Idle {
 
     /// It was not only polling.
     fn did_something_else(&mut self) {
-        // With a core to itself that is read from a clock that interrupts and other programs hold up too, but not so often.
+        // With a core to itself that is read from a clock that interrupts and other programs hold
+        // up too, but not so often.
         if self.crowded || self.since < OFTEN {
             // Its polls stay in vain: what it goes on to do will tell whether it waits.
             self.polls = 0;
@@ -334,7 +361,9 @@ impl Idle {
         if self.is_dear() { 0 } else { settings.yields }
     }
 
-    /// So many polls return at once before the next sleep if others compute: the MPI may yield in its own loop, at the same price. But what it does must be looked at now and then, or it may never return to its work.
+    /// So many polls return at once before the next sleep if others compute: the MPI may
+    /// yield in its own loop, at the same price. But what it does must be looked at now and then,
+    /// or it may never return to its work.
     fn free_beside_others(&self) -> u32 {
         match self.naps {
             0 => 0,
@@ -360,7 +389,8 @@ impl Idle {
         })
     }
 
-    /// So many polls return at once where cores are shared, with regard to what the program is doing.
+    /// So many polls return at once where cores are shared, with regard to what the
+    /// program is doing.
     fn left_alone(&self) -> u32 {
         self.free() + self.busy + self.habit.patience()
     }
@@ -380,7 +410,8 @@ impl Idle {
         self.vain > LONG
     }
 
-    /// Whether what the program waits for will most likely come here. If not, and it polls other domains too, it had better wait in one of those.
+    /// Whether what the program waits for will most likely come here. If not, and it
+    /// polls other domains too, it had better wait in one of those.
     pub fn is_here(&self) -> bool {
         self.is_here
     }

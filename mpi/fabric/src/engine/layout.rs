@@ -17,7 +17,8 @@ use towpath_machine::{Native, OwnLine};
 
 /// How many senders an endpoint can have.
 pub const MEMBERS: usize = 1 << PLACE_BITS;
-/// Of the 16 bits by which a packet names its sender: those for the place. The rest count the place's uses.
+/// Of the 16 bits by which a packet names its sender: those for the place. The rest count
+/// the place's uses.
 pub const PLACE_BITS: u32 = 10;
 /// The bits of that count.
 pub const USES: u64 = (1 << (16 - PLACE_BITS)) - 1;
@@ -29,14 +30,16 @@ pub const BLOCKS: usize = 64;
 pub const BLOCK: usize = 8 << 10;
 /// Slots of a pair.
 pub const SLOTS: usize = 512;
-/// Bytes behind a pair's slots: more than a core's own caches hold, so that those to be written have left the reader's.
+/// Bytes behind a pair's slots: more than a core's own caches hold, so that those to be
+/// written have left the reader's.
 pub const SLOT_BYTES: usize = 2 << 20;
 /// Of these, as many as a pair uses until it has earned them all.
 pub const FIRST_BYTES: usize = 256 << 10;
 /// The longest piece that goes through a pair's bytes.
 pub const SLOT_PIECE: usize = 16 << 10;
 
-/// The beginning of an endpoint's segment. The owner writes `identity`, `closed`, `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
+/// The beginning of an endpoint's segment. The owner writes `identity`, `closed`,
+/// `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
 #[repr(C)]
 pub struct Header {
     /// The address, as words: who attaches compares.
@@ -45,15 +48,18 @@ pub struct Header {
     pub closed: OwnLine<AtomicU64>,
     /// What the owner sleeps on.
     pub doorbell: OwnLine<AtomicU64>,
-    /// Not 0: the owner sleeps, or is about to: [`SLEEPS`], [`LISTENS`], and how often it has begun to listen in the bits above.
+    /// Not 0: the owner sleeps, or is about to: [`SLEEPS`], [`LISTENS`], and how often it
+    /// has begun to listen in the bits above.
     pub asleep: OwnLine<AtomicU64>,
-    /// The owner: its [`Bell`](super::bell::Bell)'s descriptor and 1, or 0 if it has none.
+    /// The owner: its [`Bell`](super::bell::Bell)'s descriptor and 1, or 0 if it has
+    /// none.
     pub bell: OwnLine<AtomicU64>,
 }
 
 /// In `asleep`: on the doorbell.
 pub const SLEEPS: u64 = 1;
-/// In `asleep`: on the bell's descriptor. The owner sets it, and whoever has rung takes it back.
+/// In `asleep`: on the bell's descriptor. The owner sets it, and whoever has rung takes
+/// it back.
 pub const LISTENS: u64 = 2;
 /// In `asleep`: begun to listen once more.
 pub const LISTENED: u64 = 4;
@@ -61,7 +67,8 @@ pub const LISTENED: u64 = 4;
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]
 pub struct Member {
-    /// [`FREE`], or who takes it in the upper half (its pid, or [`VISITOR`] and its number) with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
+    /// [`FREE`], or who takes it in the upper half (its pid, or [`VISITOR`] and its
+    /// number) with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
     pub state: AtomicU64,
     spare: [AtomicU64; 7],
     /// The sender's own address: written before JOINED.
@@ -74,7 +81,8 @@ pub struct Member {
     spare3: [AtomicU64; 7],
 }
 
-/// In the upper half of a member's state: not a pid, but the number that the receiver's [`Door`](super::door::Door) has given it.
+/// In the upper half of a member's state: not a pid, but the number that the receiver's
+/// [`Door`](super::door::Door) has given it.
 pub const VISITOR: u32 = 1 << 31;
 
 /// Nobody's.
@@ -98,7 +106,8 @@ pub struct SlotsHeader {
     pub progress: OwnLine<AtomicU64>,
     /// Both ends, in turn ([`Volley`](super::volley::Volley)).
     pub volley: Slot<Native>,
-    /// The receiver: how long the piece took that was to be timed, and its ticket ([`report`](super::stores::report)).
+    /// The receiver: how long the piece took that was to be timed, and its ticket
+    /// ([`report`](super::stores::report)).
     pub told: OwnLine<AtomicU64>,
 }
 

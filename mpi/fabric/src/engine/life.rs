@@ -1,8 +1,10 @@
 //! Deaths and departures.
 //!
-//! A process that is seen from here is watched by its pid; one that is not, by the connections that were made through doors ([`super::door`]): its own to us, and ours to it.
+//! A process that is seen from here is watched by its pid; one that is not, by the connections that
+//! were made through doors ([`super::door`]): its own to us, and ours to it.
 //!
-//! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends with an error. What it had sent before still arrives.
+//! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends
+//! with an error. What it had sent before still arrives.
 
 use std::time::Duration;
 
@@ -16,13 +18,16 @@ use super::layout::MEMBERS;
 use super::peer::{Peer, Queued, Way};
 use super::receive::Body;
 
-/// So many peers' lives are looked at each time: the rest have their turn the next times, or with many ranks on few cores most of the time would go into asking for each other.
+/// So many peers' lives are looked at each time: the rest have their turn the next times,
+/// or with many ranks on few cores most of the time would go into asking for each other.
 const AT_A_TIME: usize = 16;
-/// So many places in a row that nobody has ever taken: nobody has taken those behind (the first free one is taken).
+/// So many places in a row that nobody has ever taken: nobody has taken those behind (the
+/// first free one is taken).
 const UNUSED: usize = 16;
 
 impl Endpoint {
-    /// Looks after what progress does not see: deaths (with more than 16 peers it takes several looks to see all of them), and places in the queue whose senders stopped.
+    /// Looks after what progress does not see: deaths (with more than 16 peers it takes
+    /// several looks to see all of them), and places in the queue whose senders stopped.
     #[cold]
     pub fn look_after(&mut self) {
         self.port.serve();
@@ -91,7 +96,8 @@ impl Endpoint {
 
     /// Says good-bye, and takes nothing more.
     pub fn close(&mut self) {
-        // What waits for space goes out as long as somebody makes some, and answers to those whose door is still closed when it opens: they look every ten milliseconds.
+        // What waits for space goes out as long as somebody makes some, and answers to those whose
+        // door is still closed when it opens: they look every ten milliseconds.
         for round in 0..1100 {
             self.progress();
             let waits = |peer: &Peer| matches!(peer.way, Way::Asking(_)) && !peer.queue.is_empty();

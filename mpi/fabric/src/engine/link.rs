@@ -1,9 +1,13 @@
-//! The way to another endpoint, whose segment was opened through /proc or given at its door ([`super::door`]): through the shared queue of its segment, and, once the pair has earned them, through slots of its own.
+//! The way to another endpoint, whose segment was opened through /proc or given at its
+//! door ([`super::door`]): through the shared queue of its segment, and, once the pair has earned
+//! them, through slots of its own.
 //!
-//! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the sender says so there ([`Kind::Follow`]) and from then on uses the slots alone. The
-//! receiver looks at them only after it has taken that, so everything sent before has been taken too.
+//! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the
+//! sender says so there ([`Kind::Follow`]) and from then on uses the slots alone. The receiver
+//! looks at them only after it has taken that, so everything sent before has been taken too.
 //!
-//! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks after its peers; while it sends: see `claim/towpath.rs` of the room am.
+//! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks
+//! after its peers; while it sends: see `claim/towpath.rs` of the room am.
 
 use core::cell::RefCell;
 use std::rc::Rc;
@@ -257,7 +261,8 @@ impl Link {
         }
     }
 
-    /// Gets slots for this pair on their way, or more of their memory, if it has earned them. Call it when nothing waits to be sent.
+    /// Gets slots for this pair on their way, or more of their memory, if it has earned
+    /// them. Call it when nothing waits to be sent.
     #[inline]
     pub fn promote(&mut self, after: u32, past: Option<usize>, crowded: bool) {
         match &mut self.slots {
@@ -323,7 +328,8 @@ impl Link {
         if asleep & LISTENS != 0 {
             // Relaxed: ordered by the load above.
             self.rope.pull(header.bell.load(Ordering::Relaxed), self.connection.as_ref());
-            // Only then, so that others ring too if we stop here; and only if it has not begun to listen anew. Relaxed: orders nothing.
+            // Only then, so that others ring too if we stop here; and only if it has not begun to
+            // listen anew. Relaxed: orders nothing.
             let _ = header.asleep.compare_exchange(
                 asleep,
                 asleep & !LISTENS,

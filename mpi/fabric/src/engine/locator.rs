@@ -1,5 +1,5 @@
-//! Addresses that a program may give: an endpoint's own, or the name of a service, each as
-//! bytes or as text.
+//! Addresses that a program may give: an endpoint's own, or the name of a service, each
+//! as bytes or as text.
 //!
 //! ```text
 //! towpath://[NODE][:SERVICE]                            a service of this host

@@ -1,10 +1,16 @@
-//! Looking twice: reads and peeks that find nothing new, for the sake of MPIs that have other ways to receive and look there in between.
+//! Looking twice: reads and peeks that find nothing new, for the sake of MPIs that have
+//! other ways to receive and look there in between.
 
-/// Has a program that started something look at its own affairs before it finds what has come.
+/// Has a program that started something look at its own affairs before it finds what has
+/// come.
 ///
-/// MPICH sends messages to itself through memory of its own, and looks there after it has looked at its completion queue and counters here. A rank that was put off its core right after it sent something (by the
-/// receiver that it has woken, say) would find the answer, and what others did then, before its own earlier message to itself: `mpi4py.util.sync` has its ranks wait for ever if that happens. So the first
-/// read of a completion queue after an untagged send or a one-sided operation, which is what one-sided MPI is made of, finds nothing new, and the reads of counters before that neither.
+/// MPICH sends messages to itself through memory of its own, and looks there after it has looked at
+/// its completion queue and counters here. A rank that was put off its core right after it sent
+/// something (by the receiver that it has woken, say) would find the answer, and what others did
+/// then, before its own earlier message to itself: `mpi4py.util.sync` has its ranks wait for ever
+/// if that happens. So the first read of a completion queue after an untagged send or a one-sided
+/// operation, which is what one-sided MPI is made of, finds nothing new, and the reads of counters
+/// before that neither.
 #[derive(Debug, Default)]
 pub struct Turn {
     calls: u64,
@@ -12,11 +18,13 @@ pub struct Turn {
     counters: u32,
 }
 
-/// So many reads of counters may be in vain before a program is taken for one that reads nothing else.
+/// So many reads of counters may be in vain before a program is taken for one that reads
+/// nothing else.
 const COUNTERS: u32 = 3;
 
 impl Turn {
-    /// Whether a read of a completion queue should find nothing new. `calls`: such operations so far.
+    /// Whether a read of a completion queue should find nothing new. `calls`: such
+    /// operations so far.
     pub fn is_first(&mut self, calls: u64) -> bool {
         self.counters = 0;
         let before = core::mem::replace(&mut self.calls, calls);
@@ -37,8 +45,11 @@ impl Turn {
 
 /// The same for who looks for a message from anybody, by a peek.
 ///
-/// MPICH probes its own memory, where messages to itself are, and then here; what it has sent to itself meanwhile it sees only when it has made progress. If the probe finds a message of another process here that came earlier,
-/// the receive from anybody that follows gets the message to itself, which is now visible, with the other one's length: `MPI_Dist_graph_create` does so. After a peek that found nothing MPICH makes progress.
+/// MPICH probes its own memory, where messages to itself are, and then here; what it has sent to
+/// itself meanwhile it sees only when it has made progress. If the probe finds a message of another
+/// process here that came earlier, the receive from anybody that follows gets the message to
+/// itself, which is now visible, with the other one's length: `MPI_Dist_graph_create` does so.
+/// After a peek that found nothing MPICH makes progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
     calls: u64,
@@ -46,7 +57,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// Whether a peek for a message from anybody should find nothing: none before it was in vain, at least not since the program started something. `calls`: operations so far.
+    /// Whether a peek for a message from anybody should find nothing: none before it was
+    /// in vain, at least not since the program started something. `calls`: operations so far.
     pub fn is_first(&mut self, calls: u64) -> bool {
         let before = self.in_vain && self.calls == calls;
         *self = Look { calls, in_vain: true };

@@ -1,8 +1,11 @@
-//! Matching: which posted receive a message belongs to, and which waiting message a receive gets.
+//! Matching: which posted receive a message belongs to, and which waiting message a
+//! receive gets.
 //!
-//! A receive names a source or takes any, and a tag with bits to be ignored. Receives with the same bits ignored and the same kind of source form a *class*; MPIs use a handful. Within a class a
-//! lookup is one hash, so 10,000 posted receives or waiting messages cost no more than ten. Among classes the receive that was posted first wins; a receive takes the message that came first. Where there are
-//! more classes than `CLASSES`, the rest share one list.
+//! A receive names a source or takes any, and a tag with bits to be ignored. Receives with the same
+//! bits ignored and the same kind of source form a *class*; MPIs use a handful. Within a class a
+//! lookup is one hash, so 10,000 posted receives or waiting messages cost no more than ten. Among
+//! classes the receive that was posted first wins; a receive takes the message that came first.
+//! Where there are more classes than `CLASSES`, the rest share one list.
 //!
 //! Private memory of one endpoint; nothing here is shared with other processes.
 
@@ -222,7 +225,8 @@ impl<R, U> Matcher<R, U> {
         Some(value)
     }
 
-    /// The first posted receive for which a question is answered with yes, in the order of posting.
+    /// The first posted receive for which a question is answered with yes, in the order
+    /// of posting.
     pub fn search_posted(&self, mut of: impl FnMut(&Pattern, &R) -> bool) -> Option<Place> {
         let fits = self
             .posted

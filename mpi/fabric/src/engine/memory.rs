@@ -65,7 +65,8 @@ impl Regions {
         self.counters.borrow_mut().remove(&key);
     }
 
-    /// Has a counter count what others do to a region. `false`: another one does that already.
+    /// Has a counter count what others do to a region. `false`: another one does that
+    /// already.
     pub fn bind(&self, key: u64, counter: &Rc<Counter>, reads: bool, writes: bool) -> bool {
         let mut counters = self.counters.borrow_mut();
         let of = counters.entry(key).or_default();

@@ -1,4 +1,5 @@
-//! The device proper: messages between endpoints in shared memory. Knows nothing of libfabric.
+//! The device proper: messages between endpoints in shared memory. Knows nothing of
+//! libfabric.
 pub mod address;
 mod announce;
 mod ask;

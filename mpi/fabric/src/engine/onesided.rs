@@ -1,6 +1,9 @@
-//! Reading and writing memory of others, by messages: the owner does it when it makes progress.
+//! Reading and writing memory of others, by messages: the owner does it when it makes
+//! progress.
 //!
-//! Every operation is answered, so its end is its delivery. Writes and atomic operations keep their place among the messages to the same peer; the bytes of a long read may be overtaken by later writes.
+//! Every operation is answered, so its end is its delivery. Writes and atomic operations keep their
+//! place among the messages to the same peer; the bytes of a long read may be overtaken by later
+//! writes.
 
 use super::buffers::{Buffer, Payload};
 use super::completion::{Class, Completion, Ticket, WITH_DATA, error};

@@ -1,10 +1,14 @@
 //! What lies between two polls in vain: nothing but a turn of the MPI's loop, or work.
 //!
-//! The shortest gap seen is a bare turn of that loop. What takes much longer is work, and what takes somewhat longer may be either: a test where the shortest gap was a wait's, or a little work. Somebody who works
-//! is not put to sleep; somebody who may be working has to earn it ([`Pace::may_sleep`]), so that it never loses more than half of its time. Who makes nothing but bare turns sleeps at once if somebody else computes,
-//! and else when that has gone on for a while: those who only wait give way to each other quickly enough.
+//! The shortest gap seen is a bare turn of that loop. What takes much longer is work, and what
+//! takes somewhat longer may be either: a test where the shortest gap was a wait's, or a little
+//! work. Somebody who works is not put to sleep; somebody who may be working has to earn it
+//! ([`Pace::may_sleep`]), so that it never loses more than half of its time. Who makes nothing but
+//! bare turns sleeps at once if somebody else computes, and else when that has gone on for a while:
+//! those who only wait give way to each other quickly enough.
 
-/// What takes so much and half a bare turn longer than a bare turn is work, in nanoseconds.
+/// What takes so much and half a bare turn longer than a bare turn is work, in
+/// nanoseconds.
 const WORK: u64 = 500;
 /// Bare turns for so long are a long wait, in nanoseconds of its own time.
 const LONG: u64 = 2_000_000;
@@ -28,9 +32,11 @@ pub enum Gap {
 /// What is known of the gaps.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// What it usually uses between two polls: follows what it does within some ten polls.
+    /// What it usually uses between two polls: follows what it does within some ten
+    /// polls.
     usual: u64,
-    /// The shortest gap, in [`PARTS`]: falls at once, rises within some ten thousand polls.
+    /// The shortest gap, in [`PARTS`]: falls at once, rises within some ten thousand
+    /// polls.
     shortest: u64,
     /// What the last one was.
     last: Gap,
@@ -68,7 +74,8 @@ impl Pace {
         what
     }
 
-    /// Whether it may sleep for so long. `wanted`: somebody else wants the core for more than a few polls.
+    /// Whether it may sleep for so long. `wanted`: somebody else wants the core for more
+    /// than a few polls.
     pub fn may_sleep(&mut self, ns: u64, wanted: bool) -> bool {
         let may = self.last == Gap::Bare && (wanted || self.bare >= LONG) || self.earned >= ns;
         if may {

@@ -1,20 +1,28 @@
-//! Slots of one ordered pair, used cyclically (Gropp & Lusk 1997, §5 and §9.1): one writes, one reads, nobody claims.
+//! Slots of one ordered pair, used cyclically (Gropp & Lusk 1997, §5 and §9.1): one
+//! writes, one reads, nobody claims.
 //!
-//! A slot is a packet's line; what does not fit there lies in the pair's bytes, which are given out in turn too. The slot's header says by its lap whether it is full.
+//! A slot is a packet's line; what does not fit there lies in the pair's bytes, which are given out
+//! in turn too. The slot's header says by its lap whether it is full.
 //!
 //! **Progress.** Wait-free on both sides.
 //!
-//! **Bytes.** Longer messages are copied twice, but both ends at once, and each line crosses from core to core once: what is fetched out of the sender's own buffer stays there. How they are written is measured
-//! ([`Stores`]). A pair that has moved 4 MiB and does not share its cores gets more of them, so that a line has left the reader's cache by the time that it is written again.
+//! **Bytes.** Longer messages are copied twice, but both ends at once, and each line crosses from
+//! core to core once: what is fetched out of the sender's own buffer stays there. How they are
+//! written is measured ([`Stores`]). A pair that has moved 4 MiB and does not share its cores gets
+//! more of them, so that a line has left the reader's cache by the time that it is written again.
 //!
-//! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until it moves `progress` past it. `progress`, `answer`, `told`: the receiver.
+//! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until
+//! it moves `progress` past it. `progress`, `answer`, `told`: the receiver.
 //!
-//! **Two directions.** Where both ends have slots for each other they may also share one line ([`super::volley`]), for messages that answer each other.
+//! **Two directions.** Where both ends have slots for each other they may also share one line
+//! ([`super::volley`]), for messages that answer each other.
 //!
-//! **A death.** The sender's: what it published arrives, what it had not is not there. The receiver's: the slots fill up, and the sender finds its process dead.
+//! **A death.** The sender's: what it published arrives, what it had not is not there. The
+//! receiver's: the slots fill up, and the sender finds its process dead.
 //!
-//! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a lot, 16 of a process's at most (of addresses: 2 MiB each); made by the sender, gone with both. **Don't use it** for pairs that seldom talk: the receiver looks at
-//! every pair's slots in turn.
+//! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a
+//! lot, 16 of a process's at most (of addresses: 2 MiB each); made by the sender, gone with both.
+//! **Don't use it** for pairs that seldom talk: the receiver looks at every pair's slots in turn.
 #![allow(unsafe_code)]
 
 use std::cell::OnceCell;
@@ -62,7 +70,8 @@ fn pick_up(
 ) -> Option<Arrived> {
     // Relaxed, all: ordered by the look at the header (S2, V2).
     let words = core::array::from_fn(|n| line.args[n].load(Ordering::Relaxed));
-    // SAFETY: the line's cells, mapped for as long as the pair; who sent them promises not to touch them before they are done with; if it does, the bytes are wrong, no more.
+    // SAFETY: the line's cells, mapped for as long as the pair; who sent them promises not to touch
+    // them before they are done with; if it does, the bytes are wrong, no more.
     let all = unsafe { Payload::new(line.args.as_ptr().cast(), LINE) };
     Arrived::read(header.handler(), header.args(), line.tag.load(Ordering::Relaxed), words, all, |words| {
         bulk(line.args.get(words)?.load(Ordering::Relaxed))
@@ -73,7 +82,8 @@ fn lap(ticket: u64) -> u16 {
     (ticket / LEN + 1) as u16
 }
 
-/// One end of what two directions between the same processes share: a line ([`super::volley`]), in the memory of that direction whose sender may write it first.
+/// One end of what two directions between the same processes share: a line
+/// ([`super::volley`]), in the memory of that direction whose sender may write it first.
 pub struct Conversation {
     volley: Volley,
     first: bool,
@@ -135,7 +145,8 @@ pub enum Answer {
 impl PairOut {
     /// New slots, with a number by which the receiver recognises them.
     ///
-    /// `past`: from how many bytes on a piece is written past the caches (0: never), or as is measured.
+    /// `past`: from how many bytes on a piece is written past the caches (0: never), or as is
+    /// measured.
     pub fn create(nonce: u64, past: Option<usize>) -> Result<PairOut, AttachError> {
         let memory = Rc::new(PairMemory::create()?);
         // Relaxed: ordered by the announcement.
@@ -154,7 +165,8 @@ impl PairOut {
         })
     }
 
-    /// From now on short messages go through the line in common when it is ours. The receiver must look at it from when it accepts the slots ([`PairIn::converse`]).
+    /// From now on short messages go through the line in common when it is ours. The
+    /// receiver must look at it from when it accepts the slots ([`PairIn::converse`]).
     pub fn converse(&mut self, with: &Rc<Conversation>) {
         if with.first {
             // Only the first slots of a way have the line.
@@ -220,7 +232,8 @@ impl PairOut {
         lay_down(slot, frame, place);
         let header =
             Header::new(Form::Short, line.handler, line.args, 0).with_state(READY).with_lap(lap(self.next));
-        // (S1) Release: what the slot holds comes before; pairs with the Acquire (S2) in `PairIn::next`.
+        // (S1) Release: what the slot holds comes before; pairs with the Acquire (S2) in
+        // `PairIn::next`.
         slot.header.store(header.0, Ordering::Release);
         self.next += 1;
         Native::with_id(0).prefetch_exclusive(&self.memory.slot(self.next).header);
@@ -243,11 +256,13 @@ impl PairOut {
         }
         let at = start % capacity;
         let to = self.memory.bytes(at as usize, len as usize)?;
-        // (T1) Acquire: pairs with the Release (T2) in `PairIn::take`, though nothing else depends on it.
+        // (T1) Acquire: pairs with the Release (T2) in `PairIn::take`, though nothing else depends
+        // on it.
         let told = || self.memory.header().told.load(Ordering::Acquire);
         let (past, trial) = self.stores.choose(self.next, len as usize, told);
         let timed = trial.map(|trial| (trial, now()));
-        // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them, and no buffer of a caller lies there.
+        // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them, and no
+        // buffer of a caller lies there.
         unsafe { if past { frame.content.copy_past_caches(to) } else { frame.content.copy_to(to) } }
         if let Some((trial, begun)) = timed {
             self.stores.wrote(trial, self.next, len as usize, now().saturating_sub(begun));
@@ -274,7 +289,8 @@ impl PairOut {
             return;
         }
         self.look();
-        // It goes on behind the first part, which is free again when all that lies there has been taken.
+        // It goes on behind the first part, which is free again when all that lies there has been
+        // taken.
         self.capacity = SLOT_BYTES as u64;
         self.at = FIRST_BYTES as u64;
         if self.emptied == self.next {
@@ -290,7 +306,8 @@ impl PairOut {
 
     #[cold]
     fn look(&mut self) {
-        // (S3) Acquire: the receiver's reads come before our writes; pairs with the Release (S4) in `PairIn::done`.
+        // (S3) Acquire: the receiver's reads come before our writes; pairs with the Release (S4) in
+        // `PairIn::done`.
         let emptied = self.memory.header().progress.load(Ordering::Acquire);
         // Only what was sent can be emptied.
         if emptied > self.emptied && emptied <= self.next {
@@ -333,7 +350,8 @@ impl PairIn {
         PairIn { memory: Rc::new(memory), conversation: None, head: 0 }
     }
 
-    /// From now on looks at the line in common, too. To be called before the sender learns that its slots were accepted, or at least before it uses them.
+    /// From now on looks at the line in common, too. To be called before the sender
+    /// learns that its slots were accepted, or at least before it uses them.
     pub fn converse(&mut self, with: &Rc<Conversation>) {
         if !with.first {
             // As in `PairOut::converse`.
@@ -408,7 +426,8 @@ impl PairIn {
             }
             let (at, len) = ((place & (TIMED - 1)) as usize, (place >> 32) as usize);
             let from = self.memory.bytes(at, len)?;
-            // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says so; if it does, the bytes are wrong, no more.
+            // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says
+            // so; if it does, the bytes are wrong, no more.
             Some(unsafe { Payload::new(from, len) })
         });
         let result = deliver(frame);
@@ -426,10 +445,12 @@ impl PairIn {
     }
 }
 
-/// Between publishing and looking whether the receiver sleeps, and between saying that one sleeps and looking once more.
+/// Between publishing and looking whether the receiver sleeps, and between saying that
+/// one sleeps and looking once more.
 #[inline(always)]
 pub fn publish_then_look() {
-    // (W1) SeqCst: pairs with itself on the other side: either the sender sees the sleeper, or the sleeper the message.
+    // (W1) SeqCst: pairs with itself on the other side: either the sender sees the sleeper, or the
+    // sleeper the message.
     Native::with_id(0).fence(Ordering::SeqCst);
 }
 

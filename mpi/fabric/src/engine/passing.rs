@@ -1,9 +1,12 @@
-//! Descriptors between processes that can't use each other's /proc: passed through a Unix socket (`SCM_RIGHTS`), one datagram each (`SOCK_SEQPACKET`).
+//! Descriptors between processes that can't use each other's /proc: passed through a Unix
+//! socket (`SCM_RIGHTS`), one datagram each (`SOCK_SEQPACKET`).
 //!
-//! **A death** is seen at the connection: it hangs up, and where the kernel has them (Linux 6.5) a pidfd of its other end (`SO_PEERPIDFD`) says so too. The pidfd also knows if a child of the dead process has
-//! inherited the socket. Neither needs a pid that means something here.
+//! **A death** is seen at the connection: it hangs up, and where the kernel has them (Linux 6.5) a
+//! pidfd of its other end (`SO_PEERPIDFD`) says so too. The pidfd also knows if a child of the dead
+//! process has inherited the socket. Neither needs a pid that means something here.
 //!
-//! **Trust.** Only with processes of the same user, as the kernel says (`SO_PEERCRED`), whatever they call that user in their namespaces. Nothing here blocks.
+//! **Trust.** Only with processes of the same user, as the kernel says (`SO_PEERCRED`), whatever
+//! they call that user in their namespaces. Nothing here blocks.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -48,7 +51,8 @@ pub struct Connection {
     pidfd: Option<OwnedFd>,
 }
 
-/// The name at which an endpoint can be asked: nobody else's, since its nonce is random; gone with the last descriptor of the socket.
+/// The name at which an endpoint can be asked: nobody else's, since its nonce is random;
+/// gone with the last descriptor of the socket.
 fn name(of: &Address) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("towpath-fi.{:016x}", of.nonce).as_bytes())?)
 }
@@ -62,7 +66,8 @@ fn socket() -> io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// The system's, or there is no telling users apart here: whoever is nobody in a user namespace (65534) may be anybody outside.
+/// The system's, or there is no telling users apart here: whoever is nobody in a user namespace
+/// (65534) may be anybody outside.
 pub fn listen(own: &Address) -> io::Result<OwnedFd> {
     tells_users_apart(own)?;
     let listener = socket()?;
@@ -104,7 +109,8 @@ fn overflow_user() -> u32 {
 }
 
 impl Connection {
-    /// To the endpoint of this address. `WouldBlock`: so many want that too that one has to try again. `ConnectionRefused`: it is not there any more.
+    /// To the endpoint of this address. `WouldBlock`: so many want that too that one has
+    /// to try again. `ConnectionRefused`: it is not there any more.
     ///
     /// # Errors
     ///

@@ -86,7 +86,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Sends what there is space for. `Some(sent)`: it is stuck ([`Sent::Full`]), over ([`Sent::Gone`]), or done ([`Sent::Yes`]). `most`: pieces.
+    /// Sends what there is space for. `Some(sent)`: it is stuck ([`Sent::Full`]), over
+    /// ([`Sent::Gone`]), or done ([`Sent::Yes`]). `most`: pieces.
     pub fn push(&mut self, link: &mut Link, most: usize) -> Option<Sent> {
         for _ in 0..most {
             let len = link.piece().min(self.end - self.at);

@@ -1,6 +1,7 @@
 //! An endpoint's own segment: taking what arrives, and sleeping until something does.
 //!
-//! What has no slots of its own comes through the shared queue of the room am, claimed by Towpath's algorithm; its census are the members of the segment.
+//! What has no slots of its own comes through the shared queue of the room am, claimed by Towpath's
+//! algorithm; its census are the members of the segment.
 
 use core::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -32,7 +33,8 @@ const TURN: usize = 64;
 /// The shared queue is looked at in one of so many polls at least.
 const QUEUE_EVERY: u32 = 8;
 
-/// A sender's number at a receiver: its place among the members, and a count of the place's uses.
+/// A sender's number at a receiver: its place among the members, and a count of the
+/// place's uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemberId {
     /// The place.
@@ -90,7 +92,8 @@ impl Port {
     pub fn open() -> Result<Port, AttachError> {
         let segment = Arc::new(Segment::create()?);
         let mut nonce = [0; 8];
-        // If the system has no random numbers the time will do: it is against mistakes, not against enemies.
+        // If the system has no random numbers the time will do: it is against mistakes, not against
+        // enemies.
         let random = rustix_random(&mut nonce);
         let nonce = if random { u64::from_le_bytes(nonce) } else { Native::with_id(0).now() };
         let address = Address::here(segment.descriptor(), nonce)?;
@@ -129,14 +132,16 @@ impl Port {
         self.door.as_ref().map_or_else(Vec::new, Door::lost)
     }
 
-    /// Whether this sender came through the door; if so, the slots that it has passed there with this nonce.
+    /// Whether this sender came through the door; if so, the slots that it has passed
+    /// there with this nonce.
     #[cold]
     pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
         let passed = self.door.as_ref()?.slots(of, nonce)?;
         Some(passed.and_then(|file| PairMemory::given(of.pid, file, nonce).ok()))
     }
 
-    /// Takes what has arrived. Returns how much that was. `to_itself`: the owner is one of its senders.
+    /// Takes what has arrived. Returns how much that was. `to_itself`: the owner is one
+    /// of its senders.
     #[inline]
     pub fn poll(&self, to_itself: bool, mut deliver: impl FnMut(MemberId, Option<Arrived>)) -> usize {
         let mut taken = if to_itself { self.poll_own(&mut deliver) } else { 0 };
@@ -149,7 +154,8 @@ impl Port {
                 taken += 1;
             }
         }
-        // Who got something from its pairs wants to go on with it: the rest is looked at when they are quiet, or now and then.
+        // Who got something from its pairs wants to go on with it: the rest is looked at when they
+        // are quiet, or now and then.
         let polls = self.polls.get().wrapping_add(1);
         self.polls.set(polls);
         if taken == 0 || polls.is_multiple_of(QUEUE_EVERY) {
@@ -179,8 +185,9 @@ impl Port {
         }
     }
 
-    /// Takes all that the owner has sent to itself: before what others send because of it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's `Mutex` relies on
-    /// the order.)
+    /// Takes all that the owner has sent to itself: before what others send because of
+    /// it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's
+    /// `Mutex` relies on the order.)
     fn poll_own(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
         if self.pairs.borrow().first().is_some_and(|slots| slots.own) {
             return self.poll_own_slots(deliver);
@@ -228,7 +235,8 @@ impl Port {
                 });
                 deliver(MemberId::from_code(header.source()), frame);
                 if self.own_follows.take() {
-                    // What the owner has sent to itself since lies in its slots, and comes before the rest of the queue.
+                    // What the owner has sent to itself since lies in its slots, and comes before
+                    // the rest of the queue.
                     self.adopt();
                     self.poll_own_slots(deliver);
                 }
@@ -263,7 +271,8 @@ impl Port {
 
     /// How many senders have slots here.
     pub fn pairs(&self) -> usize {
-        // Borrowed: the question itself came through slots, which it never does among honest senders.
+        // Borrowed: the question itself came through slots, which it never does among honest
+        // senders.
         self.pairs.try_borrow().map_or(MEMBERS, |pairs| pairs.len()) + self.new_pairs.borrow().len()
     }
 
@@ -273,7 +282,8 @@ impl Port {
         self.new_pairs.borrow_mut().push(Slots { from, own, pair });
     }
 
-    /// A member has said its last word, or is dead and everything of it was taken: after this poll its place is free.
+    /// A member has said its last word, or is dead and everything of it was taken: after
+    /// this poll its place is free.
     pub fn leave(&self, member: MemberId) {
         self.leaving.borrow_mut().push(member);
     }
@@ -317,7 +327,8 @@ impl Port {
         }
     }
 
-    /// A member has gone for good, and nothing of it is in the queue: its place is free again.
+    /// A member has gone for good, and nothing of it is in the queue: its place is free
+    /// again.
     fn free(&self, member: MemberId) {
         let Some(entry) = self.segment.members().get(usize::from(member.place)) else { return };
         let state = entry.state.load(Ordering::Acquire);
@@ -327,12 +338,14 @@ impl Port {
             entry.intents[1].store(0, Ordering::Relaxed);
             self.watches.borrow_mut()[usize::from(member.place)] = None;
             let next = FREE | ((u64::from(member.uses) + 1) & USES) << 8;
-            // Release: the words are clean for the next one; pairs with the Acquire of `Link::join`.
+            // Release: the words are clean for the next one; pairs with the Acquire of
+            // `Link::join`.
             entry.state.store(next, Ordering::Release);
         }
     }
 
-    /// Says that the owner is about to sleep. Returns what to hand to [`Port::park`]; `None` if something has come.
+    /// Says that the owner is about to sleep. Returns what to hand to [`Port::park`];
+    /// `None` if something has come.
     pub fn lie_down(&self) -> Option<u64> {
         let header = self.segment.header();
         // Acquire: before the last look.
@@ -382,12 +395,14 @@ impl Port {
         Ok(bell)
     }
 
-    /// Silences the bell, and has it rung when something comes. `false`: something has come, or is about to, that nobody may ring for.
+    /// Silences the bell, and has it rung when something comes. `false`: something has
+    /// come, or is about to, that nobody may ring for.
     pub fn listen(&self) -> bool {
         let Some(bell) = self.bell.get() else { return false };
         bell.silence();
         let asleep = &self.segment.header().asleep;
-        // Release: the bell's descriptor comes before; pairs with the Acquire of `Link::ring`. Relaxed on failure: it tries again.
+        // Release: the bell's descriptor comes before; pairs with the Acquire of `Link::ring`.
+        // Relaxed on failure: it tries again.
         let _ = asleep.fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
             Some(word.wrapping_add(LISTENED) | LISTENS)
         });
@@ -417,7 +432,8 @@ impl Port {
         self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Whether nobody has ever taken this place. (Or it was taken and left as often as is counted, which makes no difference to anybody but the next one.)
+    /// Whether nobody has ever taken this place. (Or it was taken and left as often as is
+    /// counted, which makes no difference to anybody but the next one.)
     pub fn is_unused(&self, place: usize) -> bool {
         // Relaxed: at worst the next look finds it.
         self.segment.members().get(place).is_none_or(|entry| entry.state.load(Ordering::Relaxed) == FREE)
@@ -474,7 +490,8 @@ fn rustix_random(to: &mut [u8; 8]) -> bool {
     unsafe { libc::getrandom(to.as_mut_ptr().cast(), 8, libc::GRND_NONBLOCK) == 8 }
 }
 
-/// Whether there is a process of this number. (Somebody else's may have it by now; then its predecessor's place is not noticed.)
+/// Whether there is a process of this number. (Somebody else's may have it by now; then
+/// its predecessor's place is not noticed.)
 #[allow(unsafe_code)]
 fn exists(pid: i32) -> bool {
     // SAFETY: no signal is sent.

@@ -1,4 +1,5 @@
-//! Receiving: posting, peeking, claiming, cancelling; and what happens when a message and a receive have found each other.
+//! Receiving: posting, peeking, claiming, cancelling; and what happens when a message and
+//! a receive have found each other.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -121,10 +122,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether a message waits that fits; it is reported as if it were received, without its bytes. `claim`: keeps it for the receive that claims it with the same context. `discard`: throws
-    /// it away.
+    /// Whether a message waits that fits; it is reported as if it were received, without
+    /// its bytes. `claim`: keeps it for the receive that claims it with the same context.
+    /// `discard`: throws it away.
     pub fn peek(&mut self, tagged: bool, pattern: Pattern, receive: &Receive, claim: bool, discard: bool) {
-        // Without making progress: MPICH, which has other ways to receive too, relies on a message's becoming visible only when it reads the completion queue.
+        // Without making progress: MPICH, which has other ways to receive too, relies on a
+        // message's becoming visible only when it reads the completion queue.
         let Endpoint { port, core, .. } = self;
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         let mut found = space.find_waiting(&pattern);
@@ -180,7 +183,8 @@ impl Endpoint {
         core.reports.tell(true, report(&envelope, listed));
     }
 
-    /// Receives the message that a peek with this context has claimed, or throws it away. `false`: there is none.
+    /// Receives the message that a peek with this context has claimed, or throws it away.
+    /// `false`: there is none.
     pub fn claimed(&mut self, receive: Receive, discard: bool) -> bool {
         let Endpoint { port, core, .. } = self;
         let Some(message) = core.claimed.remove(&receive.context) else { return false };
@@ -217,7 +221,8 @@ impl Endpoint {
 }
 
 impl Core {
-    /// Takes the receive that a message of this length has matched, or the part of it that the message gets.
+    /// Takes the receive that a message of this length has matched, or the part of it
+    /// that the message gets.
     #[inline]
     pub(super) fn take_receive(&mut self, tagged: bool, place: Place, len: usize) -> Receive {
         let space = if tagged { &mut self.tagged } else { &mut self.untagged };
@@ -271,7 +276,8 @@ impl Core {
         }
     }
 
-    /// An eager message has found its receive: its sender may send more, and perhaps wants to know.
+    /// An eager message has found its receive: its sender may send more, and perhaps
+    /// wants to know.
     #[inline(always)]
     pub(super) fn found(&mut self, port: &Port, envelope: &Envelope) {
         if envelope.len > INJECT
@@ -352,7 +358,8 @@ impl Core {
         if way == Way::Direct {
             let from = &mut self.peers[peer as usize];
             match direct::read(from.address.pid, address as usize, &receive.buffer, wanted) {
-                // Whose pid is used again by another process may have been that one's bytes: who lives now has had its pid all the time.
+                // Whose pid is used again by another process may have been that one's bytes: who
+                // lives now has had its pid all the time.
                 Ok(()) if !from.is_dead_now() => {
                     self.choice.moved(wanted);
                     if let Some(trial) = &trial {
@@ -361,8 +368,8 @@ impl Core {
                     self.post(peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
                     return self.finish(&receive, envelope, 0);
                 }
-                // The bytes can still be sent.
-                // Nobody can be read here. Otherwise it is this one only: it may not be looked into, or is dead.
+                // The bytes can still be sent. Nobody can be read here. Otherwise it is this one
+                // only: it may not be looked into, or is dead.
                 Err(libc::ENOSYS) => self.choice.refuse(),
                 Ok(()) | Err(_) => from.no_direct = true,
             }
@@ -378,7 +385,8 @@ impl Core {
         !peer.no_direct && !self.choice.is_refused()
     }
 
-    /// How the bytes of a message come that its sender keeps in one piece, and whether that is measured.
+    /// How the bytes of a message come that its sender keeps in one piece, and whether
+    /// that is measured.
     fn way_from(&mut self, peer: u32, wanted: usize) -> (Way, Option<Trial>) {
         let peer = &self.peers[peer as usize];
         if !self.may_read(peer) {

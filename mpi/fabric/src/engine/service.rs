@@ -35,7 +35,8 @@ use super::address::{ADDRESS_BYTES, Address, effective_user};
 pub const SERVICE_BYTES: usize = 48;
 /// `towpathN`.
 const MAGIC: u64 = u64::from_le_bytes(*b"towpathN");
-/// Length of the number with which every address begins, in bytes: it says whether it is an endpoint's or a service's.
+/// Length of the number with which every address begins, in bytes: it says whether it is
+/// an endpoint's or a service's.
 const BEGIN: usize = 8;
 
 /// The name of a service. The empty one stands for no particular service.
@@ -77,8 +78,8 @@ impl Service {
         (begin == MAGIC.to_le_bytes()).then(|| Service::new(core::str::from_utf8(name).ok()?))?
     }
 
-    /// FNV-1a over user and name. It only tells services apart: of two with one hash the second is
-    /// refused as in use.
+    /// FNV-1a over user and name. It only tells services apart: of two with one hash the
+    /// second is refused as in use.
     fn hash(&self) -> u64 {
         let user = effective_user().to_le_bytes();
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -98,8 +99,8 @@ impl Service {
         Ok(Taken { _exclusion: exclusion, _address: bound(&name)? })
     }
 
-    /// The address of the endpoint that has the service; `None` if none has, or its process has
-    /// ended.
+    /// The address of the endpoint that has the service; `None` if none has, or its
+    /// process has ended.
     ///
     /// # Errors
     ///
@@ -113,8 +114,8 @@ impl Service {
 const EXCLUSION: &str = "towpath-fi.s.";
 const ADDRESS: &str = "towpath-fi.a.";
 
-/// The addresses behind a service's number in what /proc says of the sockets. Others may choose
-/// names that look like ours.
+/// The addresses behind a service's number in what /proc says of the sockets. Others may
+/// choose names that look like ours.
 fn found(sockets: &[u8], hash: u64) -> impl Iterator<Item = Address> {
     let name = format!("@{ADDRESS}{hash:016x}.");
     sockets.split(|&byte| byte == b'\n').filter_map(move |line| {

@@ -7,29 +7,40 @@ use core::str::FromStr;
 pub struct Settings {
     /// `TOWPATH_EAGER`: longer messages wait for their receive (rendezvous).
     pub eager: usize,
-    /// `TOWPATH_UNEXPECTED`: eager bytes of one sender that one receiver holds before it has posted receives for them. Beyond that the sender keeps its messages.
+    /// `TOWPATH_UNEXPECTED`: eager bytes of one sender that one receiver holds before it
+    /// has posted receives for them. Beyond that the sender keeps its messages.
     pub unexpected: u64,
     /// `TOWPATH_RING_AFTER`: how many messages earn a pair slots of its own.
     pub ring_after: u32,
     /// `TOWPATH_RINGS`: how many senders may have slots of their own at one receiver.
     pub rings: usize,
-    /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the sender's memory, where that is permitted; 0: never. Not set: as is measured ([`Choice`](super::choice::Choice)).
+    /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the
+    /// sender's memory, where that is permitted; 0: never. Not set: as is measured
+    /// ([`Choice`](super::choice::Choice)).
     pub direct: Option<usize>,
     /// `TOWPATH_CMA_CROWDED`: the same where there are more processes than cores.
     pub direct_crowded: Option<usize>,
-    /// `TOWPATH_PAST_CACHES`: from how many bytes on a piece of a message is written past the caches (non-temporal stores), 0: never. Not set: as is measured ([`Stores`](super::stores::Stores)).
+    /// `TOWPATH_PAST_CACHES`: from how many bytes on a piece of a message is written past
+    /// the caches (non-temporal stores), 0: never. Not set: as is measured
+    /// ([`Stores`](super::stores::Stores)).
     pub past_caches: Option<usize>,
-    /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in nanoseconds, once the program polls in a loop.
+    /// `TOWPATH_SPIN`: how long a read of an empty completion queue looks on, in
+    /// nanoseconds, once the program polls in a loop.
     pub spin: u64,
-    /// `TOWPATH_YIELDS`: where there are more processes than cores, how many turns it gives to others before it sleeps.
+    /// `TOWPATH_YIELDS`: where there are more processes than cores, how many turns it
+    /// gives to others before it sleeps.
     pub yields: u32,
-    /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than cores, in nanoseconds.
+    /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than
+    /// cores, in nanoseconds.
     pub nap: u64,
-    /// `TOWPATH_LOOK_TWICE`: the first peek for a message from anybody finds nothing of other processes, so that an MPI with other ways to receive looks there first; 0: it does.
+    /// `TOWPATH_LOOK_TWICE`: the first peek for a message from anybody finds nothing of
+    /// other processes, so that an MPI with other ways to receive looks there first; 0: it does.
     pub look_twice: bool,
-    /// `TOWPATH_CROWDED`: waits as where there are more processes than cores (1) or as with a core each (0), whatever there is.
+    /// `TOWPATH_CROWDED`: waits as where there are more processes than cores (1) or as
+    /// with a core each (0), whatever there is.
     pub crowded: Option<u8>,
-    /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone at most, in nanoseconds: deaths are noticed that late.
+    /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone
+    /// at most, in nanoseconds: deaths are noticed that late.
     pub listen: u64,
 }
 

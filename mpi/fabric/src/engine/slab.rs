@@ -1,4 +1,5 @@
-//! Values with numbers that are safe to send to another process and to get back: a number is used only once.
+//! Values with numbers that are safe to send to another process and to get back: a number
+//! is used only once.
 
 /// Numbered values.
 #[derive(Debug)]

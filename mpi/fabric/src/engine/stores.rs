@@ -1,13 +1,20 @@
-//! How a sender writes bytes that another core will read: with plain stores, or past the caches ([`copy_past_caches`](towpath_machine::copy_past_caches)). Measured where it runs, as [`choice`](super::choice) does it.
+//! How a sender writes bytes that another core will read: with plain stores, or past the
+//! caches ([`copy_past_caches`](towpath_machine::copy_past_caches)). Measured where it runs, as
+//! [`choice`](super::choice) does it.
 //!
-//! A plain store fetches the line that it overwrites from the core that has read it last. Where that is far away it takes several times as long as to write to memory and to read from there; where both share a cache,
-//! or the line has left the reader's meanwhile, it is the other way round.
+//! A plain store fetches the line that it overwrites from the core that has read it last. Where
+//! that is far away it takes several times as long as to write to memory and to read from there;
+//! where both share a cache, or the line has left the reader's meanwhile, it is the other way
+//! round.
 //!
-//! **What is measured.** The sender's time for a piece and the receiver's together, per byte. The sender marks a piece whose time it has taken ([`TIMED`]); the receiver takes its own and tells it beside its progress,
-//! with the piece's ticket. The sender looks there before its next piece, only while it waits for it.
+//! **What is measured.** The sender's time for a piece and the receiver's together, per byte. The
+//! sender marks a piece whose time it has taken ([`TIMED`]); the receiver takes its own and tells
+//! it beside its progress, with the piece's ticket. The sender looks there before its next piece,
+//! only while it waits for it.
 //!
-//! **A death.** A piece that nobody takes gives no value. **Hostile bytes.** A receiver that lies about its time gets its bytes more slowly. **Memory.** Nothing is allocated. **Don't use it** for short pieces: there is
-//! nothing to win below [`SHORTEST`].
+//! **A death.** A piece that nobody takes gives no value. **Hostile bytes.** A receiver that lies
+//! about its time gets its bytes more slowly. **Memory.** Nothing is allocated. **Don't use it**
+//! for short pieces: there is nothing to win below [`SHORTEST`].
 
 use super::contest::{Contest, Heat};
 use super::layout::SLOT_PIECE;
@@ -19,7 +26,8 @@ pub const TIMED: u64 = 1 << 31;
 
 /// One for each power of two, up to the longest piece.
 const CLASSES: usize = (SLOT_PIECE.ilog2() - SHORTEST.ilog2() + 1) as usize;
-/// A piece whose time has not come when so many others have been sent will not be told any more.
+/// A piece whose time has not come when so many others have been sent will not be told
+/// any more.
 const LOST: u64 = 1 << 12;
 
 /// What the receiver says: a ticket and its time, in nanoseconds.
@@ -58,7 +66,8 @@ impl Stores {
         Stores { classes: [Contest::new(false); CLASSES], pending: None, fixed }
     }
 
-    /// Whether a piece is to be written past the caches, and whether it is measured. `told`: what the receiver has said last, looked up only if that is waited for.
+    /// Whether a piece is to be written past the caches, and whether it is measured.
+    /// `told`: what the receiver has said last, looked up only if that is waited for.
     #[inline]
     pub fn choose(&mut self, ticket: u64, len: usize, told: impl FnOnce() -> u64) -> (bool, Option<Trial>) {
         if let Some(from) = self.fixed {
@@ -95,7 +104,8 @@ mod tests {
     use super::super::contest::{REST, SAMPLES};
     use super::*;
 
-    /// Pieces of this length, for which plain stores and others take the sender and the receiver so long: how many went past the caches.
+    /// Pieces of this length, for which plain stores and others take the sender and the
+    /// receiver so long: how many went past the caches.
     fn pieces(stores: &mut Stores, len: usize, costs: [(u64, u64); 2], count: u64, first: u64) -> u64 {
         let (mut past, mut told) = (0, 0);
         for ticket in first..first + count {

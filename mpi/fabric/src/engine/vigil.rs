@@ -1,12 +1,19 @@
 //! Falling asleep where one thread polls several domains in one loop.
 //!
-//! An MPI may open one domain for messages and another for one-sided operations, and poll them in turn (Open MPI does). Who slept in one of them would not hear what comes to the other: a rank that waits for an atomic
-//! operation would sleep for as long as nobody sends it a message. So whoever wants to sleep lies down only, and goes on polling, until all domains that its thread polls lie down; the last one sleeps, on all doorbells.
+//! An MPI may open one domain for messages and another for one-sided operations, and poll them in
+//! turn (Open MPI does). Who slept in one of them would not hear what comes to the other: a rank
+//! that waits for an atomic operation would sleep for as long as nobody sends it a message. So
+//! whoever wants to sleep lies down only, and goes on polling, until all domains that its thread
+//! polls lie down; the last one sleeps, on all doorbells.
 //!
-//! Each thread has its own list, and in it are only words that outlive their domain: nothing of another domain is touched but its doorbell. A domain that is no longer polled is forgotten after 64 polls of others.
-//! What wakes a sleeper on behalf of another domain does so once: then that domain counts as awake until it lies down again.
+//! Each thread has its own list, and in it are only words that outlive their domain: nothing of
+//! another domain is touched but its doorbell. A domain that is no longer polled is forgotten after
+//! 64 polls of others. What wakes a sleeper on behalf of another domain does so once: then that
+//! domain counts as awake until it lies down again.
 //!
-//! Where several threads poll the same domains one of them may get a domain up that another one has on its list as lying: then that one may sleep in vain, but not longer than [`Settings::nap`](super::settings::Settings::nap).
+//! Where several threads poll the same domains one of them may get a domain up that another one has
+//! on its list as lying: then that one may sleep in vain, but not longer than
+//! [`Settings::nap`](super::settings::Settings::nap).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -64,7 +71,8 @@ pub fn is_needed() -> bool {
     DOMAINS.load(Ordering::Relaxed) > 1
 }
 
-/// Whether the ranks share cores, as far as any domain knows: a domain without peers knows of no others.
+/// Whether the ranks share cores, as far as any domain knows: a domain without peers
+/// knows of no others.
 #[inline(always)]
 pub fn is_crowded() -> bool {
     CROWDED.load(Ordering::Relaxed) > 0
@@ -165,7 +173,8 @@ impl Mate {
     }
 }
 
-/// The domain is ready to sleep: its doorbell had been rung so often. What comes from now on rings.
+/// The domain is ready to sleep: its doorbell had been rung so often. What comes from now
+/// on rings.
 pub fn lie_down(domain: usize, segment: &Arc<Segment>, rung: u64) {
     let bed = Bed { segment: Arc::downgrade(segment), rung };
     with(|round| round.set(domain, Some(bed)));

@@ -1,21 +1,31 @@
-//! The volley: one line that both ends of a conversation write in turn, beside the slots of its two directions.
+//! The volley: one line that both ends of a conversation write in turn, beside the slots
+//! of its two directions.
 //!
-//! **Source.** Our own. A message in a slot, and its answer in a slot of the other direction, are two lines that each go from core to core twice: once so that the writer may write, once so that the reader may read. Who has
-//! read a line is half way to writing it: an answer in the line in which one was asked takes one crossing there and one back (`towpath bench floor`: one line written in turn takes half of the time of two).
+//! **Source.** Our own. A message in a slot, and its answer in a slot of the other direction, are
+//! two lines that each go from core to core twice: once so that the writer may write, once so that
+//! the reader may read. Who has read a line is half way to writing it: an answer in the line in
+//! which one was asked takes one crossing there and one back (`towpath bench floor`: one line
+//! written in turn takes half of the time of two).
 //!
-//! **How.** At any time one end may write the line: at first the one that both agree on, from then on whoever has taken the last message out of it. Who may write it sends its next message there, if it fits; who has sent already, and has
-//! had no answer there, sends through the slots. So a conversation goes through the line, and a stream through the slots.
+//! **How.** At any time one end may write the line: at first the one that both agree on, from then
+//! on whoever has taken the last message out of it. Who may write it sends its next message there,
+//! if it fits; who has sent already, and has had no answer there, sends through the slots. So a
+//! conversation goes through the line, and a stream through the slots.
 //!
-//! **Order.** A message in the line names the slot that its sender would have taken: it comes after those before, and before the one in that slot. A receiver that finds the slot full looks at the line once more, since what was sent before
-//! the slot is there by then ([`next`]).
+//! **Order.** A message in the line names the slot that its sender would have taken: it comes after
+//! those before, and before the one in that slot. A receiver that finds the slot full looks at the
+//! line once more, since what was sent before the slot is there by then ([`next`]).
 //!
 //! **Progress.** Wait-free on both sides.
 //!
 //! **Fields.** The line: whoever may write it, until it publishes the header; then the other end.
 //!
-//! **A death.** Before the header is published: nothing was sent, and the line stays with the dead. After: the message arrives. The survivor's own messages go through the slots, which fill up, and then it finds its partner dead.
+//! **A death.** Before the header is published: nothing was sent, and the line stays with the dead.
+//! After: the message arrives. The survivor's own messages go through the slots, which fill up, and
+//! then it finds its partner dead.
 //!
-//! **Don't use it** for more than two ends, or where nobody answers: then it is one more line to look at.
+//! **Don't use it** for more than two ends, or where nobody answers: then it is one more line to
+//! look at.
 
 use core::cell::Cell;
 
@@ -34,7 +44,8 @@ const fn marks(side: u64, before: u64) -> u64 {
 /// One end.
 #[derive(Debug)]
 pub struct Volley {
-    /// What our messages are marked with: 1 for the end that may write first, 0 for the other.
+    /// What our messages are marked with: 1 for the end that may write first, 0 for the
+    /// other.
     side: u64,
     /// We may write the line.
     ours: Cell<bool>,
@@ -52,17 +63,21 @@ impl Volley {
         self.ours.get()
     }
 
-    /// Sends what the caller has written to the line's tag and cells, because [`Volley::is_ours`]: before the message that will be in slot `before`. Of `packet` the source, state and lap are not used.
+    /// Sends what the caller has written to the line's tag and cells, because
+    /// [`Volley::is_ours`]: before the message that will be in slot `before`. Of `packet` the
+    /// source, state and lap are not used.
     #[inline(always)]
     pub fn send<P: Processor>(&self, cpu: &P, line: &Slot<P>, packet: Header, before: u64) {
         debug_assert!(self.is_ours());
         let header = Header(packet.0 & !MARKS | marks(self.side, before));
-        // (V1) Release: what the line holds comes before, and so does what we had read there; pairs with the Acquire (V2).
+        // (V1) Release: what the line holds comes before, and so does what we had read there; pairs
+        // with the Acquire (V2).
         cpu.store(&line.header, header.0, Ordering::Release);
         self.ours.set(false);
     }
 
-    /// The header of the other end's message, if there is one that comes before what is in slot `before`.
+    /// The header of the other end's message, if there is one that comes before what is
+    /// in slot `before`.
     #[inline(always)]
     pub fn look<P: Processor>(&self, cpu: &P, line: &Slot<P>, before: u64) -> Option<Header> {
         if self.is_ours() {
@@ -73,7 +88,8 @@ impl Volley {
         (header.0 & MARKS == marks(1 - self.side, before)).then_some(header)
     }
 
-    /// What lay in the line, whose header [`Volley::look`] has given, is read: from now on it is ours.
+    /// What lay in the line, whose header [`Volley::look`] has given, is read: from now
+    /// on it is ours.
     #[inline(always)]
     pub fn taken(&self) {
         self.ours.set(true);
@@ -103,7 +119,8 @@ pub fn next(
     Some(volley().map_or((Lane::Slot, in_slot), |header| (Lane::Volley, header)))
 }
 
-/// The line and one slot of each direction under the model checker. Cells are not atomic there: what can be read before it is written, or overwritten before it is read, fails the model.
+/// The line and one slot of each direction under the model checker. Cells are not atomic
+/// there: what can be read before it is written, or overwritten before it is read, fails the model.
 #[cfg(test)]
 mod tests {
     use loom::sync::Arc;
@@ -132,7 +149,8 @@ mod tests {
         LooksOnce,
         /// It writes the line though the other end has not answered there.
         OutOfTurn,
-        /// It says that the line is its own before it has read it, and another thread of its process sends there.
+        /// It says that the line is its own before it has read it, and another thread of
+        /// its process sends there.
         TakenEarly,
     }
 
@@ -174,7 +192,8 @@ mod tests {
         (header.state() == READY).then_some(header)
     }
 
-    /// The first end sends 1 through the line and 2 through the slot; the other takes both, answers 3 in the line, and gets 4 there.
+    /// The first end sends 1 through the line and 2 through the slot; the other takes
+    /// both, answers 3 in the line, and gets 4 there.
     fn model(planted: Planted) {
         loom::model(move || {
             let shared = Arc::new(Shared { line: line(), slot: line() });

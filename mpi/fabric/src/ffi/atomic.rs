@@ -66,7 +66,8 @@ struct What<'a> {
     flags: Option<u64>,
 }
 
-/// Stands for more pieces than an operation takes, and for missing ones: a piece that is refused.
+/// Stands for more pieces than an operation takes, and for missing ones: a piece that is
+/// refused.
 const NONSENSE: fi_ioc = fi_ioc { addr: core::ptr::null_mut(), count: 1 };
 
 unsafe fn pieces<'a>(iov: *const fi_ioc, count: usize) -> Pieces<'a> {

@@ -98,8 +98,8 @@ pub unsafe extern "C" fn open(
     0
 }
 
-/// Binds the event queue of a vector whose insertions report to one. Without `FI_EVENT` they are
-/// over when they return.
+/// Binds the event queue of a vector whose insertions report to one. Without `FI_EVENT`
+/// they are over when they return.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     // SAFETY: libfabric's contract: open objects, or null.
     unsafe {

@@ -100,7 +100,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
-/// Whether the counter is as it was when it was read last, so that one may sleep on the wait object.
+/// Whether the counter is as it was when it was read last, so that one may sleep on the
+/// wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
     // SAFETY: libfabric's contract.
     let (cntr, domain) = unsafe { (&*fid.cast::<Cntr>(), &*(*fid.cast::<Cntr>()).domain) };

@@ -14,7 +14,8 @@ use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Listener, News, is_offered, wait_object};
 
-/// Who has room for so many completions reads until there are none (Open MPI: 100; MPICH has room for 8, reads once, and yields if that was in vain).
+/// Who has room for so many completions reads until there are none (Open MPI: 100; MPICH
+/// has room for 8, reads once, and yields if that was in vain).
 const DRAINS: usize = 32;
 
 #[repr(C)]
@@ -25,7 +26,8 @@ pub struct Cq {
     idle: RefCell<Idle>,
     format: fi_cq_format,
     signalled: Cell<bool>,
-    /// The last read gave all that there was, to somebody who reads until there is nothing: so many operations had been started by then.
+    /// The last read gave all that there was, to somebody who reads until there is
+    /// nothing: so many operations had been started by then.
     drained: Cell<Option<u64>>,
     /// Its descriptor, if it was opened for `FI_WAIT_FD`.
     listener: Option<Rc<Listener>>,
@@ -144,7 +146,8 @@ impl Cq {
         let mut given = 0;
         while given < count {
             let Some(c) = self.queue.pop() else { break };
-            // SAFETY: libfabric's contract: space for `count` entries of the format, and for as many sources, or none.
+            // SAFETY: libfabric's contract: space for `count` entries of the format, and for as
+            // many sources, or none.
             unsafe {
                 self.write(buf, given, &c);
                 if !sources.is_null() {
@@ -200,7 +203,8 @@ unsafe extern "C" fn readfrom(
     // SAFETY: libfabric's contract; the domain outlives its queues.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let mut guard = domain.enter();
-    // The read that only finds out that this was all need not look: the program has been given something, and goes on sooner.
+    // The read that only finds out that this was all need not look: the program has been given
+    // something, and goes on sooner.
     if cq.drained.take().is_some_and(|calls| calls == domain.happened().calls) && cq.queue.is_empty() {
         cq.idle.borrow_mut().looked_for_more();
         return -(FI_EAGAIN as isize);
@@ -267,7 +271,8 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flag
     }
     let _guard = domain.enter();
     let Some(c) = cq.queue.pop_error() else { return -(FI_EAGAIN as isize) };
-    // SAFETY: libfabric's contract: a place for an entry, of which newer versions know more fields, that are set by those who ask for them.
+    // SAFETY: libfabric's contract: a place for an entry, of which newer versions know more fields,
+    // that are set by those who ask for them.
     unsafe {
         let entry = &mut *entry;
         entry.op_context = c.context as *mut c_void;

@@ -1,4 +1,5 @@
-//! A domain: what its endpoints and queues share, the lock around all of it, and progress.
+//! A domain: what its endpoints and queues share, the lock around all of it, and
+//! progress.
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
@@ -26,7 +27,8 @@ use super::sys::*;
 use super::wait::{Listener, Listeners, News};
 use super::{atomic, av, cntr, cq, ep, failed, mr};
 
-/// How long one sleeps at most while something waits for space that others make, in nanoseconds: they don't ring.
+/// How long one sleeps at most while something waits for space that others make, in
+/// nanoseconds: they don't ring.
 pub const SHORTLY: u64 = 50_000;
 /// The same while a sender has claimed a place and not yet filled it.
 pub const BEHIND: u64 = 1_000_000;
@@ -41,7 +43,8 @@ pub struct Domain {
     pub settings: Settings,
     /// Programs have addresses as text (`FI_ADDR_STR`).
     pub text: bool,
-    /// Where the ends of registrations are reported (`FI_REG_MR`), unless they are over when they return.
+    /// Where the ends of registrations are reported (`FI_REG_MR`), unless they are over
+    /// when they return.
     pub registrations: RefCell<Option<*const Eq>>,
     /// Event queues that are bound to it.
     queues: RefCell<Vec<Hold>>,
@@ -58,10 +61,12 @@ pub struct Domain {
     /// Those who wait on descriptors.
     pub listeners: Listeners,
     looked: Cell<u64>,
-    /// How many threads sleep, and what had happened when the last one fell asleep or was woken.
+    /// How many threads sleep, and what had happened when the last one fell asleep or was
+    /// woken.
     pub sleepers: Cell<usize>,
     pub slept_at: Cell<Happened>,
-    /// What had happened when its endpoint lay down while the program's other domains are awake ([`vigil`]).
+    /// What had happened when its endpoint lay down while the program's other domains are
+    /// awake ([`vigil`]).
     pub lies: Cell<Option<Happened>>,
     watcher: Watcher,
     /// How often the program was given something here.
@@ -142,9 +147,11 @@ pub unsafe extern "C" fn open(
     0
 }
 
-/// The word of `libtowpath-preload.so` (`mpi/preload`) that makes the program's next yield return at once, if that library was loaded first.
+/// The word of `libtowpath-preload.so` (`mpi/preload`) that makes the program's next
+/// yield return at once, if that library was loaded first.
 fn found() -> Option<&'static AtomicU32> {
-    // SAFETY: a name that ends with 0. If there is such a symbol it is that library's, which stays loaded as long as the process lives.
+    // SAFETY: a name that ends with 0. If there is such a symbol it is that library's, which stays
+    // loaded as long as the process lives.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"towpath_found".as_ptr()).cast::<AtomicU32>().as_ref() }
 }
 
@@ -173,7 +180,8 @@ unsafe extern "C" fn control(_fid: *mut fid, command: c_int, arg: *mut c_void) -
     }
     match command as u32 {
         FI_MAP_RAW_MR => {
-            // SAFETY: libfabric's contract: the argument of this command, with a key of the size that it says.
+            // SAFETY: libfabric's contract: the argument of this command, with a key of the size
+            // that it says.
             unsafe {
                 let raw = &*arg.cast::<fi_mr_map_raw>();
                 if raw.key.is_null() || raw.raw_key.is_null() || raw.key_size != size_of::<u64>() {
@@ -195,7 +203,8 @@ pub struct Guard<'a> {
 }
 
 impl Drop for Guard<'_> {
-    /// Whoever waits on a descriptor for what was reported meanwhile is woken, before the lock is gone.
+    /// Whoever waits on a descriptor for what was reported meanwhile is woken, before the
+    /// lock is gone.
     #[inline(always)]
     fn drop(&mut self) {
         if self.domain.listeners.are_armed() {
@@ -275,7 +284,8 @@ impl Domain {
         happened
     }
 
-    /// A read found nothing: takes a little time, as the surroundings permit, and makes progress. `until`: what is waited for. `force`: sleeps however few poll.
+    /// A read found nothing: takes a little time, as the surroundings permit, and makes
+    /// progress. `until`: what is waited for. `force`: sleeps however few poll.
     pub fn pause<'a>(
         &'a self,
         guard: Guard<'a>,
@@ -360,7 +370,8 @@ impl Domain {
         vigil::is_crowded()
     }
 
-    /// Counts them, if that was not done lately: cores and quotas seldom change, and asking for them takes long.
+    /// Counts them, if that was not done lately: cores and quotas seldom change, and
+    /// asking for them takes long.
     fn recount_sometimes(&self) {
         if Native::with_id(0).now().wrapping_sub(self.counted.get()) >= COUNT_EVERY {
             self.recount();
@@ -416,7 +427,9 @@ impl Domain {
         }
     }
 
-    /// Whether somebody may sleep on the descriptor of this: not if there is news. From then on the descriptor becomes readable when there is some, or when there may be, or after a while.
+    /// Whether somebody may sleep on the descriptor of this: not if there is news. From
+    /// then on the descriptor becomes readable when there is some, or when there may be, or after a
+    /// while.
     pub fn may_wait(&self, listener: &Listener) -> bool {
         let cpu = Native::with_id(0);
         let now = cpu.now();
@@ -428,7 +441,8 @@ impl Domain {
         self.progress();
         listener.silence();
         self.each(|endpoint| listener.add(&endpoint.port));
-        // What comes meanwhile is taken, and then one has to look again. A sender that stops half-way through keeps us from it: then time must tell.
+        // What comes meanwhile is taken, and then one has to look again. A sender that stops
+        // half-way through keeps us from it: then time must tell.
         let mut longest = SHORTLY;
         for _ in 0..3 {
             let (mut came, mut behind) = (false, false);
@@ -451,7 +465,8 @@ impl Domain {
         self.listeners.arm(listener, longest)
     }
 
-    /// Waits until a queue has something, at most so many milliseconds (negative: for ever).
+    /// Waits until a queue has something, at most so many milliseconds (negative: for
+    /// ever).
     pub fn wait<'a>(
         &'a self,
         mut guard: Guard<'a>,

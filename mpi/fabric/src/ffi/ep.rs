@@ -133,7 +133,8 @@ pub unsafe extern "C" fn open(
     0
 }
 
-/// The service of an endpoint that is opened with these: none unless there is a source address that names one.
+/// The service of an endpoint that is opened with these: none unless there is a source
+/// address that names one.
 unsafe fn source(info: &fi_info, domain: &Domain) -> Result<Option<Service>, u32> {
     if info.src_addr.is_null() {
         return Ok(None);
@@ -289,7 +290,8 @@ impl Ep {
     #[inline(always)]
     pub unsafe fn enter<'a>(ep: *mut fid_ep) -> (Guard<'a>, &'a mut Ep) {
         let ep: *mut Ep = ep.cast();
-        // SAFETY: the caller's promise; the domain outlives its endpoints. Nobody else has a reference while the domain is locked.
+        // SAFETY: the caller's promise; the domain outlives its endpoints. Nobody else has a
+        // reference while the domain is locked.
         unsafe {
             let domain: &'a Domain = &*(*ep).domain;
             (domain.enter(), &mut *ep)
@@ -439,13 +441,15 @@ impl Ep {
         }
     }
 
-    /// The peer of a number in the vector, to send to. A number that nobody has gives one that nobody has.
+    /// The peer of a number in the vector, to send to. A number that nobody has gives one
+    /// that nobody has.
     #[inline(always)]
     pub fn to(&self, number: fi_addr_t) -> u32 {
         self.peers.get(number as usize).copied().unwrap_or(NOBODY)
     }
 
-    /// The source of a receive: `Some(None)` is any; `None`: there is nobody of this number.
+    /// The source of a receive: `Some(None)` is any; `None`: there is nobody of this
+    /// number.
     #[inline(always)]
     pub fn from(&self, number: fi_addr_t) -> Option<Option<u32>> {
         if !self.directed || number == u64::MAX {
@@ -459,7 +463,8 @@ impl Ep {
         Target { peer: self.to(of), address, key }
     }
 
-    /// What to report of an operation with these flags; without any it is injected, and only its errors are reported.
+    /// What to report of an operation with these flags; without any it is injected, and
+    /// only its errors are reported.
     #[inline(always)]
     pub fn ticket(&self, context: *mut c_void, what: u64, flags: Option<u64>, class: Class) -> Ticket {
         let Some(flags) = flags else { return Ticket { context: 0, flags: what, notify: false, class } };
@@ -467,7 +472,8 @@ impl Ep {
         Ticket { context: context as usize, flags: what, notify, class }
     }
 
-    /// What the call that starts an operation returns. One that did not start makes progress, so that it may the next time.
+    /// What the call that starts an operation returns. One that did not start makes
+    /// progress, so that it may the next time.
     #[inline(always)]
     pub fn started(&mut self, result: Result<(), Refusal>) -> isize {
         if result.is_err() {

@@ -1,6 +1,6 @@
-//! Event queues. Events come from programs (`fi_eq_write`), from insertions into address vectors
-//! that were opened with `FI_EVENT`, and from registrations of memory where the domain was bound
-//! with `FI_REG_MR`.
+//! Event queues. Events come from programs (`fi_eq_write`), from insertions into address
+//! vectors that were opened with `FI_EVENT`, and from registrations of memory where the domain was
+//! bound with `FI_REG_MR`.
 //!
 //! A queue belongs to a fabric, so it has a lock of its own. It grows as long as events come: it
 //! has no size beyond which it would be overrun.

@@ -7,12 +7,14 @@ use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::{domain, eq, failed, info};
 
-/// The largest API version that a program may ask for: the core passes over providers that say less than it wants, and we use nothing that newer versions changed.
+/// The largest API version that a program may ask for: the core passes over providers
+/// that say less than it wants, and we use nothing that newer versions changed.
 const API: u32 = 2 << 16 | 99;
 
 struct Provider(core::cell::UnsafeCell<fi_provider>);
 
-// SAFETY: written by nobody here after it was made; the core, which alone gets the pointer, keeps its own order.
+// SAFETY: written by nobody here after it was made; the core, which alone gets the pointer, keeps
+// its own order.
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(core::cell::UnsafeCell::new(fi_provider {
@@ -96,7 +98,8 @@ unsafe extern "C" fn open(
     0
 }
 
-/// Whether the caller may sleep on the wait objects of these: not while there is something to read.
+/// Whether the caller may sleep on the wait objects of these: not while there is
+/// something to read.
 unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
     if fids.is_null() && count > 0 {
         return failed(FI_EINVAL);

@@ -49,7 +49,8 @@ fn endpoint_fits(ep: &fi_ep_attr) -> bool {
         && ep.auth_key_size == 0
 }
 
-/// `FI_PROGRESS_CONTROL_UNIFIED` of newer versions: control operations progress with data.
+/// `FI_PROGRESS_CONTROL_UNIFIED` of newer versions: control operations progress with
+/// data.
 const UNIFIED: fi_progress = 3;
 
 unsafe fn domain_fits(domain: &fi_domain_attr) -> bool {

@@ -69,13 +69,15 @@ fn wanted(asked: u64, all: u64) -> u64 {
     (caps | FI_LOCAL_COMM | FI_REMOTE_COMM) & all
 }
 
-/// Zeroed memory from libc, for the core to free; more than the type needs, since a newer core copies as much as its own type has.
+/// Zeroed memory from libc, for the core to free; more than the type needs, since a newer
+/// core copies as much as its own type has.
 unsafe fn part<T>() -> *mut T {
     // SAFETY: all-zero is a valid value of these plain C structures.
     unsafe { libc::calloc(1, size_of::<T>() + 256).cast() }
 }
 
-/// Gives out an address, in memory from libc. Returns its length; without an address, that of all but texts.
+/// Gives out an address, in memory from libc. Returns its length; without an address,
+/// that of all but texts.
 unsafe fn give(end: Option<Locator>, text: bool, place: &mut *mut c_void) -> usize {
     let Some(end) = end else { return if text { 0 } else { ADDRESS_BYTES } };
     let bytes = if text { format!("{}\0", end.to_text()).into_bytes() } else { end.to_bytes().to_vec() };
@@ -100,7 +102,8 @@ pub unsafe extern "C" fn getinfo(
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
-    // SAFETY: libfabric's contract: names are null or strings, `hints` is null or valid with its parts; `info` is a place for the answer.
+    // SAFETY: libfabric's contract: names are null or strings, `hints` is null or valid with its
+    // parts; `info` is a place for the answer.
     unsafe {
         let hints = hints.as_ref();
         if info.is_null() {

@@ -101,7 +101,8 @@ pub fn is_nowhere(buffer: &Buffer) -> bool {
     buffer.address() == 0 && !buffer.is_empty()
 }
 
-/// The flags of a message that no operation here keeps: fences, multicasts, persistent memory, triggers.
+/// The flags of a message that no operation here keeps: fences, multicasts, persistent
+/// memory, triggers.
 const NOT_KEPT: u64 = (FI_FENCE | FI_MULTICAST | FI_COMMIT_COMPLETE | FI_TRIGGER) as u64;
 
 /// The parts of a message that makes sense.
@@ -123,7 +124,8 @@ struct What {
     tag: Option<u64>,
     data: Option<u64>,
     context: *mut c_void,
-    /// `None`: injected; the buffer is the caller's again at once, and only errors are reported.
+    /// `None`: injected; the buffer is the caller's again at once, and only errors are
+    /// reported.
     flags: Option<u64>,
 }
 
@@ -143,7 +145,9 @@ unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
         data: what.data,
         ticket: ep.ticket(what.context, kind, what.flags, Class::Send),
         inject: what.flags.is_none() || asked(FI_INJECT),
-        // What lies in the receiver's memory has been delivered, whether its program has asked for it yet or not. MPICH asks for that with every message: a short `MPI_Send` must not wait for its receive.
+        // What lies in the receiver's memory has been delivered, whether its program has asked for
+        // it yet or not. MPICH asks for that with every message: a short `MPI_Send` must not wait
+        // for its receive.
         matched: asked(FI_MATCH_COMPLETE),
     };
     let sent = ep.endpoint.core.send(&message);

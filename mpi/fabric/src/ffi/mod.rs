@@ -1,7 +1,10 @@
-//! libfabric's side of the provider: objects that its users hold pointers to, and the tables of functions behind them.
+//! libfabric's side of the provider: objects that its users hold pointers to, and the
+//! tables of functions behind them.
 //!
-//! Every function here is called by C and keeps C's promises: pointers are those of objects that the provider has made and that are not closed yet, and buffers stay until their completions.
-//! That is what each `SAFETY` in this folder means by *libfabric's contract*. A panic ends the process (an `extern "C"` function does not unwind).
+//! Every function here is called by C and keeps C's promises: pointers are those of objects that
+//! the provider has made and that are not closed yet, and buffers stay until their completions.
+//! That is what each `SAFETY` in this folder means by *libfabric's contract*. A panic ends the
+//! process (an `extern "C"` function does not unwind).
 #![allow(unsafe_code)]
 
 mod atomic;

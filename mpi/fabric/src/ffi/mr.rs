@@ -1,5 +1,5 @@
-//! Memory registration: a key and a region. Nothing is pinned, so it costs next to nothing, and
-//! local buffers need none.
+//! Memory registration: a key and a region. Nothing is pinned, so it costs next to
+//! nothing, and local buffers need none.
 
 use core::ffi::{c_int, c_void};
 use std::cell::RefCell;
@@ -159,8 +159,8 @@ unsafe extern "C" fn regattr(
     }
 }
 
-/// To a counter, which then counts what peers do to the region; to an endpoint, on which nothing
-/// depends.
+/// To a counter, which then counts what peers do to the region; to an endpoint, on which
+/// nothing depends.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     const READS: u64 = FI_REMOTE_READ as u64;
     const WRITES: u64 = FI_REMOTE_WRITE as u64;

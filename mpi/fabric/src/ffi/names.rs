@@ -1,5 +1,5 @@
-//! Names of nodes and services, and addresses as programs hand them in: as bytes, or as text
-//! (`FI_ADDR_STR`).
+//! Names of nodes and services, and addresses as programs hand them in: as bytes, or as
+//! text (`FI_ADDR_STR`).
 
 use core::ffi::{CStr, c_char, c_void};
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
@@ -94,7 +94,8 @@ pub fn named(node: Option<&str>, service: Option<&str>, numeric: bool) -> Result
     if is_here(node, numeric) { Ok(Some(locator)) } else { Err(FI_ENODATA) }
 }
 
-/// Whether a node is this one. `numeric`: its name is a number, and no name service is asked.
+/// Whether a node is this one. `numeric`: its name is a number, and no name service is
+/// asked.
 fn is_here(node: &str, numeric: bool) -> bool {
     if node.is_empty() {
         return true;

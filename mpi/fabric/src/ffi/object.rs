@@ -1,4 +1,5 @@
-//! What all objects have in common: the header that libfabric sees, the way to the user, and the end.
+//! What all objects have in common: the header that libfabric sees, the way to the user,
+//! and the end.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +33,8 @@ impl Users {
     ///
     /// The object outlives the result: it can be closed only by [`close`].
     pub unsafe fn hold(&self) -> Hold {
-        // Relaxed: whoever closes an object while another thread opens something on it breaks libfabric's contract.
+        // Relaxed: whoever closes an object while another thread opens something on it breaks
+        // libfabric's contract.
         self.0.fetch_add(1, Ordering::Relaxed);
         Hold(self)
     }

@@ -1,4 +1,5 @@
-//! How a domain sleeps: on the doorbell of its endpoint, on those of the program's other domains too ([`vigil`]), or on the bells of several endpoints.
+//! How a domain sleeps: on the doorbell of its endpoint, on those of the program's other
+//! domains too ([`vigil`]), or on the bells of several endpoints.
 
 use crate::engine::bell;
 use crate::engine::happened::Happened;
@@ -8,15 +9,17 @@ use crate::engine::vigil::{self, Beds, Company};
 use super::domain::{BEHIND, Domain, Guard, SHORTLY};
 
 impl Domain {
-    /// Sleeps for so long at most, or until something comes. `in_company`: the program may be polling other domains in the same loop, and waits for what comes to them as well; while one of them is awake this returns
-    /// at once.
+    /// Sleeps for so long at most, or until something comes. `in_company`: the program
+    /// may be polling other domains in the same loop, and waits for what comes to them as well;
+    /// while one of them is awake this returns at once.
     pub fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64, in_company: bool) -> Guard<'a> {
         let happened = self.happened();
         self.sleepers.set(self.sleepers.get() + 1);
         self.slept_at.set(happened);
         let guard = match self.endpoints.borrow()[..] {
             [only] => {
-                // SAFETY: as in `each`. What sleeps without the lock touches only the port's words, which nobody changes while an endpoint is in use.
+                // SAFETY: as in `each`. What sleeps without the lock touches only the port's words,
+                // which nobody changes while an endpoint is in use.
                 let port = unsafe { &(*only).endpoint.port };
                 match if in_company { vigil::company(self.name()) } else { Company::None } {
                     Company::None => self.sleep_on(port, guard, ns, None),
@@ -64,7 +67,8 @@ impl Domain {
         }
     }
 
-    /// Whoever sends rings from now on, and the last domain of the thread that falls asleep hears it.
+    /// Whoever sends rings from now on, and the last domain of the thread that falls
+    /// asleep hears it.
     fn lie_down(&self, port: &Port, happened: Happened) {
         match port.lie_down() {
             Some(rung) if !port.is_behind() => {
@@ -103,7 +107,8 @@ impl Domain {
         self.enter()
     }
 
-    /// Another thread has taken or done something meanwhile that may be what a sleeper waits for. The domain is locked.
+    /// Another thread has taken or done something meanwhile that may be what a sleeper
+    /// waits for. The domain is locked.
     #[cold]
     pub fn wake_sleepers(&self) {
         let happened = self.happened();

@@ -1,7 +1,10 @@
 //! Wait objects with a descriptor (`FI_WAIT_FD`): something to give to `poll` or `epoll`.
 //!
-//! The descriptor is an epoll set (which can be polled itself) of three kinds of things: the bells of the domain's endpoints, which peers ring ([`crate::engine::bell`]); an event of the listener's own, for what another
-//! thread of this process has reported to it; and a timer, for what nobody rings for (deaths, space to send). It may become readable in vain. `fi_trywait` arms it all, and says no if there is news already.
+//! The descriptor is an epoll set (which can be polled itself) of three kinds of things: the bells
+//! of the domain's endpoints, which peers ring ([`crate::engine::bell`]); an event of the
+//! listener's own, for what another thread of this process has reported to it; and a timer, for
+//! what nobody rings for (deaths, space to send). It may become readable in vain. `fi_trywait` arms
+//! it all, and says no if there is news already.
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
@@ -15,7 +18,8 @@ use crate::engine::port::Port;
 use super::failed;
 use super::sys::*;
 
-/// Whether a queue or counter can be waited for as its user wants. `Some(true)`: on a descriptor.
+/// Whether a queue or counter can be waited for as its user wants. `Some(true)`: on a
+/// descriptor.
 pub fn is_offered(wait: fi_wait_obj) -> Option<bool> {
     match wait {
         FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => Some(false),
@@ -229,7 +233,8 @@ impl Listeners {
         self.armed.get() != 0
     }
 
-    /// From now on this one is told of news, at the latest after so many nanoseconds. `false`: there are some.
+    /// From now on this one is told of news, at the latest after so many nanoseconds.
+    /// `false`: there are some.
     pub fn arm(&self, listener: &Listener, longest: u64) -> bool {
         if listener.news.has_come() {
             self.disarm(listener);

@@ -59,7 +59,8 @@ pub fn wait_for(node: &mut Node, mut done: impl FnMut(&mut Node) -> bool) {
     }
 }
 
-/// So many endpoints that know each other: number `i` is peer `i` of each, listed under that number.
+/// So many endpoints that know each other: number `i` is peer `i` of each, listed under
+/// that number.
 pub fn nodes(n: usize, settings: Settings) -> Vec<Node> {
     let mut nodes: Vec<Node> = (0..n).map(|_| open(settings)).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.endpoint.port.address).collect();
@@ -74,7 +75,8 @@ pub fn nodes(n: usize, settings: Settings) -> Vec<Node> {
 
 /// A buffer over bytes that the test keeps.
 pub fn over(bytes: &[u8]) -> Buffer {
-    // SAFETY: the tests keep the bytes until the operation's completion, and nobody else uses them until then.
+    // SAFETY: the tests keep the bytes until the operation's completion, and nobody else uses them
+    // until then.
     unsafe { Buffer::one(bytes.as_ptr() as usize, bytes.len()) }
 }
 

@@ -9,11 +9,13 @@ use towpath_fi::engine::settings::Settings;
 
 use super::{Node, learn, open, over, pattern, tell, ticket, wait_for};
 
-/// Starts a child that does something with an endpoint that knows us as its peer 0. It is killed when the first part of the result is dropped; the second leads to it.
+/// Starts a child that does something with an endpoint that knows us as its peer 0. It is
+/// killed when the first part of the result is dropped; the second leads to it.
 pub trait Start<V>: FnOnce(Settings, &dyn Fn(Node)) -> (V, UnixStream) {}
 impl<V, F: FnOnce(Settings, &dyn Fn(Node)) -> (V, UnixStream)> Start<V> for F {}
 
-/// The child sends numbers without end; it is killed at some moment. They arrive in order, and then the receive that waits for it ends.
+/// The child sends numbers without end; it is killed at some moment. They arrive in
+/// order, and then the receive that waits for it ends.
 pub fn a_sender_dies<V>(settings: Settings, after: Duration, len: usize, child: impl Start<V>) {
     let mut node = open(settings);
     let (child, mut line) = child(settings, &move |mut node| {
@@ -51,7 +53,8 @@ pub fn a_sender_dies<V>(settings: Settings, after: Duration, len: usize, child: 
     }
 }
 
-/// We send to a child that takes nothing, or everything; it is killed. Every send ends, with or without an error, and the next is refused.
+/// We send to a child that takes nothing, or everything; it is killed. Every send ends,
+/// with or without an error, and the next is refused.
 pub fn a_receiver_dies<V>(settings: Settings, takes: bool, len: usize, child: impl Start<V>) {
     let mut node = open(settings);
     let (child, mut line) = child(settings, &move |mut node| {

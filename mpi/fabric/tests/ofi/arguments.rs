@@ -1,4 +1,5 @@
-//! Arguments that are missing, in every public call that can see it: an error, and never a signal.
+//! Arguments that are missing, in every public call that can see it: an error, and never
+//! a signal.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::zeroed;

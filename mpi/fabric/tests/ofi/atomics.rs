@@ -1,4 +1,5 @@
-//! Atomic operations: every operation on every type, in every form that is offered, against what the definitions say.
+//! Atomic operations: every operation on every type, in every form that is offered,
+//! against what the definitions say.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -51,7 +52,8 @@ fn is_offered(n: &Node, form: Form, of: fi_datatype, op: fi_op) -> Option<usize>
     }
 }
 
-/// What one element becomes, and as what it was found is known already. By the text of fi_atomic(3), on the widest type of each kind.
+/// What one element becomes, and as what it was found is known already. By the text of
+/// fi_atomic(3), on the widest type of each kind.
 #[derive(Clone, Copy)]
 enum Value {
     Int(i128, u32, bool),
@@ -329,7 +331,8 @@ fn every_operation_on_every_type_does_what_its_definition_says() {
             }
         }
     }
-    // Integers: 12 operations fetch, 11 of them need not, 7 compare. Floats lack four of bits, complex ones those of order too.
+    // Integers: 12 operations fetch, 11 of them need not, 7 compare. Floats lack four of bits,
+    // complex ones those of order too.
     let integers = 8 * (11 + 12 + 7);
     let floats = 2 * (8 + 9 + 6);
     let complex = 2 * (6 + 7 + 2);

@@ -1,4 +1,5 @@
-//! What is refused, and how: hints that can't be met, arguments that make no sense, messages that don't fit, objects that are still needed.
+//! What is refused, and how: hints that can't be met, arguments that make no sense,
+//! messages that don't fit, objects that are still needed.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
@@ -288,7 +289,8 @@ fn who_closes_says_good_bye() {
     let options = Options::default();
     let mut n = nodes(2, &options);
     let mut into = [0u8; 8];
-    // What was sent before arrives, also the long part of it that its receiver has asked for; then nothing can be sent there.
+    // What was sent before arrives, also the long part of it that its receiver has asked for; then
+    // nothing can be sent there.
     start(&n, || n[1].send(n[1].peers[0], Some(1), &[4; 8], 1));
     assert_eq!(sent(&n, 1).error, 0);
     drop(n.pop());

@@ -1,5 +1,5 @@
-//! Opening of endpoints: what `fi_getinfo` finds, and the fabric and the domain that are opened
-//! with it.
+//! Opening of endpoints: what `fi_getinfo` finds, and the fabric and the domain that are
+//! opened with it.
 
 use std::ffi::{CString, c_int};
 use std::ptr::{null, null_mut};

@@ -1,4 +1,5 @@
-//! The provider through libfabric's public calls: every operation that it offers, and what it says where it can't.
+//! The provider through libfabric's public calls: every operation that it offers, and
+//! what it says where it can't.
 #![allow(unsafe_code)]
 
 mod arguments;

@@ -1,4 +1,5 @@
-//! Which message a receive gets: sources and tags, cancelling, peeking and claiming, buffers for several messages, address vectors.
+//! Which message a receive gets: sources and tags, cancelling, peeking and claiming,
+//! buffers for several messages, address vectors.
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -308,7 +308,8 @@ fn completion_means_what_was_asked_for() {
             assert_eq!((received(&n, 1).context, sent(&n, 0).context), (6, 5));
         }
     }
-    // Delivered: a message that the receiver can hold does not wait for a receive. Nobody may have to read, either: two who send to each other before they receive would wait for ever.
+    // Delivered: a message that the receiver can hold does not wait for a receive. Nobody may have
+    // to read, either: two who send to each other before they receive would wait for ever.
     for len in [8, 257, 5000, 60_000] {
         let bytes = pattern(len, 3);
         for k in [0, 1] {
@@ -339,7 +340,8 @@ fn completion_means_what_was_asked_for() {
 
 #[test]
 fn a_full_receiver_refuses_and_takes_up_again() {
-    // One who takes nothing: senders are told to come back, and nothing is lost. Injected messages too.
+    // One who takes nothing: senders are told to come back, and nothing is lost. Injected messages
+    // too.
     let n = nodes(2, &Options::default());
     let mut accepted = 0u64;
     loop {

@@ -1,7 +1,9 @@
-//! Random sequences of calls between three endpoints, against a model in memory: every report, every byte and every count is foretold.
+//! Random sequences of calls between three endpoints, against a model in memory: every
+//! report, every byte and every count is foretold.
 //!
-//! After each step everybody makes progress until nothing happens any more, so that the model knows the order in which messages arrive. (What is not foretold is when a send is reported that has not found its
-//! receive: any time before it does, unless its delivery was asked for.)
+//! After each step everybody makes progress until nothing happens any more, so that the model knows
+//! the order in which messages arrive. (What is not foretold is when a send is reported that has
+//! not found its receive: any time before it does, unless its delivery was asked for.)
 
 use std::collections::HashMap;
 use std::ptr::null_mut;
@@ -12,7 +14,8 @@ use sys::*;
 const NODES: usize = 3;
 /// Bytes of each node's memory that others use.
 const WINDOW: usize = 40_000;
-/// A buffer for several messages with less space than this is given back (the provider's default).
+/// A buffer for several messages with less space than this is given back (the provider's
+/// default).
 const LEAST: usize = 64;
 const DISCARD: u64 = 1 << 58;
 const ENOKEY: i32 = 266;

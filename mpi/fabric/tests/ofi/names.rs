@@ -1,5 +1,5 @@
-//! Nodes and services: a server gives its endpoint the name of a service, and a client finds it
-//! there.
+//! Nodes and services: a server gives its endpoint the name of a service, and a client
+//! finds it there.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};

@@ -277,7 +277,9 @@ fn only_what_is_asked_for_is_reported_of_reads_and_writes() {
 
 #[test]
 fn what_one_does_to_oneself_comes_before_what_others_do_because_of_it() {
-    // A writes to its own memory, then tells B (here: we do), then B writes there: B's is the last, by whatever ways the two travel, and though A makes no progress in between. MPI programs rely on that.
+    // A writes to its own memory, then tells B (here: we do), then B writes there: B's is the last,
+    // by whatever ways the two travel, and though A makes no progress in between. MPI programs rely
+    // on that.
     let n = nodes(2, &Options::default());
     let window = [0u64; 8];
     // SAFETY: the same bytes.

@@ -1,5 +1,5 @@
-//! Resource management (`FI_RM_ENABLED`): queues are not overrun, and a receiver that takes nothing
-//! keeps its senders waiting.
+//! Resource management (`FI_RM_ENABLED`): queues are not overrun, and a receiver that
+//! takes nothing keeps its senders waiting.
 
 use super::support::*;
 use sys::*;

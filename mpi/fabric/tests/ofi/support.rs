@@ -1,6 +1,8 @@
-//! Endpoints as programs see them: through libfabric's public calls, on the provider that cargo has built.
+//! Endpoints as programs see them: through libfabric's public calls, on the provider that
+//! cargo has built.
 //!
-//! libfabric is the one named in `TOWPATH_LIBFABRIC`, or the one that comes with the MPIs of scripts/install-peers.sh, or the system's.
+//! libfabric is the one named in `TOWPATH_LIBFABRIC`, or the one that comes with the MPIs of
+//! scripts/install-peers.sh, or the system's.
 #![allow(unsafe_code, dead_code)]
 
 use std::ffi::{c_int, c_void};
@@ -72,7 +74,8 @@ pub struct Report {
     pub excess: usize,
 }
 
-/// An endpoint with a completion queue for each direction, its address vector and its counters.
+/// An endpoint with a completion queue for each direction, its address vector and its
+/// counters.
 pub struct Node {
     pub ep: *mut fid_ep,
     pub tx: *mut fid_cq,
@@ -192,7 +195,8 @@ impl Node {
 
     /// The next report of a queue.
     pub fn take(&self, cq: *mut fid_cq) -> Option<Report> {
-        // SAFETY: space for an entry of the longest format, and for its source; plain C structures may be zero.
+        // SAFETY: space for an entry of the longest format, and for its source; plain C structures
+        // may be zero.
         unsafe {
             let mut entry: fi_cq_tagged_entry = core::mem::zeroed();
             let mut source = ANY;
@@ -227,7 +231,8 @@ impl Node {
         }
     }
 
-    /// Whether there is something to take. Makes progress, and never waits, as reading an empty queue may.
+    /// Whether there is something to take. Makes progress, and never waits, as reading an
+    /// empty queue may.
     pub fn has_report(&self, cq: *mut fid_cq) -> bool {
         let mut fids: [*mut fid; 1] = [cq.cast()];
         // SAFETY: an open fabric and an open queue.
@@ -355,7 +360,8 @@ impl Node {
         }
     }
 
-    /// Lets others use memory, by this key. The caller keeps the memory until the registration is closed.
+    /// Lets others use memory, by this key. The caller keeps the memory until the
+    /// registration is closed.
     pub fn register(&self, bytes: &[u8], access: u32, key: u64) -> Result<*mut fid_mr, c_int> {
         let mut mr = null_mut();
         // SAFETY: an open domain; the caller's promise.
@@ -396,7 +402,8 @@ pub fn nodes(n: usize, options: &Options) -> Vec<Node> {
     nodes
 }
 
-/// How long one waits for what must come. Nothing is slow here: it is the end of a test that hangs.
+/// How long one waits for what must come. Nothing is slow here: it is the end of a test
+/// that hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes progress everywhere until there is something to return.

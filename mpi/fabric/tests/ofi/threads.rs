@@ -181,7 +181,8 @@ fn threads_sleep_while_another_works() {
     }
 }
 
-/// One thread sleeps in `sread` of an endpoint for which another posts and sends, and which that other polls too: each message wakes it.
+/// One thread sleeps in `sread` of an endpoint for which another posts and sends, and
+/// which that other polls too: each message wakes it.
 fn one_sleeps_while_another_works(together: bool) {
     let pair = nodes(2, &Options { wait: FI_WAIT_UNSPEC, together, ..Options::default() });
     let (a, b) = (Shared(&pair[0]), Shared(&pair[1]));
@@ -228,7 +229,8 @@ fn a_loop_over_two_domains_hears_what_comes_to_either() {
     assert!(beside < 20 * alone + 5 * NAP, "answers take {beside:?} instead of {alone:?}");
 }
 
-/// A thread asks another, which takes its time, and polls for the answers, in the same loop as a domain to which nothing comes, if that is wanted.
+/// A thread asks another, which takes its time, and polls for the answers, in the same
+/// loop as a domain to which nothing comes, if that is wanted.
 fn time_of_answers(n: &[Shared<Node>], beside: bool) -> Duration {
     const ROUNDS: usize = 60;
     let (echo, asker, idle) = (&n[0], &n[1], &n[2]);
@@ -246,7 +248,8 @@ fn time_of_answers(n: &[Shared<Node>], beside: bool) -> Duration {
         let mut never = [0; 8];
         for round in 0..ROUNDS {
             if beside {
-                // Who has asked for something sleeps soon, and long. Polled more often than it takes to fall asleep.
+                // Who has asked for something sleeps soon, and long. Polled more often than it
+                // takes to fall asleep.
                 assert_eq!(idle.receive(idle.peers[0], None, &mut never, round), 0);
             }
             send_one(asker, 0);

@@ -34,7 +34,8 @@ fn is_readable(fd: c_int, ms: c_int) -> bool {
     unsafe { libc::poll(&raw mut what, 1, ms) == 1 }
 }
 
-/// Sleeps on the descriptor of a queue until there is a report. Returns how often it slept.
+/// Sleeps on the descriptor of a queue until there is a report. Returns how often it
+/// slept.
 fn sleep_until_report(node: &Node, cq: *mut fid_cq, fd: c_int) -> (Report, u32) {
     sleeping(node, cq, fd, || {})
 }
@@ -137,7 +138,8 @@ fn what_has_no_descriptor_says_so() {
     assert_eq!(result, -(FI_EINVAL as c_int));
 }
 
-/// Two threads with an endpoint each play ping-pong, and sleep on descriptors for every message.
+/// Two threads with an endpoint each play ping-pong, and sleep on descriptors for every
+/// message.
 fn ping_pong(options: &Options, rounds: u64, len: usize) {
     let pair = nodes(2, options).into_iter().map(Shared).collect::<Vec<_>>();
     let pair = &pair;
@@ -232,7 +234,8 @@ fn many_senders_wake_one_who_listens() {
 
 #[test]
 fn one_thread_reports_to_another_that_listens() {
-    // Two threads, one endpoint: one sleeps on the receive queue's descriptor, the other polls the send queue, and so takes what arrives.
+    // Two threads, one endpoint: one sleeps on the receive queue's descriptor, the other polls the
+    // send queue, and so takes what arrives.
     let n = nodes(2, &listening()).into_iter().map(Shared).collect::<Vec<_>>();
     let (n, done) = (&n, &AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -1,14 +1,20 @@
-//! A sequential machine: another machine than the native one, under the same text of every algorithm.
+//! A sequential machine: another machine than the native one, under the same text of
+//! every algorithm.
 //!
-//! * Words, data and bytes are handles: numbers of places in one private memory. They take their lines from the [`Place`] with which they are made.
-//! * One processor at a time makes an access. Before each one the schedule, which follows from a seed, decides who is next. The processors are threads that
-//!   pass the turn on.
-//! * A spinner is put to sleep until its word changes. `park`, `delay` and the kernel's mutex block likewise.
-//! * Time is a count of accesses, and jumps to the next deadline while everybody is blocked. So timeouts fire.
-//! * Values are sequentially consistent, but what an access orders is no more than it asked for: data have vector clocks, and two accesses to a datum that words do not
-//!   order are a race, in whatever order they happen to be made.
+//! * Words, data and bytes are handles: numbers of places in one private memory. They take their
+//!   lines from the [`Place`] with which they are made.
+//! * One processor at a time makes an access. Before each one the schedule, which follows from a
+//!   seed, decides who is next. The processors are threads that pass the turn on.
+//! * A spinner is put to sleep until its word changes. `park`, `delay` and the kernel's mutex block
+//!   likewise.
+//! * Time is a count of accesses, and jumps to the next deadline while everybody is blocked. So
+//!   timeouts fire.
+//! * Values are sequentially consistent, but what an access orders is no more than it asked for:
+//!   data have vector clocks, and two accesses to a datum that words do not order are a race, in
+//!   whatever order they happen to be made.
 //!
-//! A run fails, with what everybody was doing, on a race; when nobody can go on; and when for half a second nobody notes an event.
+//! A run fails, with what everybody was doing, on a race; when nobody can go on; and when for half
+//! a second nobody notes an event.
 
 mod processor;
 
@@ -33,7 +39,8 @@ const PATIENCE: u64 = 500_000_000;
 pub struct Schedule {
     /// Decides everything.
     pub seed: u64,
-    /// Whether now and then somebody is stopped for some milliseconds, between any two accesses.
+    /// Whether now and then somebody is stopped for some milliseconds, between any two
+    /// accesses.
     pub stops: bool,
 }
 
@@ -58,7 +65,8 @@ pub struct Bytes {
     start: usize,
     len: usize,
 }
-/// The number of a mutex, once somebody has used it: it is made by `Default`, without a memory.
+/// The number of a mutex, once somebody has used it: it is made by `Default`, without a
+/// memory.
 #[derive(Default)]
 pub struct KernelLock(OnceLock<usize>);
 
@@ -186,7 +194,8 @@ impl Machine {
         (inner.accesses, inner.trace)
     }
 
-    /// How often somebody slept until its time was over instead of being woken: on this word, or on any.
+    /// How often somebody slept until its time was over instead of being woken: on this
+    /// word, or on any.
     pub fn overslept(&self, on: Option<&Word>) -> u64 {
         let inner = self.inner();
         on.map_or_else(|| inner.words.iter().map(|w| w.overslept).sum(), |w| inner.words[w.0].overslept)
@@ -197,7 +206,8 @@ impl Machine {
         self.inner().threads[id].state == State::Done
     }
 
-    /// Runs `body` on so many processors until all have ended; their results, or what went wrong.
+    /// Runs `body` on so many processors until all have ended; their results, or what
+    /// went wrong.
     pub fn run<T: Send>(
         self: &Arc<Self>,
         processors: usize,

@@ -29,7 +29,8 @@ impl Sequential {
         result
     }
 
-    /// Goes to sleep, if `asleep` says so in the turn that is still ours. Returns whether its time was over.
+    /// Goes to sleep, if `asleep` says so in the turn that is still ours. Returns whether
+    /// its time was over.
     fn block(&self, state: State, until: Option<u64>, asleep: impl FnOnce(&mut Inner) -> bool) -> bool {
         let mut inner = self.machine.inner();
         if !asleep(&mut inner) {
@@ -325,7 +326,8 @@ impl FetchOp for Sequential {
     }
 }
 
-/// Reservations are lost when the word is written, whatever with, and now and then for no reason.
+/// Reservations are lost when the word is written, whatever with, and now and then for no
+/// reason.
 impl LlSc for Sequential {
     fn load_linked(&self, word: &Word) -> u64 {
         let value = self.update("load_linked", word, Ordering::Acquire, Ordering::Acquire, |_| None);

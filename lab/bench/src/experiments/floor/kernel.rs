@@ -1,8 +1,10 @@
-//! What the operating system's help costs: a system call, a wake-up, a switch from one process to another.
+//! What the operating system's help costs: a system call, a wake-up, a switch from one
+//! process to another.
 //!
 //! # Safety
 //!
-//! The system calls are made directly, so that nothing but the kernel is measured; the futex calls act on words of live shared pages.
+//! The system calls are made directly, so that nothing but the kernel is measured; the futex calls
+//! act on words of live shared pages.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +27,8 @@ pub fn system_call(placement: &Placement) -> f64 {
     pinned(placement.core(0), || {
         let times = batches(|| {
             for _ in 0..200 {
-                // SAFETY: getppid has no preconditions. (The call by number, since a library may remember getpid's answer.)
+                // SAFETY: getppid has no preconditions. (The call by number, since a library may
+                // remember getpid's answer.)
                 unsafe { libc::syscall(libc::SYS_getppid) };
             }
         });
@@ -63,12 +66,13 @@ fn wake(word: &AtomicU64) -> i64 {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) }
 }
 
-/// Sleeps while the word's low half is `seen`'s; returns for other reasons too. Wakes by itself after 100 ms, so that a partner's death can
-/// be noticed.
+/// Sleeps while the word's low half is `seen`'s; returns for other reasons too. Wakes by
+/// itself after 100 ms, so that a partner's death can be noticed.
 fn sleep(word: &AtomicU64, seen: u64) {
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let low = word.as_ptr().cast::<u32>().wrapping_add(usize::from(cfg!(target_endian = "big")));
-    // SAFETY: the address is that of half a live word, aligned to 4; the kernel only reads it; `timeout` outlives the call.
+    // SAFETY: the address is that of half a live word, aligned to 4; the kernel only reads it;
+    // `timeout` outlives the call.
     unsafe {
         libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAIT, seen as u32, &timeout as *const libc::timespec);
     }
@@ -91,7 +95,8 @@ fn set_and_wake(word: &AtomicU64, value: u64) {
     wake(word);
 }
 
-/// What FUTEX_WAKE costs its caller when it wakes a process that sleeps on another core, in nanoseconds: the median.
+/// What FUTEX_WAKE costs its caller when it wakes a process that sleeps on another core,
+/// in nanoseconds: the median.
 ///
 /// # Errors
 ///
@@ -106,7 +111,8 @@ pub fn wake_sleeper(placement: &Placement, time: Duration) -> Result<f64, Error>
                 if samples.full() || Instant::now() >= end && turn > 3 {
                     break;
                 }
-                // The partner says that it is about to sleep; then it is given the time to fall asleep.
+                // The partner says that it is about to sleep; then it is given the time to fall
+                // asleep.
                 while answer.load(Ordering::Acquire) != turn {
                     // Acquire, pairs with Release (3).
                     std::thread::yield_now();
@@ -132,7 +138,8 @@ pub fn wake_sleeper(placement: &Placement, time: Duration) -> Result<f64, Error>
     )
 }
 
-/// The round trip between two processes that sleep until the other wakes them, in nanoseconds: the median.
+/// The round trip between two processes that sleep until the other wakes them, in
+/// nanoseconds: the median.
 ///
 /// # Errors
 ///
@@ -164,7 +171,8 @@ pub fn sleeping_round_trip(placement: &Placement, across: bool, time: Duration) 
     )
 }
 
-/// Half a round trip between two processes that yield one core to each other, in nanoseconds: the median.
+/// Half a round trip between two processes that yield one core to each other, in
+/// nanoseconds: the median.
 ///
 /// # Errors
 ///
@@ -232,7 +240,8 @@ impl SampleWords<'_> {
     }
 }
 
-/// Runs a leading and a following process that share two words; returns the median of the leader's samples, in nanoseconds.
+/// Runs a leading and a following process that share two words; returns the median of the
+/// leader's samples, in nanoseconds.
 fn pairs(
     cores: &[Option<usize>; 2],
     time: Duration,

@@ -27,13 +27,13 @@ pub enum Probing {
     Bare,
 }
 
-/// How often the two are started. Partners that have fallen into step stay in it, and the steps differ by a factor of two: one start would
-/// show one of them.
+/// How often the two are started. Partners that have fallen into step stay in it, and the
+/// steps differ by a factor of two: one start would show one of them.
 const STARTS: u32 = 4;
 
-/// The round trip of `lines` (1 or 2) cache lines between processes on two cores, in nanoseconds: the mean over several
-/// starts of the median of batches. With one, both
-/// write the same line; with two, each writes one and reads the other, as a request and a reply do.
+/// The round trip of `lines` (1 or 2) cache lines between processes on two cores, in
+/// nanoseconds: the mean over several starts of the median of batches. With one, both write the
+/// same line; with two, each writes one and reads the other, as a request and a reply do.
 ///
 /// # Errors
 ///
@@ -68,7 +68,8 @@ fn one_start(lines: usize, probing: Probing, placement: &Placement, time: Durati
         while batches < BATCHES && (batches < 3 || Instant::now() < end) {
             let begun = Instant::now();
             for _ in 0..BATCH {
-                // (1) Release, pairs with Acquire (2): the line itself is the message. Two values per round trip: odd asks, even answers.
+                // (1) Release, pairs with Acquire (2): the line itself is the message. Two values
+                // per round trip: odd asks, even answers.
                 ask.store(turn + 1, Ordering::Release);
                 wait_for(answer, turn + 2, probing);
                 turn += 2;

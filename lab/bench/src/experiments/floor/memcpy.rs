@@ -9,14 +9,16 @@ use crate::topology::{Placement, pinned};
 /// How long one measurement lasts at least.
 const TIME: Duration = Duration::from_millis(4);
 
-/// Two buffers and the loop that copies one into the other, over and over: what is as small as a cache stays in it.
+/// Two buffers and the loop that copies one into the other, over and over: what is as
+/// small as a cache stays in it.
 pub struct Copier {
     from: Vec<u8>,
     to: Vec<u8>,
 }
 
 impl Copier {
-    /// Buffers for copies of up to `largest` bytes, touched, so that no page fault is measured.
+    /// Buffers for copies of up to `largest` bytes, touched, so that no page fault is
+    /// measured.
     ///
     /// # Errors
     ///
@@ -54,7 +56,8 @@ impl Copier {
 
     fn copy(&mut self, bytes: usize, times: usize) {
         for _ in 0..times {
-            // The copies must happen, each of them: neither buffer's contents may be known to the compiler.
+            // The copies must happen, each of them: neither buffer's contents may be known to the
+            // compiler.
             black_box(&mut self.to[..bytes]).copy_from_slice(black_box(&self.from[..bytes]));
         }
         black_box(&mut self.to);

@@ -1,4 +1,5 @@
-//! The floor: what the machine and the operating system themselves cost, below which no message can go.
+//! The floor: what the machine and the operating system themselves cost, below which no
+//! message can go.
 
 pub mod kernel;
 pub mod line;

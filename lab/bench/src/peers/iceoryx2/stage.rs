@@ -1,4 +1,5 @@
-//! What the processes of one measurement share: where iceoryx2's files lie, its services, and how the processes begin and end together.
+//! What the processes of one measurement share: where iceoryx2's files lie, its services,
+//! and how the processes begin and end together.
 
 use std::error::Error as AnyError;
 use std::fmt::Debug;
@@ -43,7 +44,8 @@ impl Place {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only has to give each caller another number.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // In the name because /dev/shm may be shared with another namespace, in which somebody has our process number.
+        // In the name because /dev/shm may be shared with another namespace, in which somebody has
+        // our process number.
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let prefix = format!("{}{number}-{time:x}-", Place::common_prefix());
         let root = std::env::temp_dir().join(&prefix);
@@ -87,8 +89,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Its processes have ended and left little or nothing; what they left because they were killed has our prefix.
-        // What can't be removed is in the folders for such things.
+        // Its processes have ended and left little or nothing; what they left because they were
+        // killed has our prefix. What can't be removed is in the folders for such things.
         let _ = std::fs::remove_dir_all(&self.root);
         for entry in std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(self.prefix.as_bytes()) {
@@ -149,7 +151,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The ports of this process are there. Returns when all may begin; process 0 calls `prepare` before it lets them.
+    /// The ports of this process are there. Returns when all may begin; process 0 calls
+    /// `prepare` before it lets them.
     pub fn enter(&self, rank: usize, prepare: impl FnOnce() -> Attempt) -> Attempt {
         // Release: the ports come first; pairs with the Acquire in `get`.
         self.pages.word(READY).fetch_add(1, Ordering::Release);
@@ -162,12 +165,14 @@ impl Stage {
         Ok(())
     }
 
-    /// Returns when process 0 has received everything: until then ports must stay. Sleeps, as others may need the core.
+    /// Returns when process 0 has received everything: until then ports must stay.
+    /// Sleeps, as others may need the core.
     pub fn leave(&self) -> Attempt {
         self.wait_for(DONE, 1, || std::thread::sleep(Duration::from_millis(1)))
     }
 
-    /// Opens a service; process 0 creates it. (How, the caller says: iceoryx2 has it for types and slices, but not for both at once.)
+    /// Opens a service; process 0 creates it. (How, the caller says: iceoryx2 has it for
+    /// types and slices, but not for both at once.)
     pub fn service<T: IceoryxSend + Debug + ?Sized>(
         &self,
         (node, rank): (&Node, usize),

@@ -1,4 +1,5 @@
-//! Barriers (Nikolopoulos & Papatheodorou §4.3): work, wait for everybody, work. An operation is one episode of the barrier for everybody.
+//! Barriers (Nikolopoulos & Papatheodorou §4.3): work, wait for everybody, work. An
+//! operation is one episode of the barrier for everybody.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! The ladder of paper M on a simulated machine: ping-pong between two processes through the four versions of MPICH's device and through Towpath's endpoints, by the length of messages.
+//! The ladder of paper M on a simulated machine: ping-pong between two processes through
+//! the four versions of MPICH's device and through Towpath's endpoints, by the length of messages.
 
 use std::sync::LazyLock;
 

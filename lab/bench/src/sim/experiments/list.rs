@@ -1,4 +1,5 @@
-//! The list of paper G §7.2: insertions and deletions, with work in between, under its four algorithms and one more, with one or more processes on each processor.
+//! The list of paper G §7.2: insertions and deletions, with work in between, under its
+//! four algorithms and one more, with one or more processes on each processor.
 
 use std::sync::LazyLock;
 
@@ -9,7 +10,8 @@ use super::{Algorithm, Point, SimExperiment, SimSettings, chosen, point, procs};
 use crate::error::Error;
 use crate::sim::list::{ActiveCount, Advisory, Bershad, List, Locked, Valois, Versioned, lacks, run};
 
-/// The algorithms: the paper's, in its order, and the software DCAS that it weighs against its own.
+/// The algorithms: the paper's, in its order, and the software DCAS that it weighs
+/// against its own.
 static LISTS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
     fn of<L: List<Sim> + 'static>() -> Algorithm {
         Algorithm { name: L::NAME, run: [run::<L>; 2] }

@@ -1,5 +1,6 @@
-//! Messages through `am`'s queues and claims (Lumetta & Culler, Tables 1 and 2): all processors but one write to the remaining one. With two processors there are LogP and the bandwidth of
-//! bulk transfers as well.
+//! Messages through `am`'s queues and claims (Lumetta & Culler, Tables 1 and 2): all
+//! processors but one write to the remaining one. With two processors there are LogP and the
+//! bandwidth of bulk transfers as well.
 
 use std::sync::LazyLock;
 

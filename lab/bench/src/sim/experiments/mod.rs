@@ -43,7 +43,8 @@ pub fn find(name: &str) -> Option<&'static dyn SimExperiment> {
 /// A name and what runs it.
 type Named = (&'static str, Runner);
 
-/// Algorithms with what runs them on up to 64 processors, and on up to 1,024: the same list twice, made for the two sizes.
+/// Algorithms with what runs them on up to 64 processors, and on up to 1,024: the same
+/// list twice, made for the two sizes.
 fn in_two_sizes(some: Vec<Named>, many: Vec<Named>) -> Vec<Algorithm> {
     some.into_iter()
         .zip(many)
@@ -91,8 +92,9 @@ impl Algorithm {
         self.run[usize::from(procs > 64)]
     }
 
-    /// Whether an experiment that was not told which algorithms to run takes it on that machine: on one with load-linked those that say so instead of their twins,
-    /// on others no emulations of what the machine lacks.
+    /// Whether an experiment that was not told which algorithms to run takes it on that
+    /// machine: on one with load-linked those that say so instead of their twins, on others no
+    /// emulations of what the machine lacks.
     fn suits(&self, machine: &Parameters, all: &[Algorithm]) -> bool {
         let has_twin = || {
             let twin = format!("{}/ll-sc", self.name);
@@ -135,7 +137,8 @@ fn procs(settings: &SimSettings) -> Result<Vec<usize>, Error> {
     }
 }
 
-/// An algorithm on so many processors under one way of waiting, a single copy of the program.
+/// An algorithm on so many processors under one way of waiting, a single copy of the
+/// program.
 fn point(
     experiment: &str,
     settings: &SimSettings,

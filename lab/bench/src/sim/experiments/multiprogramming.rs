@@ -1,9 +1,12 @@
-//! Multiprogramming (Nikolopoulos & Papatheodorou §5): several copies of the queues' and barriers' programs on the same processors, under time sharing and under
-//! gang scheduling, by discipline of waiting.
+//! Multiprogramming (Nikolopoulos & Papatheodorou §5): several copies of the queues' and
+//! barriers' programs on the same processors, under time sharing and under gang scheduling, by
+//! discipline of waiting.
 //!
-//! The figure of merit is the paper's average execution time: how long a copy takes from the start to its own end, the mean over the copies, for each of its operations.
+//! The figure of merit is the paper's average execution time: how long a copy takes from the start
+//! to its own end, the mean over the copies, for each of its operations.
 //!
-//! The time slice is scaled down with the runs: 5 ms instead of 100, still 500 context switches and 100 times the work between two operations.
+//! The time slice is scaled down with the runs: 5 ms instead of 100, still 500 context switches and
+//! 100 times the work between two operations.
 
 use std::sync::LazyLock;
 
@@ -38,7 +41,8 @@ const DEFAULT: [&str; 14] = [
 /// Time slices in nanoseconds that runs of some tens of milliseconds see enough of.
 const QUANTUM: &str = "os.quantum=5ms";
 
-/// Which disciplines an algorithm has: those that never wait for a word have none of their own.
+/// Which disciplines an algorithm has: those that never wait for a word have none of
+/// their own.
 fn disciplines(name: &str, wanted: &[Policy]) -> Vec<Policy> {
     let waits = name.starts_with("two-ended") || BARRIERS.iter().any(|b| b.name == name);
     if !waits || name.contains("scheduler-conscious") {
@@ -47,7 +51,8 @@ fn disciplines(name: &str, wanted: &[Policy]) -> Vec<Policy> {
     wanted.to_vec()
 }
 
-/// The machine under that scheduler, with short time slices (unless it has been told otherwise).
+/// The machine under that scheduler, with short time slices (unless it has been told
+/// otherwise).
 fn machine(machine: &Parameters, scheduler: &str) -> Result<Parameters, Error> {
     let mut machine = machine.clone();
     let told = machine.describe().iter().any(|p| p.name == "os.quantum" && p.source.0.starts_with("user"));

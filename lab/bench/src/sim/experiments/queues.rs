@@ -1,4 +1,5 @@
-//! FIFO queues (Nikolopoulos & Papatheodorou §4.2): each thread puts something in and takes something out in turn, lock-free or under a lock.
+//! FIFO queues (Nikolopoulos & Papatheodorou §4.2): each thread puts something in and
+//! takes something out in turn, lock-free or under a lock.
 
 use std::sync::LazyLock;
 
@@ -19,7 +20,8 @@ pub(super) fn run<Q: ConcurrentQueue<Sim>>(setup: &Setup) -> Result<Measured, Er
         move |cpu, queue, patience, i| {
             let wait = patience.clone().at_memory(at_memory);
             if i % 2 == 0 {
-                // A queue may be full though few values are in it, while somebody holds on to a node (Valois).
+                // A queue may be full though few values are in it, while somebody holds on to a
+                // node (Valois).
                 let mut round = 0;
                 while let Err(error) = queue.enqueue(cpu, &wait, cpu.id(), i + 1) {
                     assert_eq!(error, QueueError::Full, "a queue that nobody spoils");

@@ -1,6 +1,9 @@
-//! The slot protocol with its macros in place, and with one of them replaced by ordinary C or by an access that does not synchronise (Gropp & Lusk 1997, Section 5): what then happens on the machine that the macros are for.
+//! The slot protocol with its macros in place, and with one of them replaced by ordinary
+//! C or by an access that does not synchronise (Gropp & Lusk 1997, Section 5): what then happens on
+//! the machine that the macros are for.
 //!
-//! One process sends packets to the other through the very slots of `ladder/slots.rs`; what is replaced is how the machine performs the accesses of one of the two ([`Macros`]).
+//! One process sends packets to the other through the very slots of `ladder/slots.rs`; what is
+//! replaced is how the machine performs the accesses of one of the two ([`Macros`]).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +17,8 @@ use crate::ladder::{ControlPackets, Envelope, Indices, Printed, Route, SHORT_BEL
 /// Packets that are sent.
 const PACKETS: usize = 8;
 const BYTES: usize = 600;
-/// When the run counts as hanging, in picoseconds: a hundred times as long as all packets take.
+/// When the run counts as hanging, in picoseconds: a hundred times as long as all packets
+/// take.
 const LIMIT: u64 = 50_000_000_000;
 
 /// What is done to the protocol.
@@ -73,7 +77,8 @@ pub enum Outcome {
 pub enum Form {
     /// Ours: `ladder/slots.rs`.
     Slots,
-    /// The paper's figures with these indices of the receiver, and what the packet's own bit says when it is copied.
+    /// The paper's figures with these indices of the receiver, and what the packet's own
+    /// bit says when it is copied.
     Figures(Indices, u64),
 }
 
@@ -130,7 +135,8 @@ fn payload(n: u64) -> Vec<u8> {
     (0..BYTES).map(|i| (i as u64 + 37 * n) as u8).collect()
 }
 
-/// Between synchronising instructions, for these runs: longer than all that a packet takes. How far accesses are moved no source says; what may happen is to happen here.
+/// Between synchronising instructions, for these runs: longer than all that a packet
+/// takes. How far accesses are moved no source says; what may happen is to happen here.
 const WINDOW: &str = "memory.window=10us";
 
 /// Sends packets through the slots with a fault.

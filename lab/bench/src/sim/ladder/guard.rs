@@ -1,4 +1,5 @@
-//! The locks of the ladder on simulated machines: System V semaphores, and test&set locks as a library makes them that must be right for ordinary code.
+//! The locks of the ladder on simulated machines: System V semaphores, and test&set locks
+//! as a library makes them that must be right for ordinary code.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,10 +21,12 @@ struct Inner {
 }
 
 enum Kind {
-    /// Every entry and every exit is a system call. 0 free, 1 held, 2 held and somebody sleeps.
+    /// Every entry and every exit is a system call. 0 free, 1 held, 2 held and somebody
+    /// sleeps.
     Semaphore { word: SimWord, call: Time },
-    /// It flushes the cache at both ends, so that ordinary loads and stores in between see and show what they should (M §5: "because of the cost of flushing the cache, a general lock operation will
-    /// always be relatively expensive").
+    /// It flushes the cache at both ends, so that ordinary loads and stores in between
+    /// see and show what they should (M §5: "because of the cost of flushing the cache, a general
+    /// lock operation will always be relatively expensive").
     Flushing(TestAndSet<Sim>),
 }
 

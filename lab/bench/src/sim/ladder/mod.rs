@@ -1,4 +1,5 @@
-//! Paper M's ladder on a simulated machine: ping-pong through the four versions of the device and through Towpath's endpoints, and the parts of them that its claims are about.
+//! Paper M's ladder on a simulated machine: ping-pong through the four versions of the
+//! device and through Towpath's endpoints, and the parts of them that its claims are about.
 
 pub mod faults;
 mod guard;
@@ -20,12 +21,14 @@ use crate::ladder::{
 };
 use crate::stats::percentile;
 
-/// The shared memory that the data of messages go through: 8 MB (M §5: "between 8 and 16 megabytes on the system we used").
+/// The shared memory that the data of messages go through: 8 MB (M §5: "between 8 and 16
+/// megabytes on the system we used").
 pub const MEMORY: usize = 8 << 20;
 /// What the slots of 32 × 32 pairs take of it (M §5).
 pub const SLOTS: usize = 32 * 32 * SHORT_BELOW;
-/// What MPICH's own instructions take on the SX-4 for a message, in nanoseconds, half of it at either end: **claim M9 of paper M (§8: "not much below 30 microseconds") and so an input**.
-/// For other machines there is no source, and nothing is charged.
+/// What MPICH's own instructions take on the SX-4 for a message, in nanoseconds, half of
+/// it at either end: **claim M9 of paper M (§8: "not much below 30 microseconds") and so an
+/// input**. For other machines there is no source, and nothing is charged.
 const SOFTWARE: u64 = 30_000;
 
 /// What ping-pong is played with.
@@ -40,7 +43,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// As in the paper, on that machine, for that version: the slots lie in the same memory as the data.
+    /// As in the paper, on that machine, for that version: the slots lie in the same
+    /// memory as the data.
     pub fn new(machine: &Parameters, version: Version) -> Setup {
         let slots = matches!(version, Version::SlotsSystemV | Version::SlotsTestAndSet);
         Setup {

@@ -1,4 +1,6 @@
-//! Ping-pong through Towpath's endpoints, as in `ladder/native.rs`: short messages in the arguments, others as long transfers into private memory (two copies, as in the paper's versions).
+//! Ping-pong through Towpath's endpoints, as in `ladder/native.rs`: short messages in the
+//! arguments, others as long transfers into private memory (two copies, as in the paper's
+//! versions).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,4 +1,6 @@
-//! The refinements of the packet slots (Gropp & Lusk 1997, Section 9): how latency grows with the number of slots that a receiver polls, several slots for each pair, slots for a chosen few, and slots in distributed memory.
+//! The refinements of the packet slots (Gropp & Lusk 1997, Section 9): how latency grows
+//! with the number of slots that a receiver polls, several slots for each pair, slots for a chosen
+//! few, and slots in distributed memory.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +20,8 @@ use crate::ladder::{
 pub enum Polled {
     /// One for each process (M §5).
     All,
-    /// So many for those who talk most, and a queue under a test&set lock for the others (M §9.1).
+    /// So many for those who talk most, and a queue under a test&set lock for the others
+    /// (M §9.1).
     Chosen(usize),
 }
 
@@ -60,7 +63,9 @@ impl Shared {
     }
 }
 
-/// The mean latency of short packets between the first and the last of so many processes, in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Everybody else sends one packet to the first one before that.
+/// The mean latency of short packets between the first and the last of so many processes,
+/// in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Everybody else sends
+/// one packet to the first one before that.
 ///
 /// # Errors
 ///
@@ -95,7 +100,8 @@ pub fn latency(machine: &Parameters, processes: usize, polled: Polled, seed: u64
 struct Ways(Rc<RefCell<(Time, Vec<f64>)>>);
 
 impl Ways {
-    /// A packet is sent now, after a pause that has nothing to do with how far the receiver is in its round.
+    /// A packet is sent now, after a pause that has nothing to do with how far the
+    /// receiver is in its round.
     fn begin(&self, cpu: &Sim) {
         let pause = cpu.random().below(30_000);
         cpu.work(pause);
@@ -172,7 +178,8 @@ pub struct Burst {
 pub const BURST: usize = 8;
 const BURSTS: usize = 20;
 
-/// One process sends bursts to another that computes for 200 µs before it looks at each, with so many slots for the pair.
+/// One process sends bursts to another that computes for 200 µs before it looks at each,
+/// with so many slots for the pair.
 ///
 /// # Errors
 ///
@@ -228,7 +235,8 @@ pub struct Remote {
     pub packets: u64,
     /// Puts to the other one's memory.
     pub puts: u64,
-    /// Reads of the other node's memory: what crossed the network beside the puts and their replies.
+    /// Reads of the other node's memory: what crossed the network beside the puts and
+    /// their replies.
     pub reads: u64,
 }
 

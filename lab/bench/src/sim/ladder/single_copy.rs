@@ -1,4 +1,6 @@
-//! Rendezvous with a single copy (Gropp & Lusk 1997, Section 9.2): the processes are threads of one address space, so the receiver copies from the sender's own memory and says when it has.
+//! Rendezvous with a single copy (Gropp & Lusk 1997, Section 9.2): the processes are
+//! threads of one address space, so the receiver copies from the sender's own memory and says when
+//! it has.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! The ladder on simulated machines: messages are whole, and the slot protocol needs every one of its macros.
+//! The ladder on simulated machines: messages are whole, and the slot protocol needs
+//! every one of its macros.
 
 use towpath_sim::machines;
 
@@ -77,7 +78,8 @@ fn the_figures_as_printed_hang_on_any_machine() {
             assert_eq!(with(Indices::Corrected, 0), Outcome::Right, "{}", machine.name);
         }
     }
-    // The line `pkt->ready = 0` is no slip: a packet that is passed on sets the bit with its own copy.
+    // The line `pkt->ready = 0` is no slip: a packet that is passed on sets the bit with its own
+    // copy.
     let left = |seed| exchange(&sx4(), Form::Figures(Indices::Corrected, 1), faults::NONE, seed);
     assert!((1..=20).any(|seed| left(seed) != Outcome::Right));
 }

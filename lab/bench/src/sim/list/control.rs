@@ -1,5 +1,7 @@
-//! What a version-numbered list is made over. Its double compare-and-swap; and what keeps processes from getting in each other's way: an advisory lock of the version's line, or a count of active threads that
-//! the operating system maintains. Neither of these is needed for the list to be right; both bound how long anybody waits.
+//! What a version-numbered list is made over. Its double compare-and-swap; and what keeps
+//! processes from getting in each other's way: an advisory lock of the version's line, or a count
+//! of active threads that the operating system maintains. Neither of these is needed for the list
+//! to be right; both bound how long anybody waits.
 
 use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Dcas, Ordering, Place, Processor, RollBack};
 use towpath_sync::dcas::{DoubleCas, RolledBack};
@@ -45,8 +47,9 @@ impl Pauses {
     }
 }
 
-/// Cload (paper G §6.2): the version is read by a load that takes the line's advisory lock. Who finds it locked backs off up to a limit, and then reads the version as it is. The DCAS gives the lock up, since
-/// it stores to the line.
+/// Cload (paper G §6.2): the version is read by a load that takes the line's advisory
+/// lock. Who finds it locked backs off up to a limit, and then reads the version as it is. The DCAS
+/// gives the lock up, since it stores to the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Advisory {
     plan: Plan,
@@ -80,8 +83,11 @@ impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
     fn leave(&self, _cpu: &P) {}
 }
 
-/// Allemany and Felten's count of active threads, with the threshold 1 (paper G §8.4): who finds somebody active backs off, as in the paper's Figure 2. The operating system takes a process that it
-/// switches out off the count. **How they wait is not given**: without pauses, each change of the count costs a transaction for everybody who waits, and 16 processors take twice as long.
+/// Allemany and Felten's count of active threads, with the threshold 1 (paper G §8.4):
+/// who finds somebody active backs off, as in the paper's Figure 2. The operating system takes a
+/// process that it switches out off the count. **How they wait is not given**: without pauses, each
+/// change of the count costs a transaction for everybody who waits, and 16 processors take twice as
+/// long.
 pub struct ActiveCount<P: Processor> {
     count: P::Word,
     plan: Plan,
@@ -111,8 +117,10 @@ impl<P: ActiveThreads + Dcas> Control<P> for ActiveCount<P> {
     }
 }
 
-/// Bershad's DCAS (paper G §6.1): in software, under a lock whose holder the operating system rolls back if it switches it out. Who finds the lock taken backs off, as under a spin lock. The version is stored first, so it
-/// is the word that can have a tentative value, and it is read as such ([`RolledBack::look`]).
+/// Bershad's DCAS (paper G §6.1): in software, under a lock whose holder the operating
+/// system rolls back if it switches it out. Who finds the lock taken backs off, as under a spin
+/// lock. The version is stored first, so it is the word that can have a tentative value, and it is
+/// read as such ([`RolledBack::look`]).
 pub struct Bershad<P: RollBack> {
     dcas: RolledBack<P>,
     plan: Plan,

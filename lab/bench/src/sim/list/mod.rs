@@ -1,8 +1,13 @@
-//! Paper G §7.2 on a simulated machine: processes insert into an ordered singly linked list, work, and delete what they have inserted.
+//! Paper G §7.2 on a simulated machine: processes insert into an ordered singly linked
+//! list, work, and delete what they have inserted.
 //!
-//! Four algorithms, generic over the machine, each with the paper's own structure: DCAS with a version number (`versioned.rs`) under two ways of keeping contention down (`control.rs`), compare-and-swap
-//! alone after Valois (`valois.rs`), and a spin lock with exponential back-off (`locked.rs`). A fifth is the first one over Bershad's DCAS, which the paper weighs against hardware's (§6.1). All take their nodes from type-stable pools of the same make, with free nodes for each process. The list is
-//! empty but for what the processes have in it, so it is as long as there are processes that are between an insertion and a deletion.
+//! Four algorithms, generic over the machine, each with the paper's own structure: DCAS with a
+//! version number (`versioned.rs`) under two ways of keeping contention down (`control.rs`),
+//! compare-and-swap alone after Valois (`valois.rs`), and a spin lock with exponential back-off
+//! (`locked.rs`). A fifth is the first one over Bershad's DCAS, which the paper weighs against
+//! hardware's (§6.1). All take their nodes from type-stable pools of the same make, with free nodes
+//! for each process. The list is empty but for what the processes have in it, so it is as long as
+//! there are processes that are between an insertion and a deletion.
 
 mod control;
 mod locked;
@@ -26,11 +31,13 @@ use crate::error::Error;
 use crate::record::metrics;
 use crate::sim::setup::figures;
 
-/// The longest pause of exponential back-off, in cycles: **not given in the paper**, and so estimated.
+/// The longest pause of exponential back-off, in cycles: **not given in the paper**, and
+/// so estimated.
 const LONGEST_PAUSE: u64 = 4096;
 /// The first one, likewise.
 const FIRST_PAUSE: u64 = 4;
-/// After how long a process stops waiting for somebody else's advisory lock, in cycles: likewise.
+/// After how long a process stops waiting for somebody else's advisory lock, in cycles:
+/// likewise.
 const THRESHOLD: u64 = 2000;
 
 /// What a list is made for.
@@ -71,7 +78,8 @@ impl Plan {
 /// Why a list can't go on.
 pub type ListError = PoolError;
 
-/// An ordered list under one of the algorithms. `me` is the process's number; `steps` counts the nodes that were passed.
+/// An ordered list under one of the algorithms. `me` is the process's number; `steps`
+/// counts the nodes that were passed.
 pub trait List<P: Processor>: Sized {
     /// As users call it.
     const NAME: &'static str;
@@ -79,7 +87,8 @@ pub trait List<P: Processor>: Sized {
     /// An empty list.
     fn new(arena: &impl Arena<P>, plan: &Plan) -> Self;
 
-    /// Inserts an element in the order of the keys (more than 0 and less than the largest number), and returns it.
+    /// Inserts an element in the order of the keys (more than 0 and less than the largest
+    /// number), and returns it.
     ///
     /// # Errors
     ///
@@ -103,7 +112,8 @@ pub trait List<P: Processor>: Sized {
 
 /// A node of the lists that need nothing but keys and links.
 pub struct Item<P: Processor> {
-    /// What the list is ordered by. A word, not a cell: whoever is late reads it while its next owner writes it.
+    /// What the list is ordered by. A word, not a cell: whoever is late reads it while
+    /// its next owner writes it.
     key: P::Word,
     /// The next node, or 0.
     next: P::Word,
@@ -111,7 +121,8 @@ pub struct Item<P: Processor> {
 
 impl<P: Processor> Node<P> for Item<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        // A line of its own on machines with lines of two words, which the pool's links have filled.
+        // A line of its own on machines with lines of two words, which the pool's links have
+        // filled.
         Item { key: arena.word(Place::SameLine, 0), next: arena.word(Place::SameLine, 0) }
     }
 }
@@ -154,7 +165,8 @@ pub fn lacks(machine: &Parameters, algorithm: &str) -> Option<String> {
     }
 }
 
-/// Runs the paper's loop: each process inserts, works, and deletes, until all pairs are made.
+/// Runs the paper's loop: each process inserts, works, and deletes, until all pairs are
+/// made.
 ///
 /// # Errors
 ///
@@ -228,7 +240,8 @@ pub fn run_as<L: List<Sim> + 'static>(
     Ok(Measured { values })
 }
 
-/// What one process's pair costs without anybody else, in cycles: after so many others, one is timed. For claims about costs alone.
+/// What one process's pair costs without anybody else, in cycles: after so many others,
+/// one is timed. For claims about costs alone.
 ///
 /// # Errors
 ///

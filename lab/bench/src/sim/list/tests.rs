@@ -15,7 +15,8 @@ fn machine(changes: &[&str]) -> Parameters {
     p
 }
 
-/// Processes insert and delete at random, each with some elements at a time. The list holds in the end what was left in it, in order.
+/// Processes insert and delete at random, each with some elements at a time. The list
+/// holds in the end what was left in it, in order.
 fn shuffle<L: List<Sim> + 'static>(machine: &Parameters, procs: usize, per_processor: usize, seed: u64) {
     let processes = procs * per_processor;
     let mut simulation = Simulation::new(machine, procs, seed);

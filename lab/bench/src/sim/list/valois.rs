@@ -1,12 +1,18 @@
-//! An ordered singly linked list with compare-and-swap alone (Valois, PODC 1995), the paper's third algorithm.
+//! An ordered singly linked list with compare-and-swap alone (Valois, PODC 1995), the
+//! paper's third algorithm.
 //!
-//! Between any two cells there is an auxiliary node, so that an insertion before a cell and the deletion of that cell change different links. A deletion leaves two auxiliary nodes in a row, and
-//! whoever deletes or comes by takes the extra ones out. A deleted cell has a link back to the one before it, for others that were there. Nodes count the references to them, those of links
-//! and those of processes, and are free when there is none left; the count is as corrected by Michael & Scott (1995): a node is reclaimed in the step that releases its last reference.
+//! Between any two cells there is an auxiliary node, so that an insertion before a cell and the
+//! deletion of that cell change different links. A deletion leaves two auxiliary nodes in a row,
+//! and whoever deletes or comes by takes the extra ones out. A deleted cell has a link back to the
+//! one before it, for others that were there. Nodes count the references to them, those of links
+//! and those of processes, and are free when there is none left; the count is as corrected by
+//! Michael & Scott (1995): a node is reclaimed in the step that releases its last reference.
 //!
-//! **Progress.** Lock-free. **Fields.** `next`, `back`, `references`: everybody, by compare-and-swap, of nodes to which they have a reference; `key`, and `next` of a node that is not in the list: its
-//! owner. **Crashes.** What a dead process refers to is never free again, nor is what can be reached from there. **Memory.** Two nodes for each element, and all that were deleted since somebody who has a
-//! reference to one of them was last seen: no bound.
+//! **Progress.** Lock-free. **Fields.** `next`, `back`, `references`: everybody, by
+//! compare-and-swap, of nodes to which they have a reference; `key`, and `next` of a node that is
+//! not in the list: its owner. **Crashes.** What a dead process refers to is never free again, nor
+//! is what can be reached from there. **Memory.** Two nodes for each element, and all that were
+//! deleted since somebody who has a reference to one of them was last seen: no bound.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::{Node, Pool};
@@ -59,7 +65,8 @@ pub struct Valois<P: Processor> {
     free: Pool<P, Number>,
 }
 
-/// Where a process is: at a cell, with the auxiliary node and the cell before it. It has references to all three.
+/// Where a process is: at a cell, with the auxiliary node and the cell before it. It has
+/// references to all three.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     cell: u32,
@@ -92,7 +99,8 @@ impl<P: Processor> Valois<P> {
         Ok(index)
     }
 
-    /// The node that a link points to, with a reference to it; `plus` is what links of that kind add to an index.
+    /// The node that a link points to, with a reference to it; `plus` is what links of
+    /// that kind add to an index.
     fn safe_read(&self, cpu: &P, me: usize, link: &P::Word, plus: u64) -> Result<u32, ListError> {
         loop {
             // Acquire: the node; pairs with the exchange that linked it.
@@ -142,7 +150,8 @@ impl<P: Processor> Valois<P> {
         Ok(index)
     }
 
-    /// Makes a link point to another node, if it points to `old`. The caller has references to both.
+    /// Makes a link point to another node, if it points to `old`. The caller has
+    /// references to both.
     fn swing(&self, cpu: &P, me: usize, link: &P::Word, old: u32, new: u32) -> Result<bool, ListError> {
         self.refer(cpu, new)?;
         // AcqRel: publishes the node.
@@ -163,7 +172,8 @@ impl<P: Processor> Valois<P> {
         self.update(cpu, me, Cursor { cell, auxiliary, target: NONE }, steps)
     }
 
-    /// The cursor at what is now behind its cell; extra auxiliary nodes in between are taken out.
+    /// The cursor at what is now behind its cell; extra auxiliary nodes in between are
+    /// taken out.
     fn update(&self, cpu: &P, me: usize, at: Cursor, steps: &mut u64) -> Result<Cursor, ListError> {
         if at.target != NONE {
             self.release(cpu, me, at.target)?;

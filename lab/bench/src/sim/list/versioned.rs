@@ -1,8 +1,13 @@
-//! An ordered singly linked list under a version number and DCAS (paper G §2, Figure 2, and §5.1).
+//! An ordered singly linked list under a version number and DCAS (paper G §2, Figure 2,
+//! and §5.1).
 //!
-//! **Progress.** Lock-free: a DCAS fails only since another one has succeeded. **Fields.** `version` and every `next` in the list: by DCAS, which counts each change; `next` and `key` of a node that is
-//! not in the list: its owner. The version lies beside the first link (§3: what is updated together lies together). **Crashes.** Before its DCAS a process has changed nothing but a node of its own, which
-//! is then lost until an audit; after it the operation has happened. **Memory.** Type-stable: whoever is late finds nodes, if not those of the list, and then another version.
+//! **Progress.** Lock-free: a DCAS fails only since another one has succeeded. **Fields.**
+//! `version` and every `next` in the list: by DCAS, which counts each change; `next` and `key` of a
+//! node that is not in the list: its owner. The version lies beside the first link (§3: what is
+//! updated together lies together). **Crashes.** Before its DCAS a process has changed nothing but
+//! a node of its own, which is then lost until an audit; after it the operation has happened.
+//! **Memory.** Type-stable: whoever is late finds nodes, if not those of the list, and then another
+//! version.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Pool;
@@ -34,7 +39,8 @@ impl<P: Processor, C: Control<P>> List<P> for Versioned<P, C> {
     fn insert(&self, cpu: &P, me: usize, key: u64, steps: &mut u64) -> Result<u32, ListError> {
         let node = self.nodes.take(cpu, me)?;
         let item = self.nodes.get(node)?;
-        // Relaxed, and so the loads: the version tells whether what was read belongs together; the DCAS releases, and reading the version acquires.
+        // Relaxed, and so the loads: the version tells whether what was read belongs together; the
+        // DCAS releases, and reading the version acquires.
         cpu.store(&item.key, key, Ordering::Relaxed);
         self.control.enter(cpu);
         loop {

@@ -1,7 +1,9 @@
-//! Peak bandwidth of bulk transfers in blocks (paper L, Section 4.1), beside the rate at which the machine copies memory.
+//! Peak bandwidth of bulk transfers in blocks (paper L, Section 4.1), beside the rate at
+//! which the machine copies memory.
 //!
-//! Source and destination are arrays longer than the cache: the sender reads its source and writes a block, the receiver reads the block and writes its destination. The copy rate is that
-//! of a loop over the same arrays.
+//! Source and destination are arrays longer than the cache: the sender reads its source and writes
+//! a block, the receiver reads the block and writes its destination. The copy rate is that of a
+//! loop over the same arrays.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

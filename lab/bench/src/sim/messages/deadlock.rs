@@ -1,4 +1,5 @@
-//! Deadlock and its absence (paper L, Sections 3.1 and 3.2) with tiny queues: cycles of requests, and bulk transfers among short messages.
+//! Deadlock and its absence (paper L, Sections 3.1 and 3.2) with tiny queues: cycles of
+//! requests, and bulk transfers among short messages.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +30,8 @@ pub enum Traffic {
 pub enum Way {
     /// As they must.
     Right,
-    /// Claims the packet first, then the block: the order of which the paper warns (Section 3.2).
+    /// Claims the packet first, then the block: the order of which the paper warns
+    /// (Section 3.2).
     PacketFirst,
     /// Does not poll while it waits for space (Section 3.1).
     Deaf,
@@ -38,7 +40,8 @@ pub enum Way {
 /// Simulated time within which everything is over many times, in picoseconds.
 const LIMIT: u64 = 1_000_000_000_000;
 
-/// Runs some traffic among endpoints that behave in some way, with queues of two packets and one block. `Err` if they stand still.
+/// Runs some traffic among endpoints that behave in some way, with queues of two packets
+/// and one block. `Err` if they stand still.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! The domain of simulated endpoints: a simulated machine's memory. The endpoints themselves are `am`'s, with everything that native ones have.
+//! The domain of simulated endpoints: a simulated machine's memory. The endpoints
+//! themselves are `am`'s, with everything that native ones have.
 //!
 //! What an endpoint executes besides its accesses to shared memory is charged as [`Costs`].
 
@@ -32,7 +33,8 @@ pub struct Habits {
     pub costs: Costs,
     /// Waiting.
     pub period: Period,
-    /// How long a receiver waits for a packet that was claimed before it looks past it, in nanoseconds.
+    /// How long a receiver waits for a packet that was claimed before it looks past it,
+    /// in nanoseconds.
     pub patience: u64,
 }
 
@@ -47,7 +49,8 @@ pub struct Simulated<'m, C> {
 /// An endpoint that lives there.
 pub type Endpoint<'m, C> = towpath_am::Endpoint<Simulated<'m, C>>;
 
-/// About what a context switch costs, in nanoseconds: how long those spin who would rather sleep.
+/// About what a context switch costs, in nanoseconds: how long those spin who would
+/// rather sleep.
 const SWITCH: u64 = 20_000;
 
 impl<'m, C: Claim<Sim>> Simulated<'m, C> {

@@ -1,4 +1,5 @@
-//! What `am`'s endpoints do when something goes wrong, on a simulated machine: the same text as natively, under several seeds and numbers of processors.
+//! What `am`'s endpoints do when something goes wrong, on a simulated machine: the same
+//! text as natively, under several seeds and numbers of processors.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -80,7 +81,8 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     with_claim!(algorithm, make => start(program, algorithm, members, seed, make));
 }
 
-/// All algorithms that differ in what the dead leave, with two, three and eight processes.
+/// All algorithms that differ in what the dead leave, with two, three and eight
+/// processes.
 fn everywhere<T: Program>(new: impl Fn() -> T, check: impl Fn(&T, usize)) {
     for algorithm in ["ticket", "posix", "lock-free", "towpath"] {
         for members in [2, 3, 8] {
@@ -174,7 +176,8 @@ fn what_the_dead_did_not_handle_comes_back_as_unreachable() {
     });
 }
 
-/// Rank 0 accepts one tag; the others address another one, then the right one, then a handler that is not there.
+/// Rank 0 accepts one tag; the others address another one, then the right one, then a
+/// handler that is not there.
 #[derive(Clone, Default)]
 struct Tags {
     done: Rc<Cell<usize>>,
@@ -218,7 +221,8 @@ fn a_message_with_a_wrong_tag_comes_back_and_one_with_the_right_one_is_handled()
     everywhere(Tags::default, |tags, members| assert_eq!(tags.done.get(), members - 1));
 }
 
-/// The others store into the segment of rank 0: some pieces where they belong, some outside.
+/// The others store into the segment of rank 0: some pieces where they belong, some
+/// outside.
 #[derive(Clone)]
 struct Stores {
     segment: SegmentKind,
@@ -277,7 +281,8 @@ fn a_long_transfer_beyond_the_segment_comes_back_and_one_inside_is_stored() {
     }
 }
 
-/// The last rank dies holding a packet that it has claimed; the others send to rank 0 as if nothing had happened.
+/// The last rank dies holding a packet that it has claimed; the others send to rank 0 as
+/// if nothing had happened.
 #[derive(Clone, Default)]
 struct Claimed {
     held: Rc<Cell<bool>>,
@@ -418,7 +423,8 @@ impl Program for Sleepers {
     }
 }
 
-/// Simulated time: a wake-up that is lost would cost one of the sleeps, which last 20 ms or longer.
+/// Simulated time: a wake-up that is lost would cost one of the sleeps, which last 20 ms
+/// or longer.
 #[test]
 fn sleepers_are_woken_by_what_comes() {
     for members in [2, 3, 8] {
@@ -431,7 +437,8 @@ fn sleepers_are_woken_by_what_comes() {
     }
 }
 
-/// Rank 0 takes nothing, and dies when the others have long been waiting for space in its queue.
+/// Rank 0 takes nothing, and dies when the others have long been waiting for space in its
+/// queue.
 #[derive(Clone, Default)]
 struct Blocked {
     died: Rc<Cell<u64>>,
@@ -462,7 +469,8 @@ impl Program for Blocked {
     }
 }
 
-/// Simulated time: natively a turn is a sleep of up to a millisecond, and 64 of them held survivors up for as long.
+/// Simulated time: natively a turn is a sleep of up to a millisecond, and 64 of them held
+/// survivors up for as long.
 #[test]
 fn waiting_sender_learns_of_a_death_within_a_few_turns() {
     for members in [2, 3, 8] {

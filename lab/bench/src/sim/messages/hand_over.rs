@@ -1,14 +1,18 @@
-//! A lock of the operating system that a release hands to the first sleeper, who must wake up before anybody can go on.
+//! A lock of the operating system that a release hands to the first sleeper, who must
+//! wake up before anybody can go on.
 //!
-//! Paper L says of Solaris' mutex that a process that finds it held "enqueues itself on the lock and gives up its processor", not whether another may take it before the sleeper runs. The
-//! simulated mutex lets others take it, as Linux does; this one does not. It is an MCS lock whose waiters sleep at once.
+//! Paper L says of Solaris' mutex that a process that finds it held "enqueues itself on the lock
+//! and gives up its processor", not whether another may take it before the sleeper runs. The
+//! simulated mutex lets others take it, as Linux does; this one does not. It is an MCS lock whose
+//! waiters sleep at once.
 
 use towpath_machine::{Arena, Processor};
 use towpath_sim::Sim;
 use towpath_sync::locks::Mcs;
 use towpath_sync::{Alone, Lock, LockError, Policy, Wait, Waiting};
 
-/// The instructions of locking and of unlocking, in nanoseconds: as the machine's `os.mutex`.
+/// The instructions of locking and of unlocking, in nanoseconds: as the machine's
+/// `os.mutex`.
 const PATH: u64 = 300;
 
 const ASLEEP: Wait<'static> = Wait { policy: Policy::Park, around: &Alone, budget: 0 };

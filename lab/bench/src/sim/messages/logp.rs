@@ -1,4 +1,5 @@
-//! LogP of short messages between two processors, as paper L's Section 4.1 and its reference 8 (Culler et al. 1996) define it: a client and an RPC server.
+//! LogP of short messages between two processors, as paper L's Section 4.1 and its
+//! reference 8 (Culler et al. 1996) define it: a client and an RPC server.
 //!
 //! * o_s: a short burst of requests, only their sending timed (as in `towpath bench logp`).
 //! * o_r: a request, a computation longer than a round trip, a poll: the whole less the first two.

@@ -1,4 +1,5 @@
-//! Paper L's experiments on a simulated machine, between `am`'s endpoints: LogP, the stress test, bulk transfers, deadlock.
+//! Paper L's experiments on a simulated machine, between `am`'s endpoints: LogP, the
+//! stress test, bulk transfers, deadlock.
 //!
 //! Each experiment is a function that returns plain figures for one algorithm and one seed.
 
@@ -25,7 +26,8 @@ pub enum Algorithm {
     Known(towpath_am::Algorithm),
     /// The ticket lock with its counters on two lines (paper L, Section 3.1).
     TicketTwoLines,
-    /// A lock of the operating system that is handed to the first sleeper (`hand_over.rs`): only to explain others' figures.
+    /// A lock of the operating system that is handed to the first sleeper
+    /// (`hand_over.rs`): only to explain others' figures.
     HandOver,
 }
 
@@ -128,20 +130,23 @@ pub struct Setup {
     pub copies: usize,
 }
 
-/// What sending a message takes on the Enterprise 5000 besides its accesses to shared memory, in nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less what
-/// the simulated accesses take).
+/// What sending a message takes on the Enterprise 5000 besides its accesses to shared
+/// memory, in nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less
+/// what the simulated accesses take).
 const ENTERPRISE_SEND: u64 = 703;
 /// Likewise receiving one, from o_r of test&set (1.2 µs).
 const ENTERPRISE_RECEIVE: u64 = 437;
 
 impl Setup {
-    /// The paper's experiments on a machine. Instructions cost what they cost on the Enterprise 5000; on other machines, for which there is no source, nothing.
+    /// The paper's experiments on a machine. Instructions cost what they cost on the
+    /// Enterprise 5000; on other machines, for which there is no source, nothing.
     pub fn new(parameters: Parameters) -> Self {
         let (send, receive) = match parameters.name.as_str() {
             "enterprise5000" => (ENTERPRISE_SEND, ENTERPRISE_RECEIVE),
             _ => (0, 0),
         };
-        // How the receive path divides into what a poll costs and what each message costs the paper does not say: half and half.
+        // How the receive path divides into what a poll costs and what each message costs the paper
+        // does not say: half and half.
         let costs = Costs { send, poll: receive / 2, dispatch: receive - receive / 2 };
         Setup {
             parameters,

@@ -1,7 +1,9 @@
-//! The stress test: all but one process write integers to the remaining one (paper L, Section 4.2, Table 2).
+//! The stress test: all but one process write integers to the remaining one (paper L,
+//! Section 4.2, Table 2).
 //!
-//! Each integer is a request that is answered, as g ≈ o_s + o_r in the paper's Table 1 says of its messages. A writer polls after each request. The first eighth of the messages is not
-//! counted; the writers go on until the reader has had the last one that is.
+//! Each integer is a request that is answered, as g ≈ o_s + o_r in the paper's Table 1 says of its
+//! messages. A writer polls after each request. The first eighth of the messages is not counted;
+//! the writers go on until the reader has had the last one that is.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +20,8 @@ use super::{Algorithm, Setup, ns, with_claim};
 /// What one run showed.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Per message, at the reader, in nanoseconds. With several programs: of the slowest one.
+    /// Per message, at the reader, in nanoseconds. With several programs: of the slowest
+    /// one.
     pub message: f64,
     /// Requests per poll that found one.
     pub per_poll: f64,
@@ -28,10 +31,12 @@ pub struct Figures {
     pub counters: Counters,
     /// Messages counted.
     pub messages: u64,
-    /// How long writers were in the window in front of the request queue, in nanoseconds, the median: between getting the lock and leaving it, or between reading the tail and the end of the
-    /// compare-and-swap.
+    /// How long writers were in the window in front of the request queue, in nanoseconds,
+    /// the median: between getting the lock and leaving it, or between reading the tail and the end
+    /// of the compare-and-swap.
     pub window: f64,
-    /// The smallest and the largest writer's share of the messages, as parts of an equal one.
+    /// The smallest and the largest writer's share of the messages, as parts of an equal
+    /// one.
     pub shares: (f64, f64),
 }
 

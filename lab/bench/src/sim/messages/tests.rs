@@ -1,4 +1,5 @@
-//! The message path on a simulated machine: nothing is lost, nothing comes twice, each sender's messages come in order (`stress` checks each as it arrives).
+//! The message path on a simulated machine: nothing is lost, nothing comes twice, each
+//! sender's messages come in order (`stress` checks each as it arrives).
 
 use towpath_sim::machines;
 

@@ -1,12 +1,15 @@
 //! How the paper's programs wait: they spin.
 //!
-//! The library's back-off constants suit machines on which a miss takes tens of nanoseconds. These were chosen for paper L's from its text and its Section 2 before anything was
-//! simulated with them, and not changed since:
+//! The library's back-off constants suit machines on which a miss takes tens of nanoseconds. These
+//! were chosen for paper L's from its text and its Section 2 before anything was simulated with
+//! them, and not changed since:
 //!
-//! * *Locks.* Section 3.1 calls test&set "simple" and gives no lock a back-off (it describes each): an attempt follows the other after the four cycles of a loop; a ticket's
-//!   holder, like the others who wait for a value, reads until it sees it.
-//! * *Full queues.* Figures 2 and 3: "back off exponentially and poll". The first pause is what it takes to fetch a line from another cache (a shorter one would see nothing new), and
-//!   they double six times.
+//! * *Locks.* Section 3.1 calls test&set "simple" and gives no lock a back-off (it describes each):
+//!   an attempt follows the other after the four cycles of a loop; a ticket's holder, like the
+//!   others who wait for a value, reads until it sees it.
+//! * *Full queues.* Figures 2 and 3: "back off exponentially and poll". The first pause is what it
+//!   takes to fetch a line from another cache (a shorter one would see nothing new), and they
+//!   double six times.
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::{Abandoned, PARKED, Waiting};
@@ -67,7 +70,8 @@ impl<P: Processor> Waiting<P> for Period {
         let _ = cpu.spin_until(word, Ordering::Relaxed, self.turn(round), |v| v & !PARKED != seen);
     }
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
-        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock that calls this.
+        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock
+        // that calls this.
         cpu.store(word, value, Ordering::Release);
     }
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, _count: u32) {

@@ -1,4 +1,5 @@
-//! What lies in the simulated machine's memory, as in a world's segment: the directory and, for each endpoint, a receive block and a segment; and who lives.
+//! What lies in the simulated machine's memory, as in a world's segment: the directory
+//! and, for each endpoint, a receive block and a segment; and who lives.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Paper L's queue block of 293 kB: two queues of 256 packets of 64 bytes and 16 blocks of 8 kB make 288 KiB of it (the paper gives only the sum; one of several divisions
+    /// Paper L's queue block of 293 kB: two queues of 256 packets of 64 bytes and 16
+    /// blocks of 8 kB make 288 KiB of it (the paper gives only the sum; one of several divisions
     /// that fit).
     pub const PAPER: Sizes = Sizes { packets: 256, blocks: 16, block_size: 8192, segment_bytes: 0 };
     /// The same without the blocks, for runs that send none: less to simulate.
@@ -91,7 +93,8 @@ pub(super) struct Part<C> {
     pub segment: SimBytes,
 }
 
-/// The memory of all endpoints, and who lives. Nobody dies unless [`World::kill`] says so.
+/// The memory of all endpoints, and who lives. Nobody dies unless [`World::kill`] says
+/// so.
 pub struct World<C> {
     pub(super) config: WorldConfig,
     pub(super) parts: Vec<Part<C>>,
@@ -124,7 +127,8 @@ impl<C> World<C> {
         }
     }
 
-    /// The process of that rank is dead from now on: it must not do anything more, and its endpoints are left as they are.
+    /// The process of that rank is dead from now on: it must not do anything more, and
+    /// its endpoints are left as they are.
     pub fn kill(&self, rank: u32) {
         if !std::mem::replace(&mut self.dead.borrow_mut()[rank as usize], true) {
             self.deaths.set(self.deaths.get() + 1);

@@ -73,7 +73,8 @@ fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
     assert_eq!(first[0], Pause::None);
     assert!(first[1..=yields].iter().all(|p| *p == Pause::Yield));
     assert_eq!(first[yields + 1..], [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
-    // Nor does it matter how long ago the clock was looked at if it was not when it looked for more.
+    // Nor does it matter how long ago the clock was looked at if it was not when it looked for
+    // more.
     asker.idle.gave(|| asker.happened);
     asker.idle.looked_for_more();
     assert_eq!(asker.poll(500, 100 * SWITCHED), Pause::Yield);
@@ -193,7 +194,8 @@ fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding()
 
 #[test]
 fn who_looks_in_passing_loses_little() {
-    // A test after each 300 ns of work, where a wait has shown how short a turn is; nothing comes. Half of its time at most, and next to nothing with a core to itself.
+    // A test after each 300 ns of work, where a wait has shown how short a turn is; nothing comes.
+    // Half of its time at most, and next to nothing with a core to itself.
     for (mut rank, most) in [
         (Rank::new(false), 1),
         (Rank::new(true), 100),
