@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The rules of docs/style.md that a script can check. Usage: bash ci/check-style.sh [FOLDER …]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+[ $# -gt 0 ] || set -- core mpi lab bin
+
+# No algorithm spins, yields or sleeps by itself: that is `spin_until`'s and the waiting policies' business.
+algorithms=$(git ls-files 'core/sync/src/*.rs' 'core/structures/src/*.rs' 'core/channel/src/*.rs' 'core/am/src/*.rs')
+if grep -nE 'spin_loop|sched_yield|thread::yield_now|SYS_futex' $algorithms; then
+    echo "waiting outside the machine and the policies (see above)"
+    failed=1
+fi
+
+files=$(git ls-files --cached --others --exclude-standard "$@" | grep '\.rs$')
+
+# Comments. (Columns are counted in characters.)
+LC_ALL=C awk '
+    function report(what) { printf "%s:%d: %s: %s\n", FILENAME, FNR, what, $0; bad = 1 }
+    { columns = $0; gsub(/[\200-\277]/, "", columns); columns = length(columns) }
+    FNR == 1 { doc = 0; fence = 0 }
+    /^ *\/\// && columns > 100 && !/^ *\/\/[\/!]? *\|/ && !/https?:/ { report("comment of more than 100 columns") }
+    /^ *\/\/[\/!]/ {
+        if (!doc) {
+            first = $0
+            sub(/^ *\/\/[\/!] */, "", first)
+            if (columns > 90) report("first line of more than 90 columns")
+            if (first ~ /^(What|How|Whether|Where|Which|When|Why|Who|Whoever|Whose|Whom|Somebody|Nobody|Everybody|So |As |Likewise|The same|The usual|Like |If |With |Of |Not |It |They |That )/)
+                report("first line that is neither a noun phrase nor a verb")
+            else if (tolower(first) ~ /(^|[^a-z`_])(who|whoever|whom|somebody|nobody|everybody|what)([^a-z_]|$)/)
+                report("forbidden subject")
+        }
+        doc = 1
+        next
+    }
+    { doc = 0 }
+' $files || { echo "comments (see above; docs/style.md)"; failed=1; }
+
+# Orderings: each that is not Relaxed has a number and a partner on the eight lines before it.
+sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a-z_]*_tests)\.rs$|/tests/' || true)
+[ -z "$sources" ] || awk '
+    FNR == 1 { last = -100; text = "" }
+    /^ *#\[cfg\(test\)\]/ || /^ *#\[cfg\(all\(test/ { nextfile }
+    /^ *\/\// {
+        text = (FNR == line + 1) ? text $0 : $0
+        line = FNR
+        if (text ~ /\([A-Z]*[0-9]+[a-z]?(, *[A-Z]*[0-9]+[a-z]?)*\)/ && text ~ /pairs with|fence|ordered|orders|partner|total order/) last = FNR
+        next
+    }
+    /Ordering::(Acquire|Release|AcqRel|SeqCst)/ && !/=>/ && !/matches!/ && !/[!=]=/ {
+        if (FNR - last > 8) { printf "%s:%d: %s\n", FILENAME, FNR, $0; bad = 1 }
+    }
+    END { exit bad }
+' $sources || { echo "orderings without a number or a partner (see above; docs/style.md)"; failed=1; }
+
+# Names of tests.
+awk '
+    /#\[test\]/ { test = FNR }
+    test && FNR <= test + 3 && match($0, /fn [a-z0-9_]+/) {
+        if (RLENGTH - 3 > 60) { printf "%s:%d: %s\n", FILENAME, FNR, substr($0, RSTART + 3, RLENGTH - 3); bad = 1 }
+        test = 0
+    }
+    END { exit bad }
+' $files || { echo "names of tests of more than 60 characters (see above)"; failed=1; }
+exit $failed
