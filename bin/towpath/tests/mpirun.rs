@@ -109,7 +109,7 @@ fn ranks_that_load_no_provider_are_missed() {
     let directory = mpi("true");
     let (status, _, errors) = mpirun(&dog, &directory, &[]).finish();
     assert!(status.success() && errors.contains("no process has loaded Towpath's provider"), "{errors}");
-    // As the provider announces itself (`mpi/fabric/src/engine/announce.rs`).
+    // As the provider announces itself (`mpi/fabric/src/device/connect/announce.rs`).
     let directory = mpi("sh -c 'echo $$ >> $TOWPATH_ANNOUNCE'; exit 3");
     let (status, _, errors) = mpirun(&dog, &directory, &[]).finish();
     assert_eq!((status.code(), errors.as_str()), (Some(3), ""));

@@ -1,6 +1,6 @@
 //! A libfabric provider that carries MPI programs over Towpath: `libtowpath-fi.so`.
 //!
-//! [`engine`] is the device: endpoints in shared memory, with tagged and untagged messages,
+//! [`device`] is the device: endpoints in shared memory, with tagged and untagged messages,
 //! one-sided operations and matching. It is always built. With the feature `fabric` libfabric's
 //! interface to it is built too, from libfabric's headers; then the shared object exports
 //! `fi_prov_ini` and nothing else.
@@ -17,6 +17,6 @@ macro_rules! remark {
 }
 pub(crate) use remark;
 
-pub mod engine;
+pub mod device;
 #[cfg(feature = "fabric")]
-mod ffi;
+mod ofi;

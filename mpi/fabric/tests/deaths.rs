@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::mortals::{a_receiver_dies, a_sender_dies};
 use common::{Node, learn, open, tell};
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::{Child, watchdog};
 
 /// A child that does something with an endpoint that knows us as its peer 0.

@@ -6,13 +6,13 @@
 mod common;
 
 use common::{Node, nodes, over, pattern, ticket};
-use towpath_fi::engine::completion::{Class, error};
-use towpath_fi::engine::endpoint::{Message0, Refusal};
-use towpath_fi::engine::frame::{Content, Frame, Kind, WORDS};
-use towpath_fi::engine::link::{Link, Sent};
-use towpath_fi::engine::memory::Region;
-use towpath_fi::engine::onesided::Target;
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::endpoint::{Message0, Refusal};
+use towpath_fi::device::link::{Link, Sent};
+use towpath_fi::device::protocol::frame::{Content, Frame, Kind, WORDS};
+use towpath_fi::device::protocol::onesided::Target;
+use towpath_fi::device::resource::completion::{Class, error};
+use towpath_fi::device::resource::regions::Region;
+use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::Random;
 
 const KINDS: [Kind; 20] = [

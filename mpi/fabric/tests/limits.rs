@@ -8,9 +8,9 @@
 mod common;
 
 use common::{Node, nodes, over, pattern, settle, ticket};
-use towpath_fi::engine::completion::Class;
-use towpath_fi::engine::endpoint::{Endpoint, Message0, Refusal};
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::endpoint::{Endpoint, Message0, Refusal};
+use towpath_fi::device::resource::completion::Class;
+use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::{Child, watchdog};
 
 fn limit(of: libc::__rlimit_resource_t, to: u64) {

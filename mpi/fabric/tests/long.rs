@@ -6,13 +6,13 @@ mod common;
 
 use common::{Node, nodes, receive, settle, ticket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use towpath_fi::engine::buffers::Buffer;
-use towpath_fi::engine::completion::{Class, Completion, error};
-use towpath_fi::engine::endpoint::{Core, Message0};
-use towpath_fi::engine::memory::Region;
-use towpath_fi::engine::onesided::Target;
-use towpath_fi::engine::receive::Receive;
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::endpoint::{Core, Message0};
+use towpath_fi::device::protocol::onesided::Target;
+use towpath_fi::device::protocol::receive::Receive;
+use towpath_fi::device::resource::buffers::Buffer;
+use towpath_fi::device::resource::completion::{Class, Completion, error};
+use towpath_fi::device::resource::regions::Region;
+use towpath_fi::device::tune::settings::Settings;
 
 /// Not a divisor of 4 GiB: bytes that are off by that, or by 2 GiB, are wrong.
 const PERIOD: usize = (3 << 20) + 4096;

@@ -5,10 +5,10 @@
 mod common;
 
 use common::{nodes, over, pattern, receive, settle, ticket};
-use towpath_fi::engine::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
-use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
-use towpath_fi::engine::receive::Receive;
-use towpath_fi::engine::settings::{INJECT, Settings};
+use towpath_fi::device::endpoint::{Core, Endpoint, Message0, Refusal};
+use towpath_fi::device::protocol::receive::Receive;
+use towpath_fi::device::resource::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
+use towpath_fi::device::tune::settings::{INJECT, Settings};
 
 /// Through the shared queue alone, through the pair's slots as soon as possible, with
 /// direct copies, and as is measured.
@@ -243,9 +243,9 @@ fn ten_thousand_receives_and_a_hundred_thousand_messages_wait() {
 
 #[test]
 fn memory_of_others_is_read_written_and_changed() {
-    use towpath_fi::engine::atomics::{Atomic, Op, Type};
-    use towpath_fi::engine::memory::Region;
-    use towpath_fi::engine::onesided::Target;
+    use towpath_fi::device::protocol::atomics::{Atomic, Op, Type};
+    use towpath_fi::device::protocol::onesided::Target;
+    use towpath_fi::device::resource::regions::Region;
     for settings in ways() {
         let mut n = nodes(2, settings);
         let window = vec![0u8; 1 << 20];

@@ -7,8 +7,8 @@ mod common;
 use std::collections::HashMap;
 
 use common::{Node, nodes, pattern, settle};
-use towpath_fi::engine::completion::error;
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::resource::completion::error;
+use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::Random;
 
 struct Posted {

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use common::mortals::{a_receiver_dies, a_sender_dies};
 use common::{Node, learn, open, pattern, tell, wait_for};
-use towpath_fi::engine::address::Unfit;
-use towpath_fi::engine::attach::{self, AttachError};
-use towpath_fi::engine::completion::error;
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::connect::address::Unfit;
+use towpath_fi::device::connect::attach::{self, AttachError};
+use towpath_fi::device::resource::completion::error;
+use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::{Child, watchdog};
 
 /// What a child lives in.

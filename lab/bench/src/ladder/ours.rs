@@ -1,5 +1,5 @@
 //! Our own rung of the ladder: the pairs of slots through which the device that carries
-//! MPI programs moves their messages (`mpi/fabric/src/engine/pair.rs`), one for each direction, and
+//! MPI programs moves their messages (`mpi/fabric/src/device/pair.rs`), one for each direction, and
 //! the line that both share (`volley.rs`).
 //!
 //! Like the paper's versions it carries the messages of one process to another in order, and waits
@@ -15,11 +15,11 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use towpath_fi::engine::attach::PairMemory;
-use towpath_fi::engine::buffers::Buffer;
-use towpath_fi::engine::frame::{Arrived, Content, Frame, Kind, LINE};
-use towpath_fi::engine::layout::SLOT_PIECE;
-use towpath_fi::engine::pair::{Conversation, Found, PairIn, PairOut, publish_then_look};
+use towpath_fi::device::connect::attach::PairMemory;
+use towpath_fi::device::connect::layout::SLOT_PIECE;
+use towpath_fi::device::pair::{Conversation, Found, PairIn, PairOut, publish_then_look};
+use towpath_fi::device::protocol::frame::{Arrived, Content, Frame, Kind, LINE};
+use towpath_fi::device::resource::buffers::Buffer;
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::{Wait, Waiting};
 

@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use towpath_fi::engine::address::{ADDRESS_BYTES, Address};
-use towpath_fi::engine::buffers::Buffer;
-use towpath_fi::engine::completion::{Class, Completion, CompletionQueue, Ticket};
-use towpath_fi::engine::endpoint::{Core, Endpoint, Message0, Refusal};
-use towpath_fi::engine::receive::Receive;
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::connect::address::{ADDRESS_BYTES, Address};
+use towpath_fi::device::endpoint::{Core, Endpoint, Message0, Refusal};
+use towpath_fi::device::protocol::receive::Receive;
+use towpath_fi::device::resource::buffers::Buffer;
+use towpath_fi::device::resource::completion::{Class, Completion, CompletionQueue, Ticket};
+use towpath_fi::device::tune::settings::Settings;
 
 /// An endpoint, and where it reports.
 pub struct Node {

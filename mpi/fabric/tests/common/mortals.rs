@@ -3,9 +3,9 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use towpath_fi::engine::completion::{Class, error};
-use towpath_fi::engine::endpoint::{Message0, Refusal};
-use towpath_fi::engine::settings::Settings;
+use towpath_fi::device::endpoint::{Message0, Refusal};
+use towpath_fi::device::resource::completion::{Class, error};
+use towpath_fi::device::tune::settings::Settings;
 
 use super::{Node, learn, open, over, pattern, tell, ticket, wait_for};
 

@@ -1,0 +1,136 @@
+//! Where an endpoint hands its memory to processes that can't open it through /proc,
+//! because they live in another pid namespace or may not look into each other's: an abstract Unix
+//! socket ([`fd_message`](crate::device::connect::fd_message)).
+//!
+//! ```text
+//! visitor   its address                                   when it has connected
+//! owner     the visitor's number, and the segment         when it makes progress
+//!           the bell's two ends                           when it has a bell, or makes one
+//! visitor   a nonce, and a pair's slots                   before it offers them in the shared queue
+//! ```
+//!
+//! **Progress.** There is no thread for this: the owner looks here when it looks after its peers
+//! (every ten milliseconds while it waits), and at every turn while it is a visitor elsewhere
+//! itself. So two that visit each other at the same moment serve each other. Nothing blocks; a
+//! visitor's sends are refused for now until its turn has come.
+//!
+//! **A death.** The connection stays as long as both live: when it is lost, so is the visitor
+//! ([`liveness`](crate::device::liveness)), and its places in the segment, which it has taken under
+//! its number, are free again. The owner's death takes the socket's name along: nothing is left
+//! behind.
+//!
+//! **Memory.** One descriptor for the socket; per visitor two (the connection, a pidfd). **Don't
+//! use it** between processes that share /proc: that way needs nobody's progress.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::device::bell::Bell;
+use crate::device::connect::address::Address;
+use crate::device::connect::fd_message::{Connection, accept, listen};
+use crate::device::connect::layout::VISITOR;
+
+/// Who has come.
+#[derive(Debug)]
+struct Visitor {
+    number: u32,
+    /// Known once it has been served.
+    address: Option<Address>,
+    connection: Connection,
+}
+
+/// An endpoint's door.
+#[derive(Debug)]
+pub struct Door {
+    own: Address,
+    listener: OwnedFd,
+    visitors: RefCell<Vec<Visitor>>,
+    next: Cell<u32>,
+}
+
+impl Door {
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// The system's: then only those can come who need no door.
+    pub fn open(own: Address) -> io::Result<Door> {
+        Ok(Door { own, listener: listen(&own)?, visitors: RefCell::default(), next: Cell::new(0) })
+    }
+
+    /// Serves those who wait.
+    pub fn serve(&self, segment: BorrowedFd<'_>, bell: Option<&Bell>) {
+        let mut visitors = self.visitors.borrow_mut();
+        while let Some(connection) = accept(self.listener.as_fd()) {
+            let number = self.next.get();
+            self.next.set((number + 1) % VISITOR);
+            visitors.push(Visitor { number, address: None, connection });
+        }
+        visitors.retain_mut(|visitor| visitor.address.is_some() || self.admit(visitor, segment, bell));
+    }
+
+    /// Whether a visitor that has not said who it is may stay.
+    fn admit(&self, visitor: &mut Visitor, segment: BorrowedFd<'_>, bell: Option<&Bell>) -> bool {
+        let Visitor { number, address, connection } = visitor;
+        let said = match connection.take() {
+            Ok(Some(parcel)) => parcel,
+            // It has not said it yet.
+            Ok(None) => return !connection.is_lost(),
+            Err(_) => return false,
+        };
+        *address = said.bytes().and_then(|bytes| Address::from_bytes(&bytes));
+        let fits = address.is_some_and(|address| self.own.can_reach(&address).is_ok());
+        if !fits || connection.give(&u64::from(*number).to_le_bytes(), &[segment]).is_err() {
+            return false;
+        }
+        if let Some(bell) = bell {
+            pass(connection, bell);
+        }
+        true
+    }
+
+    /// The owner has got a bell: those who are here may ring it.
+    pub fn pass(&self, bell: &Bell) {
+        for visitor in self.visitors.borrow().iter().filter(|visitor| visitor.address.is_some()) {
+            pass(&visitor.connection, bell);
+        }
+    }
+
+    /// Those who are gone since the last time.
+    pub fn lost(&self) -> Vec<Address> {
+        let mut lost = Vec::new();
+        self.visitors.borrow_mut().retain(|visitor| {
+            let is_lost = visitor.connection.is_lost();
+            lost.extend(visitor.address.filter(|_| is_lost));
+            !is_lost
+        });
+        lost
+    }
+
+    /// Whether the visitor of this number is still here.
+    pub fn is_here(&self, number: u32) -> bool {
+        self.visitors.borrow().iter().any(|visitor| visitor.number == number)
+    }
+
+    /// Whether one of this address is here; if so, the slots that it has passed with this
+    /// nonce.
+    pub fn slots(&self, of: &Address, nonce: u64) -> Option<Option<OwnedFd>> {
+        let visitors = self.visitors.borrow();
+        let visitor = visitors.iter().find(|visitor| visitor.address.as_ref() == Some(of))?;
+        while let Ok(Some(parcel)) = visitor.connection.take() {
+            if let Some((number, file)) = parcel.number_and_file()
+                && number == nonce
+            {
+                return Some(Some(file));
+            }
+        }
+        Some(None)
+    }
+}
+
+/// Who does not get it (its connection is full, or it is gone) can't ring: the sleeper's
+/// timer does without.
+fn pass(to: &Connection, bell: &Bell) {
+    let _ = to.give(&[0; 8], &bell.ends());
+}

@@ -1,0 +1,242 @@
+//! Descriptors between processes that can't use each other's /proc: passed through a Unix
+//! socket (`SCM_RIGHTS`), one datagram each (`SOCK_SEQPACKET`).
+//!
+//! **A death** is seen at the connection: it hangs up, and where the kernel has them (Linux 6.5) a
+//! pidfd of its other end (`SO_PEERPIDFD`) says so too. The pidfd also knows if a child of the dead
+//! process has inherited the socket. Neither needs a pid that means something here.
+//!
+//! **Trust.** Only with processes of the same user, as the kernel says (`SO_PEERCRED`), whatever
+//! they call that user in their namespaces. Nothing here blocks.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use towpath_shm::passing::{self, option, same_user};
+
+use crate::device::connect::address::{Address, FIRST_USERS};
+
+/// The longest datagram.
+const BYTES: usize = 64;
+/// Not in libc for every system: the same number on all that Towpath runs on.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// What a datagram carried.
+#[derive(Debug)]
+pub struct Parcel {
+    bytes: [u8; BYTES],
+    len: usize,
+    /// The descriptors.
+    pub files: Vec<OwnedFd>,
+}
+
+impl Parcel {
+    /// The bytes, if there are as many.
+    pub fn bytes<const N: usize>(&self) -> Option<[u8; N]> {
+        self.bytes[..self.len].try_into().ok()
+    }
+
+    /// A number and one descriptor.
+    pub fn number_and_file(mut self) -> Option<(u64, OwnedFd)> {
+        let number = self.bytes().map(u64::from_le_bytes)?;
+        (self.files.len() == 1).then(|| self.files.pop())?.map(|file| (number, file))
+    }
+}
+
+/// A connection to another process of the same user.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    pidfd: Option<OwnedFd>,
+}
+
+/// The name at which an endpoint can be asked: nobody else's, since its nonce is random;
+/// gone with the last descriptor of the socket.
+fn name(of: &Address) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(format!("towpath-fi.{:016x}", of.nonce).as_bytes())?)
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// A socket at which others can ask for what an endpoint has.
+///
+/// # Errors
+///
+/// The system's, or there is no telling users apart here: whoever is nobody in a user namespace
+/// (65534) may be anybody outside.
+pub fn listen(own: &Address) -> io::Result<OwnedFd> {
+    tells_users_apart(own)?;
+    let listener = socket()?;
+    rustix::net::bind(&listener, &name(own)?)?;
+    rustix::net::listen(&listener, libc::SOMAXCONN)?;
+    Ok(listener)
+}
+
+/// The next who wants something; strangers are turned away. `None`: nobody.
+pub fn accept(listener: BorrowedFd<'_>) -> Option<Connection> {
+    loop {
+        match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => {
+                if let Ok(connection) = Connection::of(socket) {
+                    return Some(connection);
+                }
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
+            // Nobody, or no descriptor left: whoever is there can wait.
+            Err(_) => return None,
+        }
+    }
+}
+
+fn tells_users_apart(own: &Address) -> io::Result<()> {
+    if own.uid == overflow_user() && own.user_space != FIRST_USERS {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "who has no number of its own in this user namespace can't be told from others",
+        ));
+    }
+    Ok(())
+}
+
+/// The number that stands for everybody who has none in a user namespace.
+fn overflow_user() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    text.trim().parse().unwrap_or(65534)
+}
+
+impl Connection {
+    /// To the endpoint of this address. `WouldBlock`: so many want that too that one has
+    /// to try again. `ConnectionRefused`: it is not there any more.
+    ///
+    /// # Errors
+    ///
+    /// The system's, or it is another user's.
+    pub fn open(own: &Address, to: &Address) -> io::Result<Connection> {
+        tells_users_apart(own)?;
+        let socket = socket()?;
+        rustix::net::connect(&socket, &name(to)?)?;
+        Connection::of(socket)
+    }
+
+    fn of(socket: OwnedFd) -> io::Result<Connection> {
+        same_user(&socket)?;
+        let pidfd = match option::<libc::c_int>(socket.as_fd(), SO_PEERPIDFD) {
+            // SAFETY: new, and nobody else's.
+            Ok(fd) => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
+            Err(why) => match why.raw_os_error() {
+                Some(libc::ESRCH | libc::EINVAL) => return Err(io::ErrorKind::ConnectionRefused.into()),
+                // No such option, or no descriptor left: then the hang-up has to do.
+                _ => None,
+            },
+        };
+        Ok(Connection { socket, pidfd })
+    }
+
+    /// Whether the process at the other end is known to be dead.
+    pub fn is_dead(&self) -> bool {
+        self.pidfd.as_ref().is_some_and(|pidfd| is_marked(pidfd, libc::POLLIN))
+    }
+
+    /// Whether the other end is gone. What it had passed before can still be taken.
+    pub fn is_lost(&self) -> bool {
+        // A hang-up is told unasked.
+        self.is_dead() || is_marked(&self.socket, 0)
+    }
+
+    /// Passes bytes and descriptors, at once or not at all.
+    ///
+    /// # Errors
+    ///
+    /// The system's: the other end is gone, or has not taken what came before.
+    pub fn give(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        passing::give(&self.socket, bytes, files)
+    }
+
+    /// Takes what the other end has passed. `None`: nothing has come.
+    ///
+    /// # Errors
+    ///
+    /// Nothing will come any more.
+    pub fn take(&self) -> io::Result<Option<Parcel>> {
+        let mut parcel = Parcel { bytes: [0; BYTES], len: 0, files: Vec::new() };
+        match passing::take(&self.socket, &mut parcel.bytes) {
+            Ok((len, files)) => (parcel.len, parcel.files) = (len, files),
+            Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(None);
+            }
+            Err(why) => return Err(why),
+        }
+        // No datagram of ours is empty.
+        if parcel.len == 0 { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(Some(parcel)) }
+    }
+}
+
+fn is_marked(fd: &OwnedFd, events: libc::c_short) -> bool {
+    let mut ask = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one descriptor.
+    unsafe { libc::poll(&mut ask, 1, 0) > 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn ends() -> (OwnedFd, Address, Connection, Connection) {
+        let own = Address { nonce: rand(), ..Address::here(0, 0).unwrap() };
+        let listener = listen(&own).unwrap();
+        assert!(accept(listener.as_fd()).is_none());
+        let out = Connection::open(&own, &own).unwrap();
+        let into = accept(listener.as_fd()).unwrap();
+        (listener, own, out, into)
+    }
+
+    fn rand() -> u64 {
+        let mut bytes = [0; 8];
+        std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    }
+
+    #[test]
+    fn descriptors_arrive_in_order_with_what_was_said_of_them() {
+        let (_listener, _, out, into) = ends();
+        assert!(into.take().unwrap().is_none());
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        out.give(&7u64.to_le_bytes(), &[reader.as_fd()]).unwrap();
+        out.give(&[1; 64], &[reader.as_fd(), writer.as_fd()]).unwrap();
+        let (number, file) = into.take().unwrap().unwrap().number_and_file().unwrap();
+        assert_eq!(number, 7);
+        writer.write_all(b"x").unwrap();
+        let mut byte = [0];
+        std::fs::File::from(file).read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"x");
+        let both = into.take().unwrap().unwrap();
+        assert_eq!((both.files.len(), both.bytes()), (2, Some([1; 64])));
+        assert!(both.bytes::<8>().is_none() && both.number_and_file().is_none());
+        writer.write_all(b"y").unwrap();
+        reader.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"y");
+    }
+
+    #[test]
+    fn who_goes_away_is_missed_on_both_sides() {
+        let (listener, own, out, into) = ends();
+        assert!(!out.is_lost() && !into.is_lost());
+        out.give(&[5; 8], &[]).unwrap();
+        drop(out);
+        assert!(into.is_lost());
+        // What was passed before is there all the same.
+        assert_eq!(into.take().unwrap().unwrap().bytes(), Some([5; 8]));
+        assert!(into.take().is_err());
+        let waiting = Connection::open(&own, &own).unwrap();
+        assert!(!waiting.is_lost());
+        drop(listener);
+        assert!(waiting.is_lost());
+        let refused = Connection::open(&own, &own).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

@@ -1,0 +1,147 @@
+//! An endpoint's segment, and a pair's slots: what lies where.
+//!
+//! ```text
+//! segment   header: identity | closed | doorbell | asleep | bell    the owner's
+//!           members, one per sender: state | address | intents | taken, answer
+//!           queue: control | slots | extras | block heads | blocks     as in the room am
+//! slots     header: identity | answer | progress | volley | told
+//!           slots, one line each
+//!           bytes
+//! ```
+
+use core::sync::atomic::AtomicU64;
+
+use towpath_am::packet::{BlockHead, Extra, Slot};
+use towpath_am::queue::Control;
+use towpath_machine::{Native, OwnLine};
+
+/// How many senders an endpoint can have.
+pub const MEMBERS: usize = 1 << PLACE_BITS;
+/// Of the 16 bits by which a packet names its sender: those for the place. The rest count
+/// the place's uses.
+pub const PLACE_BITS: u32 = 10;
+/// The bits of that count.
+pub const USES: u64 = (1 << (16 - PLACE_BITS)) - 1;
+/// Packets of the shared queue.
+pub const PACKETS: usize = 1024;
+/// Blocks of the shared queue.
+pub const BLOCKS: usize = 64;
+/// Bytes in a block.
+pub const BLOCK: usize = 8 << 10;
+/// Slots of a pair.
+pub const SLOTS: usize = 512;
+/// Bytes behind a pair's slots: more than a core's own caches hold, so that those to be
+/// written have left the reader's.
+pub const SLOT_BYTES: usize = 2 << 20;
+/// Of these, as many as a pair uses until it has earned them all.
+pub const FIRST_BYTES: usize = 256 << 10;
+/// The longest piece that goes through a pair's bytes.
+pub const SLOT_PIECE: usize = 16 << 10;
+
+/// The beginning of an endpoint's segment. The owner writes `identity`, `closed`,
+/// `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
+#[repr(C)]
+pub struct Header {
+    /// The address, as words: who attaches compares.
+    pub identity: [AtomicU64; 8],
+    /// Not 0: the owner takes nothing more.
+    pub closed: OwnLine<AtomicU64>,
+    /// What the owner sleeps on.
+    pub doorbell: OwnLine<AtomicU64>,
+    /// Not 0: the owner sleeps, or is about to: [`SLEEPS`], [`LISTENS`], and how often it
+    /// has begun to listen in the bits above.
+    pub asleep: OwnLine<AtomicU64>,
+    /// The owner: its [`Bell`](crate::device::bell::Bell)'s descriptor and 1, or 0 if it
+    /// has none.
+    pub bell: OwnLine<AtomicU64>,
+}
+
+/// In `asleep`: on the doorbell.
+pub const SLEEPS: u64 = 1;
+/// In `asleep`: on the bell's descriptor. The owner sets it, and whoever has rung takes
+/// it back.
+pub const LISTENS: u64 = 2;
+/// In `asleep`: begun to listen once more.
+pub const LISTENED: u64 = 4;
+
+/// A sender's entry in a receiver's segment.
+#[repr(C, align(64))]
+pub struct Member {
+    /// [`FREE`], or who takes it in the upper half (its pid, or [`VISITOR`] and its
+    /// number) with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
+    pub state: AtomicU64,
+    spare: [AtomicU64; 7],
+    /// The sender's own address: written before JOINED.
+    pub address: [AtomicU64; 8],
+    /// The sender: what it is about to do to the queue, and to a block.
+    pub intents: [AtomicU64; 2],
+    spare2: [AtomicU64; 6],
+    /// The receiver: how many eager bytes of this sender have found their receives.
+    pub taken: AtomicU64,
+    spare3: [AtomicU64; 7],
+}
+
+/// In the upper half of a member's state: not a pid, but the number that the receiver's
+/// [`Door`](crate::device::connect::fd_listener::Door) has given it.
+pub const VISITOR: u32 = 1 << 31;
+
+/// Nobody's.
+pub const FREE: u64 = 0;
+/// Being taken.
+pub const JOINING: u64 = 1;
+/// Taken.
+pub const JOINED: u64 = 2;
+/// The bits of the state proper.
+pub const STATE: u64 = 0xff;
+
+/// The beginning of a pair's slots.
+#[repr(C)]
+pub struct SlotsHeader {
+    /// The nonce that the announcement names.
+    pub nonce: AtomicU64,
+    spare: [AtomicU64; 7],
+    /// The receiver: [`ACCEPTED`] or [`DECLINED`].
+    pub answer: OwnLine<AtomicU64>,
+    /// The receiver: how many slots it has emptied.
+    pub progress: OwnLine<AtomicU64>,
+    /// Both ends, in turn ([`Volley`](crate::device::volley::Volley)).
+    pub volley: Slot<Native>,
+    /// The receiver: how long the piece took that was to be timed, and its ticket
+    /// ([`report`](crate::device::tune::store_mode::report)).
+    pub told: OwnLine<AtomicU64>,
+}
+
+/// The receiver will look at the slots.
+pub const ACCEPTED: u64 = 1;
+/// It has too many senders with slots of their own.
+pub const DECLINED: u64 = 2;
+
+const fn after(start: u64, bytes: usize) -> u64 {
+    (start + bytes as u64).next_multiple_of(4096)
+}
+
+/// Offsets in an endpoint's segment.
+pub mod at {
+    use super::*;
+    /// The members.
+    pub const MEMBERS: u64 = after(0, size_of::<Header>());
+    /// The queue's words.
+    pub const CONTROL: u64 = after(MEMBERS, super::MEMBERS * size_of::<Member>());
+    /// Its packets.
+    pub const SLOTS: u64 = after(CONTROL, size_of::<Control<Native>>());
+    /// What belongs to them.
+    pub const EXTRAS: u64 = after(SLOTS, PACKETS * size_of::<Slot<Native>>());
+    /// The blocks' heads.
+    pub const HEADS: u64 = after(EXTRAS, PACKETS * size_of::<Extra<Native>>());
+    /// The blocks.
+    pub const BYTES: u64 = after(HEADS, BLOCKS * size_of::<BlockHead<Native>>());
+    /// The end.
+    pub const END: u64 = after(BYTES, BLOCKS * BLOCK);
+
+    /// A pair's slots.
+    pub const PAIR_SLOTS: u64 = after(0, size_of::<SlotsHeader>());
+    /// The bytes behind them.
+    pub const PAIR_BYTES: u64 = after(PAIR_SLOTS, super::SLOTS * size_of::<Slot<Native>>());
+    /// The end.
+    pub const PAIR_END: u64 = after(PAIR_BYTES, SLOT_BYTES);
+}

@@ -1,0 +1,362 @@
+//! The way to another endpoint, whose segment was opened through /proc or given at its
+//! door ([`fd_listener`](crate::device::connect::fd_listener)): through the shared queue of its
+//! segment, and, once the pair has earned them, through slots of its own.
+//!
+//! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the
+//! sender says so there ([`Kind::Follow`]) and from then on uses the slots alone. The receiver
+//! looks at them only after it has taken that, so everything sent before has been taken too.
+//!
+//! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks
+//! after its peers; while it sends: see `claim/towpath.rs` of the room am.
+
+use core::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use towpath_am::claim::Towpath;
+use towpath_am::packet::Form;
+use towpath_am::path::{Failure, Meanwhile, Outgoing, Piece, Route};
+use towpath_am::queue::Sender;
+use towpath_machine::{Native, Park, Processor};
+use towpath_sync::Spinning;
+
+use crate::device::bell::Rope;
+use crate::device::connect::address::Address;
+use crate::device::connect::attach::{AttachError, Segment};
+use crate::device::connect::fd_message::Connection;
+use crate::device::connect::layout::{
+    BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE, USES, VISITOR,
+};
+use crate::device::pair::{Answer, Conversation, PairOut, publish_then_look};
+use crate::device::port::MemberId;
+use crate::device::protocol::frame::{Content, Frame, Kind, LINE};
+
+/// Slots on the way.
+enum Slots {
+    /// Not earned yet.
+    None,
+    /// Made, not yet announced.
+    Made(Box<PairOut>, u64),
+    /// Announced.
+    Offered(Box<PairOut>),
+    /// In use.
+    Used(Box<PairOut>),
+    /// Never.
+    Declined,
+}
+
+/// Whether a frame went out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It did.
+    Yes,
+    /// There is no space now.
+    Full,
+    /// The receiver takes nothing any more.
+    Gone,
+}
+
+/// To another endpoint.
+pub struct Link {
+    segment: Segment,
+    me: MemberId,
+    sender: RefCell<Sender>,
+    cpu: Native,
+    slots: Slots,
+    sent: u32,
+    staging: Vec<u8>,
+    rope: Rope,
+    /// With whom we can't share /proc.
+    connection: Option<Connection>,
+    /// What our slots will share with those of the other direction.
+    conversation: Option<Rc<Conversation>>,
+}
+
+/// Nobody waits here: a full queue is the caller's business.
+#[derive(Clone, Copy)]
+struct Impatient;
+
+impl Meanwhile for Impatient {
+    fn is_gone(&self) -> bool {
+        false
+    }
+    fn poll(&self) -> usize {
+        0
+    }
+    fn pause(&self, _round: u32) {}
+    fn look_around(&self) -> bool {
+        true
+    }
+}
+
+impl Link {
+    /// Attaches to an endpoint's segment and becomes a member there.
+    ///
+    /// # Errors
+    ///
+    /// Its owner has ended, or has too many members.
+    pub fn join(to: &Address, own: &Address) -> Result<Link, AttachError> {
+        Link::enter(Segment::attach(to)?, own.pid, None, to, own)
+    }
+
+    /// The same in a segment that its owner has given us, as the visitor of this number.
+    ///
+    /// # Errors
+    ///
+    /// It has too many members.
+    pub fn visit(
+        segment: Segment,
+        number: u32,
+        connection: Connection,
+        to: &Address,
+        own: &Address,
+    ) -> Result<Link, AttachError> {
+        Link::enter(segment, number | VISITOR, Some(connection), to, own)
+    }
+
+    /// `who`: as the member's state names us.
+    fn enter(
+        segment: Segment,
+        who: u32,
+        connection: Option<Connection>,
+        to: &Address,
+        own: &Address,
+    ) -> Result<Link, AttachError> {
+        for (place, entry) in segment.members().iter().enumerate() {
+            // Acquire: pairs with the Release of `Port::free`.
+            let state = entry.state.load(Ordering::Acquire);
+            if state & STATE != FREE {
+                continue;
+            }
+            let uses = state >> 8 & USES;
+            let taken = u64::from(who) << 32 | uses << 8;
+            // AcqRel: as above; only one gets it.
+            if entry
+                .state
+                .compare_exchange(state, taken | JOINING, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            for (word, value) in entry.address.iter().zip(own.to_words()) {
+                // Relaxed: published by the state.
+                word.store(value, Ordering::Relaxed);
+            }
+            // Release: pairs with the Acquire of `Port::address_of`.
+            entry.state.store(taken | JOINED, Ordering::Release);
+            let me = MemberId { place: place as u16, uses: uses as u8 };
+            let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
+            let cpu = Native::with_id(0);
+            let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));
+            let (sent, conversation) = (0, None);
+            return Ok(Link {
+                segment,
+                me,
+                sender,
+                cpu,
+                slots,
+                sent,
+                staging,
+                rope,
+                connection,
+                conversation,
+            });
+        }
+        Err(AttachError::TooMany { pid: to.pid, most: MEMBERS })
+    }
+
+    /// The same link, whose slots will share something with those of the other direction.
+    pub fn with(self, conversation: Option<&Rc<Conversation>>) -> Link {
+        Link { conversation: conversation.cloned(), ..self }
+    }
+
+    /// The longest payload of one frame.
+    #[inline(always)]
+    pub fn piece(&self) -> usize {
+        if matches!(self.slots, Slots::Used(_)) { SLOT_PIECE } else { BLOCK }
+    }
+
+    /// Whether the receiver has said that it takes nothing more.
+    pub fn is_closed(&self) -> bool {
+        // Acquire: pairs with the Release of `Port::close`.
+        self.segment.header().closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether one that is not seen under its pid is gone.
+    pub fn is_lost(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_lost)
+    }
+
+    /// How many of our eager bytes have found their receives.
+    #[inline(always)]
+    pub fn taken(&self) -> u64 {
+        // Relaxed: a count.
+        self.segment.members().get(usize::from(self.me.place)).map_or(0, |e| e.taken.load(Ordering::Relaxed))
+    }
+
+    /// Sends a frame, if there is space.
+    #[inline]
+    pub fn send(&mut self, frame: &Frame<'_>) -> Sent {
+        if let Slots::Used(pair) = &mut self.slots {
+            if !pair.send(frame) {
+                return if self.is_closed() { Sent::Gone } else { Sent::Full };
+            }
+            publish_then_look();
+            // Relaxed: ordered by the fence.
+            if self.segment.header().asleep.load(Ordering::Relaxed) & (SLEEPS | LISTENS) != 0 {
+                self.ring();
+            }
+            return Sent::Yes;
+        }
+        self.send_shared(frame)
+    }
+
+    fn send_shared(&mut self, frame: &Frame<'_>) -> Sent {
+        let line = frame.line();
+        let mut args = [0u32; LINE / 4];
+        if line.bulk {
+            // The payload goes by itself.
+            let words = Frame { content: Content::NONE, ..*frame };
+            words.cells(None, |n, cell| put_cell(&mut args, n, cell));
+        } else {
+            frame.cells(None, |n, cell| put_cell(&mut args, n, cell));
+        }
+        let out = Outgoing {
+            form: if line.bulk { Form::Medium } else { Form::Short },
+            handler: line.handler,
+            tag: frame.tag,
+            args: &args[..line.args],
+            aux: 0,
+            source: self.me.code(),
+        };
+        let bytes = match (&frame.content, line.bulk) {
+            (_, false) => None,
+            (Content::Bytes(bytes), true) => Some(*bytes),
+            (Content::Part(..), true) => {
+                self.staging.resize(frame.content.len(), 0);
+                stage(&frame.content, &mut self.staging);
+                Some(&self.staging[..])
+            }
+        };
+        let piece = bytes.map(|bytes| Piece { bytes, offset: 0, whole: (0, 0) });
+        let entry = &self.segment.members()[usize::from(self.me.place)];
+        let route = Route {
+            queue: self.segment.queue(),
+            claim: &Towpath,
+            sender: &self.sender,
+            intent: &entry.intents[0],
+            block_intent: &entry.intents[1],
+        };
+        match route.send(&self.cpu, &out, piece, false, &Spinning, Impatient) {
+            Ok(must_wake) => {
+                if must_wake {
+                    self.ring();
+                }
+                self.sent = self.sent.saturating_add(1);
+                Sent::Yes
+            }
+            Err(Failure::NotSent) if self.is_closed() => Sent::Gone,
+            Err(Failure::NotSent) => Sent::Full,
+            Err(Failure::Gone) => Sent::Gone,
+        }
+    }
+
+    /// Gets slots for this pair on their way, or more of their memory, if it has earned
+    /// them. Call it when nothing waits to be sent.
+    #[inline]
+    pub fn promote(&mut self, after: u32, past: Option<usize>, crowded: bool) {
+        match &mut self.slots {
+            // Where cores are shared the caches are, too.
+            Slots::Used(pair) if pair.has_earned() && !crowded => pair.grow(),
+            Slots::Used(_) | Slots::Declined => {}
+            _ if self.sent >= after => self.promote_slowly(past),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn promote_slowly(&mut self, past: Option<usize>) {
+        self.slots = match core::mem::replace(&mut self.slots, Slots::Declined) {
+            Slots::None => {
+                let nonce = self.cpu.now();
+                // Without memory for slots the shared queue does.
+                match PairOut::create(nonce, past) {
+                    Ok(mut pair) if self.passes(&pair, nonce) => {
+                        if let Some(conversation) = &self.conversation {
+                            pair.converse(conversation);
+                        }
+                        Slots::Made(Box::new(pair), nonce)
+                    }
+                    _ => Slots::Declined,
+                }
+            }
+            Slots::Made(pair, nonce) => {
+                let words = [u64::from(pair.descriptor()), nonce, 0, 0];
+                let frame = Frame { kind: Kind::Slots, tag: 0, words, content: Content::NONE };
+                match self.send_shared(&frame) {
+                    Sent::Yes => Slots::Offered(pair),
+                    _ => Slots::Made(pair, nonce),
+                }
+            }
+            Slots::Offered(pair) => match pair.answer() {
+                Answer::None => Slots::Offered(pair),
+                Answer::Declined => Slots::Declined,
+                Answer::Accepted => {
+                    let frame = Frame { kind: Kind::Follow, tag: 0, words: [0; 4], content: Content::NONE };
+                    match self.send_shared(&frame) {
+                        Sent::Yes => Slots::Used(pair),
+                        _ => Slots::Offered(pair),
+                    }
+                }
+            },
+            other => other,
+        };
+    }
+
+    /// Whether the receiver will be able to open the slots that it is to be offered.
+    fn passes(&self, pair: &PairOut, nonce: u64) -> bool {
+        let through = self.connection.as_ref();
+        through.is_none_or(|connection| connection.give(&nonce.to_le_bytes(), &[pair.file()]).is_ok())
+    }
+
+    /// Wakes the receiver.
+    #[cold]
+    fn ring(&self) {
+        let header = self.segment.header();
+        // Acquire: pairs with the Release of `Port::listen`.
+        let asleep = header.asleep.load(Ordering::Acquire);
+        if asleep & LISTENS != 0 {
+            // Relaxed: ordered by the load above.
+            self.rope.pull(header.bell.load(Ordering::Relaxed), self.connection.as_ref());
+            // Only then, so that others ring too if we stop here; and only if it has not begun to
+            // listen anew. Relaxed: orders nothing.
+            let _ = header.asleep.compare_exchange(
+                asleep,
+                asleep & !LISTENS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if asleep & SLEEPS == 0 {
+                return;
+            }
+        }
+        let bell = &header.doorbell;
+        // Release: what was sent comes before; pairs with the Acquire of `Port::lie_down`.
+        bell.fetch_add(1, Ordering::Release);
+        self.cpu.wake(bell, u32::MAX);
+    }
+}
+
+/// A cell as two arguments, the low half first.
+#[inline(always)]
+fn put_cell(args: &mut [u32; LINE / 4], n: usize, cell: u64) {
+    args[n * 2] = cell as u32;
+    args[n * 2 + 1] = (cell >> 32) as u32;
+}
+
+#[allow(unsafe_code)]
+fn stage(content: &Content<'_>, to: &mut [u8]) {
+    assert_eq!(content.len(), to.len(), "a payload is staged whole");
+    // SAFETY: the slice has as many bytes.
+    unsafe { content.copy_to(to.as_mut_ptr()) }
+}

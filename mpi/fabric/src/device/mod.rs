@@ -1,0 +1,15 @@
+//! The device proper: messages between endpoints in shared memory. Knows nothing of
+//! libfabric.
+pub mod bell;
+pub mod connect;
+pub mod endpoint;
+pub mod link;
+pub mod liveness;
+pub mod pair;
+pub mod peer;
+pub mod port;
+pub mod protocol;
+pub mod resource;
+pub mod tune;
+pub mod volley;
+pub mod wait;

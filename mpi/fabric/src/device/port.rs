@@ -1,0 +1,531 @@
+//! An endpoint's own segment: taking what arrives, and sleeping until something does.
+//!
+//! What has no slots of its own comes through the shared queue of the room am, claimed by Towpath's
+//! algorithm; its census are the members of the segment.
+
+use core::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use towpath_am::claim::{Claim, Towpath};
+use towpath_am::packet::block_owner;
+use towpath_am::path::{FIRST_QUOTA, Inbox, free_afterwards};
+use towpath_am::queue::{CLOSED, Census, Receiver};
+use towpath_machine::{Native, Park, Processor};
+use towpath_shm::Watch;
+use towpath_sync::Spinning;
+
+use crate::device::bell::Bell;
+use crate::device::connect::address::Address;
+use crate::device::connect::attach::{AttachError, PairMemory, Segment};
+use crate::device::connect::fd_listener::Door;
+use crate::device::connect::layout::{
+    FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES, VISITOR,
+};
+use crate::device::pair::{Conversation, PairIn, publish_then_look};
+use crate::device::protocol::frame::{Arrived, LINE};
+use crate::device::resource::buffers::Payload;
+
+/// Frames taken from one pair's slots before the others have their turn.
+const TURN: usize = 64;
+/// The shared queue is looked at in one of so many polls at least.
+const QUEUE_EVERY: u32 = 8;
+
+/// A sender's number at a receiver: its place among the members, and a count of the
+/// place's uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemberId {
+    /// The place.
+    pub place: u16,
+    /// The count.
+    pub uses: u8,
+}
+
+impl MemberId {
+    /// As packets carry it.
+    pub fn code(self) -> u16 {
+        self.place | u16::from(self.uses) << PLACE_BITS
+    }
+    /// From a packet.
+    pub fn from_code(code: u16) -> MemberId {
+        MemberId { place: code % MEMBERS as u16, uses: (code >> PLACE_BITS) as u8 }
+    }
+}
+
+/// Who comes through a pair's slots.
+struct Slots {
+    from: MemberId,
+    /// Ourselves. These come first.
+    own: bool,
+    pair: PairIn,
+}
+
+/// The receiving side of an endpoint.
+pub struct Port {
+    /// Its segment. Who sleeps on its doorbell holds it too.
+    pub segment: Arc<Segment>,
+    /// Its address.
+    pub address: Address,
+    cpu: Native,
+    receiver: RefCell<Receiver>,
+    quota: Cell<usize>,
+    polls: Cell<u32>,
+    pairs: RefCell<Vec<Slots>>,
+    new_pairs: RefCell<Vec<Slots>>,
+    /// The owner's own slots are new.
+    own_follows: Cell<bool>,
+    leaving: RefCell<Vec<MemberId>>,
+    watches: RefCell<Vec<Option<(u64, Watch)>>>,
+    bell: OnceCell<Bell>,
+    /// For those who can't come through /proc.
+    door: Option<Door>,
+}
+
+impl Port {
+    /// A new endpoint's.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn open() -> Result<Port, AttachError> {
+        let segment = Arc::new(Segment::create()?);
+        let mut nonce = [0; 8];
+        // If the system has no random numbers the time will do: it is against mistakes, not against
+        // enemies.
+        let random = rustix_random(&mut nonce);
+        let nonce = if random { u64::from_le_bytes(nonce) } else { Native::with_id(0).now() };
+        let address = Address::here(segment.descriptor(), nonce)?;
+        for (word, value) in segment.header().identity.iter().zip(address.to_words()) {
+            // Relaxed: published with the address, by whatever carries it.
+            word.store(value, Ordering::Relaxed);
+        }
+        Ok(Port {
+            segment,
+            address,
+            cpu: Native::with_id(0),
+            receiver: RefCell::default(),
+            quota: Cell::new(FIRST_QUOTA),
+            polls: Cell::new(0),
+            pairs: RefCell::default(),
+            new_pairs: RefCell::default(),
+            own_follows: Cell::new(false),
+            leaving: RefCell::default(),
+            watches: RefCell::new((0..MEMBERS).map(|_| None).collect()),
+            bell: OnceCell::new(),
+            // Without a door (forbidden, no descriptors) the usual way is still there.
+            door: Door::open(address).ok(),
+        })
+    }
+
+    /// Serves those who wait at the door.
+    #[cold]
+    pub fn serve(&self) {
+        if let Some(door) = &self.door {
+            door.serve(self.segment.file(), self.bell.get());
+        }
+    }
+
+    /// Those who came through the door and are gone since the last time.
+    pub fn lost(&self) -> Vec<Address> {
+        self.door.as_ref().map_or_else(Vec::new, Door::lost)
+    }
+
+    /// Whether this sender came through the door; if so, the slots that it has passed
+    /// there with this nonce.
+    #[cold]
+    pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
+        let passed = self.door.as_ref()?.slots(of, nonce)?;
+        Some(passed.and_then(|file| PairMemory::given(of.pid, file, nonce).ok()))
+    }
+
+    /// Takes what has arrived. Returns how much that was. `to_itself`: the owner is one
+    /// of its senders.
+    #[inline]
+    pub fn poll(&self, to_itself: bool, mut deliver: impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let mut taken = if to_itself { self.poll_own(&mut deliver) } else { 0 };
+        for slots in self.pairs.borrow_mut().iter_mut() {
+            let from = slots.from;
+            for _ in 0..TURN {
+                if slots.pair.take(|frame| deliver(from, frame)).is_none() {
+                    break;
+                }
+                taken += 1;
+            }
+        }
+        // Who got something from its pairs wants to go on with it: the rest is looked at when they
+        // are quiet, or now and then.
+        let polls = self.polls.get().wrapping_add(1);
+        self.polls.set(polls);
+        if taken == 0 || polls.is_multiple_of(QUEUE_EVERY) {
+            taken += self.poll_queue(&mut deliver);
+        }
+        let mut leaving = self.leaving.borrow_mut();
+        if !leaving.is_empty() {
+            for member in leaving.drain(..) {
+                self.pairs.borrow_mut().retain(|slots| slots.from != member);
+                self.free(member);
+            }
+        }
+        self.adopt();
+        taken
+    }
+
+    /// Slots that are to be followed from now on.
+    #[inline]
+    fn adopt(&self) {
+        let mut new = self.new_pairs.borrow_mut();
+        if !new.is_empty() {
+            let mut pairs = self.pairs.borrow_mut();
+            for slots in new.drain(..) {
+                let place = if slots.own { 0 } else { pairs.len() };
+                pairs.insert(place, slots);
+            }
+        }
+    }
+
+    /// Takes all that the owner has sent to itself: before what others send because of
+    /// it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's
+    /// `Mutex` relies on the order.)
+    fn poll_own(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        if self.pairs.borrow().first().is_some_and(|slots| slots.own) {
+            return self.poll_own_slots(deliver);
+        }
+        // It is in the shared queue, or behind something there.
+        let mut taken = 0;
+        for _ in 0..TURN {
+            match self.poll_queue(deliver) {
+                0 => break,
+                n => taken += n,
+            }
+        }
+        taken
+    }
+
+    fn poll_own_slots(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let mut taken = 0;
+        if let Some(Slots { from, own: true, pair }) = self.pairs.borrow_mut().first_mut() {
+            while pair.take(|frame| deliver(*from, frame)).is_some() {
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    #[inline]
+    fn poll_queue(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+        let q = self.segment.queue();
+        let inbox = Inbox { queue: q, claim: &Towpath, receiver: &self.receiver, quota: &self.quota };
+        inbox.poll(
+            &self.cpu,
+            || Spinning,
+            |arrival| {
+                let header = arrival.header;
+                let slot = q.slot(arrival.ticket);
+                let _block = free_afterwards(q, &self.cpu, header);
+                let cells: [u64; LINE / 8] = core::array::from_fn(|i| self.cpu.read(&slot.args[i]));
+                let tag = self.cpu.read(&slot.tag);
+                let words = [cells[0], cells[1], cells[2], cells[3]];
+                let line = Payload::of_cells(&cells);
+                let frame = Arrived::read(header.handler(), header.args(), tag, words, line, |_| {
+                    let block = q.blocks.get(header.block()).filter(|_| header.has_block())?;
+                    let len = (self.cpu.read(&block.len) as usize).min(q.block_size);
+                    payload(q, header.block(), len)
+                });
+                deliver(MemberId::from_code(header.source()), frame);
+                if self.own_follows.take() {
+                    // What the owner has sent to itself since lies in its slots, and comes before
+                    // the rest of the queue.
+                    self.adopt();
+                    self.poll_own_slots(deliver);
+                }
+            },
+        )
+    }
+
+    /// Whether a poll would find something.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.pairs.borrow().iter().any(|slots| slots.pair.is_ready())
+            || self.receiver.borrow_mut().next(&Towpath, self.segment.queue(), &self.cpu).is_some()
+    }
+
+    /// What polls don't see: places in the shared queue whose senders stopped or died.
+    #[cold]
+    pub fn look_after(&self, died: bool) {
+        let q = self.segment.queue();
+        let mut receiver = self.receiver.borrow_mut();
+        if died {
+            receiver.sweep(&Towpath, q, &self.cpu, self);
+        }
+        receiver.heal(&Towpath, q, &self.cpu);
+        while receiver.look_after(&Towpath, q, &self.cpu, self) {}
+        Claim::<Native>::flush(&Towpath, q, &mut receiver, &self.cpu, &Spinning);
+    }
+
+    /// Whether something was claimed in the shared queue that is not there yet.
+    pub fn is_behind(&self) -> bool {
+        self.receiver.borrow().behind(self.segment.queue(), &self.cpu)
+    }
+
+    /// How many senders have slots here.
+    pub fn pairs(&self) -> usize {
+        // Borrowed: the question itself came through slots, which it never does among honest
+        // senders.
+        self.pairs.try_borrow().map_or(MEMBERS, |pairs| pairs.len()) + self.new_pairs.borrow().len()
+    }
+
+    /// From now on a member's slots are looked at.
+    pub fn follow(&self, from: MemberId, own: bool, pair: PairIn) {
+        self.own_follows.set(own);
+        self.new_pairs.borrow_mut().push(Slots { from, own, pair });
+    }
+
+    /// A member has said its last word, or is dead and everything of it was taken: after
+    /// this poll its place is free.
+    pub fn leave(&self, member: MemberId) {
+        self.leaving.borrow_mut().push(member);
+    }
+
+    /// Accepts or declines slots, whose sender then says when to follow them.
+    pub fn judge(
+        &self,
+        memory: PairMemory,
+        most: usize,
+        conversation: Option<&Rc<Conversation>>,
+    ) -> Option<PairIn> {
+        if self.pairs() >= most {
+            PairIn::decline(&memory);
+            return None;
+        }
+        let mut pair = PairIn::accept(memory);
+        if let Some(conversation) = conversation {
+            pair.converse(conversation);
+        }
+        Some(pair)
+    }
+
+    /// The address of a member; `None` if there is no such member.
+    pub fn address_of(&self, member: MemberId) -> Option<Address> {
+        let entry = self.segment.members().get(usize::from(member.place))?;
+        // Acquire: pairs with the Release of `Link::join`.
+        let state = entry.state.load(Ordering::Acquire);
+        if state & STATE != JOINED || (state >> 8) as u8 != member.uses {
+            return None;
+        }
+        // Relaxed: written before the state, never changed while it stays.
+        Address::from_words(core::array::from_fn(|i| entry.address[i].load(Ordering::Relaxed)))
+    }
+
+    /// How many bytes of a member's eager messages have found their receives.
+    #[inline]
+    pub fn taken(&self, member: MemberId, bytes: u64) {
+        if let Some(entry) = self.segment.members().get(usize::from(member.place)) {
+            // Relaxed: a count; only we write it, and the sender only compares.
+            entry.taken.store(entry.taken.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// A member has gone for good, and nothing of it is in the queue: its place is free
+    /// again.
+    fn free(&self, member: MemberId) {
+        let Some(entry) = self.segment.members().get(usize::from(member.place)) else { return };
+        let state = entry.state.load(Ordering::Acquire);
+        if state & STATE != FREE && (state >> 8) as u8 == member.uses {
+            entry.taken.store(0, Ordering::Relaxed);
+            entry.intents[0].store(0, Ordering::Relaxed);
+            entry.intents[1].store(0, Ordering::Relaxed);
+            self.watches.borrow_mut()[usize::from(member.place)] = None;
+            let next = FREE | ((u64::from(member.uses) + 1) & USES) << 8;
+            // Release: the words are clean for the next one; pairs with the Acquire of
+            // `Link::join`.
+            entry.state.store(next, Ordering::Release);
+        }
+    }
+
+    /// Says that the owner is about to sleep. Returns what to hand to [`Port::park`];
+    /// `None` if something has come.
+    pub fn lie_down(&self) -> Option<u64> {
+        let header = self.segment.header();
+        // Acquire: before the last look.
+        let rung = header.doorbell.load(Ordering::Acquire);
+        // Relaxed: ordered by the fence.
+        header.asleep.fetch_or(SLEEPS, Ordering::Relaxed);
+        publish_then_look();
+        let q = self.segment.queue();
+        let ok = Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu);
+        if ok && !self.is_ready() {
+            return Some(rung);
+        }
+        self.get_up();
+        None
+    }
+
+    /// Sleeps until somebody rings, at most so long.
+    pub fn park(&self, rung: u64, ns: u64) {
+        self.cpu.park(&self.segment.header().doorbell, rung, ns);
+    }
+
+    /// Takes it back.
+    pub fn get_up(&self) {
+        // Relaxed: at worst somebody rings in vain.
+        let before = self.segment.header().asleep.fetch_and(!SLEEPS, Ordering::Relaxed);
+        if before & LISTENS == 0 {
+            Claim::<Native>::wake_up(&Towpath, self.segment.queue(), &self.cpu);
+        }
+    }
+
+    /// The bell, for those who wait on a descriptor. Made when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn bell(&self) -> io::Result<&Bell> {
+        if let Some(bell) = self.bell.get() {
+            return Ok(bell);
+        }
+        let bell = Bell::new()?;
+        // Relaxed: published by `asleep` in `listen`.
+        self.segment.header().bell.store(u64::from(bell.outer()) + 1, Ordering::Relaxed);
+        let bell = self.bell.get_or_init(|| bell);
+        if let Some(door) = &self.door {
+            door.pass(bell);
+        }
+        Ok(bell)
+    }
+
+    /// Silences the bell, and has it rung when something comes. `false`: something has
+    /// come, or is about to, that nobody may ring for.
+    pub fn listen(&self) -> bool {
+        let Some(bell) = self.bell.get() else { return false };
+        bell.silence();
+        let asleep = &self.segment.header().asleep;
+        // Release: the bell's descriptor comes before; pairs with the Acquire of `Link::ring`.
+        // Relaxed on failure: it tries again.
+        let _ = asleep.fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+            Some(word.wrapping_add(LISTENED) | LISTENS)
+        });
+        publish_then_look();
+        Claim::<Native>::fall_asleep(&Towpath, self.segment.queue(), &self.receiver.borrow(), &self.cpu)
+            && !self.is_ready()
+    }
+
+    /// Wakes the owner, from another of its threads.
+    pub fn ring(&self) {
+        let bell = &self.segment.header().doorbell;
+        // Release: pairs with the Acquire of `lie_down`.
+        bell.fetch_add(1, Ordering::Release);
+        self.cpu.wake(bell, u32::MAX);
+        // Relaxed: our own threads', who hold a lock around this and around `listen`.
+        if self.segment.header().asleep.load(Ordering::Relaxed) & LISTENS != 0
+            && let Some(bell) = self.bell.get()
+        {
+            bell.ring();
+        }
+    }
+
+    /// Takes nothing more.
+    pub fn close(&self) {
+        // Release: whoever sees it sees that we are gone.
+        self.segment.header().closed.store(1, Ordering::Release);
+        self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
+    }
+
+    /// Whether nobody has ever taken this place. (Or it was taken and left as often as is
+    /// counted, which makes no difference to anybody but the next one.)
+    pub fn is_unused(&self, place: usize) -> bool {
+        // Relaxed: at worst the next look finds it.
+        self.segment.members().get(place).is_none_or(|entry| entry.state.load(Ordering::Relaxed) == FREE)
+    }
+
+    /// The member of this place, if it has joined, or begun to, and is dead.
+    pub fn dead_member(&self, place: usize) -> Option<MemberId> {
+        // Acquire: pairs with the Release of `Link::join`.
+        let state = self.segment.members().get(place)?.state.load(Ordering::Acquire);
+        let dead = match state & STATE {
+            JOINED => self.member_is_dead(place, state),
+            // It has sent nothing, and perhaps not said who it is.
+            JOINING => self.visitor_is_gone(state).unwrap_or_else(|| !exists((state >> 32) as i32)),
+            _ => false,
+        };
+        dead.then_some(MemberId { place: place as u16, uses: (state >> 8) as u8 })
+    }
+
+    /// Of a member that came through the door: whether it is gone.
+    fn visitor_is_gone(&self, state: u64) -> Option<bool> {
+        let who = (state >> 32) as u32;
+        (who & VISITOR != 0).then(|| self.door.as_ref().is_none_or(|door| !door.is_here(who & !VISITOR)))
+    }
+
+    fn member_is_dead(&self, place: usize, state: u64) -> bool {
+        if let Some(is_gone) = self.visitor_is_gone(state) {
+            return is_gone;
+        }
+        let mut watches = self.watches.borrow_mut();
+        let Some(watch) = watches.get_mut(place) else { return false };
+        if watch.as_ref().is_none_or(|(of, _)| *of != state) {
+            let entry = &self.segment.members()[place];
+            // Relaxed: as in `address_of`.
+            let words = core::array::from_fn(|i| entry.address[i].load(Ordering::Relaxed));
+            // Half a member is not known yet: alive, until it says who it is.
+            let Some(address) = Address::from_words(words) else { return false };
+            *watch = Some((state, address.process().watch()));
+        }
+        watch.as_ref().is_some_and(|(_, watch)| watch.is_dead())
+    }
+}
+
+#[allow(unsafe_code)]
+fn payload(q: &towpath_am::queue::Queue<'_, Native>, block: usize, len: usize) -> Option<Payload> {
+    let at = q.block_at(block);
+    let fits = at.checked_add(len)? <= q.bytes.len();
+    // SAFETY: in bounds of the mapped blocks; the block is freed only after the delivery.
+    fits.then(|| unsafe { Payload::new(q.bytes.as_ptr().add(at), len) })
+}
+
+#[allow(unsafe_code)]
+fn rustix_random(to: &mut [u8; 8]) -> bool {
+    // SAFETY: writes at most 8 bytes to an array of 8.
+    unsafe { libc::getrandom(to.as_mut_ptr().cast(), 8, libc::GRND_NONBLOCK) == 8 }
+}
+
+/// Whether there is a process of this number. (Somebody else's may have it by now; then
+/// its predecessor's place is not noticed.)
+#[allow(unsafe_code)]
+fn exists(pid: i32) -> bool {
+    // SAFETY: no signal is sent.
+    pid > 0
+        && (unsafe { libc::kill(pid, 0) } == 0
+            || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
+}
+
+impl Census for Port {
+    fn members(&self) -> usize {
+        MEMBERS
+    }
+
+    fn intent(&self, member: usize) -> u64 {
+        let Some(entry) = self.segment.members().get(member) else { return 0 };
+        // Acquire: pairs with the Release with which claimers change their intent.
+        let intent = entry.intents[0].load(Ordering::Acquire);
+        let state = entry.state.load(Ordering::Acquire);
+        // The intent first, then the question: what the dead intended will not happen any more.
+        if intent != 0 && (state & STATE == FREE || self.member_is_dead(member, state)) { 0 } else { intent }
+    }
+
+    fn alive(&self, endpoint: u16, generation: u16) -> bool {
+        let place = usize::from(endpoint);
+        let Some(entry) = self.segment.members().get(place) else { return false };
+        let state = entry.state.load(Ordering::Acquire);
+        state & STATE != FREE
+            && block_owner(endpoint, generation) == block_owner(endpoint, (state >> 8) as u16 & 0xff)
+            && !self.member_is_dead(place, state)
+    }
+
+    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
+        let entry = self.segment.members().get(usize::from(endpoint));
+        // Acquire: pairs with the Release after the publication.
+        entry.is_some_and(|e| e.intents[1].load(Ordering::Acquire) == u64::from(queue) + 1)
+    }
+}

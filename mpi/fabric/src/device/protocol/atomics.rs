@@ -1,0 +1,378 @@
+//! Atomic operations on remote memory: what they do to bytes. The owner of the memory
+//! applies them, one after the other.
+
+use crate::device::connect::layout::BLOCK;
+use crate::device::endpoint::{Core, Refusal};
+use crate::device::protocol::frame::{Arrived, Kind};
+use crate::device::protocol::onesided::{OneSided, Target};
+use crate::device::resource::buffers::Buffer;
+use crate::device::resource::buffers::Payload;
+use crate::device::resource::completion::{Class, Ticket, error};
+
+/// The most bytes of operands (each of operand and comparand): both fit in one frame,
+/// whatever way it takes.
+pub const LONGEST: usize = BLOCK / 2;
+
+/// Operations, numbered as libfabric numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "libfabric's names")]
+pub enum Op {
+    Min,
+    Max,
+    Sum,
+    Prod,
+    Lor,
+    Land,
+    Bor,
+    Band,
+    Lxor,
+    Bxor,
+    Read,
+    Write,
+    Cswap,
+    CswapNe,
+    CswapLe,
+    CswapLt,
+    CswapGe,
+    CswapGt,
+    Mswap,
+}
+
+/// Types, numbered as libfabric numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "libfabric's names")]
+pub enum Type {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    F32,
+    F64,
+    C32,
+    C64,
+}
+
+impl Op {
+    const ALL: [Op; 19] = [
+        Op::Min,
+        Op::Max,
+        Op::Sum,
+        Op::Prod,
+        Op::Lor,
+        Op::Land,
+        Op::Bor,
+        Op::Band,
+        Op::Lxor,
+        Op::Bxor,
+        Op::Read,
+        Op::Write,
+        Op::Cswap,
+        Op::CswapNe,
+        Op::CswapLe,
+        Op::CswapLt,
+        Op::CswapGe,
+        Op::CswapGt,
+        Op::Mswap,
+    ];
+
+    /// By its number.
+    pub fn from_number(number: u64) -> Option<Op> {
+        Op::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Whether it compares.
+    pub fn compares(self) -> bool {
+        self as u8 >= Op::Cswap as u8
+    }
+}
+
+impl Type {
+    const ALL: [(Type, usize); 12] = [
+        (Type::I8, 1),
+        (Type::U8, 1),
+        (Type::I16, 2),
+        (Type::U16, 2),
+        (Type::I32, 4),
+        (Type::U32, 4),
+        (Type::I64, 8),
+        (Type::U64, 8),
+        (Type::F32, 4),
+        (Type::F64, 8),
+        (Type::C32, 8),
+        (Type::C64, 16),
+    ];
+
+    /// By its number.
+    pub fn from_number(number: u64) -> Option<Type> {
+        Type::ALL.get(usize::try_from(number).ok()?).map(|t| t.0)
+    }
+
+    /// Its bytes.
+    pub fn size(self) -> usize {
+        Type::ALL[self as usize].1
+    }
+}
+
+/// Whether the operation exists for the type.
+pub fn is_valid(op: Op, of: Type) -> bool {
+    let bits = matches!(op, Op::Bor | Op::Band | Op::Bxor | Op::Mswap);
+    let order = matches!(op, Op::Min | Op::Max | Op::CswapLe | Op::CswapLt | Op::CswapGe | Op::CswapGt);
+    match of {
+        Type::F32 | Type::F64 => !bits,
+        Type::C32 | Type::C64 => !bits && !order,
+        _ => true,
+    }
+}
+
+/// What the target becomes: `None` if it stays. For one element.
+fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Option<Vec<u8>> {
+    macro_rules! whole {
+        ($t:ty) => {{
+            let get = |b: &[u8]| b.try_into().map(<$t>::from_ne_bytes).unwrap_or_default();
+            let (t, v, c) = (get(target), get(operand), get(compare));
+            let truth = |b: bool| <$t>::from(b);
+            let new = match op {
+                Op::Min => t.min(v),
+                Op::Max => t.max(v),
+                Op::Sum => t.wrapping_add(v),
+                Op::Prod => t.wrapping_mul(v),
+                Op::Lor => truth(t != 0 || v != 0),
+                Op::Land => truth(t != 0 && v != 0),
+                Op::Lxor => truth((t != 0) != (v != 0)),
+                Op::Bor => t | v,
+                Op::Band => t & v,
+                Op::Bxor => t ^ v,
+                Op::Read => return None,
+                Op::Write => v,
+                Op::Cswap => (c == t).then_some(v)?,
+                Op::CswapNe => (c != t).then_some(v)?,
+                Op::CswapLe => (c <= t).then_some(v)?,
+                Op::CswapLt => (c < t).then_some(v)?,
+                Op::CswapGe => (c >= t).then_some(v)?,
+                Op::CswapGt => (c > t).then_some(v)?,
+                Op::Mswap => (v & c) | (t & !c),
+            };
+            Some(new.to_ne_bytes().to_vec())
+        }};
+    }
+    macro_rules! float {
+        ($t:ty) => {{
+            let get = |b: &[u8]| b.try_into().map(<$t>::from_ne_bytes).unwrap_or_default();
+            let (t, v, c) = (get(target), get(operand), get(compare));
+            let truth = |b: bool| if b { 1.0 } else { 0.0 };
+            let new = match op {
+                Op::Min => {
+                    if v < t {
+                        v
+                    } else {
+                        t
+                    }
+                }
+                Op::Max => {
+                    if v > t {
+                        v
+                    } else {
+                        t
+                    }
+                }
+                Op::Sum => t + v,
+                Op::Prod => t * v,
+                Op::Lor => truth(t != 0.0 || v != 0.0),
+                Op::Land => truth(t != 0.0 && v != 0.0),
+                Op::Lxor => truth((t != 0.0) != (v != 0.0)),
+                Op::Write => v,
+                Op::Cswap => (c == t).then_some(v)?,
+                Op::CswapNe => (c != t).then_some(v)?,
+                Op::CswapLe => (c <= t).then_some(v)?,
+                Op::CswapLt => (c < t).then_some(v)?,
+                Op::CswapGe => (c >= t).then_some(v)?,
+                Op::CswapGt => (c > t).then_some(v)?,
+                Op::Read | Op::Bor | Op::Band | Op::Bxor | Op::Mswap => return None,
+            };
+            Some(new.to_ne_bytes().to_vec())
+        }};
+    }
+    macro_rules! complex {
+        ($t:ty, $n:expr) => {{
+            let get = |b: &[u8]| {
+                let part = |b: Option<&[u8]>| b.and_then(|b| b.try_into().ok()).map(<$t>::from_ne_bytes);
+                (part(b.get(..$n)).unwrap_or_default(), part(b.get($n..)).unwrap_or_default())
+            };
+            let (t, v, c) = (get(target), get(operand), get(compare));
+            let is = |x: ($t, $t)| x.0 != 0.0 || x.1 != 0.0;
+            let truth = |b: bool| (if b { 1.0 } else { 0.0 }, 0.0);
+            let new: ($t, $t) = match op {
+                Op::Sum => (t.0 + v.0, t.1 + v.1),
+                Op::Prod => (t.0 * v.0 - t.1 * v.1, t.0 * v.1 + t.1 * v.0),
+                Op::Lor => truth(is(t) || is(v)),
+                Op::Land => truth(is(t) && is(v)),
+                Op::Lxor => truth(is(t) != is(v)),
+                Op::Write => v,
+                Op::Cswap => (c == t).then_some(v)?,
+                Op::CswapNe => (c != t).then_some(v)?,
+                _ => return None,
+            };
+            Some([new.0.to_ne_bytes(), new.1.to_ne_bytes()].concat())
+        }};
+    }
+    match of {
+        Type::I8 => whole!(i8),
+        Type::U8 => whole!(u8),
+        Type::I16 => whole!(i16),
+        Type::U16 => whole!(u16),
+        Type::I32 => whole!(i32),
+        Type::U32 => whole!(u32),
+        Type::I64 => whole!(i64),
+        Type::U64 => whole!(u64),
+        Type::F32 => float!(f32),
+        Type::F64 => float!(f64),
+        Type::C32 => complex!(f32, 4),
+        Type::C64 => complex!(f64, 8),
+    }
+}
+
+/// An atomic operation of ours.
+#[derive(Clone, Debug)]
+pub struct Atomic<'a> {
+    /// On which memory.
+    pub target: Target,
+    /// What.
+    pub op: Op,
+    /// On which type.
+    pub of: Type,
+    /// How many elements.
+    pub count: usize,
+    /// The operands; nothing for [`Op::Read`].
+    pub operand: &'a [u8],
+    /// The comparands, if it compares.
+    pub compare: &'a [u8],
+    /// Where what was found goes, if it is wanted.
+    pub into: Option<Buffer>,
+}
+
+/// In the tag: what was found is wanted.
+const FETCH: u64 = 1 << 16;
+
+impl Core {
+    /// Starts an atomic operation.
+    ///
+    /// # Errors
+    ///
+    /// It did not start.
+    pub fn start_atomic(&mut self, atomic: &Atomic<'_>, ticket: Ticket) -> Result<(), Refusal> {
+        let Atomic { target, op, of, count, operand, compare, ref into } = *atomic;
+        let bytes = count.saturating_mul(of.size());
+        let fits = |b: &[u8], needed: bool| if needed { b.len() == bytes } else { b.is_empty() };
+        if bytes > LONGEST {
+            return Err(Refusal::TooLong);
+        }
+        if !is_valid(op, of)
+            || count == 0
+            || !fits(operand, op != Op::Read)
+            || !fits(compare, op.compares())
+            || into.as_ref().is_some_and(|b| b.len() < bytes)
+        {
+            return Err(Refusal::Invalid);
+        }
+        self.check(target.peer)?;
+        self.happened.called(false);
+        let tag = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
+        let peer = target.peer;
+        let number =
+            self.onesided.insert(OneSided { peer, ticket, into: into.clone().unwrap_or_default(), came: 0 });
+        let words = [target.address, target.key, number, count as u64];
+        self.post(peer, Kind::Atomic, tag, words, &[compare, operand].concat());
+        Ok(())
+    }
+
+    /// A peer's atomic operation on our memory.
+    pub(crate) fn atomic(&mut self, peer: u32, frame: &Arrived) {
+        let [address, key, number, count] = frame.words;
+        let answer = self.apply_atomic(frame.tag, address, key, count, frame.payload.to_vec());
+        match answer {
+            Ok(Some(found)) => self.post(peer, Kind::Found, 0, [number, 0, 0, 0], &found),
+            Ok(None) => self.post(peer, Kind::Done, 0, [number, 0, 0, 0], &[]),
+            Err(error) => self.post(peer, Kind::Done, 0, [number, error as u64, 0, 0], &[]),
+        }
+    }
+
+    fn apply_atomic(
+        &mut self,
+        tag: u64,
+        address: u64,
+        key: u64,
+        count: u64,
+        operands: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, i32> {
+        let (op, of) = match (Op::from_number(tag & 0xff), Type::from_number(tag >> 8 & 0xff)) {
+            (Some(op), Some(of)) if is_valid(op, of) && count <= LONGEST as u64 => (op, of),
+            _ => return Err(error::INVALID),
+        };
+        let size = of.size();
+        let bytes = count as usize * size;
+        let (compare, operand) =
+            operands.split_at_checked(if op.compares() { bytes } else { 0 }).ok_or(error::INVALID)?;
+        if operand.len() != if op == Op::Read { 0 } else { bytes } {
+            return Err(error::INVALID);
+        }
+        let write = op != Op::Read;
+        let part = self.regions.part(key, address, bytes as u64, write).ok_or(error::NO_KEY)?;
+        let old = part.to_vec();
+        let mut new = old.clone();
+        for (i, element) in new.chunks_exact_mut(size).enumerate() {
+            let of_element =
+                |b: &[u8]| b.get(i * size..(i + 1) * size).map(<[u8]>::to_vec).unwrap_or_default();
+            if let Some(result) = apply(op, of, element, &of_element(operand), &of_element(compare)) {
+                element.copy_from_slice(&result);
+            }
+        }
+        if write {
+            Payload::of(&new).copy_to(&part, 0);
+        }
+        self.reports.remote(if write { Class::RemoteWrite } else { Class::RemoteRead });
+        self.regions.count(key, write);
+        Ok((tag & FETCH != 0).then_some(old))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(op: Op, t: i32, v: i32, c: i32) -> i32 {
+        let [t, v, c] = [t, v, c].map(i32::to_ne_bytes);
+        let new = apply(op, Type::I32, &t, &v, &c).unwrap_or(t.to_vec());
+        i32::from_ne_bytes(new.try_into().unwrap())
+    }
+
+    #[test]
+    fn whole_numbers() {
+        assert_eq!(one(Op::Min, 3, -4, 0), -4);
+        assert_eq!(one(Op::Max, 3, -4, 0), 3);
+        assert_eq!(one(Op::Sum, i32::MAX, 1, 0), i32::MIN);
+        assert_eq!(one(Op::Land, 3, 4, 0), 1);
+        assert_eq!(one(Op::Lxor, 3, 4, 0), 0);
+        assert_eq!(one(Op::Bxor, 6, 3, 0), 5);
+        assert_eq!(one(Op::Read, 6, 3, 0), 6);
+        assert_eq!(one(Op::Cswap, 6, 3, 6), 3);
+        assert_eq!(one(Op::Cswap, 6, 3, 7), 6);
+        // The comparand is on the left: the operand is written if comparand < target.
+        assert_eq!(one(Op::CswapLt, 6, 3, 5), 3);
+        assert_eq!(one(Op::CswapGt, 6, 3, 5), 6);
+        assert_eq!(one(Op::Mswap, 0b1100, 0b1010, 0b0110), 0b1010);
+    }
+
+    #[test]
+    fn complex_numbers_multiply() {
+        let pair = |a: f64, b: f64| [a.to_ne_bytes(), b.to_ne_bytes()].concat();
+        let product = apply(Op::Prod, Type::C64, &pair(1.0, 2.0), &pair(3.0, -1.0), &[]).unwrap();
+        assert_eq!(product, pair(5.0, 5.0));
+        assert!(
+            !is_valid(Op::Max, Type::C64) && !is_valid(Op::Bor, Type::F32) && is_valid(Op::Cswap, Type::C32)
+        );
+    }
+}

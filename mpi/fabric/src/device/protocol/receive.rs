@@ -1,0 +1,432 @@
+//! Receiving: posting, peeking, claiming, cancelling; and what happens when a message and
+//! a receive have found each other.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::device::endpoint::{Core, Endpoint};
+use crate::device::peer::{Assembly, NOT_LISTED, Peer};
+use crate::device::port::Port;
+use crate::device::protocol::cross_memory;
+use crate::device::protocol::frame::Kind;
+use crate::device::protocol::matching::{ANY, Pattern, Place};
+use crate::device::resource::buffers::{Buffer, Payload};
+use crate::device::resource::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
+use crate::device::tune::copy_mode::{Place as Between, Trial, Way, now};
+use crate::device::tune::settings::{INJECT, Settings};
+
+/// A receive that was posted.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// Where to.
+    pub buffer: Buffer,
+    /// The caller's context.
+    pub context: usize,
+    /// What to report it as.
+    pub flags: u64,
+    /// Whether to report a success.
+    pub notify: bool,
+    /// A buffer for several messages.
+    pub multi: Option<Rc<Multi>>,
+}
+
+/// A multi-receive buffer.
+#[derive(Debug, Default)]
+pub struct Multi {
+    used: Cell<usize>,
+    filling: Cell<usize>,
+    spent: Cell<bool>,
+}
+
+/// What is known of a message before its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
+    /// Its sender.
+    pub peer: u32,
+    /// Its tag.
+    pub tag: u64,
+    /// Tagged or not.
+    pub tagged: bool,
+    /// Its length.
+    pub len: usize,
+    /// Its data.
+    pub data: Option<u64>,
+    /// The sender wants to know when it has found its receive: its number there, or 0.
+    pub answer: u64,
+}
+
+/// A message without a receive.
+#[derive(Debug)]
+pub struct Message {
+    /// What it is.
+    pub envelope: Envelope,
+    /// Its bytes.
+    pub body: Body,
+}
+
+/// What there is of a message.
+#[derive(Debug)]
+pub enum Body {
+    /// The bytes that have come so far: all, if there are as many as its length.
+    Bytes(Vec<u8>),
+    /// Nothing: the sender keeps them, at this address (0: scattered) of its memory.
+    Kept(u64),
+    /// Its sender died.
+    Lost,
+}
+
+/// A receive into which bytes flow.
+#[derive(Debug)]
+pub struct Active {
+    /// The receive, its buffer cut to what belongs to this message.
+    pub receive: Receive,
+    /// The message.
+    pub envelope: Envelope,
+    /// How many bytes have come.
+    pub came: usize,
+    /// How many will.
+    pub wanted: usize,
+    /// It is measured.
+    pub trial: Option<Trial>,
+}
+
+impl Endpoint {
+    /// Posts a receive. It may be fulfilled at once.
+    pub fn receive(&mut self, tagged: bool, pattern: Pattern, receive: Receive) {
+        let Endpoint { port, core, .. } = self;
+        core.happened.called(true);
+        let space = if tagged { &mut core.tagged } else { &mut core.untagged };
+        if receive.multi.is_none() {
+            match space.find_waiting(&pattern) {
+                None if core.peers.get(pattern.source as usize).is_some_and(|peer| peer.dead) => {
+                    core.fail_receive(&receive, error::UNREACHABLE);
+                }
+                None => {
+                    space.post(pattern, receive);
+                }
+                Some(place) => core.give(port, tagged, place, receive),
+            }
+            return;
+        }
+        // Into a buffer for several, as many as wait and fit.
+        let posted = space.post(pattern, receive);
+        loop {
+            let space = if tagged { &mut core.tagged } else { &mut core.untagged };
+            if space.posted_mut(posted).is_none() {
+                return;
+            }
+            let Some(place) = space.find_waiting(&pattern) else { return };
+            let len = space.waiting_mut(place).map_or(0, |m| m.envelope.len);
+            let receive = core.take_receive(tagged, posted, len);
+            core.give(port, tagged, place, receive);
+        }
+    }
+
+    /// Whether a message waits that fits; it is reported as if it were received, without
+    /// its bytes. `claim`: keeps it for the receive that claims it with the same context.
+    /// `discard`: throws it away.
+    pub fn peek(&mut self, tagged: bool, pattern: Pattern, receive: &Receive, claim: bool, discard: bool) {
+        // Without making progress: MPICH, which has other ways to receive too, relies on a
+        // message's becoming visible only when it reads the completion queue.
+        let Endpoint { port, core, .. } = self;
+        let space = if tagged { &mut core.tagged } else { &mut core.untagged };
+        let mut found = space.find_waiting(&pattern);
+        if pattern.source == ANY && core.settings.look_twice {
+            let is_first = core.look.is_first(core.happened.calls);
+            let other = |place| {
+                space.envelope(place).is_some_and(|(peer, _)| core.peers[peer as usize].address != core.own)
+            };
+            if found.is_some_and(|place| is_first && other(place)) {
+                found = None;
+            } else if found.is_some() {
+                core.look.found();
+            }
+        }
+        let report = |e: &Envelope, listed: u64| Completion {
+            context: receive.context,
+            flags: receive.flags | if e.data.is_some() { WITH_DATA } else { 0 },
+            len: e.len,
+            data: e.data.unwrap_or(0),
+            tag: e.tag,
+            source: listed,
+            ..Completion::default()
+        };
+        let Some(place) = found else {
+            let none = Completion {
+                context: receive.context,
+                flags: receive.flags,
+                tag: pattern.tag,
+                source: NOT_LISTED,
+                error: error::NO_MESSAGE,
+                ..Completion::default()
+            };
+            core.reports.tell(true, none);
+            return;
+        };
+        let Some(envelope) = space.waiting_mut(place).map(|m| m.envelope) else { return };
+        let listed = core.peers[envelope.peer as usize].listed;
+        if claim || discard {
+            let Some(message) = core.take_message(tagged, place) else { return };
+            if claim {
+                // Its bytes may still be coming: see `Core::more`.
+                if let Some(Assembly::Waiting(..)) = core.peers[envelope.peer as usize].assembly
+                    && let Body::Bytes(bytes) = &message.body
+                    && bytes.len() < envelope.len
+                {
+                    core.peers[envelope.peer as usize].assembly = Some(Assembly::Claimed(receive.context));
+                }
+                core.claimed.insert(receive.context, message);
+            } else {
+                core.discard(port, message);
+            }
+        }
+        core.reports.tell(true, report(&envelope, listed));
+    }
+
+    /// Receives the message that a peek with this context has claimed, or throws it away.
+    /// `false`: there is none.
+    pub fn claimed(&mut self, receive: Receive, discard: bool) -> bool {
+        let Endpoint { port, core, .. } = self;
+        let Some(message) = core.claimed.remove(&receive.context) else { return false };
+        if discard {
+            let envelope = message.envelope;
+            core.discard(port, message);
+            let report = Completion {
+                context: receive.context,
+                flags: receive.flags,
+                tag: envelope.tag,
+                source: core.peers[envelope.peer as usize].listed,
+                ..Completion::default()
+            };
+            core.reports.tell(receive.notify, report);
+        } else {
+            core.join(port, message, receive);
+        }
+        true
+    }
+
+    /// Takes a posted receive back. Whether there was one with this context.
+    pub fn cancel(&mut self, context: usize) -> bool {
+        for tagged in [true, false] {
+            let space = if tagged { &mut self.core.tagged } else { &mut self.core.untagged };
+            if let Some(place) = space.search_posted(|_, r| r.context == context)
+                && let Some(receive) = space.take_posted(place)
+            {
+                self.core.fail_receive(&receive, error::CANCELLED);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Core {
+    /// Takes the receive that a message of this length has matched, or the part of it
+    /// that the message gets.
+    #[inline]
+    pub(crate) fn take_receive(&mut self, tagged: bool, place: Place, len: usize) -> Receive {
+        let space = if tagged { &mut self.tagged } else { &mut self.untagged };
+        let multi = match space.posted_mut(place) {
+            Some(Receive { multi: Some(multi), .. }) => multi.clone(),
+            _ => return space.take_posted(place).expect("the place was just found"),
+        };
+        let whole = space.posted_mut(place).expect("the place was just found");
+        let mut part = whole.clone();
+        part.buffer = whole.buffer.without_first(multi.used.get());
+        multi.used.set(multi.used.get() + len.min(part.buffer.len()));
+        multi.filling.set(multi.filling.get() + 1);
+        if whole.buffer.len() - multi.used.get() < self.min_multi.max(1) {
+            multi.spent.set(true);
+            space.take_posted(place);
+        }
+        part
+    }
+
+    /// Takes a waiting message out.
+    fn take_message(&mut self, tagged: bool, place: Place) -> Option<Message> {
+        let space = if tagged { &mut self.tagged } else { &mut self.untagged };
+        space.take_waiting(place)
+    }
+
+    /// Gives a waiting message to a receive.
+    fn give(&mut self, port: &Port, tagged: bool, place: Place, receive: Receive) {
+        let Some(message) = self.take_message(tagged, place) else { return };
+        self.join(port, message, receive);
+    }
+
+    /// A message and its receive.
+    fn join(&mut self, port: &Port, message: Message, receive: Receive) {
+        let Message { envelope, body } = message;
+        match body {
+            Body::Bytes(bytes) if bytes.len() >= envelope.len => {
+                self.found(port, &envelope);
+                self.fill(&receive, &envelope, Payload::of(&bytes));
+            }
+            Body::Bytes(bytes) => {
+                // The rest is still coming, and goes where it belongs.
+                self.found(port, &envelope);
+                Payload::of(&bytes).copy_to(&receive.buffer, 0);
+                let active =
+                    Active { receive, envelope, came: bytes.len(), wanted: envelope.len, trial: None };
+                let number = self.active.insert(active);
+                self.peers[envelope.peer as usize].assembly = Some(Assembly::Matched(number));
+            }
+            Body::Kept(address) => self.fetch(receive, &envelope, address),
+            Body::Lost => self.fail_receive(&receive, error::UNREACHABLE),
+        }
+    }
+
+    /// An eager message has found its receive: its sender may send more, and perhaps
+    /// wants to know.
+    #[inline(always)]
+    pub(crate) fn found(&mut self, port: &Port, envelope: &Envelope) {
+        if envelope.len > INJECT
+            && let Some(member) = self.peers[envelope.peer as usize].member
+        {
+            port.taken(member, envelope.len as u64);
+        }
+        if envelope.answer != 0 {
+            self.post(envelope.peer, Kind::Finished, 0, [envelope.answer, 0, 0, 0], &[]);
+        }
+    }
+
+    /// A message that is all there.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, receive: &Receive, envelope: &Envelope, payload: Payload) {
+        payload.copy_to(&receive.buffer, 0);
+        self.finish(receive, envelope, 0);
+    }
+
+    /// Reports a receive.
+    #[inline]
+    pub(crate) fn finish(&mut self, receive: &Receive, envelope: &Envelope, error: i32) {
+        let len = envelope.len.min(receive.buffer.len());
+        let excess = envelope.len - len;
+        let mut flags = receive.flags;
+        let (mut buffer, mut notify) = (0, receive.notify);
+        if envelope.data.is_some() {
+            flags |= WITH_DATA;
+        }
+        if let Some(multi) = &receive.multi {
+            buffer = receive.buffer.address();
+            multi.filling.set(multi.filling.get() - 1);
+            if multi.spent.get() && multi.filling.get() == 0 {
+                flags |= LAST_OF_BUFFER;
+                // Its owner must learn that it is free, whatever else is not reported.
+                notify = true;
+            }
+        }
+        let error = if error == 0 && excess > 0 { error::TRUNCATED } else { error };
+        let completion = Completion {
+            context: receive.context,
+            flags,
+            len,
+            buffer,
+            data: envelope.data.unwrap_or(0),
+            tag: envelope.tag,
+            source: self.peers[envelope.peer as usize].listed,
+            error,
+            excess,
+        };
+        self.reports.received(notify, completion);
+    }
+
+    /// Reports a receive that found no message.
+    pub(crate) fn fail_receive(&mut self, receive: &Receive, error: i32) {
+        let flags = receive.flags | if receive.multi.is_some() { LAST_OF_BUFFER } else { 0 };
+        let completion = Completion {
+            context: receive.context,
+            flags,
+            source: NOT_LISTED,
+            error,
+            ..Completion::default()
+        };
+        self.reports.received(true, completion);
+    }
+
+    /// Gets the bytes of a message that its sender keeps.
+    pub(crate) fn fetch(&mut self, receive: Receive, envelope: &Envelope, address: u64) {
+        let wanted = envelope.len.min(receive.buffer.len());
+        let number = envelope.answer;
+        if wanted == 0 {
+            self.post(envelope.peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
+            return self.finish(&receive, envelope, 0);
+        }
+        let peer = envelope.peer;
+        let (way, mut trial) =
+            if address == 0 { (Way::Pipelined, None) } else { self.way_from(peer, wanted) };
+        if way == Way::Direct {
+            let from = &mut self.peers[peer as usize];
+            match cross_memory::read(from.address.pid, address as usize, &receive.buffer, wanted) {
+                // Whose pid is used again by another process may have been that one's bytes: who
+                // lives now has had its pid all the time.
+                Ok(()) if !from.is_dead_now() => {
+                    self.choice.moved(wanted);
+                    if let Some(trial) = &trial {
+                        self.choice.arrived(trial, now());
+                    }
+                    self.post(peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
+                    return self.finish(&receive, envelope, 0);
+                }
+                // The bytes can still be sent. Nobody can be read here. Otherwise it is this one
+                // only: it may not be looked into, or is dead.
+                Err(libc::ENOSYS) => self.choice.refuse(),
+                Ok(()) | Err(_) => from.no_direct = true,
+            }
+            trial = None;
+        }
+        let active = Active { receive, envelope: *envelope, came: 0, wanted, trial };
+        let active = self.active.insert(active);
+        self.post(peer, Kind::Clear, 0, [number, active, wanted as u64, 0], &[]);
+    }
+
+    /// Whether a peer's memory can be read directly, as far as is known.
+    pub fn may_read(&self, peer: &Peer) -> bool {
+        !peer.no_direct && !self.choice.is_refused()
+    }
+
+    /// How the bytes of a message come that its sender keeps in one piece, and whether
+    /// that is measured.
+    fn way_from(&mut self, peer: u32, wanted: usize) -> (Way, Option<Trial>) {
+        let peer = &self.peers[peer as usize];
+        if !self.may_read(peer) {
+            return (Way::Pipelined, None);
+        }
+        let Settings { direct, direct_crowded, .. } = self.settings;
+        match if self.crowded { direct_crowded } else { direct } {
+            Some(from) if from != 0 && wanted >= from => (Way::Direct, None),
+            Some(_) => (Way::Pipelined, None),
+            None => {
+                let between = if peer.address == self.own {
+                    Between::Own
+                } else if self.crowded {
+                    Between::Crowded
+                } else {
+                    Between::Apart
+                };
+                self.choice.choose(between, wanted, now)
+            }
+        }
+    }
+
+    /// Throws a message away.
+    fn discard(&mut self, port: &Port, message: Message) {
+        let Message { envelope, body } = message;
+        match body {
+            Body::Bytes(bytes) => {
+                self.found(port, &envelope);
+                if bytes.len() < envelope.len {
+                    let left = envelope.len - bytes.len();
+                    self.peers[envelope.peer as usize].assembly = Some(Assembly::Dropped(left));
+                }
+            }
+            Body::Kept(_) => self.post(envelope.peer, Kind::Finished, 0, [envelope.answer, 0, 0, 0], &[]),
+            Body::Lost => {}
+        }
+    }
+
+    /// The pattern of a receive from a source in the address vector.
+    pub fn pattern(source: Option<u32>, tag: u64, ignore: u64) -> Pattern {
+        Pattern { source: source.unwrap_or(ANY), tag, ignore }
+    }
+}

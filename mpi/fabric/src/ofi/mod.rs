@@ -1,0 +1,76 @@
+//! libfabric's side of the provider: objects that its users hold pointers to, and the
+//! tables of functions behind them.
+//!
+//! Every function here is called by C and keeps C's promises: pointers are those of objects that
+//! the provider has made and that are not closed yet, and buffers stay until their completions.
+//! That is what each `SAFETY` in this folder means by *libfabric's contract*. A panic ends the
+//! process (an `extern "C"` function does not unwind).
+#![allow(unsafe_code)]
+
+mod atomic;
+mod av;
+mod cntr;
+mod cq;
+mod domain;
+mod ep;
+mod eq;
+mod fabric;
+mod hints;
+mod info;
+mod message;
+mod mr;
+mod names;
+mod no;
+mod object;
+mod rma;
+mod sleep;
+mod sys;
+mod wait;
+
+use core::ffi::{CStr, c_char, c_int};
+
+use crate::device::endpoint::Refusal;
+
+/// A result of a function that starts an operation.
+fn code(result: Result<(), Refusal>) -> isize {
+    match result {
+        Ok(()) => 0,
+        Err(Refusal::Again) => -(sys::FI_EAGAIN as isize),
+        Err(Refusal::Unreachable) => -(libc::EHOSTUNREACH as isize),
+        Err(Refusal::TooLong) => -(sys::FI_EMSGSIZE as isize),
+        Err(Refusal::Unknown | Refusal::Invalid) => -(sys::FI_EINVAL as isize),
+    }
+}
+
+/// The words for an error's number, which are also written to a place, cut to its length.
+///
+/// # Safety
+///
+/// The place is null, or has as many bytes.
+unsafe fn explain(error: c_int, place: *mut c_char, len: usize) -> *const c_char {
+    let text: &CStr = match error {
+        libc::EHOSTUNREACH => c"the other process is dead, or has closed its endpoint",
+        libc::ECANCELED => c"cancelled",
+        libc::ENOMSG => c"no message",
+        libc::EINVAL => c"an argument makes no sense, or the address is none of Towpath's",
+        libc::ENODATA => c"no endpoint has this service",
+        265 => c"the message was longer than its buffer",
+        266 => c"no such registered memory, or its key is in use",
+        _ => c"error",
+    };
+    if !place.is_null() && len > 0 {
+        let bytes = text.to_bytes_with_nul();
+        let n = bytes.len().min(len);
+        // SAFETY: the caller's promise.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), place, n);
+            *place.add(n - 1) = 0;
+        }
+    }
+    text.as_ptr()
+}
+
+/// An errno as a function returns it.
+const fn failed(errno: u32) -> i32 {
+    -(errno as i32)
+}
