@@ -14,25 +14,14 @@ use crate::claim::{Any, Locks};
 use crate::domain::{Domain, Entry, Side, Stored};
 use crate::error::Error;
 use crate::layout::{Layout, WorldConfig};
-use crate::packet::{BlockHead, Extra, Slot};
 use crate::parallel::ParallelBundle;
 use crate::queue::{CLOSED, Control, Queue, STALL, intent};
 use crate::suspicion::Suspicion;
 use crate::token::Token;
 
-// SAFETY: for all five: `repr(C)`, made of atomic words only, so every bit pattern is valid and
-// accesses are atomic; all zero is the initial state of each; no `Drop`.
-unsafe impl Plain for Slot<Native> {}
-// SAFETY: as above.
-unsafe impl Plain for Extra<Native> {}
-// SAFETY: as above.
-unsafe impl Plain for BlockHead<Native> {}
-// SAFETY: as above.
-unsafe impl Plain for Control<Native> {}
-// SAFETY: as above; all zero is a free entry.
+// SAFETY: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are
+// atomic; all zero is a free entry; no `Drop`.
 unsafe impl Plain for Entry<Native> {}
-// SAFETY: `repr(C)`, made of locks that are `Plain` themselves.
-unsafe impl Plain for Locks<Native> {}
 
 /// A queue in shared memory and the way to claim in it.
 pub struct NativeSide {

@@ -14,7 +14,7 @@ use towpath_sync::PARKED;
 
 use crate::claim::Claim;
 use crate::directory::Directory;
-use crate::domain::{Domain, Side, Step};
+use crate::domain::{Domain, Members, Side, Step};
 use crate::endpoint::{Core, Link, Own, Peer, Return};
 use crate::error::Status;
 use crate::name::{Name, Tag};
@@ -410,10 +410,10 @@ impl<D: Domain> Core<D> {
             }
             let mut receiver = own.receiver.borrow_mut();
             if died || due {
-                receiver.sweep(claim, q, self.cpu(), &self.domain);
+                receiver.sweep(claim, q, self.cpu(), &Members(&self.domain));
                 receiver.heal(claim, q, self.cpu());
             }
-            while receiver.look_after(claim, q, self.cpu(), &self.domain) {}
+            while receiver.look_after(claim, q, self.cpu(), &Members(&self.domain)) {}
             // The head may have passed places without a delivery, and a sender may wait for it.
             let around = self.domain.around(q);
             claim.flush(q, &mut receiver, self.cpu(), &self.domain.wait(&around));

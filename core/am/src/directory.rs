@@ -9,7 +9,7 @@ use towpath_shm::ParticipantId;
 use towpath_sync::PARKED;
 
 use crate::claim::Claim;
-use crate::domain::{Domain, Entry, Side};
+use crate::domain::{Domain, Entry, Members, Side};
 use crate::error::Error;
 use crate::name::Name;
 use crate::outstanding::Outstanding;
@@ -174,10 +174,10 @@ pub(crate) trait Directory: Domain {
     /// Whether a living sender may still write into a closed queue: it has a ticket, a
     /// packet or a block there and has not published it.
     fn is_written(&self, me: u16, side: &Self::Side) -> bool {
-        let (q, cpu) = (side.queue(), self.cpu());
+        let (q, cpu, census) = (side.queue(), self.cpu(), Members(self));
         // Acquire, all of them: pair with the Release of those who claim, publish and let go.
-        let intended = (0..self.members())
-            .any(|m| m / 2 != usize::from(me) && intent::phase(self.intent(m), q.id).is_some());
+        let intended = (0..census.members())
+            .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), q.id).is_some());
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let mut published = vec![false; q.blocks.len()];
         let mut claimed = false;
@@ -185,7 +185,7 @@ pub(crate) trait Directory: Domain {
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
             claimed |= header.state() == CLAIMED
                 && !self.config().algorithm.has_laps()
-                && self.alive(header.source(), header.lap());
+                && census.alive(header.source(), header.lap());
             if header.has_block()
                 && side.claim().is_undelivered(q, cpu, header, ticket)
                 && let Some(block) = published.get_mut(header.block())
@@ -197,8 +197,8 @@ pub(crate) trait Directory: Domain {
             let owner = cpu.load(&block.owner, Ordering::Acquire);
             owner != 0
                 && !published
-                && self.alive(owner as u16, (owner >> 16) as u16)
-                && self.holds_block(owner as u16, q.id)
+                && census.alive(owner as u16, (owner >> 16) as u16)
+                && census.holds_block(owner as u16, q.id)
         });
         intended || claimed || filled
     }

@@ -215,34 +215,38 @@ pub trait Domain: Sized {
 /// A word of a domain's memory.
 pub(crate) type Word<D> = <<D as Domain>::Cpu as Processor>::Word;
 
-impl<D: Domain> Census for D {
+/// The census of a queue whose senders are the endpoints of a domain's directory.
+pub(crate) struct Members<'a, D>(pub &'a D);
+
+impl<D: Domain> Census for Members<'_, D> {
     fn members(&self) -> usize {
-        self.config().endpoints as usize * 2
+        self.0.config().endpoints as usize * 2
     }
 
     fn intent(&self, member: usize) -> u64 {
-        let Ok(entry) = self.entry((member / 2) as u16) else { return 0 };
+        let Ok(entry) = self.0.entry((member / 2) as u16) else { return 0 };
         let OwnLine(intents) = &entry.intents;
         // Acquire: pairs with the Release with which claimers change their intent.
-        let intent = self.cpu().load(&intents[member % 2], Ordering::Acquire);
+        let intent = self.0.cpu().load(&intents[member % 2], Ordering::Acquire);
         // The intent first, then the question: what the dead intended will not happen any more.
-        if intent != 0 && !self.owner_alive(&entry) { 0 } else { intent }
+        if intent != 0 && !self.0.owner_alive(&entry) { 0 } else { intent }
     }
 
     fn alive(&self, endpoint: u16, generation: u16) -> bool {
-        let Ok(entry) = self.entry(endpoint) else { return false };
+        let Ok(entry) = self.0.entry(endpoint) else { return false };
         // Acquire: pairs with the Release when an endpoint is taken or given up.
-        self.cpu().load(&entry.generation, Ordering::Acquire) as u16 == generation && self.owner_alive(&entry)
+        self.0.cpu().load(&entry.generation, Ordering::Acquire) as u16 == generation
+            && self.0.owner_alive(&entry)
     }
 
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
-        let Ok(entry) = self.entry(endpoint) else { return false };
+        let Ok(entry) = self.0.entry(endpoint) else { return false };
         let OwnLine(intents) = &entry.intents;
         // Acquire: pairs with the Release after the publication.
-        intents[2..].iter().any(|word| self.cpu().load(word, Ordering::Acquire) == u64::from(queue) + 1)
+        intents[2..].iter().any(|word| self.0.cpu().load(word, Ordering::Acquire) == u64::from(queue) + 1)
     }
 
     fn patience(&self) -> u64 {
-        Domain::patience(self)
+        self.0.patience()
     }
 }

@@ -14,7 +14,6 @@
 
 mod attach;
 mod bundle;
-pub mod claim;
 mod deliver;
 mod directory;
 pub mod domain;
@@ -24,15 +23,13 @@ mod habit;
 mod layout;
 mod name;
 mod outstanding;
-pub mod packet;
 mod parallel;
-pub mod path;
-pub mod queue;
 mod segment;
 mod send;
 mod signal;
-pub mod suspicion;
 mod token;
+
+pub use towpath_channel::{claim, packet, path, queue, suspicion};
 
 pub use attach::SharedMemory;
 pub use bundle::{Bundle, Events};

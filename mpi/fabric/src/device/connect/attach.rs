@@ -14,7 +14,7 @@ use towpath_shm::Memory;
 use crate::device::connect::address::Address;
 use crate::device::connect::layout::{self, Header, Member, SlotsHeader, at};
 
-// `Slot`, `Extra`, `BlockHead` and `Control` are `Plain` by the room am.
+// `Slot`, `Extra`, `BlockHead` and `Control` are `Plain` by the room channel.
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for Header {}
 // SAFETY: as above.

@@ -6,8 +6,8 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use towpath_am::queue::{CLOSED, intent};
-use towpath_am::suspicion::{HOLDS, SUSPECTED, Suspicion, refute};
+use towpath_channel::queue::{CLOSED, intent};
+use towpath_channel::suspicion::{HOLDS, SUSPECTED, Suspicion, refute};
 use towpath_machine::{Arena, LoomArena, LoomProcessor, LoomWord, Ordering, Place, Processor};
 use towpath_testkit::model;
 

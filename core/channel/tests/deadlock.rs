@@ -29,9 +29,9 @@ use std::sync::{Arc, Mutex};
 use loom::sync::Notify;
 use loom::thread;
 
-use towpath_am::claim::{Claim, LockFree, Locked, Towpath};
-use towpath_am::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
-use towpath_am::queue::{Arrival, ClaimError, Control, Queue, Receiver, Sender};
+use towpath_channel::claim::{Claim, LockFree, Locked, Towpath};
+use towpath_channel::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
+use towpath_channel::queue::{Arrival, ClaimError, Control, Queue, Receiver, Sender};
 use towpath_machine::{Arena, LoomArena, LoomBytes, LoomProcessor, LoomWord, Place, Processor};
 use towpath_sync::locks::Posix;
 use towpath_sync::{Lock, Spinning};

@@ -7,9 +7,9 @@
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use towpath_am::claim::{Claim, LockFree, Locked, Towpath};
-use towpath_am::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
-use towpath_am::queue::{Arrival, Census, ClaimError, Control, Queue, Receiver, Sender};
+use towpath_channel::claim::{Claim, LockFree, Locked, Towpath};
+use towpath_channel::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
+use towpath_channel::queue::{Arrival, Census, ClaimError, Control, Queue, Receiver, Sender};
 use towpath_machine::{
     Arena, LoomArena, LoomBytes, LoomProcessor, LoomWord, Ordering, Park, Place, Processor,
 };

@@ -1,0 +1,20 @@
+//! The channel's structures in shared memory.
+#![allow(unsafe_code)]
+
+use towpath_machine::{Native, Plain};
+
+use crate::claim::Locks;
+use crate::packet::{BlockHead, Extra, Slot};
+use crate::queue::Control;
+
+// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
+// accesses are atomic; all zero is the initial state of each; no `Drop`.
+unsafe impl Plain for Slot<Native> {}
+// SAFETY: as above.
+unsafe impl Plain for Extra<Native> {}
+// SAFETY: as above.
+unsafe impl Plain for BlockHead<Native> {}
+// SAFETY: as above.
+unsafe impl Plain for Control<Native> {}
+// SAFETY: `repr(C)`, made of locks that are `Plain` themselves.
+unsafe impl Plain for Locks<Native> {}
