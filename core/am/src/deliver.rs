@@ -19,7 +19,7 @@ use crate::endpoint::{Core, Link, Own, Peer, Return};
 use crate::error::Status;
 use crate::name::{Name, Tag};
 use crate::outstanding::Outstanding;
-use crate::packet::{Form, LINE_ARGS, MAX_ARGS, source_code, unpack_range};
+use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, source_code, unpack_range};
 use crate::path::{Inbox, extra_args, free_afterwards, line_args};
 use crate::queue::{Arrival, Queue, TICKET};
 use crate::token::{Operation, Payload, Returned, Source, Token};
@@ -145,8 +145,8 @@ impl<D: Domain> Core<D> {
     /// has a copy, and taking it back is most of what a message costs. A hint: the code may be
     /// nonsense.
     #[inline(always)]
-    fn anticipate(&self, source: u16) {
-        if let Some(Some(peer)) = self.peers.borrow().get(usize::from(source & 0xff)) {
+    fn anticipate(&self, source: u32) {
+        if let Some(Some(peer)) = self.peers.borrow().get(usize::from(from_source_code(source).0)) {
             let (answer, note) = peer.habit.get().heard();
             if let Some((reply, ticket)) = answer {
                 let Link { side, .. } = if reply { &peer.reply } else { &peer.request };
@@ -160,13 +160,13 @@ impl<D: Domain> Core<D> {
 
     /// The name of the incarnation that has this code. A code that makes no sense gives a
     /// name that nobody has.
-    pub(crate) fn name_of(&self, code: u16) -> Name {
-        let endpoint = code & 0xff;
+    pub(crate) fn name_of(&self, code: u32) -> Name {
+        let (endpoint, low) = from_source_code(code);
         // Acquire: pairs with the Release in `open_entry`.
         let now =
             self.domain.entry(endpoint).map_or(0, |e| self.cpu().load(&e.generation, Ordering::Acquire));
         // Its present incarnation, or the one before that to which the bits fit.
-        let generation = now.wrapping_sub(now.wrapping_sub(u64::from(code >> 8)) & 0xff);
+        let generation = now.wrapping_sub(now.wrapping_sub(low) & 0xff);
         Name { endpoint, generation }
     }
 

@@ -185,7 +185,7 @@ pub(crate) trait Directory: Domain {
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
             claimed |= header.state() == CLAIMED
                 && !self.config().algorithm.has_laps()
-                && census.alive(header.source(), header.lap());
+                && census.alive(header.source() as u16, header.lap());
             if header.has_block()
                 && side.claim().is_undelivered(q, cpu, header, ticket)
                 && let Some(block) = published.get_mut(header.block())

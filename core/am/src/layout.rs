@@ -8,21 +8,21 @@ use towpath_sync::Policy;
 use crate::claim::{Algorithm, Locks};
 use crate::domain::Entry;
 use crate::error::Error;
-use crate::packet::{BlockHead, Extra, Slot};
+use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::Control;
 
 /// The version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 2;
+pub const LAYOUT: u64 = 3;
 
-/// The most endpoints of a world.
-pub const MAX_ENDPOINTS: u32 = 64;
+/// Maximum number of endpoints in a world, and of its processes.
+pub const MAX_ENDPOINTS: u32 = 1 << ENDPOINT_BITS;
 
 /// How a world's message area is laid out and used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorldConfig {
-    /// How many processes the world is for, 1 to 64.
+    /// How many processes the world is for, 1 to 4,096.
     pub processes: u32,
-    /// How many endpoints can exist at one time, 1 to 64.
+    /// How many endpoints can exist at one time, 1 to 4,096.
     pub endpoints: u32,
     /// Packets in each queue: a power of two, 2 to 65,536.
     pub packets: u32,

@@ -19,7 +19,7 @@ pub struct Outstanding {
     /// Why it comes back.
     pub status: Status,
     /// The sending endpoint's incarnation, as in the header.
-    pub source: u16,
+    pub source: u32,
     /// For whom it was.
     pub destination: Name,
     /// How it was sent.
@@ -42,7 +42,7 @@ impl Outstanding {
         q: &Queue<'_, P>,
         claim: &impl Claim<P>,
         destination: Name,
-        mine: impl Fn(u16) -> bool,
+        mine: impl Fn(u32) -> bool,
     ) -> Vec<Outstanding> {
         // Acquire: pairs with the Release (Q3) in `Receiver::done`.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;

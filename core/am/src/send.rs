@@ -17,7 +17,7 @@ use crate::domain::{Domain, Side, Step, Stored};
 use crate::endpoint::{Core, Link, Peer, Return};
 use crate::error::{Error, Status};
 use crate::name::{Name, Tag};
-use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, pack_range, source_code};
+use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, pack_range, source_code};
 use crate::path::{Failure, Meanwhile, Outgoing, Piece, Route};
 use crate::queue::intent;
 use crate::token::{Operation, Source};
@@ -148,7 +148,7 @@ impl<D: Domain> Core<D> {
         let name = match source {
             Source::Named(name) => name,
             Source::Coded(code) => {
-                if let Some(Some(peer)) = self.peers.borrow().get(usize::from(code & 0xff))
+                if let Some(Some(peer)) = self.peers.borrow().get(usize::from(from_source_code(code).0))
                     && source_code(peer.name.endpoint, peer.name.generation) == code
                     && !peer.gone.get()
                 {

@@ -52,7 +52,7 @@ use crate::domain::{Domain, Side};
 use crate::endpoint::{Core, Endpoint, HANDLERS, Own, Peer};
 use crate::error::Error;
 use crate::name::Tag;
-use crate::packet::{Form, LINE_ARGS, MAX_ARGS, source_code};
+use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, source_code};
 use crate::queue::Arrival;
 use crate::token::{Source, Token};
 
@@ -156,7 +156,7 @@ impl<D: Domain> Core<D> {
             Source::Named(name) => source_code(name.endpoint, name.generation),
         };
         let peers = self.peers.try_borrow().ok()?;
-        let peer = peers.get(usize::from(code & 0xff))?.as_ref()?;
+        let peer = peers.get(usize::from(from_source_code(code).0))?.as_ref()?;
         let same = source_code(peer.name.endpoint, peer.name.generation) == code && !peer.gone.get();
         same.then(|| peer.clone())
     }

@@ -85,7 +85,7 @@ pub struct Returned {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// As it was in the header.
-    Coded(u16),
+    Coded(u32),
     /// Known.
     Named(Name),
 }

@@ -6,11 +6,11 @@
 //! | bits | field | meaning |
 //! | --- | --- | --- |
 //! | 0–3 | state | [`FREE`], [`CLAIMED`], [`READY`], [`READY_BULK`], [`SKIPPED`] |
-//! | 4–7 | form | [`Form`]: short, medium, long, … |
-//! | 8–15 | handler | index into the receiver's handler table |
-//! | 16–20 | arguments | how many, 0 to 16 |
-//! | 24–31 | block | which block of the bulk queue, in state [`READY_BULK`] |
-//! | 32–47 | source | the sending endpoint ([`source_code`]) |
+//! | 4–6 | form | [`Form`]: short, medium, long, … |
+//! | 7–14 | handler | index into the receiver's handler table |
+//! | 15–19 | arguments | how many, 0 to 16 |
+//! | 20–27 | block | which block of the bulk queue, in state [`READY_BULK`] |
+//! | 28–47 | source | the sending endpoint ([`source_code`]) |
 //! | 48–63 | lap | which time round the ring (`towpath`), or the owner's generation ([`CLAIMED`]) |
 //!
 //! Everything in it may have been written by a process that has gone wrong: [`Header`] only takes
@@ -68,10 +68,21 @@ impl Form {
     }
 }
 
-/// An endpoint's incarnation in 16 bits: its index below the low bits of its generation.
+/// Number of bits of an endpoint's index in a source code.
+pub const ENDPOINT_BITS: u32 = 12;
+/// Number of bits of a source code, with those of the generation.
+const SOURCE_BITS: u32 = ENDPOINT_BITS + 8;
+
+/// An endpoint's incarnation in 20 bits: its index below 8 bits of its generation.
 #[inline(always)]
-pub const fn source_code(endpoint: u16, generation: u64) -> u16 {
-    endpoint & 0xff | ((generation & 0xff) as u16) << 8
+pub const fn source_code(endpoint: u16, generation: u64) -> u32 {
+    endpoint as u32 & ((1 << ENDPOINT_BITS) - 1) | ((generation & 0xff) as u32) << ENDPOINT_BITS
+}
+
+/// The index and the generation's bits of a source code, which may be nonsense.
+#[inline(always)]
+pub const fn from_source_code(code: u32) -> (u16, u64) {
+    (code as u16 & ((1 << ENDPOINT_BITS) - 1), (code >> ENDPOINT_BITS) as u64 & 0xff)
 }
 
 /// A header, as read from shared memory: not to be trusted.
@@ -81,18 +92,18 @@ pub struct Header(pub u64);
 impl Header {
     /// A header without state and lap, which publishing adds.
     #[inline(always)]
-    pub const fn new(form: Form, handler: u8, args: usize, source: u16) -> Header {
-        Header((form as u64) << 4 | (handler as u64) << 8 | (args as u64) << 16 | (source as u64) << 32)
+    pub const fn new(form: Form, handler: u8, args: usize, source: u32) -> Header {
+        Header((form as u64) << 4 | (handler as u64) << 7 | (args as u64) << 15 | (source as u64) << 28)
     }
     /// The header of a packet that `owner` has claimed.
     #[inline(always)]
     pub const fn claimed(owner: u16, generation: u16) -> Header {
-        Header(CLAIMED | (owner as u64) << 32 | (generation as u64) << 48)
+        Header(CLAIMED | (owner as u64) << 28 | (generation as u64) << 48)
     }
     /// The same with a block.
     #[inline(always)]
     pub const fn with_block(self, block: usize) -> Header {
-        Header(self.0 | (block as u64 & 0xff) << 24)
+        Header(self.0 | (block as u64 & 0xff) << 20)
     }
     /// The same with a state (of a header without one).
     #[inline(always)]
@@ -122,28 +133,28 @@ impl Header {
     /// The form, if it is one.
     #[inline(always)]
     pub const fn form(self) -> Option<Form> {
-        Form::from_bits(self.0 >> 4 & 0xf)
+        Form::from_bits(self.0 >> 4 & 7)
     }
     /// The handler's index.
     #[inline(always)]
     pub const fn handler(self) -> u8 {
-        (self.0 >> 8) as u8
+        (self.0 >> 7) as u8
     }
     /// How many arguments: 0 to 31, more than 16 being nonsense.
     #[inline(always)]
     pub const fn args(self) -> usize {
-        (self.0 >> 16 & 0x1f) as usize
+        (self.0 >> 15 & 0x1f) as usize
     }
     /// The block's number.
     #[inline(always)]
     pub const fn block(self) -> usize {
-        (self.0 >> 24 & 0xff) as usize
+        (self.0 >> 20 & 0xff) as usize
     }
     /// The sending endpoint's incarnation ([`source_code`]); of a claimed packet, just
     /// its index.
     #[inline(always)]
-    pub const fn source(self) -> u16 {
-        (self.0 >> 32) as u16
+    pub const fn source(self) -> u32 {
+        (self.0 >> 28) as u32 & ((1 << SOURCE_BITS) - 1)
     }
     /// The lap, or the owner's generation.
     #[inline(always)]
@@ -268,17 +279,27 @@ mod tests {
 
     #[test]
     fn header_fields_do_not_overlap() {
-        let h = Header::new(Form::Returned, 255, 16, 0xffff).with_block(255).with_lap(0xffff);
+        let h = Header::new(Form::Returned, 255, 16, 0xf_ffff).with_block(255).with_lap(0xffff);
         for state in [CLAIMED, READY, READY_BULK, SKIPPED] {
             let h = h.with_state(state);
             assert_eq!(
                 (h.state(), h.form(), h.handler(), h.args(), h.block(), h.source(), h.lap()),
-                (state, Some(Form::Returned), 255, 16, 255, 0xffff, 0xffff)
+                (state, Some(Form::Returned), 255, 16, 255, 0xf_ffff, 0xffff)
             );
         }
         assert_eq!(Header::new(Form::Short, 0, 0, 0).0, 0);
         assert!(!Header(FREE).is_ready() && !Header(CLAIMED).is_ready() && !Header(SKIPPED).is_ready());
         assert!(Header(READY).is_ready() && Header(READY_BULK).is_ready());
+    }
+
+    #[test]
+    fn a_source_code_names_each_of_4096_endpoints() {
+        for (endpoint, generation) in [(0, 0), (255, 1), (256, 255), (1023, 256), (4095, 0x1_2345)] {
+            let code = source_code(endpoint, generation);
+            assert_eq!(Header::new(Form::Short, 0, 0, code).source(), code);
+            assert_eq!(from_source_code(code), (endpoint, generation & 0xff));
+        }
+        assert_eq!(Header::claimed(4095, 0xffff).source(), 4095);
     }
 
     #[test]

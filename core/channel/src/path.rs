@@ -36,7 +36,7 @@ pub struct Outgoing<'a> {
     /// See [`crate::packet::Extra`].
     pub aux: u64,
     /// The sender's incarnation ([`crate::packet::source_code`]).
-    pub source: u16,
+    pub source: u32,
 }
 
 /// A piece of a transfer: what a block carries.

@@ -40,6 +40,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use towpath_machine::{Ordering, Processor};
 
+use crate::packet::ENDPOINT_BITS;
 use crate::queue::{CLOSED, HOLES, intent};
 
 /// In the tail of a queue under a lock: a waiter asks whether its words are damaged.
@@ -49,19 +50,37 @@ pub const SUSPECTED: u64 = HOLES;
 /// In a [`LOCKING`](intent::LOCKING) intent: its writer certainly has the lock.
 pub const HOLDS: u64 = 1 << 20;
 
-/// In a LOCKING intent, from this bit on: the endpoint that asks (6 bits) and its round
-/// (37 bits), or 0.
+/// Number of the first bit of the question in a LOCKING intent: the endpoint that asks (12
+/// bits) and its round (31 bits), or 0.
 const ASKED: u32 = 21;
-const ENDPOINT_BITS: u32 = 6;
-const ROUND: u64 = (1 << 37) - 1;
+const ENDPOINT: u64 = (1 << ENDPOINT_BITS) - 1;
+const ROUND: u64 = (1 << 31) - 1;
 
 /// A question as in an intent: the endpoint that asks, and its round. Never 0.
 fn question_of(endpoint: u16, round: u64) -> u64 {
-    (round & ROUND).max(1) << ENDPOINT_BITS | u64::from(endpoint) & 0x3f
+    (round & ROUND).max(1) << ENDPOINT_BITS | u64::from(endpoint) & ENDPOINT
 }
 
+/// Returns whether an endpoint has asked this question.
 fn is_of(question: u64, endpoint: u16) -> bool {
-    question != 0 && question & 0x3f == u64::from(endpoint) & 0x3f
+    question != 0 && question & ENDPOINT == u64::from(endpoint) & ENDPOINT
+}
+
+/// Returns a round that this process has not had for nine minutes, nor a process that had
+/// its endpoint before: a counter that is never behind the clock.
+fn next_round(now: u64) -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let next = |last: u64| last.wrapping_add(1).max(now >> 8);
+    // Relaxed: a number, which orders nothing.
+    LAST.fetch_update(Relaxed, Relaxed, |last| Some(next(last))).map_or(1, next)
+}
+
+/// A set of endpoints: two sets with the same value are equal, but for one chance in 2⁶⁴.
+fn with_member(set: u64, endpoint: u16) -> u64 {
+    let mut bits = (u64::from(endpoint) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    set.wrapping_add(bits ^ bits >> 31)
 }
 
 /// A waiter's part, for one call of `lock`.
@@ -72,10 +91,8 @@ pub struct Suspicion {
     /// The question that the waiter asks, or the one of another that it has read; 0:
     /// none.
     question: AtomicU64,
-    /// A bit for each endpoint that was LOCKING when the waiter asked.
+    /// The set of the endpoints that were LOCKING when the waiter asked ([`with_member`]).
     noted: AtomicU64,
-    /// Times that the waiter has asked.
-    rounds: AtomicU64,
 }
 
 impl Suspicion {
@@ -83,7 +100,7 @@ impl Suspicion {
     #[inline(always)]
     pub fn new(me: u16) -> Self {
         let word = || AtomicU64::new(0);
-        Suspicion { me, question: word(), noted: word(), rounds: word() }
+        Suspicion { me, question: word(), noted: word() }
     }
 
     /// To be called again and again by a waiter, which looks at the lock between two
@@ -109,7 +126,7 @@ impl Suspicion {
         // The endpoints that are LOCKING, if none has the lock.
         let waiting = || {
             locking().try_fold(0u64, |seen, (endpoint, _, intent)| {
-                (intent & HOLDS == 0).then_some(seen | 1 << (endpoint & 63))
+                (intent & HOLDS == 0).then_some(with_member(seen, endpoint))
             })
         };
         let Some((first, word, intent)) = locking().min_by_key(|(endpoint, ..)| *endpoint) else {
@@ -129,9 +146,8 @@ impl Suspicion {
             cpu.fence(Ordering::SeqCst);
             let Some(noted) = waiting() else { return false };
             // Only that no two are alike matters: a waiter may still show the answer to an earlier
-            // one, of this call (hence the count) or another (hence the time).
-            let rounds = self.rounds.fetch_add(1, Relaxed) + 1;
-            let question = question_of(me, cpu.now().wrapping_add(rounds));
+            // one, of this call (hence the count) or of another (hence the time).
+            let question = question_of(me, next_round(cpu.now()));
             self.noted.store(noted, Relaxed);
             self.question.store(question, Relaxed);
             // (3) Release: those that had left the lock when they were looked at had done so

@@ -187,7 +187,7 @@ impl<'a, C: Claim<LoomProcessor>> Agent<'a, C> {
     fn publish(&mut self, to: usize, kind: usize, ticket: u64, block: Option<usize>) {
         let (memory, intent) = (&self.world[to].queues[kind], &self.world[self.id].intents[kind]);
         let (q, cpu) = (memory.queue(), self.cpu());
-        let header = Header::new(Form::Short, 1, 0, self.id as u16);
+        let header = Header::new(Form::Short, 1, 0, self.id as u32);
         let header = match block {
             None => header.with_state(READY),
             Some(block) => {
@@ -242,7 +242,7 @@ impl<'a, C: Claim<LoomProcessor>> Agent<'a, C> {
 
     /// A short request is replied to; a bulk one is only received.
     fn handle(&mut self, kind: usize, arrival: Arrival) {
-        let source = usize::from(arrival.header.source());
+        let source = arrival.header.source() as usize;
         self.tell(&format!("handles a {} of {source}", ["request", "reply"][kind]));
         if arrival.header.has_block() {
             let (q, cpu) = (self.world[self.id].queues[kind].queue(), self.cpu());

@@ -119,7 +119,7 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
     fn publish(&self, sender: &mut Sender, ticket: u64, value: u64, block: Option<usize>, parks: bool) {
         let (q, cpu) = (self.shared.queue(), self.cpu());
         cpu.write(&q.slot(ticket).args[0], value);
-        let header = Header::new(Form::Short, 1, 2, self.id as u16);
+        let header = Header::new(Form::Short, 1, 2, self.id as u32);
         let header = match block {
             None => header.with_state(READY),
             Some(block) => header.with_block(block).with_state(READY_BULK),

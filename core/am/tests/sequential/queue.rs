@@ -10,7 +10,7 @@ use std::sync::Arc;
 use towpath_am::Algorithm;
 use towpath_am::claim::{Any, Claim, Locks};
 use towpath_am::packet::{BlockHead, Extra, Form, Header, LINE_ARGS, MAX_ARGS, READY, READY_BULK, Slot};
-use towpath_am::packet::{block_owner, source_code};
+use towpath_am::packet::{block_owner, from_source_code, source_code};
 use towpath_am::queue::{Arrival, Census, ClaimError, Control, Queue, Receiver, Sender};
 use towpath_machine::{Arena, Event, Ordering, Park, Place, Processor};
 use towpath_sync::{Spinning, Waiting};
@@ -281,7 +281,7 @@ impl<W: Waiting<Sequential>> In<'_, W> {
     fn deliver(&mut self, arrival: Arrival) {
         let (cpu, header) = (self.cpu, arrival.header);
         let (slot, extra) = (self.q.slot(arrival.ticket), self.q.extra(arrival.ticket));
-        let sender = usize::from(header.source() & 0xff);
+        let sender = usize::from(from_source_code(header.source()).0);
         assert!(sender < SENDERS, "a message of nobody: {header:?}");
         let message = Message { sender, number: self.next[sender] };
         let found = cpu.read(&slot.tag) & !(1 << 63);

@@ -378,7 +378,7 @@ fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> b
     // Acquire: pairs with the Release of the claim.
     let header = Header(cpu.load(word, Ordering::Acquire));
     header.state() == CLAIMED
-        && !census.alive(header.source(), header.lap())
+        && !census.alive(header.source() as u16, header.lap())
         // Relaxed: fails if its owner published before it died; orders nothing.
         && cpu.compare_exchange(word, header.0, FREE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }

@@ -354,7 +354,7 @@ pub(super) fn pass_over_dead<P: Processor>(
     // Acquire: pairs with the Release of the claim.
     let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire));
     let dead = header.state() == SKIPPED
-        || header.state() == CLAIMED && !census.alive(header.source(), header.lap());
+        || header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
     // Alive when it claimed and dead now: what it published before dying must not be thrown away.
     // Acquire: as (Q1).
     if !dead || Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)) != header {
@@ -378,7 +378,7 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
         // Acquire: pairs with the Release of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
         let nonsense = header.state() == SKIPPED && ticket >= tail;
-        if nonsense || header.state() == CLAIMED && !census.alive(header.source(), header.lap()) {
+        if nonsense || header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap()) {
             let new = if ticket < tail { header.with_state(SKIPPED).0 } else { FREE };
             // Relaxed: fails if the owner published before it died; orders nothing.
             let _ = cpu.compare_exchange(word, header.0, new, Ordering::Relaxed, Ordering::Relaxed);

@@ -227,7 +227,7 @@ impl Link {
             tag: frame.tag,
             args: &args[..line.args],
             aux: 0,
-            source: self.me.code(),
+            source: self.me.code().into(),
         };
         let bytes = match (&frame.content, line.bulk) {
             (_, false) => None,

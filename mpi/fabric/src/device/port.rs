@@ -233,7 +233,7 @@ impl Port {
                     let len = (self.cpu.read(&block.len) as usize).min(q.block_size);
                     payload(q, header.block(), len)
                 });
-                deliver(MemberId::from_code(header.source()), frame);
+                deliver(MemberId::from_code(header.source() as u16), frame);
                 if self.own_follows.take() {
                     // What the owner has sent to itself since lies in its slots, and comes before
                     // the rest of the queue.

@@ -13,7 +13,7 @@ pub const ADDRESS_BYTES: usize = 64;
 /// `towpathF`.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"towpathF");
 /// Changes whenever the layout of a segment or the meaning of a packet does.
-pub const LAYOUT: u32 = 7;
+pub const LAYOUT: u32 = 8;
 /// The inode of the first user namespace on every machine.
 pub const FIRST_USERS: u32 = 0xefff_fffd;
 
