@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use towpath_lab::explore::{FAMILIES, STRUCTURES, find, subjects};
-use towpath_sim::explore::harness::Case;
-use towpath_sim::explore::{
+use towpath_explore::harness::Case;
+use towpath_explore::subjects::{FAMILIES, STRUCTURES, find, subjects};
+use towpath_explore::{
     Found, Liberties, MAX_THREADS, Method, Plan, Report, Schedule, Settings, Subject, replay, replay_seed,
     search,
 };

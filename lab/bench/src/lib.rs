@@ -12,7 +12,6 @@ pub mod contenders;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
-pub mod explore;
 pub mod format;
 pub mod host;
 pub mod input;

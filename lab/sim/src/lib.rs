@@ -28,7 +28,6 @@ mod directory;
 mod double;
 mod engine;
 mod events;
-pub mod explore;
 mod incoherent;
 pub mod machines;
 mod memory;

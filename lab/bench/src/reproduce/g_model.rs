@@ -1,15 +1,14 @@
 //! Paper G §2, §5, §6.1: what must hold whatever the timing (G18 to G20), by the schedule
 //! explorer and by signals.
 
+use towpath_explore::harness::Case;
+use towpath_explore::{Liberties, Method, Plan, Report, Settings, search, subjects};
 use towpath_machine::{Heap, Native};
-use towpath_sim::explore::harness::Case;
-use towpath_sim::explore::{Liberties, Method, Plan, Report, Settings, search};
 use towpath_sync::dcas::{Actor, Guerraoui};
 use towpath_sync::{Policy, Spinning, stable};
 
 use super::{Claim, Context, Finding};
 use crate::error::Error;
-use crate::explore;
 use crate::signalled::{Course, interrupt};
 use crate::sim::list::{self, List, Locked};
 
@@ -47,7 +46,7 @@ const SCHEDULES: u64 = 5_000;
 const ENOUGH: u64 = 100_000;
 
 fn case(name: &str) -> Result<Case, Error> {
-    explore::find(name, Policy::Spin)
+    subjects::find(name, Policy::Spin)
         .into_iter()
         .next()
         .ok_or_else(|| Error::NotAvailable(format!("there is nothing called `{name}` to explore")))

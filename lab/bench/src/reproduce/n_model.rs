@@ -4,14 +4,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use towpath_explore::{Method, Plan, Report, Settings, search, subjects};
 use towpath_machine::{Arena, LlSc, Ordering::Relaxed, Place, Processor};
-use towpath_sim::explore::{Method, Plan, Report, Settings, search};
 use towpath_sim::{Simulation, machines};
 use towpath_sync::Policy;
 
 use super::{Claim, Context, Finding};
 use crate::error::Error;
-use crate::explore;
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
@@ -81,7 +80,7 @@ fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
 const SCHEDULES: u64 = 20_000;
 
 fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<Report, Error> {
-    let found = explore::find(name, Policy::Spin);
+    let found = subjects::find(name, Policy::Spin);
     let case = found
         .first()
         .ok_or_else(|| Error::NotAvailable(format!("there is nothing called `{name}` to explore")))?;

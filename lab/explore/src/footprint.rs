@@ -1,10 +1,10 @@
 //! What a step touched: whether its order with another one matters.
 
-use super::machine::Object;
+use crate::machine::Object;
 
 /// What a step did: whether it could have been exchanged with a neighbour.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Footprint {
+pub(crate) struct Footprint {
     /// Words and mutexes, and whether they were changed.
     pub touched: [Option<(Touched, bool)>; 2],
     /// Depends on everything.
@@ -15,7 +15,7 @@ pub(super) struct Footprint {
     pub ends: bool,
 }
 
-pub(super) type Touched = (bool, usize);
+pub(crate) type Touched = (bool, usize);
 
 impl Footprint {
     pub fn touch(&mut self, object: Object, changes: bool) {

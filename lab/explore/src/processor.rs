@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use corosensei::Yielder;
 use towpath_machine::{Event, Ordering, Processor};
 
-use super::machine::{Bytes, CLOCKS, Cell, Gate, Inner, Memory, Object, Other, Pending, Word, join, mix};
-use super::trace::Line;
+use crate::machine::{Bytes, CLOCKS, Cell, Gate, Inner, Memory, Object, Other, Pending, Word, join, mix};
+use crate::trace::Line;
 
 /// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
 /// out while anybody can do anything.
@@ -18,10 +18,10 @@ const ENDLESS: u64 = u64::MAX / 2;
 
 /// A thread of the machine.
 pub struct Explorer {
-    pub(super) memory: Memory,
+    pub(crate) memory: Memory,
     /// Its place among the machine's threads.
-    pub(super) index: usize,
-    pub(super) id: usize,
+    pub(crate) index: usize,
+    pub(crate) id: usize,
     /// Where it gives up the turn; null for one that acts while nothing runs.
     yielder: *const Yielder<(), ()>,
 }
@@ -29,7 +29,7 @@ pub struct Explorer {
 /// A mutex of the kernel's: it gets its number when somebody uses it first, since it is
 /// made by `Default`, without a memory.
 #[derive(Debug, Default)]
-pub struct KernelLock(pub(super) OnceLock<usize>);
+pub struct KernelLock(pub(crate) OnceLock<usize>);
 
 impl std::fmt::Debug for Explorer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Explorer {
 }
 
 impl Explorer {
-    pub(super) fn at_rest(memory: Memory) -> Explorer {
+    pub(crate) fn at_rest(memory: Memory) -> Explorer {
         Explorer { memory, index: usize::MAX, id: 0, yielder: std::ptr::null() }
     }
 
@@ -48,7 +48,7 @@ impl Explorer {
     ///
     /// * The yielder outlives the explorer.
     /// * The explorer is used on the coroutine's stack only.
-    pub(super) unsafe fn running(
+    pub(crate) unsafe fn running(
         memory: Memory,
         index: usize,
         id: usize,
@@ -75,7 +75,7 @@ impl Explorer {
     }
 
     /// Says what it wants to do, and does it when its turn comes.
-    pub(super) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(crate) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
         if self.runs() {
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
             // SAFETY: it is not null, as only running explorers are ever current; it outlives the
@@ -104,7 +104,7 @@ impl Explorer {
         }
     }
 
-    pub(super) fn step<T>(
+    pub(crate) fn step<T>(
         &self,
         what: &'static str,
         word: &Word,
@@ -115,7 +115,7 @@ impl Explorer {
     }
 
     /// One access to a word: what it finds, and what it makes of that.
-    pub(super) fn access(
+    pub(crate) fn access(
         &self,
         inner: &mut Inner,
         what: &'static str,
@@ -142,7 +142,7 @@ impl Explorer {
     }
 
     /// A plain store.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         inner: &mut Inner,
         what: &'static str,
@@ -156,7 +156,7 @@ impl Explorer {
         inner.record(self.index, what, Object::Word(word.0), old, Some(value));
     }
 
-    pub(super) fn update(
+    pub(crate) fn update(
         &self,
         what: &'static str,
         word: &Word,
@@ -185,7 +185,7 @@ impl Explorer {
     }
 
     /// Gives way until anything changes.
-    pub(super) fn give_way(&self, what: &'static str, ns: u64) {
+    pub(crate) fn give_way(&self, what: &'static str, ns: u64) {
         if !self.runs() {
             return;
         }
@@ -195,7 +195,7 @@ impl Explorer {
     }
 
     /// Begins a call: its first access is its invocation.
-    pub(super) fn begin(&self, call: impl FnOnce() -> String) {
+    pub(crate) fn begin(&self, call: impl FnOnce() -> String) {
         let mut inner = self.memory.0.inner.borrow_mut();
         let traced = inner.trace.is_some();
         if let Some(t) = inner.threads.get_mut(self.index) {
@@ -207,7 +207,7 @@ impl Explorer {
     }
 
     /// Ends it: when it was invoked, and now. A call without an access takes no time.
-    pub(super) fn end(&self, call: impl FnOnce() -> String) -> (u64, u64) {
+    pub(crate) fn end(&self, call: impl FnOnce() -> String) -> (u64, u64) {
         let mut inner = self.memory.0.inner.borrow_mut();
         if let Some(t) = inner.threads.get_mut(self.index)
             && t.beginning
@@ -236,7 +236,7 @@ impl Explorer {
 
 impl Inner {
     /// One more line of the trace, if there is one.
-    pub(super) fn line(
+    pub(crate) fn line(
         &mut self,
         thread: usize,
         what: &'static str,
@@ -268,13 +268,13 @@ impl Inner {
     }
 
     /// Whether this step ends the other way.
-    pub(super) fn ends_otherwise(&mut self, index: usize) -> bool {
+    pub(crate) fn ends_otherwise(&mut self, index: usize) -> bool {
         self.threads.get_mut(index).is_some_and(|t| std::mem::take(&mut t.other))
     }
 }
 
 /// Small values in decimal, packed ones in hexadecimal.
-pub(super) fn show(value: u64) -> String {
+pub(crate) fn show(value: u64) -> String {
     if value < 1 << 20 { value.to_string() } else { format!("{value:#x}") }
 }
 

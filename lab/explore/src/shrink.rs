@@ -1,11 +1,11 @@
 //! Makes a failing schedule shorter: fewer switches between threads, then fewer steps, as
 //! long as it fails in the same way.
 
-use super::fault::Fault;
-use super::run::{Outcome, Runner, Terms};
-use super::schedule::{Schedule, Turn};
-use super::strategy::Written;
-use super::subject::Subject;
+use crate::fault::Fault;
+use crate::run::{Outcome, Runner, Terms};
+use crate::schedule::{Schedule, Turn};
+use crate::strategy::Written;
+use crate::subject::Subject;
 
 /// How many runs it may take.
 const RUNS: usize = 20_000;
@@ -20,7 +20,7 @@ struct Shrinker<'a> {
 }
 
 /// The shortest schedule with this fault that is found.
-pub(super) fn shrink(
+pub(crate) fn shrink(
     runner: &mut Runner,
     subject: &dyn Subject,
     terms: &Terms,

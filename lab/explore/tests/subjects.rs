@@ -1,9 +1,9 @@
 //! The explorer over everything that `sync` lists, within a fixed budget: what is right
 //! passes, with and without deaths, and what is planted is found.
 
-use towpath_lab::explore::{STRUCTURES, find, subjects};
-use towpath_sim::explore::harness::Case;
-use towpath_sim::explore::{Fault, Liberties, Method, Plan, Report, Schedule, Settings, replay, search};
+use towpath_explore::harness::Case;
+use towpath_explore::subjects::{STRUCTURES, find, subjects};
+use towpath_explore::{Fault, Liberties, Method, Plan, Report, Schedule, Settings, replay, search};
 use towpath_sync::Policy;
 
 const METHODS: [Method; 3] = [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(2) }];

@@ -5,17 +5,17 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 
-use super::fault::{Failure, Fault};
-use super::history::{Call, History, render};
-use super::linearizability::{NoOrder, Specification, linearize};
-use super::machine::{Cell, Memory};
-use super::processor::Explorer;
-use super::run::End;
-use super::specifications::{
+use crate::fault::{Failure, Fault};
+use crate::history::{Call, History, render};
+use crate::linearizability::{NoOrder, Specification, linearize};
+use crate::machine::{Cell, Memory};
+use crate::processor::Explorer;
+use crate::run::End;
+use crate::specifications::{
     Answer, Counter, Fifo, Increment, Lifo, Lookup, Pair, PairCall, Transfer, Transferred, leaves_too_early,
     overlap,
 };
-use super::subject::{Body, Plan, Subject};
+use crate::subject::{Body, Plan, Subject};
 
 /// How a [`Case`] is made anew.
 pub type Make = Box<dyn Fn(&Plan, &Memory) -> Result<Rc<dyn Body>, String>>;

@@ -1,13 +1,13 @@
 //! Schedulers: by chance, by priorities that chance gives (PCT), and by a schedule that
 //! is there already.
 
-use super::machine::{CLOCKS, MAX_THREADS};
-use super::run::{Strategy, View, in_turns};
-use super::schedule::{Choice, Schedule, Turn};
+use crate::machine::{CLOCKS, MAX_THREADS};
+use crate::run::{Strategy, View, in_turns};
+use crate::schedule::{Choice, Schedule, Turn};
 
 /// A small generator (SplitMix64): the same numbers on every host.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
@@ -65,7 +65,7 @@ fn other_outcome(view: &View, random: &mut Random) -> Option<Choice> {
 
 /// At each step anybody, or (in three of four seeds) mostly whoever ran last.
 #[derive(Debug)]
-pub(super) struct ByChance {
+pub(crate) struct ByChance {
     random: Random,
     keep: usize,
     deaths: Deaths,
@@ -101,7 +101,7 @@ impl Strategy for ByChance {
 /// runs falls below all others. A fault that needs `depth` orderings of steps is found with a
 /// probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
 #[derive(Debug)]
-pub(super) struct ByPriority {
+pub(crate) struct ByPriority {
     random: Random,
     priorities: [i64; CLOCKS],
     lowest: i64,
@@ -149,7 +149,7 @@ impl Strategy for ByPriority {
 /// As it is written. Decisions that cannot be taken are passed over; after the last one
 /// whoever ran goes on.
 #[derive(Debug)]
-pub(super) struct Written<'a> {
+pub(crate) struct Written<'a> {
     schedule: &'a [Choice],
     next: usize,
     /// How many were passed over.

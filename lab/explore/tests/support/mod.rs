@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use towpath_machine::{Arena, Dcas, FetchOp, LlSc, Ordering, Park, Place, Processor};
-use towpath_sim::explore::harness::{
+use towpath_explore::harness::{
     Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion,
 };
-use towpath_sim::explore::{Body, Explorer, Memory, Plan, Transferred, Word};
+use towpath_explore::{Body, Explorer, Memory, Plan, Transferred, Word};
+use towpath_machine::{Arena, Dcas, FetchOp, LlSc, Ordering, Park, Place, Processor};
 use towpath_sync::{Alone, Lock, Policy, Wait};
 
 use Ordering::{AcqRel, Acquire, Relaxed, Release};

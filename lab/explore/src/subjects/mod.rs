@@ -7,11 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::harness::{Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion};
+use crate::{Body, Explorer, Memory, Plan, Transferred};
 use towpath_machine::{Ordering, Processor};
-use towpath_sim::explore::harness::{
-    Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion,
-};
-use towpath_sim::explore::{Body, Explorer, Memory, Plan, Transferred};
 use towpath_sync::queues::{ConcurrentQueue, QueueError};
 use towpath_sync::{
     AtMemory, Atomics, Barrier, Counter, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait,

@@ -4,9 +4,9 @@ use towpath_machine::{
     Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, RollBack, Scheduling,
 };
 
-use super::fault::Fault;
-use super::machine::{Gate, Life, MutexState, Object, Other, Pending, Word};
-use super::processor::{Explorer, KernelLock, show};
+use crate::fault::Fault;
+use crate::machine::{Gate, Life, MutexState, Object, Other, Pending, Word};
+use crate::processor::{Explorer, KernelLock, show};
 
 impl Park for Explorer {
     fn park(&self, word: &Word, expected: u64, timeout_ns: u64) {

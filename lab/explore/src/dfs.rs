@@ -9,13 +9,13 @@
 //! With a bound on preemptions (Musuvathi & Qadeer 2007) sleep sets are off: an order that the
 //! bound has cut off cannot stand for another.
 
-use super::footprint::Footprint;
-use super::run::{Strategy, View};
-use super::schedule::{Choice, Turn};
+use crate::footprint::Footprint;
+use crate::run::{Strategy, View};
+use crate::schedule::{Choice, Turn};
 
 /// The place in the tree of schedules.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: Vec<Node>,
     depth: usize,
     /// How often somebody may be interrupted who could go on; `None`: as often as one

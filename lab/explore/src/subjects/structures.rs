@@ -7,11 +7,11 @@
 
 use std::rc::Rc;
 
-use towpath_machine::{Arena, Place, Processor};
-use towpath_sim::explore::harness::{Both, Case, Container, Order, entries, exchange, lookups, swapping};
-use towpath_sim::explore::{
+use crate::harness::{Both, Case, Container, Order, entries, exchange, lookups, swapping};
+use crate::{
     Answer, Body, Explorer, Lookup, Map, Memory, Plan, Priorities, Set, Specification, Transferred, Word,
 };
+use towpath_machine::{Arena, Place, Processor};
 use towpath_sync::dcas::{
     Actor, Bershad, Change, DcasError, DoubleCas, Guerraoui, Hardware, Harris, Locked, RolledBack, Variant,
 };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::history::Call;
-use super::linearizability::{NoOrder, Specification, linearize};
+use crate::history::Call;
+use crate::linearizability::{NoOrder, Specification, linearize};
 
 /// What can be called on a queue or a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +93,7 @@ macro_rules! container {
                     let text = format!(
                         "call {at} found it full, though fewer than {} places can have been in use\n{}",
                         self.room,
-                        super::history::render(calls)
+                        crate::history::render(calls)
                     );
                     return Err(NoOrder { explained: at, text });
                 }

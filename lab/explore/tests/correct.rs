@@ -1,20 +1,18 @@
 //! What is right passes: small subjects exhaustively, and the locks of `sync` within a
 //! budget.
 
-mod explore_support;
+mod support;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use explore_support::{
-    Aba, Slip, barrier, counter, crossed, figure_1, linked, lock, michael_scott, sleeping, stack,
-};
-use towpath_machine::{Arena, LlSc, Ordering, Place, Processor};
-use towpath_sim::explore::harness::Case;
-use towpath_sim::explore::{
+use support::{Aba, Slip, barrier, counter, crossed, figure_1, linked, lock, michael_scott, sleeping, stack};
+use towpath_explore::harness::Case;
+use towpath_explore::{
     Body, End, Explorer, Failure, History, Liberties, Memory, Method, Plan, Report, Settings, Word, search,
 };
+use towpath_machine::{Arena, LlSc, Ordering, Place, Processor};
 use towpath_sync::Policy;
 use towpath_sync::locks::{
     Anderson, Mcs, Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket, TicketTwoLines,
@@ -182,7 +180,7 @@ fn containers() {
     run(&figure_1(false), &settings(ALL, 1, 8, 10));
 }
 
-fn locks<L: towpath_sync::Lock<towpath_sim::explore::Explorer> + 'static>() {
+fn locks<L: towpath_sync::Lock<towpath_explore::Explorer> + 'static>() {
     for (policy, _) in Policy::ALL {
         passes(&lock::<L>(policy), 3, 2, 200);
     }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use towpath_sim::explore::{
+use towpath_explore::{
     Call, Counter, Fifo, Increment, Lifo, Specification, Transfer, Transferred, linearize,
 };
 

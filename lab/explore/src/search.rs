@@ -1,14 +1,14 @@
 //! Searches schedules for one that fails.
 
-use super::dfs::Tree;
-use super::fault::Failure;
-use super::machine::MAX_THREADS;
-use super::run::{Outcome, Runner, Strategy, Terms};
-use super::schedule::Schedule;
-use super::shrink::shrink;
-use super::strategy::{ByChance, ByPriority, Written};
-use super::subject::{Liberties, Plan, Subject};
-use super::trace;
+use crate::dfs::Tree;
+use crate::fault::Failure;
+use crate::machine::MAX_THREADS;
+use crate::run::{Outcome, Runner, Strategy, Terms};
+use crate::schedule::Schedule;
+use crate::shrink::shrink;
+use crate::strategy::{ByChance, ByPriority, Written};
+use crate::subject::{Liberties, Plan, Subject};
+use crate::trace;
 
 /// Waiters ask only now and then whether somebody is dead: every 256 rounds of backing
 /// off, or every millisecond.

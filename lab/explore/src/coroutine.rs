@@ -4,12 +4,12 @@
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 
-use super::machine::Memory;
-use super::processor::Explorer;
+use crate::machine::Memory;
+use crate::processor::Explorer;
 
 /// A thread that runs `body`, up to its first access when it is resumed first, and from
 /// access to access after that.
-pub(super) fn thread(
+pub(crate) fn thread(
     stack: DefaultStack,
     memory: &Memory,
     index: usize,

@@ -1,13 +1,13 @@
 //! Every fault that was planted is found within a budget, by each method that can; its
 //! schedule is short, and fails again in the same way.
 
-mod explore_support;
+mod support;
 
-use explore_support::{
+use support::{
     Aba, Slip, barrier, counter, crossed, figure_1, load_then_store, lock, michael_scott, sleeping, stack,
 };
-use towpath_sim::explore::harness::Case;
-use towpath_sim::explore::{
+use towpath_explore::harness::Case;
+use towpath_explore::{
     Fault, Found, Liberties, Method, Plan, Schedule, Settings, replay, replay_seed, search,
 };
 use towpath_sync::Policy;

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-use super::history::{Call, render};
+use crate::history::{Call, render};
 
 /// The most calls of a history.
 pub const MAX_CALLS: usize = 128;

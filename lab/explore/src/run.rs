@@ -10,16 +10,16 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use towpath_machine::Ordering;
 
-use super::coroutine::thread;
-use super::fault::{Failure, Fault};
-use super::footprint::Footprint;
-use super::machine::{Gate, Inner, Life, Memory, Object};
-use super::schedule::{Choice, Schedule, Turn};
-use super::subject::{Body, Liberties, Plan, Subject};
-use super::trace::Line;
+use crate::coroutine::thread;
+use crate::fault::{Failure, Fault};
+use crate::footprint::Footprint;
+use crate::machine::{Gate, Inner, Life, Memory, Object};
+use crate::schedule::{Choice, Schedule, Turn};
+use crate::subject::{Body, Liberties, Plan, Subject};
+use crate::trace::Line;
 
 /// What the scheduler sees before a step.
-pub(super) struct View<'a> {
+pub(crate) struct View<'a> {
     /// What may come next, by thread; never empty.
     pub options: &'a [Choice],
     /// Who took the last step.
@@ -31,7 +31,7 @@ pub(super) struct View<'a> {
 }
 
 /// Decides who goes on.
-pub(super) trait Strategy {
+pub(crate) trait Strategy {
     /// One of the options, or `None` to give the run up: others were like it.
     fn choose(&mut self, view: &View) -> Option<Choice>;
     /// What the step that was chosen last has done.
@@ -64,7 +64,7 @@ pub struct End<'a> {
 
 impl End<'_> {
     /// When the call that this thread is in was invoked.
-    pub(super) fn invoked(&self, thread: usize) -> Option<u64> {
+    pub(crate) fn invoked(&self, thread: usize) -> Option<u64> {
         self.inner.threads.get(thread).and_then(|t| t.invoked)
     }
     /// When this thread died, if it did.
@@ -89,14 +89,14 @@ impl End<'_> {
 const STACK: usize = 256 << 10;
 
 /// Runs schedules one after the other.
-pub(super) struct Runner {
+pub(crate) struct Runner {
     stacks: Vec<DefaultStack>,
     options: Vec<Choice>,
 }
 
 /// What all runs of a search have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(crate) struct Terms {
     pub plan: Plan,
     pub liberties: Liberties,
     /// After so many steps everybody takes turns, and after ten times as many the run
@@ -132,7 +132,7 @@ fn quietly<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-pub(super) fn panic_text(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("panicked").to_string()
 }
@@ -282,7 +282,7 @@ impl Runner {
 }
 
 /// Whoever comes next by number.
-pub(super) fn in_turns(view: &View) -> Choice {
+pub(crate) fn in_turns(view: &View) -> Choice {
     let after = view.last.map_or(0, |last| last + 1);
     let lively = || view.options.iter().filter(|o| o.turn == Turn::Normal);
     let next = lively().find(|o| o.thread >= after).or_else(|| lively().next());
@@ -340,7 +340,7 @@ impl Inner {
 
     /// Who waits for what.
     fn stuck(&self) -> String {
-        let line = |(index, t): (usize, &super::machine::Thread)| {
+        let line = |(index, t): (usize, &crate::machine::Thread)| {
             let name = self.name_of(t.pending.object);
             match (t.life, t.pending.gate) {
                 (Life::Ended, _) => format!("thread {index} has ended"),

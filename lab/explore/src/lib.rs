@@ -10,6 +10,7 @@
 //! A [`Subject`] is what is explored. [`search`] tries schedules at random, by random priorities
 //! (PCT) or exhaustively ([`Method`]), and reports the first fault with the shortest schedule that
 //! shows it; [`replay`] runs that schedule again. [`linearize`] judges histories.
+#![deny(unsafe_code)]
 
 mod capabilities;
 mod coroutine;
@@ -28,6 +29,7 @@ mod shrink;
 mod specifications;
 mod strategy;
 mod subject;
+pub mod subjects;
 mod trace;
 
 pub use fault::{Failure, Fault};

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use super::fault::Failure;
-use super::machine::Memory;
-use super::processor::Explorer;
-use super::run::End;
+use crate::fault::Failure;
+use crate::machine::Memory;
+use crate::processor::Explorer;
+use crate::run::End;
 
 /// How much is to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,43 +12,43 @@ use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{Arena, LINE, Ordering, Place};
 
-use super::fault::{Failure, Fault};
-use super::footprint::Footprint;
-use super::processor::Explorer;
-use super::schedule::{Choice, Turn};
-use super::subject::Liberties;
-use super::trace::Line;
+use crate::fault::{Failure, Fault};
+use crate::footprint::Footprint;
+use crate::processor::Explorer;
+use crate::schedule::{Choice, Turn};
+use crate::subject::Liberties;
+use crate::trace::Line;
 
 /// The most threads.
 pub const MAX_THREADS: usize = 8;
 /// One more: who looks at what is left when all others have ended.
-pub(super) const CLOCKS: usize = MAX_THREADS + 1;
+pub(crate) const CLOCKS: usize = MAX_THREADS + 1;
 /// How often somebody may look again although nothing has changed, until nobody is
 /// expected to go on.
 const FUTILE: u32 = 3;
 
-pub(super) type Clock = [u32; CLOCKS];
+pub(crate) type Clock = [u32; CLOCKS];
 
-pub(super) fn join(a: &mut Clock, b: &Clock) {
+pub(crate) fn join(a: &mut Clock, b: &Clock) {
     a.iter_mut().zip(b).for_each(|(a, b)| *a = (*a).max(*b));
 }
 
 /// The number of a word.
 #[derive(Debug)]
-pub struct Word(pub(super) usize);
+pub struct Word(pub(crate) usize);
 /// The number of a datum.
 #[derive(Debug)]
-pub struct Cell(pub(super) usize);
+pub struct Cell(pub(crate) usize);
 /// So many data of a byte each.
 #[derive(Debug)]
 pub struct Bytes {
-    pub(super) start: usize,
-    pub(super) len: usize,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
 }
 
 /// What a step touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Object {
+pub(crate) enum Object {
     Nothing,
     Word(usize),
     Mutex(usize),
@@ -56,7 +56,7 @@ pub(super) enum Object {
 
 /// When a thread's next step can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(crate) enum Gate {
     Open,
     /// Spins until the word differs.
     Changed {
@@ -80,7 +80,7 @@ pub(super) enum Gate {
 
 /// The other way in which a step may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Other {
+pub(crate) enum Other {
     None,
     /// A spinner's budget runs out: whenever nobody can do anything else, and if it is
     /// short, a few times in a run at any time.
@@ -96,7 +96,7 @@ pub(super) enum Other {
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     pub what: &'static str,
     pub object: Object,
     pub gate: Gate,
@@ -113,13 +113,13 @@ impl Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(crate) enum Life {
     Alive,
     Ended,
     Dead,
 }
 
-pub(super) struct Thread {
+pub(crate) struct Thread {
     pub life: Life,
     pub pending: Pending,
     /// When it fell asleep, and whether it was woken since.
@@ -172,21 +172,21 @@ impl Thread {
     }
 }
 
-pub(super) struct WordState {
+pub(crate) struct WordState {
     pub value: u64,
     /// What an acquiring read of this value orders.
     pub clock: Clock,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Datum {
+pub(crate) struct Datum {
     pub value: u64,
     pub written: Option<(usize, u32)>,
     pub read: Clock,
 }
 
 #[derive(Default)]
-pub(super) struct MutexState {
+pub(crate) struct MutexState {
     pub owner: Option<usize>,
     /// The last owner is gone, and nobody has declared the data consistent.
     pub inconsistent: bool,
@@ -195,7 +195,7 @@ pub(super) struct MutexState {
 }
 
 /// Everything that a run changes.
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub words: Vec<WordState>,
     pub data: Vec<Datum>,
     pub mutexes: Vec<MutexState>,
@@ -225,16 +225,16 @@ pub(super) struct Inner {
 
 /// The memory that all threads of a run share, and makes their words.
 #[derive(Clone)]
-pub struct Memory(pub(super) Rc<Machine>);
+pub struct Memory(pub(crate) Rc<Machine>);
 
-pub(super) struct Machine {
+pub(crate) struct Machine {
     pub inner: RefCell<Inner>,
     /// A bit for each of the dead. Apart, for those who ask without being a processor.
     pub dead: Arc<AtomicU64>,
 }
 
 impl Memory {
-    pub(super) fn new(liberties: Liberties, traced: bool) -> Memory {
+    pub(crate) fn new(liberties: Liberties, traced: bool) -> Memory {
         let inner = Inner {
             words: Vec::with_capacity(32),
             data: Vec::new(),
@@ -522,7 +522,7 @@ impl Inner {
 }
 
 /// Adds a value to a digest.
-pub(super) fn mix(digest: u64, value: u64) -> u64 {
+pub(crate) fn mix(digest: u64, value: u64) -> u64 {
     (digest ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
 }
 
