@@ -8,11 +8,11 @@ use clap::builder::PossibleValuesParser;
 use towpath_lab::experiments::find;
 use towpath_lab::experiments::structures::StructureSettings;
 use towpath_lab::format::parse_size;
-use towpath_lab::mpi::Kind;
 use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{
     CLAIM_ALGORITHMS, EXPERIMENTS, Error, Pin, Session, Settings, console, contenders, waiting_policies,
 };
+use towpath_launch::MpiKind;
 use towpath_shm::shown;
 
 use crate::{Failure, Outcome, output};
@@ -82,7 +82,7 @@ pub struct BenchArgs {
     pub peers: bool,
 
     /// MPIs to measure (experiment mpi) [default: mpich,open-mpi]
-    #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = Kind::ALL.map(Kind::name))]
+    #[arg(long = "impl", value_name = "MPI,…", value_delimiter = ',', value_parser = MpiKind::ALL.map(MpiKind::name))]
     pub mpis: Vec<String>,
 
     /// Numbers of processes (experiments mpi and structures) [default: mpi 2,4,8,16;

@@ -5,6 +5,7 @@ mod bench;
 mod clean;
 mod doctor;
 mod explore;
+mod input;
 mod mpich;
 mod mpirun;
 mod output;

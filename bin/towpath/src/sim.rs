@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use towpath_lab::console::Progress;
-use towpath_lab::input::read_text;
 use towpath_lab::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
 use towpath_lab::{Host, waiting_policies};
 use towpath_shm::shown;
@@ -13,6 +12,7 @@ use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};
 use towpath_sync::Policy;
 
+use crate::input::read_text;
 use crate::{Failure, Outcome, output};
 
 /// Where the report goes unless told otherwise.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use towpath_launch::CommandError;
+
 /// Why something was not measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,6 +45,17 @@ pub enum Error {
     /// Anything else, from the room that was measured.
     #[error(transparent)]
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<CommandError> for Error {
+    fn from(error: CommandError) -> Error {
+        match error {
+            CommandError::System { what, source } => Error::System { what, source },
+            CommandError::TimedOut { program, seconds } => {
+                Error::Stuck { seconds, place: format!("{program} was still running") }
+            }
+        }
+    }
 }
 
 impl Error {

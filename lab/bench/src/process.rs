@@ -342,49 +342,6 @@ fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<O
     Ok(running)
 }
 
-/// Runs a command in a process group of its own and returns its output. At the limit the
-/// whole group is killed.
-///
-/// # Errors
-///
-/// The system's; [`Error::Stuck`].
-pub fn output_within(
-    mut command: std::process::Command,
-    limit: Duration,
-) -> Result<std::process::Output, Error> {
-    use std::os::unix::process::CommandExt;
-    let child = command
-        .process_group(0)
-        .spawn()
-        .map_err(|e| Error::system(format!("starting {:?}", command.get_program()), e))?;
-    let group = child.id() as libc::pid_t;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    // Gone with its process: reads to the end of the output.
-    let thread = std::thread::Builder::new().spawn(move || sender.send(child.wait_with_output()));
-    let thread = thread.map_err(|e| {
-        // SAFETY: the group is the one that we made; nobody else waits for its leader, our child.
-        unsafe {
-            libc::kill(-group, libc::SIGKILL);
-            libc::waitpid(group, std::ptr::null_mut(), 0);
-        }
-        Error::system("starting a thread (raise `ulimit -u` or `ulimit -v`)", e)
-    })?;
-    match receiver.recv_timeout(limit) {
-        Ok(output) => {
-            // It has done its work: a caller that forks is the only thread again.
-            let _ = thread.join();
-            output.map_err(|e| Error::system("waiting for a program", e))
-        }
-        Err(_) => {
-            // SAFETY: the group is the one that we made; its leader has not been waited for, so
-            // nobody else can have its number.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-            let place = format!("{:?} was still running", command.get_program());
-            Err(Error::Stuck { seconds: limit.as_secs(), place })
-        }
-    }
-}
-
 /// The processor time that this process has used so far.
 pub fn cpu_time() -> Duration {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };

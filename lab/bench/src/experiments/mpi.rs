@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use towpath_launch::{AnnounceFile, MpiKind, MpiLauncher, Provider};
+
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::mpi::{Announced, Kind, Launcher, Measuring, Over, Provider};
+use crate::measuring::{Measuring, Over};
 use crate::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
     TEST_US,
@@ -84,8 +86,8 @@ impl Experiment for MpiExperiment {
         let mut mpis = Vec::new();
         for name in bench.settings.mpis.clone() {
             let subject = Subject::new(self.name(), &name, "own", 0);
-            let Some(kind) = Kind::from_name(&name) else { continue };
-            match Launcher::installed(kind) {
+            let Some(kind) = MpiKind::from_name(&name) else { continue };
+            match MpiLauncher::installed(kind) {
                 None => bench.sink.missing(&subject, &kind.not_installed()),
                 Some(launcher) => match Measuring::compile(&launcher) {
                     Ok(program) => mpis.push((name, program)),
@@ -116,7 +118,7 @@ impl Experiment for MpiExperiment {
             variants.retain(|v| v.key.own);
         }
         let failed = |e| Error::system("making a file for the provider's announcements".to_owned(), e);
-        let announced = Announced::new().map_err(failed)?;
+        let announced = AnnounceFile::new().map_err(failed)?;
         let mut figures = Figures::new();
         bench.compare(&variants, |_, key, run| {
             let run = Run { limit: run.limit.max(LEAST), ..*run };
@@ -124,13 +126,13 @@ impl Experiment for MpiExperiment {
             let seconds = run.limit.as_secs_f64().to_string();
             let over = match (&provider, key.own) {
                 (Ok(provider), false) => {
-                    Some(Over { provider, announced: announced.file(), settings: key.waiting.settings() })
+                    Some(Over { provider, announced: announced.path(), settings: key.waiting.settings() })
                 }
                 _ => None,
             };
             announced.clear().map_err(failed)?;
             let text = mpis[key.mpi].1.run(&run, key.procs, &[what.into(), seconds], over)?;
-            if !key.own && !announced.anybody() {
+            if !key.own && !announced.has_entries() {
                 return Err(Error::NotAvailable(
                     "this MPI did not load the provider (towpath mpirun says more)".into(),
                 ));

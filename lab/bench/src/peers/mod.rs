@@ -6,8 +6,8 @@ mod iceoryx2;
 mod mpi;
 mod stream;
 
-use crate::mpi::Kind;
 use crate::transport::Contender;
+use towpath_launch::MpiKind;
 
 #[cfg(not(feature = "iceoryx2"))]
 use self::absent::Iceoryx2;
@@ -39,8 +39,8 @@ pub fn peers() -> Vec<Box<dyn Contender>> {
         Box::new(stream::Stream::unix_socket()),
         Box::new(crossbeam::Crossbeam),
         Box::new(Iceoryx2),
-        Box::new(mpi::Mpi::new(Kind::Mpich)),
-        Box::new(mpi::Mpi::new(Kind::OpenMpi)),
+        Box::new(mpi::Mpi::new(MpiKind::Mpich)),
+        Box::new(mpi::Mpi::new(MpiKind::OpenMpi)),
     ]
 }
 

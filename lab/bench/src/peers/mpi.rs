@@ -2,21 +2,23 @@
 
 use std::time::Instant;
 
+use towpath_launch::{MpiKind, MpiLauncher};
+
 use crate::error::Error;
-use crate::mpi::{Kind, Launcher, Measuring};
+use crate::measuring::Measuring;
 use crate::transport::{Contender, Run, Stress};
 
 /// An MPI.
 pub struct Mpi {
-    kind: Kind,
-    launcher: Option<Launcher>,
+    kind: MpiKind,
+    launcher: Option<MpiLauncher>,
     program: Option<Measuring>,
 }
 
 impl Mpi {
     /// The one of that kind.
-    pub fn new(kind: Kind) -> Mpi {
-        Mpi { kind, launcher: Launcher::installed(kind), program: None }
+    pub fn new(kind: MpiKind) -> Mpi {
+        Mpi { kind, launcher: MpiLauncher::installed(kind), program: None }
     }
 
     /// Runs the program; returns the numbers that it printed.

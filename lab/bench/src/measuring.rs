@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{Kind, Launcher, Provider};
+use towpath_launch::{ANNOUNCE, MpiKind, MpiLauncher, Provider, output_within};
+
 use crate::error::Error;
-use crate::process::output_within;
 use crate::transport::Run;
 
-const SOURCE: &str = include_str!("../../peers/mpi_bench.c");
+const SOURCE: &str = include_str!("../peers/mpi_bench.c");
 /// Beyond the measurement's own limit, for starting and ending.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ pub struct Over<'a> {
 
 /// The program, compiled for one MPI. Its folder is removed with it.
 pub struct Measuring {
-    launcher: Launcher,
+    launcher: MpiLauncher,
     folder: PathBuf,
 }
 
@@ -36,7 +36,7 @@ impl Measuring {
     /// # Errors
     ///
     /// There is no compiler, or it fails.
-    pub fn compile(launcher: &Launcher) -> Result<Measuring, Error> {
+    pub fn compile(launcher: &MpiLauncher) -> Result<Measuring, Error> {
         let folder = std::env::temp_dir().join(format!(
             "towpath-peers-{}-{}",
             launcher.kind.name(),
@@ -77,26 +77,30 @@ impl Measuring {
         arguments: &[String],
         over: Option<Over<'_>>,
     ) -> Result<String, Error> {
-        let crowded = procs as usize > run.placement.cores();
+        let oversubscribed = procs as usize > run.placement.cores();
         let pinned = run.placement.core_for(0, procs as usize).is_some();
         let mut command = Command::new(&self.launcher.command);
         command.arg("-n").arg(procs.to_string());
-        if self.launcher.kind == Kind::OpenMpi {
+        if self.launcher.kind == MpiKind::OpenMpi {
             command.args(["--oversubscribe", "--allow-run-as-root"]);
             command.args(["--bind-to", if pinned { "core" } else { "none" }]);
-            if crowded {
+            if oversubscribed {
                 // Its best settings there.
                 command.args(["--mca", "mpi_yield_when_idle", "1"]);
             }
             // Which `towpath mpirun` makes, too; they serve its own transport as well.
             command.envs(
-                self.launcher.kind.crowded_settings(procs as usize, run.placement.cores()).iter().copied(),
+                self.launcher
+                    .kind
+                    .oversubscribed_settings(procs as usize, run.placement.cores())
+                    .iter()
+                    .copied(),
             );
         } else if pinned {
             command.args(["-bind-to", "core"]);
         }
         if let Some(over) = over {
-            command.envs(self.launcher.kind.settings(over.provider)).env(super::ANNOUNCE, over.announced);
+            command.envs(self.launcher.kind.settings(over.provider)).env(ANNOUNCE, over.announced);
             command.envs(over.settings.iter().copied());
         }
         command

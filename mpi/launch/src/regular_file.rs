@@ -1,28 +1,25 @@
-//! Files that the user names, read with bounds: a FIFO is not waited for, a device is not
-//! opened, and what has no end does not fill the memory.
+//! Regular files that a user names. FIFOs are not waited for, devices are not opened.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, open};
 use towpath_shm::shown;
 
-/// Opens a regular file (or a link to one) for reading. The error names it.
+/// Opens a regular file (or a link to one) for reading.
 ///
 /// # Errors
 ///
-/// The system's; or it is something else.
+/// A sentence that names the file: the system's error, or the kind of file that it is instead.
 pub fn open_regular(path: &Path) -> Result<File, String> {
     let unreadable = |e: io::Error| format!("{} can't be read: {e}", shown(path));
-    // Before it is opened, since opening may wait, or do something; and afterwards, since it may
-    // have been replaced.
+    // Checked before opening, since opening a FIFO waits and opening a device may act; checked
+    // again after opening, since the file may have been replaced in between.
     check_regular(path, &std::fs::metadata(path).map_err(unreadable)?)?;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .map_err(unreadable)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty()).map_err(|e| unreadable(e.into()))?);
     check_regular(path, &file.metadata().map_err(unreadable)?)?;
     Ok(file)
 }
@@ -39,28 +36,9 @@ fn check_regular(path: &Path, meta: &std::fs::Metadata) -> Result<(), String> {
     Err(format!("{} can't be read: it is {what}, not a regular file", shown(path)))
 }
 
-/// Reads a text of at most so many bytes from a regular file. The error names it.
+/// Returns for each of some byte strings whether it occurs in a regular file.
 ///
-/// # Errors
-///
-/// As [`open_regular`]; it is longer; it is not UTF-8.
-pub fn read_text(path: &Path, most: u64) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    // One more, to tell. A file may grow, so its size is not asked.
-    open_regular(path)?
-        .take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| format!("{} can't be read: {e}", shown(path)))?;
-    if bytes.len() as u64 > most {
-        return Err(format!("{} is too long: at most {most} bytes are read", shown(path)));
-    }
-    String::from_utf8(bytes).map_err(|e| {
-        format!("{} is not a text in UTF-8: byte {} is none", shown(path), e.utf8_error().valid_up_to())
-    })
-}
-
-/// Which of some byte strings occur in a regular file, which is read piece by piece; none
-/// if it can't be read.
+/// The file is read piece by piece. In a file that can't be read none occurs.
 pub fn mentions<const N: usize>(path: &Path, texts: [&[u8]; N]) -> [bool; N] {
     const PIECE: usize = 1 << 20;
     let mut found = [false; N];
@@ -68,7 +46,7 @@ pub fn mentions<const N: usize>(path: &Path, texts: [&[u8]; N]) -> [bool; N] {
     let longest = texts.iter().map(|t| t.len()).max().unwrap_or(0);
     let mut piece = Vec::with_capacity(PIECE + longest);
     loop {
-        // The end of the last piece: a text may lie across.
+        // The end of the piece before stays: a text may lie across two pieces.
         let kept = piece.len().saturating_sub(longest.saturating_sub(1));
         piece.drain(..kept);
         match file.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
@@ -93,23 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn text_within_its_bound_is_read_and_a_longer_one_refused() {
-        let path = file("bound", b"12345678");
-        assert_eq!(read_text(&path, 8).unwrap(), "12345678");
-        let error = read_text(&path, 7).unwrap_err();
-        assert!(error.contains("at most 7 bytes") && error.contains("towpath-input-bound"), "{error}");
-        std::fs::write(&path, b"ab\xff").unwrap();
-        assert!(read_text(&path, 8).unwrap_err().contains("byte 2"));
-        std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
     fn file_that_is_not_regular_is_refused_unopened() {
         for (path, what) in [("/dev/zero", "a device"), ("/tmp", "a directory")] {
-            let error = read_text(Path::new(path), 8).unwrap_err();
+            let error = open_regular(Path::new(path)).unwrap_err();
             assert!(error.contains(path) && error.contains(what), "{error}");
         }
-        assert!(read_text(Path::new("/nowhere"), 8).unwrap_err().contains("/nowhere can't be read: No such"));
+        let error = open_regular(Path::new("/nowhere")).unwrap_err();
+        assert!(error.contains("/nowhere can't be read: No such"), "{error}");
     }
 
     #[test]

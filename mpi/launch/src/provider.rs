@@ -1,46 +1,57 @@
-//! Our libfabric provider: where its file is, and whether processes have loaded it.
+//! Files of Towpath's libfabric provider and of MPICH's preload library.
 
 use std::path::{Path, PathBuf};
 
-use super::launcher::data_folder;
-use crate::input::mentions;
+use crate::regular_file::mentions;
 
-/// The variable that names a file to which each process that has opened an endpoint of
-/// the provider adds a line: its number.
+/// Environment variable with the path of the announcement file.
+///
+/// Each process that has opened an endpoint of the provider appends a line with its process id.
 pub const ANNOUNCE: &str = "TOWPATH_ANNOUNCE";
 
-/// As libfabric looks for it.
+/// File name that libfabric looks for.
 const FILE: &str = "libtowpath-fi.so";
-/// As Cargo calls it.
+/// File name that Cargo gives.
 const BUILT: &str = "libtowpath_fi.so";
 
-/// What MPICH loads first (`mpi/preload`): as the script calls it, and as Cargo does.
+/// File names of MPICH's preload library (`mpi/preload`), of the script and of Cargo.
 const PRELOAD: [&str; 2] = ["libtowpath-preload.so", "libtowpath_preload.so"];
 
-/// Whether a file is our provider, built with it: without the feature `fabric` the same
-/// crate makes a library that has no such entry.
+/// Folder of user data (XDG_DATA_HOME, or ~/.local/share).
+pub(crate) fn data_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")))
+}
+
+/// Returns whether a file is the provider.
+///
+/// Without the feature `fabric` the crate makes a library that lacks the provider's entry point.
 fn is_provider(file: &Path) -> bool {
     mentions(file, [b"fi_prov_ini\0"]) == [true]
 }
 
-/// The provider's file.
+/// The folder that has the provider's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
     folder: PathBuf,
 }
 
 impl Provider {
-    /// In a folder that has been checked.
-    pub fn in_folder(folder: PathBuf) -> Provider {
+    /// The provider in a folder that the caller has checked.
+    #[cfg(test)]
+    pub(crate) fn in_folder(folder: PathBuf) -> Provider {
         Provider { folder }
     }
 
-    /// Finds it: in the folder that is given, else beside this program, else where the
-    /// script that builds it puts it.
+    /// Finds the provider.
+    ///
+    /// Looks in the given folder; without one, beside this program and then where
+    /// `scripts/build-fabric.sh` installs.
     ///
     /// # Errors
     ///
-    /// It is nowhere, and how to get it.
+    /// A sentence that names the folders and the remedy, if the provider is in none of them.
     pub fn find(given: Option<&Path>) -> Result<Provider, String> {
         let beside = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_owned));
         let folders: Vec<PathBuf> = match given {
@@ -73,13 +84,14 @@ impl Provider {
         ))
     }
 
-    /// Where it is.
+    /// Folder of the provider.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The library beside it that keeps MPICH from yielding when it has found something,
-    /// if it is there.
+    /// The preload library beside the provider, if it is there.
+    ///
+    /// It keeps MPICH from yielding its core right after a message has come.
     pub fn preload(&self) -> Option<PathBuf> {
         PRELOAD.iter().map(|name| self.folder.join(name)).find(|file| file.is_file())
     }
@@ -90,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cargo_has_built_gets_the_name_that_libfabric_looks_for() {
+    fn provider_built_by_cargo_gets_libfabrics_file_name() {
         let folder = std::env::temp_dir().join(format!("towpath-provider-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let missing = Provider::find(Some(&folder)).unwrap_err();

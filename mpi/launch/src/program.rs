@@ -1,5 +1,4 @@
-//! Programs: where the program stands among a launcher's arguments, and which MPI it was
-//! built for.
+//! The program among a launcher's arguments, and the MPI for which it was built.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -8,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{Kind, Launcher};
-use crate::input::{mentions, open_regular};
-use crate::process::output_within;
+use super::{MpiKind, MpiLauncher};
+use crate::command_output::output_within;
+use crate::regular_file::{mentions, open_regular};
 
-/// How long a program's interpreter may take to say which MPI it loads.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that `ldd` or a program's interpreter has to answer.
+const QUERY_TIME_OUT: Duration = Duration::from_secs(60);
 
-/// The program among a launcher's arguments: the first that is no option and can be
-/// executed. Its place, and its file.
+/// Finds the program among a launcher's arguments: its index and its file.
+///
+/// It is the first argument that is no option and can be executed.
 pub fn find_program(arguments: &[OsString]) -> Option<(usize, PathBuf)> {
     arguments
         .iter()
@@ -25,8 +25,9 @@ pub fn find_program(arguments: &[OsString]) -> Option<(usize, PathBuf)> {
         .find_map(|(n, word)| Some((n, executable(word)?)))
 }
 
-/// How many ranks a launcher's arguments ask for, on this machine alone. `None` if they
-/// don't say, name other hosts, or start several programs.
+/// Number of ranks that a launcher's arguments ask for on this machine.
+///
+/// `None` if they give no number, name other hosts, or start several programs.
 pub fn ranks_asked_for(arguments: &[OsString]) -> Option<usize> {
     let end = find_program(arguments).map_or(arguments.len(), |(n, _)| n);
     let own: Vec<_> = arguments[..end].iter().map(|word| word.to_string_lossy()).collect();
@@ -38,7 +39,7 @@ pub fn ranks_asked_for(arguments: &[OsString]) -> Option<usize> {
     own.get(at + 1)?.parse().ok()
 }
 
-/// The file that a command's name stands for.
+/// Finds the executable file of a command: a path, or a name in PATH.
 fn executable(name: &OsStr) -> Option<PathBuf> {
     let is_one =
         |path: &PathBuf| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
@@ -49,25 +50,25 @@ fn executable(name: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_one)
 }
 
-/// What is known of a program.
+/// The MPI for which a program was built, as far as its file tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flavour {
-    /// Which MPI it was built for, if it says so.
-    pub kind: Option<Kind>,
-    /// Where to look for that MPI's launcher first.
+pub struct ProgramMpi {
+    /// The MPI, if the program's file names one.
+    pub kind: Option<MpiKind>,
+    /// Folders in which that MPI's launcher is looked for first.
     pub folders: Vec<PathBuf>,
 }
 
-impl Flavour {
-    /// Looks at a program.
-    pub fn of(program: &Path) -> Flavour {
+impl ProgramMpi {
+    /// Examines a program's file, or asks its interpreter.
+    pub fn of(program: &Path) -> ProgramMpi {
         let mut folders: Vec<PathBuf> = program.parent().map(Path::to_owned).into_iter().collect();
         let name = program.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         if name.starts_with("python") {
-            return Flavour { kind: python(program), folders };
+            return ProgramMpi { kind: python(program), folders };
         }
         if !is_elf(program) {
-            return Flavour { kind: None, folders };
+            return ProgramMpi { kind: None, folders };
         }
         let [open_mpi, mpich, older_mpich] =
             mentions(program, [b"libmpi.so.40\0", b"libmpi.so.12\0", b"libmpich.so.12\0"]);
@@ -78,15 +79,15 @@ impl Flavour {
             folders.insert(0, prefix.join("bin"));
         }
         let kind = if open_mpi {
-            Some(Kind::OpenMpi)
+            Some(MpiKind::OpenMpi)
         } else if mpich || older_mpich {
-            // The same interface: whose it is says the library's text.
+            // MPICH and Intel MPI have one interface: the library's text tells them apart.
             let intel = library.is_some_and(|l| mentions(&l, [b"Intel(R) MPI"]) == [true]);
-            Some(if intel { Kind::Intel } else { Kind::Mpich })
+            Some(if intel { MpiKind::Intel } else { MpiKind::Mpich })
         } else {
             None
         };
-        Flavour { kind, folders }
+        ProgramMpi { kind, folders }
     }
 }
 
@@ -95,39 +96,41 @@ fn is_elf(program: &Path) -> bool {
     open_regular(program).is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *b"\x7fELF"
 }
 
-/// The shared libraries that the dynamic linker would load for it.
+/// Shared libraries that the dynamic linker would load for a program.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let mut ask = Command::new("ldd");
     ask.arg(program).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Ok(output) = output_within(ask, PATIENCE) else { return Vec::new() };
+    let Ok(output) = output_within(ask, QUERY_TIME_OUT) else { return Vec::new() };
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| line.split("=> ").nth(1)?.split(" (").next().map(PathBuf::from))
         .collect()
 }
 
-/// The MPI that mpi4py would load in that interpreter.
-fn python(interpreter: &Path) -> Option<Kind> {
+/// Asks a Python interpreter for the MPI that mpi4py loads.
+fn python(interpreter: &Path) -> Option<MpiKind> {
     let mut ask = Command::new(interpreter);
     let program =
         "import mpi4py; mpi4py.rc.initialize = False\nfrom mpi4py import MPI\nprint(MPI.get_vendor()[0])";
     ask.args(["-c", program]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let output = output_within(ask, PATIENCE).ok()?;
-    Kind::that_says(&String::from_utf8_lossy(&output.stdout))
+    let output = output_within(ask, QUERY_TIME_OUT).ok()?;
+    MpiKind::named_in(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The launcher to start a program with: that of the MPI for which it was built, from
-/// beside the program or its library, or else from PATH.
+/// Finds the launcher to start a program with.
+///
+/// It is a launcher of the MPI for which the program was built (or of the wanted MPI), from beside
+/// the program, from beside its MPI library, or from PATH.
 ///
 /// # Errors
 ///
-/// There is none, and what to do about it.
-pub fn launcher_for(program: Option<&Path>, wanted: Option<Kind>) -> Result<Launcher, String> {
-    let flavour = program.map_or(Flavour { kind: None, folders: Vec::new() }, Flavour::of);
-    let kind = wanted.or(flavour.kind);
+/// A sentence with the remedy, if there is no such launcher.
+pub fn launcher_for(program: Option<&Path>, wanted: Option<MpiKind>) -> Result<MpiLauncher, String> {
+    let known = program.map_or(ProgramMpi { kind: None, folders: Vec::new() }, ProgramMpi::of);
+    let kind = wanted.or(known.kind);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = flavour.folders.into_iter().chain(std::env::split_paths(&path));
-    Launcher::find_in(folders, kind).ok_or_else(|| {
+    let folders = known.folders.into_iter().chain(std::env::split_paths(&path));
+    MpiLauncher::find_in(folders, kind).ok_or_else(|| {
         let what = kind.map_or("no mpiexec".to_string(), |kind| format!("no mpiexec of {}", kind.title()));
         let why = match (wanted, kind) {
             (None, Some(kind)) => format!(" (the program was built for {})", kind.title()),
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_the_first_word_that_can_be_executed() {
+    fn program_is_the_first_executable_argument() {
         for (line, place) in [
             ("-n 4 sh script", 2),
             ("-np 2 --mca pml cm sh", 5),
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_counted_where_all_are_here() {
+    fn ranks_are_counted_if_all_run_on_this_machine() {
         for (line, ranks) in [
             ("-n 4 sh script -n 5", Some(4)),
             ("--mca pml cm -np 16 sh", Some(16)),
@@ -178,18 +181,18 @@ mod tests {
     }
 
     #[test]
-    fn a_script_says_nothing_of_its_mpi_and_an_executable_without_one_neither() {
+    fn program_without_mpi_library_names_no_mpi() {
         let shell = executable(OsStr::new("sh")).unwrap();
-        let flavour = Flavour::of(&shell);
-        assert_eq!(flavour.kind, None);
-        assert_eq!(flavour.folders.last().map(PathBuf::as_path), shell.parent());
+        let known = ProgramMpi::of(&shell);
+        assert_eq!(known.kind, None);
+        assert_eq!(known.folders.last().map(PathBuf::as_path), shell.parent());
     }
 
     #[test]
-    fn whoever_has_no_launcher_is_told_what_to_do() {
+    fn folder_without_launcher_yields_none() {
         let folder = std::env::temp_dir().join(format!("towpath-program-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let found = Launcher::find_in([folder.clone()], None);
+        let found = MpiLauncher::find_in([folder.clone()], None);
         assert_eq!(found, None);
         std::fs::remove_dir_all(folder).unwrap();
     }
