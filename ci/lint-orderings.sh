@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 failed=0
 
 # No algorithm spins, yields or sleeps by itself: that is `spin_until`'s and the waiting policies' business.
-if grep -nE 'spin_loop|sched_yield|thread::yield_now|SYS_futex' -r core/sync/src core/channel/src core/am/src; then
+if grep -nE 'spin_loop|sched_yield|thread::yield_now|SYS_futex' -r core/sync/src core/structures/src core/channel/src core/am/src; then
     echo "waiting outside the machine and the policies (see above)"
     failed=1
 fi
@@ -19,7 +19,7 @@ awk '
         if (FNR - last > 16) { printf "%s:%d: %s\n", FILENAME, FNR, $0; bad = 1 }
     }
     END { exit bad }
-' core/sync/src/*.rs core/sync/src/locks/*.rs core/sync/src/queues/*.rs core/sync/src/barriers/*.rs core/sync/src/dcas/*.rs core/sync/src/stable/*.rs core/channel/src/claim/*.rs core/channel/src/queue.rs || {
+' core/sync/src/*.rs core/sync/src/locks/*.rs core/sync/src/barriers/*.rs core/structures/src/*.rs core/structures/src/queues/*.rs core/structures/src/dcas/*.rs core/structures/src/nonblocking/*.rs core/channel/src/claim/*.rs core/channel/src/queue.rs || {
     echo "orderings without an explanation (see above)"
     failed=1
 }

@@ -34,7 +34,7 @@ pub struct WorldConfig {
     /// Bytes of each endpoint's segment in shared memory (0: none). Long transfers into
     /// it need only one copy.
     pub segment_bytes: u64,
-    /// Bytes for all named shared objects together (`World::shared`, `towpath::stable`),
+    /// Bytes for all named shared objects together (`World::shared`, `towpath::structures::nonblocking`),
     /// at least 64 KiB.
     pub object_bytes: u64,
     /// How senders claim packets.

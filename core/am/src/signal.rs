@@ -411,7 +411,7 @@ impl SignalEndpoint {
     ///
     /// The handler may be called at any instruction of this thread. It must not allocate, take
     /// locks, or touch what the interrupted code may be in the middle of, but for what is made for
-    /// that: atomics, and the structures of `towpath::stable`. It replies at most once, and does
+    /// that: atomics, and the structures of `towpath::structures::nonblocking`. It replies at most once, and does
     /// nothing else with an endpoint. If it panics, the process is aborted.
     pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.with(|endpoint| {

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, SignalEndpoint, Tag, WorldConfig};
 use towpath_machine::Native;
 use towpath_shm::World;
-use towpath_sync::dcas::{Actor, Guerraoui};
-use towpath_sync::stable::HashMap;
-use towpath_sync::{InPlace, Spinning};
+use towpath_structures::InPlace;
+use towpath_structures::dcas::{Actor, Guerraoui};
+use towpath_structures::nonblocking::HashMap;
+use towpath_sync::Spinning;
 use towpath_testkit::{Child, Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
 
 const JUDGE: u32 = 0;

@@ -1,4 +1,4 @@
-//! Waiting policies, locks, queues and barriers, each written once for every machine
+//! Waiting policies, locks and barriers, each written once for every machine
 //! ([`towpath_machine::Processor`]).
 //!
 //! Pure algorithms: no system call, no allocation. How to wait is a parameter of every operation
@@ -7,29 +7,18 @@
 
 mod barrier;
 pub mod barriers;
-mod counter;
-pub mod dcas;
 mod intents;
 mod lock;
 pub mod locks;
 mod mutex;
-mod name;
-pub mod planted;
-mod pool;
 mod primitive;
-pub mod queues;
 mod space;
-pub mod stable;
-mod storage;
 mod waited;
 mod waiting;
 
 pub use barrier::{Barrier, BarrierError};
-pub use counter::Counter;
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Guard, Init, Mutex, RawLock};
-pub use pool::{Link, Node, Pool, PoolError};
 pub use primitive::{AtMemory, Atomics, Kind, LoadLinked, Primitive, Universal};
 pub use space::WaitForSpace;
-pub use storage::{Boxed, InPlace, Storage};
 pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};

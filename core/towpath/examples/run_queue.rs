@@ -9,10 +9,11 @@
 
 use std::io::Write;
 
-use towpath::{World, stable};
+use towpath::World;
+use towpath::structures::nonblocking;
 
 /// Up to 200 jobs at a time, up to 16 processes.
-type Jobs = stable::in_world::PriorityQueue<201, 16>;
+type Jobs = nonblocking::in_world::PriorityQueue<201, 16>;
 
 /// How many jobs each rank brings.
 const JOBS: u64 = 20_000;
@@ -23,7 +24,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> Outcome {
     let world = World::join()?;
-    let jobs = stable::open::<Jobs>(&world, "run-queue")?;
+    let jobs = nonblocking::open::<Jobs>(&world, "run-queue")?;
     world.barrier(Default::default())?;
 
     if world.rank() == 1 {

@@ -10,10 +10,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use towpath::{Endpoint, SignalEndpoint, World, stable};
+use towpath::structures::nonblocking;
+use towpath::{Endpoint, SignalEndpoint, World};
 
 /// Up to 400 keys, one participant: rank 0, with its signal handler.
-type Table = stable::in_world::HashMap<401, 1>;
+type Table = nonblocking::in_world::HashMap<401, 1>;
 
 const PUT: u8 = 1; // key, value
 const STORED: u8 = 2;
@@ -32,7 +33,7 @@ fn main() -> Outcome {
 }
 
 fn compute(endpoint: Endpoint, world: &World) -> Outcome {
-    let table = stable::open::<Table>(world, "table")?;
+    let table = nonblocking::open::<Table>(world, "table")?;
     // The endpoints whose requests are handled in the signal.
     endpoint.map_world()?;
     let endpoint = SignalEndpoint::new(endpoint, 0)?; // SIGRTMIN

@@ -73,7 +73,7 @@ pub use towpath_sync::{Guard, LockError, Mutex, Policy};
 pub use towpath_machine as machine;
 /// Locks, waiting policies and what they are made of.
 pub use towpath_sync as sync;
-pub mod stable;
+pub mod structures;
 
 /// Makes a world: anonymous, or named so that other programs of the same user can
 /// [`World::open`] it. The caller has yet to [`World::enter`] it.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use towpath::{Endpoint, WorldConfig, stable};
+use towpath::structures::nonblocking;
+use towpath::{Endpoint, WorldConfig};
 
 /// Runs `act` in a forked child, which then ends. Returns its exit code.
 fn in_child(act: impl FnOnce()) -> i32 {
@@ -53,7 +54,7 @@ fn endpoint_dropped_by_a_forked_child_stays_its_parents() {
 fn place_dropped_by_a_forked_child_stays_its_parents() {
     let world = towpath::create(None, &WorldConfig::new(2)).unwrap();
     world.enter(Some(0)).unwrap();
-    let open = || stable::open::<stable::in_world::Stack<101, 2>>(&world, "stack");
+    let open = || nonblocking::open::<nonblocking::in_world::Stack<101, 2>>(&world, "stack");
     let first = open().unwrap();
     let mut copy = Some(first);
     assert_eq!(in_child(|| drop(copy.take())), 0);

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
+use towpath::structures::nonblocking;
 use towpath::sync::locks::{Anderson, Mcs, TestAndSet};
 use towpath::sync::{Exclusive, Lock};
-use towpath::{LockError, Mutex, Object, Plain, World, WorldConfig, WorldError, machine::Native, stable};
+use towpath::{LockError, Mutex, Object, Plain, World, WorldConfig, WorldError, machine::Native};
 use towpath_testkit::{Child, shared_words, watchdog};
 
 type Table = [AtomicU64; 8];
@@ -139,7 +140,7 @@ fn leaving_with_an_open_mutex_is_refused() {
     assert_eq!(world.rank(), 0, "still a member");
     drop(guard);
     drop((mutex, element));
-    let stack = stable::open::<stable::in_world::Stack<5, 2>>(&world, "s").unwrap();
+    let stack = nonblocking::open::<nonblocking::in_world::Stack<5, 2>>(&world, "s").unwrap();
     assert!(matches!(world.leave(), Err(WorldError::ObjectsOpen { objects: 1 })));
     drop(stack);
     world.shared::<AtomicU64>("word", |_| ()).unwrap();

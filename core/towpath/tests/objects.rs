@@ -4,11 +4,10 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use towpath::machine::{Native, OwnLine, TypeText};
-use towpath::stable::{self, in_world};
+use towpath::structures::nonblocking::{self, HarrisMichaelList, ValoisList, in_world};
+use towpath::structures::{InPlace, queues};
 use towpath::sync::barriers::Dissemination;
 use towpath::sync::locks::{Posix, Robust, Ticket, TicketTwoLines};
-use towpath::sync::stable::{HarrisMichaelList, ValoisList};
-use towpath::sync::{InPlace, queues};
 use towpath::{Error, Mutex, Object, World, WorldConfig, WorldError};
 
 fn world() -> World {
@@ -63,17 +62,17 @@ fn other_types_of_the_same_size_are_refused() {
 #[test]
 fn structures_of_the_same_size_are_refused() {
     let world = world();
-    let stack = stable::open::<in_world::Stack<6, 2>>(&world, "jobs").unwrap();
+    let stack = nonblocking::open::<in_world::Stack<6, 2>>(&world, "jobs").unwrap();
     (1..=3).for_each(|job| stack.push(job).unwrap());
-    let Err(Error::World(error)) = stable::open::<in_world::Fifo<5, 2>>(&world, "jobs") else {
+    let Err(Error::World(error)) = nonblocking::open::<in_world::Fifo<5, 2>>(&world, "jobs") else {
         panic!("a stack opened as a queue")
     };
     let said = error.to_string();
     assert!(said.contains("stack v1<6, 2") && said.contains("fifo v1<5, 2"), "{said}");
-    assert!(stable::open::<in_world::ArrayStack<6, 2>>(&world, "jobs").is_err());
-    assert!(stable::open::<in_world::Stack<6, 3>>(&world, "jobs").is_err());
+    assert!(nonblocking::open::<in_world::ArrayStack<6, 2>>(&world, "jobs").is_err());
+    assert!(nonblocking::open::<in_world::Stack<6, 3>>(&world, "jobs").is_err());
     // What was there is untouched, and found by the right type.
-    let again = stable::open::<in_world::Stack<6, 2>>(&world, "jobs").unwrap();
+    let again = nonblocking::open::<in_world::Stack<6, 2>>(&world, "jobs").unwrap();
     assert_eq!((again.pop(), stack.pop(), again.pop()), (Ok(Some(3)), Ok(Some(2)), Ok(Some(1))));
 }
 

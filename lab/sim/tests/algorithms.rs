@@ -8,10 +8,9 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Outcome, Parameters, Sim, SimArena, Simulation, machines};
-use towpath_sync::queues::{ConcurrentQueue, QueueError};
-use towpath_sync::{
-    Barrier, Lock, Policy, Surroundings, Wait, for_each_barrier, for_each_lock, for_each_queue,
-};
+use towpath_structures::for_each_queue;
+use towpath_structures::queues::{ConcurrentQueue, QueueError};
+use towpath_sync::{Barrier, Lock, Policy, Surroundings, Wait, for_each_barrier, for_each_lock};
 
 const PROCS: [usize; 5] = [1, 2, 3, 8, 64];
 const POLICIES: [Policy; 3] = [Policy::Spin, Policy::SpinThenPark, Policy::Park];

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use towpath_machine::{Native, Plain};
 use towpath_shm::Memory;
-use towpath_sync::dcas::{Actor, Change, DcasError, DoubleCas};
-use towpath_sync::{InPlace, Spinning, for_each_dcas};
+use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas};
+use towpath_structures::{InPlace, for_each_dcas};
+use towpath_sync::Spinning;
 
 use crate::error::Error;
 use crate::experiment::{Bench, Experiment, Samples, Variant};

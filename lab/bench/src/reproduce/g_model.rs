@@ -4,8 +4,9 @@
 use towpath_explore::harness::Case;
 use towpath_explore::{Liberties, Method, Plan, Report, Settings, search, subjects};
 use towpath_machine::{Heap, Native};
-use towpath_sync::dcas::{Actor, Guerraoui};
-use towpath_sync::{Policy, Spinning, stable};
+use towpath_structures::dcas::{Actor, Guerraoui};
+use towpath_structures::nonblocking;
+use towpath_sync::{Policy, Spinning};
 
 use super::{Claim, Context, Finding};
 use crate::error::Error;
@@ -122,8 +123,8 @@ const fn key(n: u64) -> u64 {
 fn g20(_: &Context<'_>) -> Result<Finding, Error> {
     let mut against = Vec::new();
     // The handler acts as the participant that it has interrupted.
-    let free = std::rc::Rc::new(stable::List::<Native, Guerraoui<Native>>::new(&Heap, 64, 1));
-    let both = |list: &stable::List<Native, Guerraoui<Native>>, n: u64| {
+    let free = std::rc::Rc::new(nonblocking::List::<Native, Guerraoui<Native>>::new(&Heap, 64, 1));
+    let both = |list: &nonblocking::List<Native, Guerraoui<Native>>, n: u64| {
         let (cpu, wait) = (Native::with_id(0), Spinning);
         let me = Actor { cpu: &cpu, wait: &wait, me: 0 };
         list.insert(&me, key(n), n).expect("there is room");

@@ -2,9 +2,9 @@
 
 use towpath_machine::Processor;
 use towpath_sim::Sim;
+use towpath_structures::queues::{ConcurrentQueue, TwoEnded};
 use towpath_sync::LoadLinked;
 use towpath_sync::locks::TestAndSet;
-use towpath_sync::queues::{ConcurrentQueue, TwoEnded};
 
 use super::context::{At, Question, Series, rising, within_factor};
 use super::{Claim, Context, Finding};

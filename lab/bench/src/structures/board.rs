@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::Native;
 use towpath_shm::Memory;
-use towpath_sync::dcas::Actor;
+use towpath_structures::dcas::Actor;
 use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::error::Error;

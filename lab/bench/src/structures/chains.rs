@@ -8,8 +8,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_sync::Storage;
-use towpath_sync::stable::{Census, StableError};
+use towpath_structures::Storage;
+use towpath_structures::nonblocking::{Census, StableError};
 
 use super::subject::Op;
 
@@ -184,7 +184,7 @@ impl<S: Storage> Chains<S> {
     }
 
     fn bucket(&self, key: u64) -> usize {
-        // As `towpath_sync::stable::HashMap` does.
+        // As `towpath_structures::nonblocking::HashMap` does.
         let buckets = self.heads.as_ref().len() as u64;
         (((key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * buckets) >> 32) as usize
     }
@@ -297,7 +297,7 @@ kinds! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_sync::Boxed;
+    use towpath_structures::Boxed;
 
     fn chains(heads: usize) -> Chains<Boxed> {
         Chains::new(4, heads)

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use towpath_sim::Random;
+use towpath_structures::nonblocking::StableError;
 use towpath_sync::Policy;
-use towpath_sync::stable::StableError;
 
 use super::board::{Around, Board, Member, SUPERVISOR};
 use super::crew::{Crew, PATIENCE};

@@ -11,8 +11,8 @@ use crossbeam_queue::SegQueue;
 use crossbeam_skiplist::SkipMap;
 use dashmap::DashMap;
 use parking_lot::Mutex;
-use towpath_sync::Boxed;
-use towpath_sync::stable::{Census, StableError};
+use towpath_structures::Boxed;
+use towpath_structures::nonblocking::{Census, StableError};
 
 use super::board::Member;
 use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack, Chains, Kind};

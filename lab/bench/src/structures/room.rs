@@ -2,10 +2,13 @@
 
 use towpath_machine::{Native, Plain};
 use towpath_shm::Memory;
-use towpath_sync::dcas::{DoubleCas, Guerraoui, Harris, Locked};
+use towpath_structures::InPlace;
+use towpath_structures::dcas::{DoubleCas, Guerraoui, Harris, Locked};
+use towpath_structures::nonblocking::{
+    Fifo, HarrisMichaelList, HashMap, List, PriorityQueue, Stack, ValoisList,
+};
+use towpath_sync::Lock;
 use towpath_sync::locks::{Robust, TestAndTestAndSet};
-use towpath_sync::stable::{Fifo, HarrisMichaelList, HashMap, List, PriorityQueue, Stack, ValoisList};
-use towpath_sync::{InPlace, Lock};
 
 use super::board::ALL;
 use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack};

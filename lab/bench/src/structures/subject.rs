@@ -1,9 +1,9 @@
 //! What the structures have in common, as the participants use them.
 
 use towpath_machine::Native;
-use towpath_sync::Storage;
-use towpath_sync::dcas::DoubleCas;
-use towpath_sync::stable::{
+use towpath_structures::Storage;
+use towpath_structures::dcas::DoubleCas;
+use towpath_structures::nonblocking::{
     Census, Fifo, HarrisMichaelList, HashMap, List, PriorityQueue, Recover, StableError, Stack, ValoisList,
 };
 

@@ -4,8 +4,9 @@
 use std::marker::PhantomData;
 
 use towpath_machine::{Native, Plain};
-use towpath_sync::stable::{Census, StableError};
-use towpath_sync::{InPlace, Lock, LockError, Storage};
+use towpath_structures::nonblocking::{Census, StableError};
+use towpath_structures::{InPlace, Storage};
+use towpath_sync::{Lock, LockError};
 
 use super::board::Member;
 use super::chains::{Chains, Kind};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::Processor;
 use towpath_sim::Random;
-use towpath_sync::stable::StableError;
+use towpath_structures::nonblocking::StableError;
 
 use super::board::{Board, MOST, Member, TOKENS};
 use super::subject::{Op, Subject};

@@ -10,10 +10,11 @@ use std::sync::atomic::AtomicU64;
 use crate::harness::{Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion};
 use crate::{Body, Explorer, Memory, Plan, Transferred};
 use towpath_machine::{Ordering, Processor};
-use towpath_sync::queues::{ConcurrentQueue, QueueError};
+use towpath_structures::queues::{ConcurrentQueue, QueueError};
+use towpath_structures::{Counter, for_each_planted_queue, for_each_queue};
 use towpath_sync::{
-    AtMemory, Atomics, Barrier, Counter, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait,
-    for_each_barrier, for_each_lock, for_each_planted_queue, for_each_queue,
+    AtMemory, Atomics, Barrier, LoadLinked, Lock, Policy, Primitive, Surroundings, Wait, for_each_barrier,
+    for_each_lock,
 };
 
 /// How long a waiter spins before it yields or parks, in nanoseconds. There is no time:

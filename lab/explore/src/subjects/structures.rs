@@ -2,7 +2,7 @@
 //!
 //! Not [`Bershad`]'s, whose readers see what never was (those of [`RolledBack`] look twice): that
 //! is what `planted/bershad-readers` shows (G19); and a list in memory that is not type-stable is
-//! [`towpath_sync::planted::ListRetyped`] (G18). Guerraoui's DCAS has two descriptors for each
+//! [`towpath_structures::planted::ListRetyped`] (G18). Guerraoui's DCAS has two descriptors for each
 //! participant here, so that they are used again.
 
 use std::rc::Rc;
@@ -12,14 +12,15 @@ use crate::{
     Answer, Body, Explorer, Lookup, Map, Memory, Plan, Priorities, Set, Specification, Transferred, Word,
 };
 use towpath_machine::{Arena, Place, Processor};
-use towpath_sync::dcas::{
+use towpath_structures::Boxed;
+use towpath_structures::dcas::{
     Actor, Bershad, Change, DcasError, DoubleCas, Guerraoui, Hardware, Harris, Locked, RolledBack, Variant,
 };
-use towpath_sync::stable::{
+use towpath_structures::nonblocking::{
     ArrayFifo, ArrayStack, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, PageMap, PriorityQueue,
     StableError, Stack,
 };
-use towpath_sync::{Boxed, Policy, Wait};
+use towpath_sync::{Policy, Wait};
 
 use super::{BUDGET, Member};
 

@@ -4,7 +4,8 @@
 use std::sync::LazyLock;
 
 use towpath_sim::Sim;
-use towpath_sync::{AtMemory, Atomics, Counter, LoadLinked, Primitive};
+use towpath_structures::Counter;
+use towpath_sync::{AtMemory, Atomics, LoadLinked, Primitive};
 
 use super::{Algorithm, Family, Measured, Setup};
 use crate::error::Error;

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use towpath_machine::Processor;
 use towpath_sim::Sim;
-use towpath_sync::queues::{ConcurrentQueue, QueueError};
-use towpath_sync::{Waiting, for_each_queue};
+use towpath_structures::for_each_queue;
+use towpath_structures::queues::{ConcurrentQueue, QueueError};
+use towpath_sync::Waiting;
 
 use super::{Algorithm, Family, Measured, Named, Setup, in_two_sizes};
 use crate::error::Error;

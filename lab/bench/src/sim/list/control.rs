@@ -4,7 +4,7 @@
 //! to be right; both bound how long anybody waits.
 
 use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Dcas, Ordering, Place, Processor, RollBack};
-use towpath_sync::dcas::{DoubleCas, RolledBack};
+use towpath_structures::dcas::{DoubleCas, RolledBack};
 
 use super::Plan;
 

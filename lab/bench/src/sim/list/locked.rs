@@ -5,7 +5,7 @@
 //! that dies. **Fields.** `lock`: everybody; all else: its holder.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
-use towpath_sync::Pool;
+use towpath_structures::Pool;
 
 use super::control::Pauses;
 use super::{Item, List, ListError, Plan};

@@ -22,7 +22,7 @@ pub use locked::Locked;
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sim::parameters::{NO_ADVISORY, NO_COUNTS, NO_DCAS, NO_ROLL_BACK};
 use towpath_sim::{Parameters, Sim, Simulation};
-use towpath_sync::{Node, Pool, PoolError};
+use towpath_structures::{Node, Pool, PoolError};
 pub use valois::Valois;
 pub use versioned::Versioned;
 

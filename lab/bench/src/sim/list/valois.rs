@@ -15,7 +15,7 @@
 //! deleted since somebody who has a reference to one of them was last seen: no bound.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
-use towpath_sync::{Node, Pool};
+use towpath_structures::{Node, Pool};
 
 use super::{List, ListError, Plan};
 

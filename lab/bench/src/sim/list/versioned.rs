@@ -10,7 +10,7 @@
 //! version.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
-use towpath_sync::Pool;
+use towpath_structures::Pool;
 
 use super::{Control, Item, List, ListError, Plan};
 

@@ -1,0 +1,53 @@
+//! A shared counter.
+//!
+//! **Source.** Nikolopoulos & Papatheodorou 1999 §4.1: the microbenchmark that shows what a
+//! primitive costs when everybody updates one word.
+//!
+//! **Progress.** That of the primitive: wait-free over [`Atomics`] and at memory, lock-free over
+//! load-linked and store-conditional.
+//!
+//! **Fields.** `count`: everybody, by the primitive.
+//!
+//! **Crashes.** An increment happened or did not; nothing is left to repair.
+//!
+//! **Memory.** One line.
+//!
+//! **Don't use it** to order anything else: its accesses may be relaxed.
+
+use core::marker::PhantomData;
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use towpath_sync::{Atomics, Primitive};
+
+/// A counter over the primitive `M`. All-zero memory is a counter at zero.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Counter<P: Processor, M = Atomics> {
+    count: OwnLine<P::Word>,
+    primitive: PhantomData<fn() -> M>,
+}
+
+impl<P: Processor, M: Primitive<P>> Counter<P, M> {
+    /// The name by which users choose it: that of its primitive.
+    pub const NAME: &'static str = M::NAME;
+
+    /// A counter at zero.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        Counter { count: OwnLine(arena.word(M::place(Place::NewLine), 0)), primitive: PhantomData }
+    }
+
+    /// Adds one and returns the previous count.
+    #[inline(always)]
+    pub fn increment(&self, cpu: &P) -> u64 {
+        // Relaxed: the count orders nothing else.
+        M::fetch_increment(cpu, &self.count, Ordering::Relaxed)
+    }
+
+    /// The count.
+    #[inline(always)]
+    pub fn value(&self, cpu: &P) -> u64 {
+        // Relaxed: as in `increment`.
+        cpu.load(&self.count, Ordering::Relaxed)
+    }
+}

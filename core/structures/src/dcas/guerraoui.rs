@@ -1,0 +1,607 @@
+//! Guerraoui, Kogan, Marathe and Zablotchi's DCAS: an operation marks its words with its
+//! descriptor, and one more compare-and-swap decides it. The marks stay: who reads a marked word
+//! finds the value in the descriptor.
+//!
+//! **Source.** Guerraoui, Kogan, Marathe & Zablotchi 2020 (DISC, *Efficient Multi-Word Compare and
+//! Swap*), for two words. There, descriptors are reclaimed by epochs, which a stopped process holds
+//! up. Here they are used again and again, and nobody waits (the argument is ours):
+//!
+//! * **A mark names a descriptor and its use by number, and only that descriptor's owner ever puts
+//!   it into a word.** Who helps does so with a mark of its own descriptor, which says whose
+//!   operation it is for (`operation`). So an owner knows of every mark with its name, and takes
+//!   them out (*settles* them) before it uses the descriptor again.
+//! * **A word counts its changes**: a plain word has a tag of 31 bits beside the value, and an
+//!   operation expects the tag, too, and raises it. A helper that comes late to an operation that
+//!   has succeeded thus finds neither the mark (marks are unique) nor the plain word that it means
+//!   to replace, ever again. To one that has failed it may come late: its mark then stands for the
+//!   old value, which the word has anyway.
+//! * A mark for the operation of another descriptor, where that descriptor has gone on to another
+//!   use, belongs to such a late helper: an owner settles a success's marks, the helpers' too,
+//!   before the next use. So the mark stands for the old value.
+//!
+//! **Progress.** Lock-free, as long as at most 12 operations are under way in a chain, each waiting
+//! for the word that the next one has marked; what is deeper than that is made to fail, and its
+//! owner tries again. Readers never help and never wait; they repeat if the descriptor that they
+//! look at is used again meanwhile.
+//!
+//! ```text
+//! word        plain          MARK 0 | tag (31 bits) | value (32 bits)
+//!             marked         MARK 1 | HELPS | SECOND | descriptor (16 bits) | use (45 bits)
+//! status      use (45 bits) | HELPED | state
+//! state       0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (anybody) -> ACTIVE with the next use (owner); a helper's descriptor is FAILED from the beginning
+//! ```
+//!
+//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
+//! `HELPED`: set by a helper before it marks a word. The other fields of a descriptor: the owner,
+//! before the first mark of that use is in a word; read by those who have seen the mark, and
+//! believed if the use is still the same afterwards. Words: by compare-and-swap, anybody.
+//!
+//! **Crashes.** The owner dies
+//! * before (3) for the first word: nothing has happened; nobody knows of the operation, and nobody
+//!   will;
+//! * between (3) and the decision (4): the operation stands in the way of whoever comes to the
+//!   marked word next, and that one completes it; [`DoubleCas::recover`] makes it fail;
+//! * after (4): it has happened, or failed; the marks stand for the values, for ever if need be.
+//! * A dead helper leaves marks that stand for what the operation says. Descriptors of the dead are
+//!   used again by a successor with the same number, after [`DoubleCas::recover`].
+//!
+//! **Signals.** Each operation and each piece of help has a descriptor of its own out of 16 that
+//! the participant has; taking one is safe against the participant's own handlers
+//! ([`super::places`]).
+//!
+//! **Memory.** 17 lines per participant. Values have 32 bits.
+//!
+//! **Don't use it** where a word changes 2³¹ times between two instructions of one participant and
+//! has the same value again then, or for values above 32 bits.
+
+use core::marker::PhantomData;
+
+use towpath_machine::{Arena, Ordering, Place, Processor};
+
+use super::descriptors::{
+    ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
+};
+use super::places::PLACES;
+use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
+use crate::{Boxed, Storage};
+use towpath_sync::Waiting;
+
+/// In a mark: the descriptor is a helper's.
+const HELPS: u64 = 1 << 62;
+const VALUE: u64 = u32::MAX as u64;
+const TAG: u64 = 1 << 32;
+
+/// In a status: somebody helps.
+const HELPED: u64 = 4;
+/// The use's place in a status.
+const SHIFT: u32 = 3;
+
+/// Which text is run: the true one, or one with a planted fault ([`crate::planted`]).
+pub trait Variant: Send + Sync + 'static {
+    /// The name by which users choose it.
+    const NAME: &'static str = "guerraoui";
+    /// Whether words count their changes.
+    const TAGS: bool = true;
+    /// How many descriptors a participant uses, of the 16 that it has: fewer make a
+    /// checker see them used again.
+    const PLACES: usize = PLACES;
+}
+
+/// The true text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tagged;
+
+impl Variant for Tagged {}
+
+/// Guerraoui, Kogan, Marathe and Zablotchi's DCAS.
+#[repr(C)]
+pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
+    participants: S::Each<Participant<P, Descriptor<P>>>,
+    variant: PhantomData<fn() -> V>,
+}
+
+#[repr(C, align(64))]
+struct Descriptor<P: Processor> {
+    status: P::Word,
+    /// The identity of the operation: its own, or whom it helps.
+    operation: P::Word,
+    /// The first word's number, and the second one's in the upper half.
+    words: P::Word,
+    old: [P::Word; 2],
+    new: [P::Word; 2],
+}
+
+/// An operation, as its owner and its helpers know it. Words as they are when plain.
+#[derive(Clone, Copy)]
+struct Operation {
+    identity: u64,
+    words: [u32; 2],
+    old: [u64; 2],
+    new: [u64; 2],
+}
+
+/// What was seen in a word.
+#[derive(Clone, Copy)]
+struct Seen {
+    content: u64,
+    /// What the word would be if it were plain.
+    plain: u64,
+    /// The operation that has marked it; 0 if it is plain.
+    operation: u64,
+    /// Whether that one is undecided.
+    pending: bool,
+}
+
+const fn active(identity: u64) -> u64 {
+    (identity & USE) << SHIFT | ACTIVE
+}
+
+impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
+    #[inline(always)]
+    fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
+        Participant::of(self.participants.as_ref(), me)
+    }
+
+    /// The descriptor that an identity or a mark names.
+    #[inline(always)]
+    fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
+        Participant::behind(self.participants.as_ref(), identity)
+    }
+
+    /// Looks at a word: its content, what it would be if it were plain, and whether that
+    /// is sure to be decided. Otherwise [`Guerraoui::look`] says more.
+    #[inline(always)]
+    fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
+        // (1) Acquire: as in `look`.
+        let content = cpu.load(word, Ordering::Acquire);
+        if content & MARK == 0 {
+            return Ok((content, content, true));
+        }
+        let marked = self.descriptor(content)?;
+        let entry = usize::from(content & SECOND != 0);
+        // (2) Acquire, three times: as in `look_behind`.
+        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
+        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
+        let status = cpu.load(&marked.status, Ordering::Acquire);
+        let usual = content & HELPS == 0 && status >> SHIFT == content & USE && status & STATE != ACTIVE;
+        Ok((content, if status & STATE == SUCCESS { new } else { old }, usual))
+    }
+
+    /// Looks at a word.
+    fn look<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, number: u32) -> Result<Seen, DcasError> {
+        let word = words.find(number)?;
+        loop {
+            // (1) Acquire: the descriptor behind the mark, or what came before the value; pairs
+            // with the Release (3), (5), (6).
+            let content = cpu.load(word, Ordering::Acquire);
+            if content & MARK == 0 {
+                return Ok(Seen { content, plain: content, operation: 0, pending: false });
+            }
+            if let Some(seen) = self.look_behind(cpu, word, content)? {
+                return Ok(seen);
+            }
+        }
+    }
+
+    /// What a mark stands for. `None` if it is no longer there.
+    fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
+        let marked = self.descriptor(content)?;
+        let entry = usize::from(content & SECOND != 0);
+        // (2) Acquire: whoever reads here what a later use has written sees in the status that it
+        // is a later one; pairs with the Release in `prepare`.
+        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
+        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
+        let (operation, status, in_use) = if content & HELPS == 0 {
+            // Acquire: as (2), and what was done before the decision; pairs with the Release (4).
+            let status = cpu.load(&marked.status, Ordering::Acquire);
+            (content & IDENTITY, status, status >> SHIFT == content & USE)
+        } else {
+            // Acquire, three times: as (2) and above. The helper's own status last: it says whether
+            // all this was one use.
+            let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
+            let status = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire);
+            (operation, status, cpu.load(&marked.status, Ordering::Acquire) >> SHIFT == content & USE)
+        };
+        let seen = |state| Seen {
+            content,
+            plain: if state == SUCCESS { new } else { old },
+            operation,
+            pending: state == ACTIVE,
+        };
+        if in_use && status >> SHIFT == operation & USE {
+            return Ok(Some(seen(status & STATE)));
+        }
+        // A descriptor has been used again: before that its marks were taken out. Acquire: not
+        // before the loads that say so.
+        match cpu.load(word, Ordering::Acquire) == content {
+            false => Ok(None),
+            // A helper's that was late: the operation has failed.
+            true if in_use => Ok(Some(seen(FAILED))),
+            true => Err(DcasError::Corrupt),
+        }
+    }
+
+    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense,
+    /// if that was long ago).
+    fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
+        let status = &self.descriptor(identity)?.status;
+        let mut expected = active(identity);
+        loop {
+            let decided = expected & !STATE | state;
+            // (4) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
+            // Acquire (2) and itself.
+            match cpu.compare_exchange(status, expected, decided, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(state),
+                Err(now) if now == active(identity) | HELPED && now != expected => expected = now,
+                Err(now) => return Ok(now & STATE),
+            }
+        }
+    }
+
+    /// Writes an operation into a descriptor for its next use. Returns the mark, as for
+    /// the first word.
+    #[inline(always)]
+    fn prepare(cpu: &P, descriptor: &Descriptor<P>, mark: u64, state: u64, operation: &Operation) -> u64 {
+        // Release, here and below: whoever sees a field of this use, sees the use; pairs with the
+        // Acquire (2). The first one also comes after the former marks are out.
+        cpu.store(&descriptor.status, (mark & USE) << SHIFT | state, Ordering::Release);
+        cpu.store(&descriptor.operation, operation.identity, Ordering::Release);
+        let [first, second] = operation.words;
+        cpu.store(&descriptor.words, u64::from(first) | u64::from(second) << 32, Ordering::Release);
+        for entry in 0..2 {
+            cpu.store(&descriptor.old[entry], operation.old[entry], Ordering::Release);
+            cpu.store(&descriptor.new[entry], operation.new[entry], Ordering::Release);
+        }
+        mark
+    }
+
+    /// Takes the marks of a descriptor's last use out of its words, and a success's from
+    /// those who helped. Returns the next use. Anybody may do that at any time with a use that is
+    /// decided; one that is not is made to fail.
+    #[inline(always)]
+    fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
+        let it = self.descriptor(identity(descriptor, 0))?;
+        // Acquire, here and below: for an owner its own writes; for others as (2).
+        let status = cpu.load(&it.status, Ordering::Acquire);
+        let me = identity(descriptor, status >> SHIFT);
+        let operation = cpu.load(&it.operation, Ordering::Acquire);
+        if operation != 0 {
+            let pair = cpu.load(&it.words, Ordering::Acquire);
+            let helped = operation == me && status & (HELPED | STATE) == HELPED | SUCCESS;
+            let decided = operation == me && status & STATE != ACTIVE;
+            for (entry, number) in [pair as u32, (pair >> 32) as u32].into_iter().enumerate() {
+                let word = words.find(number)?;
+                // Relaxed: our own mark is seen, being our own; a helper's, since the decision was;
+                // and what looks at it closely acquires.
+                let content = cpu.load(word, Ordering::Relaxed);
+                let mark = MARK | me | if entry == 0 { 0 } else { SECOND };
+                if decided && content == mark {
+                    // The usual one: what the mark stands for is known. Acquire: as above.
+                    let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
+                    let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
+                    // (5) AcqRel: as in `settle_word`. Relaxed if it fails: somebody has replaced
+                    // it.
+                    if cpu.compare_exchange(word, mark, plain, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                        continue;
+                    }
+                }
+                if content & (MARK | IDENTITY) == MARK | me || helped && content & HELPS != 0 {
+                    self.settle_word(cpu, words, number, me, operation, helped)?;
+                }
+            }
+        }
+        Ok(((status >> SHIFT) + 1) & USE)
+    }
+
+    #[cold]
+    fn settle_word<T: Words<P> + ?Sized>(
+        &self,
+        cpu: &P,
+        words: &T,
+        number: u32,
+        me: u64,
+        operation: u64,
+        helped: bool,
+    ) -> Result<(), DcasError> {
+        let word = words.find(number)?;
+        loop {
+            let seen = self.look(cpu, words, number)?;
+            let mine = seen.content & (MARK | IDENTITY) == MARK | me;
+            if !(mine || helped && seen.operation == operation) {
+                return Ok(());
+            }
+            if seen.pending {
+                self.decide(cpu, seen.operation, FAILED)?;
+                continue;
+            }
+            // (5) AcqRel: hands on what (1) saw; pairs with the Acquire (1).
+            let plain = cpu.compare_exchange(
+                word,
+                seen.content,
+                seen.plain,
+                Ordering::AcqRel,
+                Ordering::Relaxed, // Looked at again.
+            );
+            if plain.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Marks the words of an operation with `mark` where nobody has yet, helping others
+    /// who are in the way, and decides. Returns what was decided.
+    fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        operation: &Operation,
+        mark: u64,
+    ) -> Result<u64, DcasError> {
+        let cpu = actor.cpu;
+        for entry in 0..2 {
+            let number = operation.words[entry];
+            let word = words.find(number)?;
+            loop {
+                let now = self.look(cpu, words, number)?;
+                if now.pending {
+                    if now.operation == operation.identity {
+                        break;
+                    }
+                    self.help(actor, words, now.operation)?;
+                    continue;
+                }
+                if now.plain != operation.old[entry] {
+                    return self.decide(cpu, operation.identity, FAILED);
+                }
+                let mark = if entry == 0 { mark } else { mark | SECOND };
+                // (3) AcqRel: the descriptor, and what came before the value that it replaces;
+                // pairs with the Acquire (1). Relaxed if it fails: looked at again.
+                if cpu.compare_exchange(word, now.content, mark, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                {
+                    break;
+                }
+            }
+        }
+        self.decide(cpu, operation.identity, SUCCESS)
+    }
+
+    /// An operation, as its descriptor has it.
+    fn operation(&self, cpu: &P, identity: u64) -> Result<Operation, DcasError> {
+        let it = self.descriptor(identity)?;
+        // Acquire: as (2).
+        let [pair, a, b, c, d] = [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1]]
+            .map(|field| cpu.load(field, Ordering::Acquire));
+        Ok(Operation {
+            identity,
+            words: [pair as u32, (pair >> 32) as u32],
+            old: [a & !MARK, b & !MARK],
+            new: [c & !MARK, d & !MARK],
+        })
+    }
+
+    /// Completes another one's operation.
+    #[cold]
+    fn help<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        identity: u64,
+    ) -> Result<(), DcasError> {
+        let cpu = actor.cpu;
+        let other = self.descriptor(identity)?;
+        let operation = self.operation(cpu, identity)?;
+        // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it
+        // settles. Succeeds, or finds it set, only if the fields were the operation's.
+        let asked = cpu.compare_exchange(
+            &other.status,
+            active(identity),
+            active(identity) | HELPED,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if asked.is_err_and(|now| now != active(identity) | HELPED) {
+            return Ok(());
+        }
+        let mine = self.participant(actor.me)?;
+        let Some(place) = mine.places.take(cpu, V::PLACES, true)? else {
+            // Too deep. The owner will try again.
+            return self.decide(cpu, identity, FAILED).map(|_| ());
+        };
+        let descriptor = actor.me * PLACES + place;
+        let done = self.settle(cpu, words, descriptor).and_then(|usage| {
+            let mark = MARK | HELPS | self::identity(descriptor, usage);
+            let mark = Self::prepare(cpu, &mine.descriptors[place], mark, FAILED, &operation);
+            self.complete(actor, words, &operation, mark)
+        });
+        mine.places.give(cpu, place);
+        done.map(|_| ())
+    }
+
+    /// The owner's way where anybody else is about: until the operation has succeeded, or
+    /// a word had another value. `begun`: this operation is under way.
+    #[cold]
+    fn contend<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        changes: [Change; 2],
+        place: usize,
+        begun: Option<u64>,
+    ) -> Result<bool, DcasError> {
+        let cpu = actor.cpu;
+        let descriptor = actor.me * PLACES + place;
+        if let Some(begun) = begun {
+            let operation = self.operation(cpu, begun)?;
+            if self.complete(actor, words, &operation, MARK | begun)? == SUCCESS {
+                return Ok(true);
+            }
+        }
+        let mut round = 0u32;
+        loop {
+            let usage = self.settle(cpu, words, descriptor)?;
+            let mut old = [0; 2];
+            for (old, change) in old.iter_mut().zip(&changes) {
+                *old = self.look(cpu, words, change.word)?.plain;
+                if *old & VALUE != change.old {
+                    return Ok(false);
+                }
+            }
+            let identity = identity(descriptor, usage);
+            let operation = Operation {
+                identity,
+                words: changes.map(|change| change.word),
+                old,
+                new: [Self::raised(old[0], changes[0].new), Self::raised(old[1], changes[1].new)],
+            };
+            let mark = Self::prepare(cpu, self.descriptor(identity)?, MARK | identity, ACTIVE, &operation);
+            if self.complete(actor, words, &operation, mark)? == SUCCESS {
+                return Ok(true);
+            }
+            // A word has changed, though perhaps not its value; or somebody could not help. Nobody
+            // is waited for, so there is nothing to give up.
+            actor.back_off(&mut round);
+        }
+    }
+
+    /// What a plain word becomes with a new value.
+    #[inline(always)]
+    const fn raised(plain: u64, value: u64) -> u64 {
+        let tag = if V::TAGS { plain.wrapping_add(TAG) & !MARK } else { 0 };
+        tag & !VALUE | value
+    }
+}
+
+impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
+    const NAME: &'static str = V::NAME;
+    const BLOCKING: bool = false;
+    const MAX: u64 = VALUE;
+
+    fn new(arena: &impl Arena<P>, participants: usize) -> Self {
+        let descriptor = |_| Descriptor {
+            status: arena.word(Place::NewLine, 0),
+            operation: arena.word(Place::SameLine, 0),
+            words: arena.word(Place::SameLine, 0),
+            old: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
+            new: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
+        };
+        let participant = |_| Participant::new(arena, descriptor);
+        Guerraoui { participants: S::each(participants, participant), variant: PhantomData }
+    }
+
+    fn participants(&self) -> usize {
+        self.participants.as_ref().len()
+    }
+
+    #[inline(always)]
+    fn read<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        word: u32,
+    ) -> Result<u64, DcasError> {
+        let (_, plain, usual) = self.glance(actor.cpu, words.find(word)?)?;
+        if usual {
+            return Ok(plain & VALUE);
+        }
+        Ok(self.look(actor.cpu, words, word)?.plain & VALUE)
+    }
+
+    fn write<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        word: u32,
+        value: u64,
+    ) -> Result<(), DcasError> {
+        if value > VALUE {
+            return Err(DcasError::TooLarge);
+        }
+        loop {
+            let seen = self.look(actor.cpu, words, word)?;
+            if seen.pending {
+                self.help(actor, words, seen.operation)?;
+                continue;
+            }
+            let to = Self::raised(seen.plain, value);
+            let word = words.find(word)?;
+            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
+            // Acquire (1). Relaxed if it fails: looked at again.
+            let done =
+                actor.cpu.compare_exchange(word, seen.content, to, Ordering::AcqRel, Ordering::Relaxed);
+            if done.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn dcas<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        changes: [Change; 2],
+    ) -> Result<bool, DcasError> {
+        let changes = in_order(changes, VALUE)?;
+        let [a, b] = changes;
+        let cpu = actor.cpu;
+        let first = words.find(a.word)?;
+        let second = words.find(b.word)?;
+        let mine = self.participant(actor.me)?;
+        let (first_content, first_plain, first_usual) = self.glance(cpu, first)?;
+        let (second_content, second_plain, second_usual) = self.glance(cpu, second)?;
+        if first_usual && first_plain & VALUE != a.old || second_usual && second_plain & VALUE != b.old {
+            return Ok(false);
+        }
+        let place = mine.places.take(cpu, V::PLACES, false)?.ok_or(DcasError::TooDeep)?;
+        let descriptor = actor.me * PLACES + place;
+        let done = self.settle(cpu, words, descriptor).and_then(|usage| {
+            if !(first_usual && second_usual) {
+                return self.contend(actor, words, changes, place, None);
+            }
+            let identity = identity(descriptor, usage);
+            let operation = Operation {
+                identity,
+                words: [a.word, b.word],
+                old: [first_plain, second_plain],
+                new: [Self::raised(first_plain, a.new), Self::raised(second_plain, b.new)],
+            };
+            let it = &mine.descriptors[place];
+            let mark = Self::prepare(cpu, it, MARK | identity, ACTIVE, &operation);
+            // (3) and (4) AcqRel: as in `complete` and `decide`. Relaxed if they fail: looked at
+            // again.
+            let swap = |word, old, new| {
+                cpu.compare_exchange(word, old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            };
+            if swap(first, first_content, mark)
+                && swap(second, second_content, mark | SECOND)
+                && swap(&it.status, active(identity), active(identity) & !STATE | SUCCESS)
+            {
+                return Ok(true);
+            }
+            self.contend(actor, words, changes, place, Some(identity))
+        });
+        mine.places.give(cpu, place);
+        done
+    }
+
+    fn recover<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        dead: usize,
+    ) -> Result<(), DcasError> {
+        let cpu = actor.cpu;
+        let theirs = self.participant(dead)?;
+        for (place, it) in theirs.descriptors.iter().enumerate() {
+            let descriptor = dead * PLACES + place;
+            // Acquire: as (2).
+            let status = cpu.load(&it.status, Ordering::Acquire);
+            self.decide(cpu, identity(descriptor, status >> SHIFT), FAILED)?;
+            self.settle(cpu, words, descriptor)?;
+        }
+        if dead == actor.me {
+            theirs.places.clear(cpu);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,496 @@
+//! Harris, Fraser and Pratt's DCAS: a word is marked with the operation's descriptor only
+//! while the operation is undecided, which takes a smaller operation with a descriptor of its own
+//! (RDCSS); decided, its values are written back.
+//!
+//! **Source.** Harris, Fraser & Pratt 2002 (DISC, *A Practical Multi-Word Compare-and-Swap
+//! Operation*), Figures 4 and 5, for two words. There, descriptors are reclaimed by a collector.
+//! Here they are used again, and nobody waits (the argument is ours):
+//!
+//! * A *condition* (the RDCSS descriptor) is put into a word only by its owner, and is out of the
+//!   word when its owner's [`Harris::install`] returns. So its owner may use it again. Marks name
+//!   the use, too, hence are unique, and who is late replaces none.
+//! * An operation's *mark* replaces a condition, by anybody who has seen the operation undecided
+//!   after the condition was in. Before the owner uses the operation's descriptor again, it takes
+//!   marks out of both words, **and conditions for that operation too**, or else writes the word
+//!   with what it has (2): after that no mark of this use gets in, since a condition that gets in
+//!   later is seen to be for a decided operation.
+//!
+//! **Progress.** Lock-free, as in [`super::Guerraoui`] for chains of operations. A reader that
+//! finds a condition knows the value; at a mark it looks behind it; it repeats only if a descriptor
+//! is used again meanwhile.
+//!
+//! ```text
+//! word        plain          MARK 0 | value (63 bits)
+//!             an operation   MARK 1 | CONDITION 0 | SECOND | place (16 bits) | use (45 bits)
+//!             a condition    MARK 1 | CONDITION 1 | SECOND | place (16 bits) | use (45 bits)
+//! status      use (45 bits) | state;  0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (anybody) -> ACTIVE with the next use (owner)
+//! ```
+//!
+//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
+//! `condition.usage`: the owner. The other fields: the owner, before that use is in a word; read by
+//! those who have seen it there, and believed if the use is still the same afterwards. Words: by
+//! compare-and-swap, anybody.
+//!
+//! **Crashes.** Dies before (1) for the first word: nothing has happened. Dies before the decision
+//! (3): the operation stands in the way of who comes to a marked word, and that one completes it;
+//! [`DoubleCas::recover`] makes it fail. Dies after (3): it has happened, or failed; marks stand
+//! for the values. A condition of a dead helper is removed by whoever needs the word.
+//!
+//! **Signals.** As [`super::Guerraoui`]. **Memory.** 33 lines per participant. Values have 63 bits.
+//!
+//! **Don't use it** except to compare, or for values of more than 32 bits: it takes 7 locked
+//! instructions where [`super::Guerraoui`] takes 3.
+
+use towpath_machine::{Arena, Ordering, Place, Processor};
+
+use super::descriptors::{
+    ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
+};
+use super::places::PLACES;
+use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
+use crate::{Boxed, Storage};
+use towpath_sync::Waiting;
+
+/// In a mark: it is a condition.
+const CONDITION: u64 = 1 << 62;
+
+/// The use's place in a status.
+const SHIFT: u32 = 2;
+
+/// Harris, Fraser and Pratt's DCAS.
+#[repr(C)]
+pub struct Harris<P: Processor, S: Storage = Boxed> {
+    participants: S::Each<Participant<P, Descriptor<P>>>,
+}
+
+#[repr(C, align(64))]
+struct Descriptor<P: Processor> {
+    status: P::Word,
+    /// The first word's number, and the second one's in the upper half.
+    words: P::Word,
+    old: [P::Word; 2],
+    new: [P::Word; 2],
+    condition: Condition<P>,
+}
+
+/// To replace `old` by the operation's mark if the operation is undecided.
+#[repr(C, align(64))]
+struct Condition<P: Processor> {
+    usage: P::Word,
+    operation: P::Word,
+    /// The number of the word that it is put into.
+    word: P::Word,
+    old: P::Word,
+}
+
+/// An operation, as its owner and its helpers know it.
+#[derive(Clone, Copy)]
+struct Operation {
+    identity: u64,
+    words: [u32; 2],
+    old: [u64; 2],
+}
+
+const fn active(identity: u64) -> u64 {
+    (identity & USE) << SHIFT | ACTIVE
+}
+
+impl<P: Processor, S: Storage> Harris<P, S> {
+    #[inline(always)]
+    fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
+        Participant::of(self.participants.as_ref(), me)
+    }
+
+    /// The descriptor that an identity or a mark names.
+    #[inline(always)]
+    fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
+        Participant::behind(self.participants.as_ref(), identity)
+    }
+
+    /// A word's value, and, if an operation has marked it, which, and whether it is
+    /// undecided. Removes nothing.
+    fn look<T: Words<P> + ?Sized>(
+        &self,
+        cpu: &P,
+        words: &T,
+        number: u32,
+    ) -> Result<(u64, Option<(u64, bool)>), DcasError> {
+        let word = words.find(number)?;
+        loop {
+            // (4) Acquire: what is behind the mark, or came before the value; pairs with the
+            // Release (1), (2), (5), (6).
+            let content = cpu.load(word, Ordering::Acquire);
+            if content & MARK == 0 {
+                return Ok((content, None));
+            }
+            let behind = self.descriptor(content)?;
+            if content & CONDITION != 0 {
+                // Acquire, here and below: who reads what a later use has written sees that it is a
+                // later one; pairs with the Release in `install`.
+                let old = cpu.load(&behind.condition.old, Ordering::Acquire);
+                if cpu.load(&behind.condition.usage, Ordering::Acquire) & USE == content & USE {
+                    return Ok((old & !MARK, None));
+                }
+            } else {
+                let entry = usize::from(content & SECOND != 0);
+                // Acquire: as above, with the Release in `prepare`.
+                let old = cpu.load(&behind.old[entry], Ordering::Acquire) & !MARK;
+                let new = cpu.load(&behind.new[entry], Ordering::Acquire) & !MARK;
+                // Acquire: as above, and what was done before the decision; pairs with the Release
+                // (3).
+                let status = cpu.load(&behind.status, Ordering::Acquire);
+                if status >> SHIFT == content & USE {
+                    let value = if status & STATE == SUCCESS { new } else { old };
+                    return Ok((value, Some((content, status & STATE == ACTIVE))));
+                }
+            }
+            // Used again: before that it was taken out. Acquire: not before the loads that say so.
+            if cpu.load(word, Ordering::Acquire) == content {
+                return Err(DcasError::Corrupt);
+            }
+        }
+    }
+
+    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense,
+    /// if that was long ago).
+    fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
+        let status = &self.descriptor(identity)?.status;
+        let (old, new) = (active(identity), active(identity) & !STATE | state);
+        // (3) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
+        // Acquire in `look` and itself.
+        match cpu.compare_exchange(status, old, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(state),
+            Err(now) => Ok(now & STATE),
+        }
+    }
+
+    /// Replaces a condition, seen in a word, by the operation's mark or by the old value.
+    fn resolve(&self, cpu: &P, word: &P::Word, content: u64) -> Result<(), DcasError> {
+        let condition = &self.descriptor(content)?.condition;
+        // Acquire: as (4).
+        let operation = cpu.load(&condition.operation, Ordering::Acquire) & IDENTITY;
+        let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK;
+        // Acquire: sees the decision if the condition came in after the owner had looked for the
+        // last time (2).
+        let undecided = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire) == active(operation);
+        if cpu.load(&condition.usage, Ordering::Acquire) & USE != content & USE {
+            // It is out. Acquire: as in `look`.
+            return match cpu.load(word, Ordering::Acquire) == content {
+                true => Err(DcasError::Corrupt),
+                false => Ok(()),
+            };
+        }
+        let to = if undecided { MARK | content & SECOND | operation } else { old };
+        // (5) AcqRel: the operation's descriptor, or what came before the value; pairs with the
+        // Acquire (4). If it fails, somebody else was faster. Relaxed then: nothing is read.
+        let _ = cpu.compare_exchange(word, content, to, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// RDCSS: puts the operation's mark into one of its words, through the condition of
+    /// our own place, if the operation is undecided. Returns the other content that prevents that,
+    /// or `None`.
+    #[inline]
+    fn install(
+        &self,
+        cpu: &P,
+        place: usize,
+        word: &P::Word,
+        operation: &Operation,
+        entry: usize,
+    ) -> Result<Option<u64>, DcasError> {
+        let number = u64::from(operation.words[entry]);
+        let condition = &self.descriptor(identity(place, 0))?.condition;
+        // Relaxed: only its owner writes it.
+        let usage = cpu.load(&condition.usage, Ordering::Relaxed).wrapping_add(1) & USE;
+        // Release, here and below: whoever sees a field of this use sees the use; pairs with the
+        // Acquire in `look` and `resolve`.
+        cpu.store(&condition.usage, usage, Ordering::Release);
+        cpu.store(&condition.operation, operation.identity, Ordering::Release);
+        cpu.store(&condition.word, number, Ordering::Release);
+        cpu.store(&condition.old, operation.old[entry], Ordering::Release);
+        let second = if entry == 0 { 0 } else { SECOND };
+        let content = MARK | CONDITION | second | identity(place, usage);
+        loop {
+            // (1) AcqRel: the condition; pairs with the Acquire (4), and with (2), so that the
+            // decision is seen in `resolve`.
+            match cpu.compare_exchange(
+                word,
+                operation.old[entry],
+                content,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => {
+                    self.resolve(cpu, word, content)?;
+                    return Ok(None);
+                }
+                Err(other) if other & MARK != 0 && other & CONDITION != 0 => {
+                    self.resolve(cpu, word, other)?
+                }
+                Err(other) => return Ok(Some(other)),
+            }
+        }
+    }
+
+    /// Marks the words of an operation where nobody has yet, helping others who are in
+    /// the way, and decides. Returns what was decided.
+    fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        operation: &Operation,
+        place: usize,
+    ) -> Result<u64, DcasError> {
+        let cpu = actor.cpu;
+        for entry in 0..2 {
+            let word = words.find(operation.words[entry])?;
+            while let Some(other) = self.install(cpu, place, word, operation, entry)? {
+                if other & (MARK | IDENTITY) == MARK | operation.identity {
+                    break;
+                }
+                if other & MARK == 0 {
+                    return self.decide(cpu, operation.identity, FAILED);
+                }
+                self.help(actor, words, other & IDENTITY)?;
+                self.write_back(cpu, words, operation.words[entry], other & IDENTITY)?;
+            }
+        }
+        self.decide(cpu, operation.identity, SUCCESS)
+    }
+
+    /// Completes another one's operation.
+    #[cold]
+    fn help<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        identity: u64,
+    ) -> Result<(), DcasError> {
+        let cpu = actor.cpu;
+        let other = self.descriptor(identity)?;
+        // Acquire: as in `look`; the status last.
+        let [pair, a, b, status] = [&other.words, &other.old[0], &other.old[1], &other.status]
+            .map(|field| cpu.load(field, Ordering::Acquire));
+        if status != active(identity) {
+            return Ok(());
+        }
+        let operation =
+            Operation { identity, words: [pair as u32, (pair >> 32) as u32], old: [a & !MARK, b & !MARK] };
+        let mine = self.participant(actor.me)?;
+        let Some(place) = mine.places.take(cpu, PLACES, true)? else {
+            // Too deep. The owner will try again.
+            return self.decide(cpu, identity, FAILED).map(|_| ());
+        };
+        let done = self.complete(actor, words, &operation, actor.me * PLACES + place);
+        mine.places.give(cpu, place);
+        done.map(|_| ())
+    }
+
+    /// Replaces the mark of a decided operation by the value.
+    fn write_back<T: Words<P> + ?Sized>(
+        &self,
+        cpu: &P,
+        words: &T,
+        number: u32,
+        identity: u64,
+    ) -> Result<(), DcasError> {
+        let word = words.find(number)?;
+        if let (value, Some((content, false))) = self.look(cpu, words, number)?
+            && content & IDENTITY == identity
+        {
+            // (6) AcqRel: hands on what (4) saw; pairs with the Acquire (4). If it fails, somebody
+            // else was faster. Relaxed then: nothing is read.
+            let _ = cpu.compare_exchange(word, content, value, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Takes all marks of a decided operation out of its words, and makes sure that none
+    /// gets in any more.
+    fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, identity: u64) -> Result<(), DcasError> {
+        let it = self.descriptor(identity)?;
+        // Acquire: for an owner its own writes; for others as in `look`.
+        let [pair, first, second, news, newer, status] =
+            [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1], &it.status]
+                .map(|field| cpu.load(field, Ordering::Acquire));
+        if status >> SHIFT != identity & USE || status & STATE == ACTIVE {
+            return Ok(());
+        }
+        let values = if status & STATE == SUCCESS { [news, newer] } else { [first, second] };
+        for (entry, value) in values.into_iter().enumerate() {
+            let number = (pair >> (32 * entry)) as u32;
+            let word = words.find(number)?;
+            let mark = MARK | if entry == 0 { 0 } else { SECOND } | identity;
+            // (6), as in `write_back`. Acquire if it fails: what is behind a condition; as (4).
+            let out = cpu.compare_exchange(word, mark, value & !MARK, Ordering::AcqRel, Ordering::Acquire);
+            if out.is_ok() {
+                continue;
+            }
+            // It is not there. (2) AcqRel: whoever puts a condition in after this one sees the
+            // decision behind it; pairs with (1).
+            let mut content = cpu.fetch_or(word, 0, Ordering::AcqRel);
+            while content & MARK != 0 && (content & CONDITION != 0 || content & IDENTITY == identity) {
+                if content & CONDITION != 0 {
+                    self.resolve(cpu, word, content)?;
+                } else {
+                    self.write_back(cpu, words, number, identity)?;
+                }
+                // (2), again.
+                content = cpu.fetch_or(word, 0, Ordering::AcqRel);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
+    const NAME: &'static str = "harris";
+    const BLOCKING: bool = false;
+    const MAX: u64 = !MARK;
+
+    fn new(arena: &impl Arena<P>, participants: usize) -> Self {
+        let descriptor = |_| Descriptor {
+            status: arena.word(Place::NewLine, 0),
+            words: arena.word(Place::SameLine, 0),
+            old: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
+            new: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
+            condition: Condition {
+                usage: arena.word(Place::NewLine, 0),
+                operation: arena.word(Place::SameLine, 0),
+                word: arena.word(Place::SameLine, 0),
+                old: arena.word(Place::SameLine, 0),
+            },
+        };
+        let participant = |_| Participant::new(arena, descriptor);
+        Harris { participants: S::each(participants, participant) }
+    }
+
+    fn participants(&self) -> usize {
+        self.participants.as_ref().len()
+    }
+
+    #[inline(always)]
+    fn read<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        word: u32,
+    ) -> Result<u64, DcasError> {
+        Ok(self.look(actor.cpu, words, word)?.0)
+    }
+
+    fn write<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        word: u32,
+        value: u64,
+    ) -> Result<(), DcasError> {
+        if value > Self::MAX {
+            return Err(DcasError::TooLarge);
+        }
+        let (number, word) = (word, words.find(word)?);
+        let mut now = self.look(actor.cpu, words, number)?.0;
+        loop {
+            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
+            // Acquire (4).
+            match actor.cpu.compare_exchange(word, now, value, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(other) if other & MARK == 0 => now = other,
+                Err(other) if other & CONDITION != 0 => self.resolve(actor.cpu, word, other)?,
+                Err(other) => {
+                    self.help(actor, words, other & IDENTITY)?;
+                    self.write_back(actor.cpu, words, number, other & IDENTITY)?;
+                }
+            }
+        }
+    }
+
+    fn dcas<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        changes: [Change; 2],
+    ) -> Result<bool, DcasError> {
+        let changes = in_order(changes, Self::MAX)?;
+        let cpu = actor.cpu;
+        if changes.iter().any(|change| words.word(change.word).is_none()) {
+            return Err(DcasError::Corrupt);
+        }
+        let mine = self.participant(actor.me)?;
+        let place = mine.places.take(cpu, PLACES, false)?.ok_or(DcasError::TooDeep)?;
+        let (it, number) = (&mine.descriptors[place], actor.me * PLACES + place);
+        let mut round = 0u32;
+        let done = loop {
+            // Relaxed: its own, and settled.
+            let usage = ((cpu.load(&it.status, Ordering::Relaxed) >> SHIFT) + 1) & USE;
+            let identity = identity(number, usage);
+            // Release, here and below: whoever sees a field of this use, sees the use; pairs with
+            // the Acquire in `look`.
+            cpu.store(&it.status, active(identity), Ordering::Release);
+            let [a, b] = changes;
+            cpu.store(&it.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Release);
+            for (entry, change) in changes.iter().enumerate() {
+                cpu.store(&it.old[entry], change.old, Ordering::Release);
+                cpu.store(&it.new[entry], change.new, Ordering::Release);
+            }
+            let operation = Operation { identity, words: [a.word, b.word], old: [a.old, b.old] };
+            let decided = self
+                .complete(actor, words, &operation, number)
+                .and_then(|state| self.settle(cpu, words, identity).map(|()| state));
+            match decided {
+                Ok(SUCCESS) => break Ok(true),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+            // A word had another value, or somebody could not help.
+            let differ = changes.iter().try_fold(false, |differ, change| {
+                Ok(differ || self.look(cpu, words, change.word)?.0 != change.old)
+            });
+            match differ {
+                Ok(true) => break Ok(false),
+                // Nobody is waited for, so there is nothing to give up.
+                Ok(false) => {
+                    actor.back_off(&mut round);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        mine.places.give(cpu, place);
+        done
+    }
+
+    fn recover<W: Waiting<P>, T: Words<P> + ?Sized>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        words: &T,
+        dead: usize,
+    ) -> Result<(), DcasError> {
+        let cpu = actor.cpu;
+        let theirs = self.participant(dead)?;
+        for (place, it) in theirs.descriptors.iter().enumerate() {
+            // Acquire: as in `look`.
+            let usage = cpu.load(&it.status, Ordering::Acquire) >> SHIFT;
+            let identity = identity(dead * PLACES + place, usage);
+            if usage != 0 {
+                self.decide(cpu, identity, FAILED)?;
+                self.settle(cpu, words, identity)?;
+            }
+        }
+        for it in &theirs.descriptors {
+            // Acquire, twice: as in `look`. The condition may stand in a word of somebody whom the
+            // dead one was helping.
+            let number = cpu.load(&it.condition.word, Ordering::Acquire) as u32;
+            let word = words.find(number)?;
+            let content = cpu.load(word, Ordering::Acquire);
+            if content & (MARK | CONDITION) == MARK | CONDITION {
+                self.resolve(cpu, word, content)?;
+            }
+        }
+        if dead == actor.me {
+            theirs.places.clear(cpu);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! A dependency map: which objects depend on which, in a hash table of fixed size with a
+//! chain and a version per bucket.
+//!
+//! **Source.** Greenwald & Cheriton 1996, §5.2 (“a ‘dependency map’ that records dependencies
+//! between objects, including physical to virtual mappings. It is implemented as a fixed-size hash
+//! table with linked lists in each bucket”). Progress, fields, crashes, signals: [`super::chains`].
+//!
+//! **Memory.** A line per dependency, 16 bytes per bucket, and what [`super::Pool`] and the DCAS
+//! need. **Don't use it** for objects that many depend on: they are in one chain.
+
+use towpath_machine::{Arena, Processor};
+
+use super::chains::{Chains, Head};
+use super::hash_map::{bucket, heads};
+use super::{Audit, Census, Recover, StableError};
+use crate::dcas::{Actor, DoubleCas};
+use crate::{Boxed, Storage};
+use towpath_sync::Waiting;
+
+/// Which objects depend on which; objects are numbers of 64 bits.
+#[repr(C)]
+pub struct DependencyMap<P: Processor, D, S: Storage = Boxed> {
+    buckets: Chains<P, D, S, S::Nodes<Head<P>>>,
+}
+
+impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
+    /// An empty map with room for `capacity` dependencies, less those in the hands of
+    /// participants, in `buckets` buckets (at least).
+    pub fn new(arena: &impl Arena<P>, capacity: usize, buckets: usize, participants: usize) -> Self {
+        let heads = heads::<P, S>(arena, buckets);
+        DependencyMap { buckets: Chains::new(arena, heads, capacity, participants) }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, object: u64) -> usize {
+        bucket(object, self.buckets.count())
+    }
+
+    /// Records that `dependent` depends on `object`. Returns whether that is new.
+    ///
+    /// # Errors
+    ///
+    /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    pub fn insert<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        object: u64,
+        dependent: u64,
+    ) -> Result<bool, StableError> {
+        let pair = (object, dependent);
+        let held = self.buckets.make(actor.cpu, actor.me, object, dependent)?;
+        let chain = self.bucket(object);
+        let there =
+            self.buckets.insert(actor, chain, held, |o, d| (o, d) < pair, |o, d| (o, d) == pair, false)?;
+        Ok(there.is_none())
+    }
+
+    /// Strikes out that `dependent` depends on `object`. Returns whether it was recorded.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn remove<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        object: u64,
+        dependent: u64,
+    ) -> Result<bool, StableError> {
+        let pair = (object, dependent);
+        let chain = self.bucket(object);
+        let removed = self.buckets.remove(actor, chain, |o, d| (o, d) < pair, |o, d| (o, d) == pair)?;
+        Ok(removed.is_some())
+    }
+
+    /// Strikes out one object that depends on this one, and returns it: to do away with
+    /// all dependents, one after the other, while new ones may be recorded.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn remove_any<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        object: u64,
+    ) -> Result<Option<u64>, StableError> {
+        let chain = self.bucket(object);
+        let removed = self.buckets.remove(actor, chain, |o, _| o < object, |o, _| o == object)?;
+        Ok(removed.map(|(_, dependent)| dependent))
+    }
+
+    /// Whether `dependent` depends on `object`.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn contains<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        object: u64,
+        dependent: u64,
+    ) -> Result<bool, StableError> {
+        let pair = (object, dependent);
+        Ok(self.buckets.find(actor, self.bucket(object), |o, d| (o, d) < pair)? == Some(pair))
+    }
+
+    /// Calls `each` with each object that depends on this one, in order, while it returns
+    /// `true`. Returns whether the bucket was the same all the time: then those are what was
+    /// recorded.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn for_each<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        object: u64,
+        mut each: impl FnMut(u64) -> bool,
+    ) -> Result<bool, StableError> {
+        let chain = self.bucket(object);
+        self.buckets.for_each(actor, chain, |o, _| o < object, |o, d| o == object && each(d))
+    }
+}
+
+impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for DependencyMap<P, D, S> {
+    fn recover<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        is_dead: impl Fn(usize) -> bool,
+    ) -> Result<Audit, StableError> {
+        self.buckets.recover(actor, is_dead, |object| self.bucket(object))
+    }
+
+    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+        self.buckets.census(actor)
+    }
+}

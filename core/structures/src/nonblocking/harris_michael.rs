@@ -1,0 +1,294 @@
+//! Harris and Michael's ordered list: compare-and-swap only. To compare with
+//! [`super::List`].
+//!
+//! **Source.** Michael 2002 (SPAA, *High Performance Dynamic Lock-Free Hash Tables and List-Based
+//! Sets*), Figure 5, with counts in the links, after Harris 2001 (DISC). An entry is taken out in
+//! two steps: its link is marked, so that nothing can be linked behind it, and then the link before
+//! it is changed, by whoever comes past.
+//!
+//! **Progress.** Lock-free; searches, too: they begin again when a link behind them was changed.
+//!
+//! ```text
+//! link    count (31 bits) | MARK | number of the next entry (32 bits; 0: none).  Each change counts; a marked link changes no more in this life
+//! ```
+//!
+//! **Fields.** `first`, an entry's `next`: by compare-and-swap, anybody; `next` of an entry that is
+//! in no list: who has it in its hands, counting up. An entry's `key`, `value`: who has it in its
+//! hands; read by those who are late.
+//!
+//! **Crashes.** Dies before the compare-and-swap that links: the entry is in its hands. Dies after
+//! the mark: it is out, and whoever comes past unlinks it. After unlinking: it is in its hands. The
+//! audit finds what is in the hands of the dead.
+//!
+//! **Signals.** May be used in handlers. **Memory.** A line per entry, one, and what [`Pool`]
+//! needs.
+//!
+//! **Don't use it** where a link changes 2³¹ times while one participant is between two
+//! instructions; nor for iteration over one moment: there is no version to tell.
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use super::{ATTEMPTS, Audit, Census, Pool, Recover, StableError};
+use crate::dcas::Actor;
+use crate::{Boxed, Node, Storage};
+use towpath_sync::Waiting;
+
+const MARK: u64 = 1 << 32;
+const ONE: u64 = 1 << 33;
+
+/// An ordered list of keys with values, both of 64 bits.
+#[repr(C)]
+pub struct HarrisMichaelList<P: Processor, S: Storage = Boxed> {
+    first: OwnLine<P::Word>,
+    entries: Pool<P, Entry<P>, S>,
+}
+
+#[repr(C)]
+pub(super) struct Entry<P: Processor> {
+    next: P::Word,
+    key: P::Word,
+    value: P::Word,
+}
+
+impl<P: Processor> Node<P> for Entry<P> {
+    fn new(arena: &impl Arena<P>) -> Self {
+        Entry {
+            next: arena.word(Place::SameLine, 0),
+            key: arena.word(Place::SameLine, 0),
+            value: arena.word(Place::SameLine, 0),
+        }
+    }
+}
+
+/// What replaces a link: to another entry, one change later.
+const fn to(link: u64, entry: u64, mark: u64) -> u64 {
+    (link & !(ONE - 1)).wrapping_add(ONE) | mark | entry & (MARK - 1)
+}
+
+const fn index(link: u64) -> u32 {
+    link as u32
+}
+
+/// A place in the list.
+#[derive(Clone, Copy)]
+struct Spot {
+    /// The entry before, or 0.
+    before: u32,
+    /// Its link, which leads to the entry.
+    link: u64,
+    /// The entry's own link.
+    next: u64,
+    key: u64,
+    value: u64,
+}
+
+impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
+    /// An empty list with room for `capacity` keys, less those in the hands of
+    /// participants.
+    pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
+        HarrisMichaelList {
+            first: OwnLine(arena.word(Place::NewLine, 0)),
+            entries: Pool::new(arena, capacity, participants),
+        }
+    }
+
+    #[inline(always)]
+    fn link_of(&self, before: u32) -> Result<&P::Word, StableError> {
+        if before == 0 { Ok(&self.first) } else { Ok(&self.entries.get(before)?.next) }
+    }
+
+    /// Changes the link before an entry, to take it out; it is the caller's then, and
+    /// given back.
+    fn unlink<W>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        before: u32,
+        link: u64,
+        next: u64,
+    ) -> Result<bool, StableError> {
+        let (cpu, me) = (actor.cpu, actor.me);
+        let new = to(link, next, 0);
+        let swap = || {
+            let word = self.link_of(before)?;
+            // (3) AcqRel: the next entry; for auditors, whose hands it is in; pairs with the
+            // Acquire (1). Relaxed if it fails: nothing is read.
+            Ok(cpu.compare_exchange(word, link, new, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        };
+        let Some(held) = self.entries.take_out(cpu, me, index(link), swap)? else { return Ok(false) };
+        self.entries.give(cpu, me, held)?;
+        Ok(true)
+    }
+
+    /// The first entry whose key is not below this one. Unlinks what is marked on the
+    /// way. `None` if a link behind it was changed.
+    #[inline]
+    fn try_seek<W>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<Spot>, StableError> {
+        let cpu = actor.cpu;
+        let mut before = 0;
+        // (1) Acquire, here and below: the entry; pairs with the Release (2), (3), (4).
+        let mut link = cpu.load(&self.first, Ordering::Acquire);
+        for _ in 0..=2 * self.entries.capacity() {
+            if index(link) == 0 {
+                return Ok(Some(Spot { before, link, next: 0, key: 0, value: 0 }));
+            }
+            let entry = self.entries.get(index(link))?;
+            let next = cpu.load(&entry.next, Ordering::Acquire);
+            let found = cpu.load(&entry.key, Ordering::Acquire);
+            let value = cpu.load(&entry.value, Ordering::Acquire);
+            // Not before the loads that it confirms: the entry was in the list then.
+            if cpu.load(self.link_of(before)?, Ordering::Acquire) != link {
+                return Ok(None);
+            }
+            if next & MARK != 0 {
+                if !self.unlink(actor, before, link, next)? {
+                    return Ok(None);
+                }
+                link = to(link, next, 0);
+                continue;
+            }
+            if found >= key {
+                return Ok(Some(Spot { before, link, next, key: found, value }));
+            }
+            (before, link) = (index(link), next);
+        }
+        // Longer than it can be: changed, or corrupt.
+        Ok(None)
+    }
+
+    fn seek<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Spot, StableError> {
+        let mut round = 0u32;
+        loop {
+            if let Some(spot) = self.try_seek(actor, key)? {
+                return Ok(spot);
+            }
+            actor.back_off(&mut round);
+        }
+    }
+
+    /// Puts a key in, unless it is there: then returns the value that it has.
+    ///
+    /// # Errors
+    ///
+    /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    pub fn insert<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, StableError> {
+        let (cpu, me) = (actor.cpu, actor.me);
+        let held = self.entries.take(cpu, me)?;
+        let done = self.insert_entry(actor, held.node(), key, value);
+        self.entries.put(cpu, me, held, done, Option::is_none)
+    }
+
+    fn insert_entry<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        new: u32,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, StableError> {
+        let cpu = actor.cpu;
+        let entry = self.entries.get(new)?;
+        // Release, here and below: who is late and sees this, sees that the links have moved on;
+        // pairs with the Acquire (1).
+        cpu.store(&entry.key, key, Ordering::Release);
+        cpu.store(&entry.value, value, Ordering::Release);
+        loop {
+            let spot = self.seek(actor, key)?;
+            if index(spot.link) != 0 && spot.key == key {
+                return Ok(Some(spot.value));
+            }
+            // Relaxed: only its owner changes the link of an entry that is in no list.
+            let own = cpu.load(&entry.next, Ordering::Relaxed);
+            cpu.store(&entry.next, to(own, spot.link, 0), Ordering::Release);
+            let link = to(spot.link, u64::from(new), 0);
+            let word = self.link_of(spot.before)?;
+            // (2) AcqRel: the entry; pairs with the Acquire (1). Relaxed if it fails: nothing is
+            // read.
+            if cpu.compare_exchange(word, spot.link, link, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes a key out. Returns its value, if it was there.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn remove<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        key: u64,
+    ) -> Result<Option<u64>, StableError> {
+        loop {
+            let spot = self.seek(actor, key)?;
+            if index(spot.link) == 0 || spot.key != key {
+                return Ok(None);
+            }
+            let marked = to(spot.next, spot.next, MARK);
+            let word = &self.entries.get(index(spot.link))?.next;
+            // (4) AcqRel: hands on what (1) saw; pairs with the Acquire (1). Relaxed if it fails:
+            // nothing is read.
+            let out =
+                actor.cpu.compare_exchange(word, spot.next, marked, Ordering::AcqRel, Ordering::Relaxed);
+            if out.is_err() {
+                continue;
+            }
+            if !self.unlink(actor, spot.before, spot.link, spot.next)? {
+                // Whoever comes past unlinks it: we, if nobody else has.
+                self.seek(actor, key)?;
+            }
+            return Ok(Some(spot.value));
+        }
+    }
+
+    /// A key's value, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn get<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<u64>, StableError> {
+        let spot = self.seek(actor, key)?;
+        Ok((index(spot.link) != 0 && spot.key == key).then_some(spot.value))
+    }
+}
+
+impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
+    fn recover<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        is_dead: impl Fn(usize) -> bool,
+    ) -> Result<Audit, StableError> {
+        let look = |entry| {
+            // If it is in the list, this is its key, and the search ends at it (or takes it out,
+            // which shows in its state: hence the second time). Acquire: as (1).
+            let key = actor.cpu.load(&self.entries.get(entry)?.key, Ordering::Acquire);
+            for _ in 0..ATTEMPTS {
+                if let Some(spot) = self.try_seek(actor, key)? {
+                    return Ok(Some(index(spot.link) == entry));
+                }
+            }
+            Ok(None)
+        };
+        let first = self.entries.audit(actor.cpu, actor.me, &is_dead, look)?;
+        if first.pending == 0 {
+            return Ok(first);
+        }
+        let again = self.entries.audit(actor.cpu, actor.me, &is_dead, look)?;
+        Ok(Audit { freed: first.freed + again.freed, suspects: first.suspects, pending: again.pending })
+    }
+
+    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+        let mut reachable = 0;
+        // Acquire, here and below: as (1).
+        let mut at = index(actor.cpu.load(&self.first, Ordering::Acquire));
+        while at != 0 && reachable <= self.entries.capacity() {
+            reachable += 1;
+            at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Acquire));
+        }
+        Ok(Census { free: self.entries.free(actor.cpu)?, reachable, all: self.entries.capacity() })
+    }
+}

@@ -1,0 +1,187 @@
+//! Type-stable memory, and structures in it that are shared by threads, by processes and
+//! by their signal handlers: no lock, no allocation after they are made, and no descriptor lost
+//! when a process dies in the middle. One structure, one file.
+//!
+//! **Source.** Greenwald & Cheriton 1996: each update is one double compare-and-swap, of a version
+//! number and of one link ([`Figure 2`](List)). What it is made of is a parameter
+//! ([`crate::dcas`]); with one that blocks ([`crate::dcas::Locked`], [`crate::dcas::Bershad`]) the
+//! structures block as well.
+//!
+//! | structure | what |
+//! | --- | --- |
+//! | [`Pool`] | the type-stable memory itself, and its audit |
+//! | [`Stack`], [`Fifo`] | linked |
+//! | [`ArrayStack`], [`ArrayFifo`] | in an array: no descriptors, so nothing to recover |
+//! | [`List`] | in the order of the keys, with deletion from the middle |
+//! | [`HashMap`] | a list and a version per bucket |
+//! | [`PriorityQueue`] | ready and delay queues |
+//! | [`PageMap`] | three levels, 128 × 128 × 64 |
+//! | [`DependencyMap`] | who depends on whom |
+//! | [`HarrisMichaelList`], [`ValoisList`] | compare-and-swap only, to compare with |
+//!
+//! Every operation takes an [`Actor`]: who acts, on which processor, and how it backs off. After a
+//! death a survivor calls [`Recover::recover`]; a successor does so before it begins.
+
+mod array_fifo;
+mod array_stack;
+mod audit;
+mod chains;
+mod dependency_map;
+mod fifo;
+mod harris_michael;
+mod hash_map;
+mod list;
+mod page_map;
+mod plain;
+mod pool;
+mod priority_queue;
+mod stack;
+mod valois_list;
+
+pub use array_fifo::ArrayFifo;
+pub use array_stack::ArrayStack;
+pub use audit::Audit;
+pub use dependency_map::DependencyMap;
+pub use fifo::Fifo;
+pub use harris_michael::HarrisMichaelList;
+pub use hash_map::HashMap;
+pub use list::List;
+pub use page_map::PageMap;
+pub use pool::{Held, Pool};
+pub use priority_queue::PriorityQueue;
+pub use stack::Stack;
+pub use valois_list::ValoisList;
+
+use towpath_machine::Processor;
+
+use crate::dcas::{Actor, Change, DcasError, DoubleCas, Words};
+use towpath_sync::Waiting;
+
+/// Why an operation was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StableError {
+    /// There is no room: all descriptors are in use.
+    Exhausted,
+    /// The participant's number is not below the number of participants.
+    Stranger,
+    /// The operation was begun in a signal handler on top of more interrupted ones than
+    /// there is provision for (with locks: on top of one).
+    TooDeep,
+    /// The value has more bits than the DCAS leaves to a word, or is the one that stands
+    /// for "nothing".
+    TooLarge,
+    /// What is read in memory cannot have been written by this algorithm.
+    Corrupt,
+    /// The wait was given up, since whom it waited for is dead. Only over a DCAS that is
+    /// blocking.
+    Abandoned,
+    /// The structure changes words that this DCAS can't change together:
+    /// [`crate::dcas::Adjacent`] is for a [`Stack`] only, and for processors that have its
+    /// instruction.
+    Unsuited,
+}
+
+impl core::fmt::Display for StableError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            StableError::Exhausted => "no descriptor is free: take something out, run an audit if somebody has died, or make the structure larger",
+            StableError::Stranger => "the participant's number is not below the number of participants that the structure was made for: make it for more",
+            StableError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
+            StableError::TooLarge => "the value does not fit: use smaller ones, or a DCAS that leaves more bits to a word",
+            StableError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
+            StableError::Unsuited => "this structure, or this processor, needs another DCAS: `Adjacent` is for a stack, where there is an instruction for two words",
+            StableError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
+        })
+    }
+}
+
+impl std::error::Error for StableError {}
+
+impl From<DcasError> for StableError {
+    fn from(error: DcasError) -> Self {
+        match error {
+            DcasError::TooLarge => StableError::TooLarge,
+            DcasError::SameWord | DcasError::Corrupt => StableError::Corrupt,
+            DcasError::Stranger => StableError::Stranger,
+            DcasError::TooDeep => StableError::TooDeep,
+            DcasError::Abandoned => StableError::Abandoned,
+            DcasError::Unsuited => StableError::Unsuited,
+        }
+    }
+}
+
+/// What survivors do after a death.
+pub trait Recover<P: Processor> {
+    /// Ends what the dead have begun (it has happened then, or never will), and frees
+    /// what they had in their hands. Any survivor may do that at any time, while the others go on;
+    /// again, if something is [`Audit::pending`].
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    fn recover<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        is_dead: impl Fn(usize) -> bool,
+    ) -> Result<Audit, StableError>;
+
+    /// How many descriptors are free, and how many in the structure. Exact if nobody acts
+    /// meanwhile: then they are all there are, unless somebody has died and there was no recovery.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError>;
+}
+
+/// Where the descriptors are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// In the free lists, or never used.
+    pub free: usize,
+    /// In the structure.
+    pub reachable: usize,
+    /// All.
+    pub all: usize,
+}
+
+/// How often a look at a whole structure begins again because it changes.
+const ATTEMPTS: u32 = 64;
+
+/// A version number's successor: they have 32 bits.
+#[inline(always)]
+const fn next_version(version: u64) -> u64 {
+    (version as u32).wrapping_add(1) as u64
+}
+
+/// The number of a descriptor, as read from a word.
+#[inline(always)]
+fn number(value: u64) -> Result<u32, StableError> {
+    u32::try_from(value).map_err(|_| StableError::Corrupt)
+}
+
+/// [`DoubleCas::recover`] for all who are dead.
+fn recover_all<P: Processor, D: DoubleCas<P>, W: Waiting<P>, T: Words<P> + ?Sized>(
+    dcas: &D,
+    actor: &Actor<'_, P, W>,
+    words: &T,
+    is_dead: impl Fn(usize) -> bool,
+) -> Result<(), StableError> {
+    (0..dcas.participants())
+        .filter(|participant| is_dead(*participant))
+        .try_for_each(|dead| dcas.recover(actor, words, dead))?;
+    Ok(())
+}
+
+/// Both changes, or none.
+#[inline(always)]
+fn swap_both<P: Processor, D: DoubleCas<P>, W: Waiting<P>, T: Words<P> + ?Sized>(
+    dcas: &D,
+    actor: &Actor<'_, P, W>,
+    words: &T,
+    first: (u32, u64, u64),
+    second: (u32, u64, u64),
+) -> Result<bool, StableError> {
+    let change = |(word, old, new)| Change { word, old, new };
+    Ok(dcas.dcas(actor, words, [change(first), change(second)])?)
+}

@@ -1,0 +1,212 @@
+//! A linked stack: one double compare-and-swap of its top and of its version.
+//!
+//! **Source.** Greenwald & Cheriton 1996, §5 (“dequeuing a descriptor from a TSM free list … DCAS
+//! with a version number allows the version number to count”).
+//!
+//! **Progress.** As the DCAS: lock-free over one that is; an attempt fails only because another one
+//! succeeded.
+//!
+//! **Fields.** `version` (how often it was changed), `top` (0: empty): by DCAS, anybody. An item's
+//! `value`, `below`: who has it in its hands; read by those who are late, whose DCAS fails then.
+//! `below` has the number of the next item, and the low half of that one's state's count, for the
+//! audit.
+//!
+//! **Crashes.** Dies before the DCAS: nothing has happened, the item is in its hands. After it: it
+//! has happened; a popped item is in its hands, a pushed one in the stack and in its hands. The
+//! audit tells which. In the DCAS: see there.
+//!
+//! **Signals.** May be used in handlers, over a DCAS that may. **Memory.** A line per item, one,
+//! and what [`Pool`] and the DCAS need.
+//!
+//! **Don't use it** where 2³² changes are made while one participant is between two instructions.
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use super::pool::life;
+use super::{
+    ATTEMPTS, Audit, Census, Pool, Recover, StableError, next_version, number, recover_all, swap_both,
+};
+use crate::dcas::{Actor, DoubleCas, Words};
+use crate::{Boxed, Node, Storage};
+use towpath_sync::Waiting;
+
+const VERSION: u32 = 0;
+const TOP: u32 = 1;
+
+/// A linked stack of 64-bit values.
+#[repr(C)]
+pub struct Stack<P: Processor, D, S: Storage = Boxed> {
+    ends: OwnLine<Ends<P>>,
+    items: Pool<P, Item<P>, S>,
+    dcas: D,
+}
+
+#[repr(C)]
+struct Ends<P: Processor> {
+    version: P::Word,
+    top: P::Word,
+}
+
+#[repr(C)]
+pub(super) struct Item<P: Processor> {
+    below: P::Word,
+    value: P::Word,
+}
+
+impl<P: Processor> Node<P> for Item<P> {
+    fn new(arena: &impl Arena<P>) -> Self {
+        Item { below: arena.word(Place::SameLine, 0), value: arena.word(Place::SameLine, 0) }
+    }
+}
+
+impl<P: Processor, D: DoubleCas<P>, S: Storage> Words<P> for Stack<P, D, S> {
+    #[inline(always)]
+    fn word(&self, number: u32) -> Option<&P::Word> {
+        match number {
+            VERSION => Some(&self.ends.version),
+            TOP => Some(&self.ends.top),
+            _ => None,
+        }
+    }
+}
+
+impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
+    /// An empty stack with room for `capacity` values, less those in the hands of
+    /// participants.
+    pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
+        Stack {
+            ends: OwnLine(Ends {
+                version: arena.word(Place::NewLine, 0),
+                top: arena.word(Place::SameLine, 0),
+            }),
+            items: Pool::new(arena, capacity, participants),
+            dcas: D::new(arena, participants),
+        }
+    }
+
+    /// Puts a value on top.
+    ///
+    /// # Errors
+    ///
+    /// [`StableError::Exhausted`] if there is no room; the others as they say.
+    pub fn push<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, value: u64) -> Result<(), StableError> {
+        let (cpu, me) = (actor.cpu, actor.me);
+        let held = self.items.take(cpu, me)?;
+        let done = self.push_item(actor, held.node(), value);
+        self.items.put(cpu, me, held, done, |()| true)
+    }
+
+    fn push_item<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        node: u32,
+        value: u64,
+    ) -> Result<(), StableError> {
+        let cpu = actor.cpu;
+        let item = self.items.get(node)?;
+        // (1) Release: who is late and sees this, sees that the version has moved on; pairs with
+        // the Acquire in `pop`.
+        cpu.store(&item.value, value, Ordering::Release);
+        let mut round = 0u32;
+        loop {
+            let version = self.dcas.read(actor, self, VERSION)?;
+            let top = self.dcas.read(actor, self, TOP)?;
+            // Relaxed: if the DCAS succeeds, it was on the stack all the time, in the same life.
+            let state = cpu.load(&self.items.slot(number(top)?)?.state, Ordering::Relaxed);
+            // Release: as (1).
+            cpu.store(&item.below, u64::from(life(state)) << 32 | top, Ordering::Release);
+            let moved = (VERSION, version, next_version(version));
+            if swap_both(&self.dcas, actor, self, moved, (TOP, top, u64::from(node)))? {
+                return Ok(());
+            }
+            actor.back_off(&mut round);
+        }
+    }
+
+    /// Takes the value from the top, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`]; never [`StableError::Exhausted`].
+    pub fn pop<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Option<u64>, StableError> {
+        let (cpu, me) = (actor.cpu, actor.me);
+        let mut round = 0u32;
+        loop {
+            let version = self.dcas.read(actor, self, VERSION)?;
+            let top = self.dcas.read(actor, self, TOP)?;
+            if top == 0 {
+                return Ok(None);
+            }
+            let node = number(top)?;
+            let item = self.items.get(node)?;
+            // Acquire, twice: pairs with the Release (1).
+            let below = cpu.load(&item.below, Ordering::Acquire) & u64::from(u32::MAX);
+            let value = cpu.load(&item.value, Ordering::Acquire);
+            let moved = (VERSION, version, next_version(version));
+            let swap = || swap_both(&self.dcas, actor, self, moved, (TOP, top, below));
+            if let Some(held) = self.items.take_out(cpu, me, node, swap)? {
+                self.items.give(cpu, me, held)?;
+                return Ok(Some(value));
+            }
+            actor.back_off(&mut round);
+        }
+    }
+
+    /// How often it was changed (modulo 2³²).
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn changes<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<u64, StableError> {
+        Ok(self.dcas.read(actor, self, VERSION)?)
+    }
+
+    /// Whether an item that does not move is on the stack: as in the free lists, a step
+    /// is believed if the item that it came from is still in the life in which it was on the stack.
+    fn holds<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, node: u32) -> Result<Option<bool>, StableError> {
+        let cpu = actor.cpu;
+        'again: for _ in 0..ATTEMPTS {
+            let version = self.dcas.read(actor, self, VERSION)?;
+            let mut at = number(self.dcas.read(actor, self, TOP)?)?;
+            // Acquire, here and below: pairs with the Release (1) and those of the states.
+            let mut expected = life(cpu.load(&self.items.slot(at)?.state, Ordering::Acquire));
+            if self.dcas.read(actor, self, VERSION)? != version {
+                continue;
+            }
+            for _ in 0..=self.items.capacity() {
+                if at == 0 || at == node {
+                    return Ok(Some(at != 0));
+                }
+                let slot = self.items.slot(at)?;
+                let below = cpu.load(&self.items.get(at)?.below, Ordering::Acquire);
+                if life(cpu.load(&slot.state, Ordering::Acquire)) != expected {
+                    continue 'again;
+                }
+                (at, expected) = (below as u32, (below >> 32) as u32);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
+    fn recover<W: Waiting<P>>(
+        &self,
+        actor: &Actor<'_, P, W>,
+        is_dead: impl Fn(usize) -> bool,
+    ) -> Result<Audit, StableError> {
+        recover_all(&self.dcas, actor, self, &is_dead)?;
+        self.items.audit(actor.cpu, actor.me, is_dead, |node| self.holds(actor, node))
+    }
+
+    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+        let mut reachable = 0;
+        let mut at = number(self.dcas.read(actor, self, TOP)?)?;
+        while at != 0 && reachable <= self.items.capacity() {
+            reachable += 1;
+            // Acquire: as in `pop`.
+            at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Acquire) as u32;
+        }
+        Ok(Census { free: self.items.free(actor.cpu)?, reachable, all: self.items.capacity() })
+    }
+}

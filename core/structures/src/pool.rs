@@ -1,0 +1,280 @@
+//! A type-stable pool: nodes of one kind, named by 32-bit index, never by address, and
+//! never anything else than such a node.
+//!
+//! **Source.** The free list under version counts is Treiber's (IBM RJ 5118, 1986); lists per
+//! participant over a shared list of whole chains are the magazines of Bonwick & Adams (USENIX
+//! 2001, §3).
+//!
+//! **Progress.** Lock-free; wait-free while the participant's own lists serve. What cannot be
+//! served is an error value ([`PoolError::Exhausted`]); malloc is never asked.
+//!
+//! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: whoever owns node `i`, or the
+//! chain that it is in. `slots[i].chain`: written by the owner of the chain that begins with `i`,
+//! read by whoever tries to pop it. `shared` (index of a chain's first node, version count),
+//! `fresh` (how many nodes were ever handed out): everybody, by compare-and-swap. Node 0 is never
+//! in a list: structures begin with it (so that all-zero memory is a valid initial state), and in
+//! links 0 is "none".
+//!
+//! **Crashes.** A participant that dies takes along the nodes in its lists (at most two chains), a
+//! chain that it was pushing or popping, and the node in its hands. Nobody else is disturbed: the
+//! shared list is whole after each step. A successor with the same number goes on with the lists,
+//! which may lack the last change.
+//!
+//! **Memory.** A line per node (if the node fits) and per participant, and two. [`Pool::nodes_for`]
+//! says how many nodes it takes.
+//!
+//! **Don't use it** where one participant makes 2³² updates of the shared list while another is
+//! between two instructions: the version count comes round.
+
+use core::marker::PhantomData;
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+
+use crate::{Boxed, Storage};
+use towpath_sync::{Atomics, Universal};
+
+/// Why there is no node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolError {
+    /// All nodes are in use, or in other participants' lists.
+    Exhausted,
+    /// The participant's number is not below the number of participants.
+    Stranger,
+    /// An index in the pool's memory names no node.
+    Corrupt,
+}
+
+impl core::fmt::Display for PoolError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            PoolError::Exhausted => "no node is free: give some back, or make the pool larger",
+            PoolError::Stranger => "the participant's number is not below the number of participants that the pool was made for: make it for more",
+            PoolError::Corrupt => "an index in the pool's memory names no node, so somebody has written over it: make the pool anew",
+        })
+    }
+}
+
+impl std::error::Error for PoolError {}
+
+/// What a pool is made of.
+pub trait Node<P: Processor>: Send + Sync + 'static {
+    /// A node on the line that the arena began last.
+    fn new(arena: &impl Arena<P>) -> Self;
+}
+
+/// An index with a version count, in one word. Each change counts, so that a word that
+/// holds the same index again is not the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link(pub u64);
+
+impl Link {
+    /// The node's index.
+    #[inline(always)]
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// What replaces this link to point to another node: the count goes up by one (and
+    /// round after 2³²).
+    #[inline(always)]
+    pub const fn to(self, index: u32) -> Link {
+        Link(((self.0 >> 32).wrapping_add(1) << 32) | index as u64)
+    }
+}
+
+/// Chains of `BATCH` nodes travel between the participants' lists and the shared one.
+#[repr(C)]
+pub struct Pool<P: Processor, T: Node<P>, M = Atomics, S: Storage = Boxed, const BATCH: u64 = 8> {
+    shared: OwnLine<P::Word>,
+    fresh: OwnLine<P::Word>,
+    caches: S::Each<Cache<P>>,
+    slots: S::Nodes<Slot<P, T>>,
+    primitive: PhantomData<fn() -> M>,
+}
+
+/// One participant's free nodes.
+#[repr(C, align(64))]
+struct Cache<P: Processor> {
+    /// The first node of the chain in use, or 0.
+    list: P::Cell,
+    /// How many nodes that chain has.
+    length: P::Cell,
+    /// The first node of a full chain, or 0.
+    spare: P::Cell,
+}
+
+#[repr(C, align(64))]
+struct Slot<P: Processor, T> {
+    /// The next node of the chain, or 0.
+    link: P::Cell,
+    /// The next chain of the shared list, or 0: in the first node of a chain.
+    chain: P::Word,
+    node: T,
+}
+
+impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Pool<P, T, M, S, BATCH> {
+    /// How many nodes it takes for `in_use` of them to be in use at a time, whatever lies
+    /// in the lists of `participants`.
+    pub const fn nodes_for(in_use: usize, participants: usize) -> usize {
+        1 + in_use + participants * 2 * BATCH as usize
+    }
+
+    /// A pool of `nodes` nodes, one of which is node 0.
+    pub fn new(arena: &impl Arena<P>, nodes: usize, participants: usize) -> Self {
+        Pool {
+            shared: OwnLine(arena.word(Place::NewLine, 0)),
+            fresh: OwnLine(arena.word(Place::NewLine, 0)),
+            caches: S::each(participants, |_| Cache {
+                list: arena.cell(Place::NewLine, 0),
+                length: arena.cell(Place::SameLine, 0),
+                spare: arena.cell(Place::SameLine, 0),
+            }),
+            slots: S::nodes(nodes, |_| Slot {
+                link: arena.cell(Place::NewLine, 0),
+                chain: arena.word(Place::SameLine, 0),
+                node: T::new(arena),
+            }),
+            primitive: PhantomData,
+        }
+    }
+
+    /// The node with this index.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Corrupt`] if there is none: an index that was read from shared memory may be
+    /// nonsense.
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> Result<&T, PoolError> {
+        self.slot(index).map(|s| &s.node)
+    }
+
+    /// How many participants it was made for.
+    #[inline(always)]
+    pub fn participants(&self) -> usize {
+        self.caches.as_ref().len()
+    }
+
+    /// How many nodes it has, node 0 among them.
+    pub fn nodes(&self) -> usize {
+        self.slots.as_ref().len()
+    }
+
+    /// Takes a free node. The caller owns it; it holds whatever it held.
+    ///
+    /// # Errors
+    ///
+    /// See [`PoolError`].
+    #[inline]
+    pub fn take(&self, cpu: &P, me: usize) -> Result<u32, PoolError> {
+        let cache = self.cache(me)?;
+        let (first, length) = match cpu.read(&cache.list) {
+            0 => self.refill(cpu, cache)?,
+            first => (first, cpu.read(&cache.length)),
+        };
+        let slot = self.slot(first as u32)?;
+        cpu.write(&cache.list, cpu.read(&slot.link));
+        cpu.write(&cache.length, length.wrapping_sub(1));
+        Ok(first as u32)
+    }
+
+    /// Gives back a node that the caller owns. Node 0 is taken out of use for good.
+    ///
+    /// # Errors
+    ///
+    /// See [`PoolError`]; the node is lost then.
+    #[inline]
+    pub fn give(&self, cpu: &P, me: usize, index: u32) -> Result<(), PoolError> {
+        if index == 0 {
+            return Ok(());
+        }
+        let (cache, slot) = (self.cache(me)?, self.slot(index)?);
+        let (mut first, mut length) = (cpu.read(&cache.list), cpu.read(&cache.length));
+        if length >= BATCH {
+            self.put_aside(cpu, cache, first)?;
+            (first, length) = (0, 0);
+        }
+        cpu.write(&slot.link, first);
+        cpu.write(&cache.list, u64::from(index));
+        cpu.write(&cache.length, length + 1);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn cache(&self, me: usize) -> Result<&Cache<P>, PoolError> {
+        self.caches.as_ref().get(me).ok_or(PoolError::Stranger)
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u32) -> Result<&Slot<P, T>, PoolError> {
+        self.slots.as_ref().get(index as usize).ok_or(PoolError::Corrupt)
+    }
+
+    /// A chain and its length: the spare one, one from the shared list, or one of nodes
+    /// that were never used.
+    #[cold]
+    fn refill(&self, cpu: &P, cache: &Cache<P>) -> Result<(u64, u64), PoolError> {
+        let spare = cpu.read(&cache.spare);
+        if spare != 0 {
+            cpu.write(&cache.spare, 0);
+            return Ok((spare, BATCH));
+        }
+        // (1) Acquire: the chain and its links; pairs with the Release (3) in `put_aside`, also
+        // through the pops in between.
+        let mut top = Link(cpu.load(&self.shared, Ordering::Acquire));
+        while top.index() != 0 {
+            // Relaxed: written before (3). It may belong to a later life of the chain, and then (2)
+            // fails.
+            let next = cpu.load(&self.slot(top.index())?.chain, Ordering::Relaxed);
+            // (2) Acquire: as (1), for the next attempt.
+            match M::compare_exchange(cpu, &self.shared, top.0, top.to(next as u32).0, Ordering::Acquire) {
+                Ok(_) => return Ok((u64::from(top.index()), BATCH)),
+                Err(now) => top = Link(now),
+            }
+        }
+        self.never_used(cpu)
+    }
+
+    fn never_used(&self, cpu: &P) -> Result<(u64, u64), PoolError> {
+        let count = self.slots.as_ref().len() as u64 - 1;
+        // Relaxed, here and below: who gets the numbers is the only one to touch the nodes, and
+        // nobody has written them before.
+        let mut used = cpu.load(&self.fresh, Ordering::Relaxed);
+        while used < count {
+            let length = BATCH.min(count - used);
+            match M::compare_exchange(cpu, &self.fresh, used, used + length, Ordering::Relaxed) {
+                Ok(_) => {
+                    for index in used + 1..=used + length {
+                        let next = if index == used + length { 0 } else { index + 1 };
+                        cpu.write(&self.slot(index as u32)?.link, next);
+                    }
+                    return Ok((used + 1, length));
+                }
+                Err(now) => used = now,
+            }
+        }
+        Err(PoolError::Exhausted)
+    }
+
+    /// Makes the full chain the spare one, and gives the former spare to all.
+    #[cold]
+    fn put_aside(&self, cpu: &P, cache: &Cache<P>, full: u64) -> Result<(), PoolError> {
+        let spare = cpu.read(&cache.spare);
+        cpu.write(&cache.spare, full);
+        if spare == 0 {
+            return Ok(());
+        }
+        let slot = self.slot(spare as u32)?;
+        // Relaxed: only a number to begin with; (3) compares it.
+        let mut top = Link(cpu.load(&self.shared, Ordering::Relaxed));
+        loop {
+            // Relaxed: published by (3).
+            cpu.store(&slot.chain, u64::from(top.index()), Ordering::Relaxed);
+            // (3) Release: the chain with its links; pairs with the Acquire (1), (2) in `refill`.
+            match M::compare_exchange(cpu, &self.shared, top.0, top.to(spare as u32).0, Ordering::Release) {
+                Ok(_) => return Ok(()),
+                Err(now) => top = Link(now),
+            }
+        }
+    }
+}

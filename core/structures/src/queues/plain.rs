@@ -1,0 +1,84 @@
+//! Which queues, and what they are made of, may lie in a segment: those over [`InPlace`]
+//! storage.
+#![allow(unsafe_code)]
+
+use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
+
+use super::{
+    FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, TwoEnded, TwoLock, Valois, Variant,
+};
+use crate::{Counter, InPlace, Node, Pool};
+use towpath_sync::{Lock, Primitive, Universal};
+
+// SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and locks that are
+// `Plain` themselves, so every bit pattern is valid and accesses are atomic; all zero is empty; no
+// `Drop`. What they read from the segment is checked before it is used as an index. SAFETY: see
+// above.
+unsafe impl<M: Primitive<Native>> Plain for Counter<Native, M> {}
+// SAFETY: see above.
+unsafe impl<T, M, const NODES: usize, const PARTICIPANTS: usize, const BATCH: u64> Plain
+    for Pool<Native, T, M, InPlace<NODES, PARTICIPANTS>, BATCH>
+where
+    T: Node<Native> + Plain,
+    M: Universal<Native>,
+{
+}
+// SAFETY: see above.
+unsafe impl<M: Universal<Native>, V: Variant, const NODES: usize, const PARTICIPANTS: usize> Plain
+    for MichaelScott<Native, M, InPlace<NODES, PARTICIPANTS>, V>
+{
+}
+// SAFETY: see above.
+unsafe impl<M: Universal<Native>, const NODES: usize, const PARTICIPANTS: usize> Plain
+    for PrakashLeeJohnson<Native, M, InPlace<NODES, PARTICIPANTS>>
+{
+}
+// SAFETY: see above.
+unsafe impl<M: Universal<Native>, const NODES: usize, const PARTICIPANTS: usize> Plain
+    for Valois<Native, M, InPlace<NODES, PARTICIPANTS>>
+{
+}
+// SAFETY: see above.
+unsafe impl<L, M, const NODES: usize, const PARTICIPANTS: usize> Plain
+    for TwoEnded<Native, L, M, InPlace<NODES, PARTICIPANTS>>
+where
+    L: Lock<Native> + Plain,
+    M: Universal<Native>,
+{
+}
+// SAFETY: see above.
+unsafe impl<L, M, const NODES: usize, const PARTICIPANTS: usize> Plain
+    for TwoLock<Native, L, M, InPlace<NODES, PARTICIPANTS>>
+where
+    L: Lock<Native> + Plain,
+    M: Universal<Native>,
+{
+}
+// SAFETY: see above.
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+    for FetchOpArray<Native, InPlace<NODES, PARTICIPANTS>>
+{
+}
+// SAFETY: see above.
+unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
+    for FetchOpTickets<Native, InPlace<NODES, PARTICIPANTS>>
+{
+}
+
+plain_objects! {
+    [M: Primitive<Native>] Counter<Native, M> => "counter v1", M::NAME;
+    [M: Universal<Native>, V: Variant, const N: usize, const E: usize] MichaelScott<Native, M, InPlace<N, E>, V>
+        => "queue/michael-scott v1", M::NAME, V::NAME, N, E;
+    [M: Universal<Native>, const N: usize, const E: usize] PrakashLeeJohnson<Native, M, InPlace<N, E>>
+        => "queue/prakash-lee-johnson v1", M::NAME, N, E;
+    [M: Universal<Native>, const N: usize, const E: usize] Valois<Native, M, InPlace<N, E>>
+        => "queue/valois v1", M::NAME, N, E;
+    [L, M, const N: usize, const E: usize] TwoEnded<Native, L, M, InPlace<N, E>>
+        where [L: Lock<Native> + Plain + Object, M: Universal<Native>]
+        => "queue/two-ended v1", TypeText::<L>::default(), M::NAME, N, E;
+    [L, M, const N: usize, const E: usize] TwoLock<Native, L, M, InPlace<N, E>>
+        where [L: Lock<Native> + Plain + Object, M: Universal<Native>]
+        => "queue/two-lock v1", TypeText::<L>::default(), M::NAME, N, E;
+    [const N: usize, const E: usize] FetchOpArray<Native, InPlace<N, E>> => "queue/fetch-op-array v1", N, E;
+    [const N: usize, const E: usize] FetchOpTickets<Native, InPlace<N, E>> => "queue/fetch-op-tickets v1", N, E;
+}

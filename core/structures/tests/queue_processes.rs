@@ -1,0 +1,210 @@
+//! Queues in shared memory between processes, one of which is killed in the middle: what
+//! the others put in comes out, once and in order.
+
+use std::mem::size_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towpath_machine::{Native, OwnLine, Plain, Processor};
+use towpath_structures::InPlace;
+use towpath_structures::queues::{
+    ConcurrentQueue, FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, QueueError, TwoEnded,
+    TwoLock, Valois,
+};
+use towpath_sync::locks::Robust;
+use towpath_sync::{Atomics, Policy, Surroundings, Wait};
+
+const PRODUCERS: usize = 3;
+/// The consumer's number, and how many there are.
+const CONSUMER: usize = PRODUCERS;
+const ALL: usize = PRODUCERS + 1;
+const EACH: u64 = 20_000;
+/// When so many values of producer 0 have come, it is killed.
+const ENOUGH: u64 = 500;
+/// How long nothing may come before the test gives up and says where everybody stands.
+const PATIENCE: u64 = 60_000_000_000;
+
+type Room = InPlace<512, ALL>;
+
+#[repr(C)]
+struct Shared<Q> {
+    queue: Q,
+    /// How many values each producer has put in, not counting the one in its hands.
+    progress: [OwnLine<AtomicU64>; PRODUCERS],
+    /// 1 once producer 0 is dead.
+    first_is_dead: AtomicU64,
+}
+
+impl<Q> Shared<Q> {
+    fn stand(&self, came: &[u64]) -> String {
+        let progress: Vec<u64> = self.progress.iter().map(|p| p.load(Ordering::Relaxed)).collect();
+        format!("the producers stand at {progress:?}, of which {came:?} came")
+    }
+}
+
+/// What a participant knows. Its identity is its number plus one.
+struct World<'a> {
+    me: usize,
+    first_is_dead: &'a AtomicU64,
+    /// When to give up.
+    deadline: u64,
+}
+
+impl Surroundings for World<'_> {
+    fn abandoned(&self) -> bool {
+        now() > self.deadline
+    }
+    fn identity(&self) -> u32 {
+        self.me as u32 + 1
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        identity != 1 || self.first_is_dead.load(Ordering::Relaxed) == 0
+    }
+}
+
+fn now() -> u64 {
+    Native::with_id(0).now()
+}
+
+/// A zeroed mapping that child processes share. Never unmapped.
+fn shared<Q: Plain>() -> &'static Shared<Q> {
+    // SAFETY: a new anonymous mapping; no address is asked for.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size_of::<Shared<Q>>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(memory, libc::MAP_FAILED, "no memory to share");
+    // SAFETY: mapped, zeroed and aligned to a page; all-zero bytes are a valid value of `Plain`
+    // types; never unmapped.
+    unsafe { &*memory.cast::<Shared<Q>>() }
+}
+
+/// Child processes by pid, killed and collected in the end, whatever happens.
+struct Children(Vec<libc::pid_t>);
+
+impl Children {
+    fn kill(&self, which: usize) {
+        // SAFETY: signals a child that has not been collected, so the pid is its own.
+        unsafe { libc::kill(self.0[which], libc::SIGKILL) };
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for which in 0..self.0.len() {
+            self.kill(which);
+            // SAFETY: collects a child of ours; the status is not asked for.
+            unsafe { libc::waitpid(self.0[which], std::ptr::null_mut(), 0) };
+        }
+    }
+}
+
+/// A producer's life. It allocates nothing: its process was forked from one with threads.
+fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> ! {
+    let cpu = Native::with_id(me as u32);
+    let around = World { me, first_is_dead: &shared.first_is_dead, deadline: u64::MAX };
+    let wait = Wait { policy: Policy::SpinThenYield, around: &around, budget: 2_000 };
+    // The one that will be killed never ends by itself.
+    let count = if me == 0 { u64::MAX } else { EACH };
+    for i in 0..count {
+        shared.progress[me].store(i, Ordering::Relaxed);
+        loop {
+            match shared.queue.enqueue(&cpu, &wait, me, (me as u64) << 32 | i) {
+                Ok(()) => break,
+                // SAFETY: no preconditions.
+                Err(QueueError::Full) => unsafe { libc::sched_yield() },
+                // SAFETY: ends this process, without running what the parent has registered.
+                Err(_) => unsafe { libc::_exit(1) },
+            };
+        }
+    }
+    // SAFETY: as above.
+    unsafe { libc::_exit(0) }
+}
+
+/// Producers in processes of their own, the first of which is killed if `kill` (else it
+/// is not there), and a consumer here.
+fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool) {
+    let shared = shared::<Q>();
+    prepare(&shared.queue);
+    let _ = Native::pause_ps(); // Measured before there are children.
+    let mut children = Children(Vec::new());
+    for me in usize::from(!kill)..PRODUCERS {
+        // SAFETY: the child calls `produce`, which allocates nothing and takes no lock of this
+        // process.
+        match unsafe { libc::fork() } {
+            0 => produce(shared, me),
+            -1 => panic!("no process for a producer"),
+            pid => children.0.push(pid),
+        }
+    }
+    let cpu = Native::with_id(CONSUMER as u32);
+    let mut killed = false;
+    let mut next = [0u64; PRODUCERS];
+    let mut last = now();
+    while next[1..].iter().any(|n| *n < EACH) || killed != kill {
+        let around = World { me: CONSUMER, first_is_dead: &shared.first_is_dead, deadline: last + PATIENCE };
+        let wait = Wait { policy: Policy::SpinThenYield, around: &around, budget: 2_000 };
+        match shared.queue.dequeue(&cpu, &wait, CONSUMER) {
+            Ok(Some(value)) => {
+                let (producer, i) = ((value >> 32) as usize, value & u64::from(u32::MAX));
+                assert_eq!(i, next[producer], "{}: of producer {producer}", Q::NAME);
+                next[producer] += 1;
+                last = now();
+                if kill && !killed && next[0] == ENOUGH {
+                    children.kill(0);
+                    // SAFETY: waits for a child of ours to be dead, and leaves it uncollected, so
+                    // that its pid stays its own.
+                    unsafe {
+                        let mut info = std::mem::zeroed();
+                        libc::waitid(
+                            libc::P_PID,
+                            children.0[0] as u32,
+                            &mut info,
+                            libc::WEXITED | libc::WNOWAIT,
+                        );
+                    }
+                    killed = true;
+                    shared.first_is_dead.store(1, Ordering::Relaxed);
+                }
+            }
+            Ok(None) => std::thread::yield_now(),
+            Err(error) => panic!("{}: {error}: {}", Q::NAME, shared.stand(&next)),
+        }
+        assert!(now() - last < PATIENCE, "{}: nothing comes: {}", Q::NAME, shared.stand(&next));
+    }
+    // What the killed one had put in is all there, and perhaps the one in its hands.
+    while let Ok(Some(value)) = {
+        let around = World { me: CONSUMER, first_is_dead: &shared.first_is_dead, deadline: now() + PATIENCE };
+        let wait = Wait { policy: Policy::SpinThenYield, around: &around, budget: 2_000 };
+        shared.queue.dequeue(&cpu, &wait, CONSUMER)
+    } {
+        assert_eq!(value, next[0], "{}: of the dead one", Q::NAME);
+        next[0] += 1;
+    }
+    let begun = shared.progress[0].load(Ordering::Relaxed);
+    assert!(!kill || (begun..=begun + 1).contains(&next[0]), "{}: {} of {begun}", Q::NAME, next[0]);
+}
+
+#[test]
+fn the_others_go_on_when_one_is_killed() {
+    for _ in 0..10 {
+        exchange::<MichaelScott<Native, Atomics, Room>>(|_| (), true);
+        exchange::<PrakashLeeJohnson<Native, Atomics, Room>>(|_| (), true);
+        exchange::<TwoEnded<Native, Robust<Native>, Atomics, Room>>(|q| q.prepare(), true);
+        exchange::<TwoLock<Native, Robust<Native>, Atomics, Room>>(|q| q.prepare(), true);
+    }
+}
+
+/// These do not promise to go on, so nobody is killed.
+#[test]
+fn between_processes() {
+    exchange::<Valois<Native, Atomics, Room>>(|_| (), false);
+    exchange::<FetchOpArray<Native, Room>>(|_| (), false);
+    exchange::<FetchOpTickets<Native, Room>>(|_| (), false);
+}

@@ -1,0 +1,394 @@
+//! Type-stable memory, and structures in it that threads, processes and their signal
+//! handlers share: no lock, no allocation after they are made, no descriptor lost when a process
+//! dies.
+//!
+//! **Between processes of a world**: [`open`] gives a [`Handle`] on the structure of that name,
+//! with the methods that one expects. [`in_world`] names the structures and their sizes.
+//!
+//! ```no_run
+//! use towpath::World;
+//! use towpath::structures::nonblocking;
+//!
+//! # fn main() -> Result<(), towpath::Error> {
+//! let world = World::join()?;
+//! // Up to 255 keys, up to 8 participants: processes, or threads of them.
+//! let table = nonblocking::open::<nonblocking::in_world::HashMap<256, 8>>(&world, "prices")?;
+//! table.insert(7, 19).expect("room for one key");
+//! assert_eq!(table.get(7), Ok(Some(19)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **In signal handlers**: a clone of the thread's handle; what it interrupts may be the same
+//! operation on the same structure ([`SignalEndpoint`](crate::SignalEndpoint)).
+//!
+//! **After a death**: nobody waits for the dead, and what they had begun has happened or has not.
+//! The descriptors that they had in their hands are missing until somebody calls
+//! [`Handle::recover`], or takes their place ([`open`]). A value that a dead process had popped is
+//! gone with it.
+//!
+//! **Between threads**, at any size: the structures themselves, made with `new`; each of their
+//! operations takes an `Actor`, which says who acts ([`towpath_structures::dcas::Actor`]).
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towpath_machine::{Native, Object, Plain, TypeText};
+use towpath_structures::InPlace;
+use towpath_structures::dcas::{Actor, DoubleCas};
+use towpath_sync::locks::Robust;
+use towpath_sync::{Mutex, Spinning};
+
+pub use towpath_structures::nonblocking::*;
+
+use crate::{Error, ParticipantId, Shared, World};
+
+/// The structures as they lie in a world: with `N` descriptors, of which one is never
+/// used (and one more in a [`Fifo`]), for at most `E` participants at a time, over
+/// [`Guerraoui`](towpath_structures::dcas::Guerraoui)'s DCAS.
+///
+/// A descriptor takes 64 bytes (80 in a [`HashMap`], with its bucket), a participant 1,280, and a
+/// world has 64 KiB for all its shared objects, unless it is made with more
+/// ([`WorldConfig::object_bytes`](crate::WorldConfig::object_bytes), `towpath run --objects 16M`).
+pub mod in_world {
+    use towpath_machine::Native;
+    use towpath_structures::InPlace;
+    use towpath_structures::dcas::Guerraoui;
+
+    macro_rules! in_world {
+        ($($structure:ident)*) => {$(
+            #[doc = concat!("See [`nonblocking::", stringify!($structure), "`](super::", stringify!($structure), ").")]
+            pub type $structure<const N: usize, const E: usize> =
+                super::$structure<Native, Guerraoui<Native, InPlace<N, E>>, InPlace<N, E>>;
+        )*};
+    }
+
+    in_world!(Stack Fifo ArrayStack ArrayFifo List HashMap PriorityQueue DependencyMap);
+
+    /// See [`nonblocking::PageMap`](super::PageMap); with `A × B × C` pages, and `N` − 1
+    /// tables.
+    pub type PageMap<
+        const N: usize,
+        const E: usize,
+        const A: usize = 8,
+        const B: usize = 8,
+        const C: usize = 64,
+    > = super::PageMap<Native, Guerraoui<Native, InPlace<N, E>>, InPlace<N, E>, A, B, C>;
+}
+
+/// At most so many participants use a structure through handles.
+const PLACES: usize = 64;
+
+/// What [`open`] opens.
+pub trait Structure: Plain + Object + Send + Recover<Native> {
+    /// For how many participants it is.
+    const PARTICIPANTS: usize;
+}
+
+/// A structure in a world, and who uses it.
+///
+/// **Crashes.** A place is taken and given back under a robust lock, by one store each; the places
+/// of the dead are free after the next [`Handle::recover`]. A dead holder of the lock leaves
+/// nothing half done.
+#[repr(C)]
+struct Placed<T> {
+    /// Who has each place: a participant's bits, or 0.
+    roster: [AtomicU64; PLACES],
+    /// For who takes a place, or looks after the dead; not for operations.
+    turn: Mutex<AtomicU64, Robust<Native, 4>>,
+    structure: T,
+}
+
+// SAFETY: `repr(C)`, made of plain values and a mutex of one; all zero is an empty structure
+// without users; the text names the structure's type.
+unsafe impl<T: Structure> Object for Placed<T> {
+    const NAMES_USERS: bool = true;
+
+    fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "structure v1<{}>", TypeText::<T>::default())
+    }
+}
+
+/// The structure that a handle refers to.
+fn placed<T: Structure>(shared: &Shared<Placed<T>>) -> &Placed<T> {
+    // SAFETY: aligned, mapped as long as the handle lives; any bits are a `Placed`, its words are
+    // atomic, and its mutex is locked by `in_turn` only.
+    unsafe { shared.as_ptr().as_ref() }
+}
+
+/// A structure in a world, as one participant uses it. A clone is the same participant:
+/// it is for signal handlers of the same thread. Other threads open it for themselves. When the
+/// last clone is dropped, the place is free.
+pub struct Handle<T: Structure>(Arc<Place<T>>);
+
+struct Place<T: Structure> {
+    world: World,
+    placed: Shared<Placed<T>>,
+    number: usize,
+    /// The process that has taken it. A child that is forked from it drops copies.
+    process: u32,
+}
+
+impl<T: Structure> Drop for Place<T> {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            return;
+        }
+        // Release: pairs with the Acquire in `open` of whoever takes the place next.
+        placed(&self.placed).roster[self.number].store(0, Ordering::Release);
+    }
+}
+
+impl<T: Structure> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Handle(self.0.clone())
+    }
+}
+
+impl<T: Structure> core::fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Handle").field("participant", &self.0.number).finish_non_exhaustive()
+    }
+}
+
+/// Opens the structure of that name in a world, making it (empty) if there is none, and
+/// takes one of its places for the calling thread. Recovers what was left by the dead whose place
+/// it takes.
+///
+/// # Errors
+///
+/// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if all
+/// places are taken; [`Error::World`] if the world has no room for it, or something else of this
+/// name; [`Error::BadWorld`] if its memory makes no sense.
+pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error> {
+    let me = world
+        .entered()
+        .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
+    let shared: Shared<Placed<T>> = world.shared(name, |placed: &Placed<T>| placed.turn.prepare())?;
+    let placed = placed(&shared);
+    let most = T::PARTICIPANTS.min(PLACES);
+    let number = in_turn(world, placed, || {
+        // Acquire: pairs with the Release of who has given it back.
+        let owner = |place: &AtomicU64| place.load(Ordering::Acquire);
+        let places = || placed.roster[..most].iter();
+        let number = places()
+            .position(|place| owner(place) == 0)
+            .or_else(|| places().position(|place| is_dead(world, owner(place))))
+            .ok_or_else(|| {
+                Error::Resource(format!(
+                    "all {most} places of {name:?} are taken: make it for more participants, or drop handles"
+                ))
+            })?;
+        // Release: from here on it is ours, and if we die, somebody recovers it.
+        placed.roster[number].store(me.to_bits(), Ordering::Release);
+        // What others move just now, they have put down soon.
+        while recover(placed, number, |p| p == number)?.pending > 0 {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        Ok(number)
+    })?;
+    let process = std::process::id();
+    Ok(Handle(Arc::new(Place { world: world.clone(), placed: shared, number, process })))
+}
+
+fn is_dead(world: &World, owner: u64) -> bool {
+    owner != 0 && !world.is_alive(ParticipantId::from_bits(owner))
+}
+
+/// Only one at a time: a place is not taken while somebody takes its last owner for dead.
+fn in_turn<T: Structure, R>(
+    world: &World,
+    placed: &Placed<T>,
+    act: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    // SAFETY: it lies in the world's memory and is locked here only; the callers hold a handle on
+    // an object that names its users (`Placed`).
+    let mut turn = unsafe { world.lock(&placed.turn) }.map_err(|error| Error::BadWorld(error.to_string()))?;
+    if turn.owner_died() {
+        turn.make_consistent(); // There is nothing that it could have half done.
+    }
+    act()
+}
+
+fn recover<T: Structure>(
+    placed: &Placed<T>,
+    me: usize,
+    is_dead: impl Fn(usize) -> bool,
+) -> Result<Audit, Error> {
+    let cpu = Native::with_id(me as u32);
+    let actor = Actor { cpu: &cpu, wait: &Spinning, me };
+    placed.structure.recover(&actor, is_dead).map_err(|error| Error::BadWorld(error.to_string()))
+}
+
+impl<T: Structure> Handle<T> {
+    /// Which of the structure's participants this is.
+    pub fn participant(&self) -> usize {
+        self.0.number
+    }
+
+    #[inline(always)]
+    fn act<R>(&self, act: impl FnOnce(&T, &Actor<'_, Native, Spinning>) -> R) -> R {
+        let me = self.0.number;
+        let cpu = Native::with_id(me as u32);
+        act(&placed(&self.0.placed).structure, &Actor { cpu: &cpu, wait: &Spinning, me })
+    }
+
+    /// Frees what the dead had in their hands, and their places. Anybody may do that at
+    /// any time, while the others go on (but for those who recover, too, or open: they wait).
+    /// Again, if something is [`Audit::pending`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadWorld`] if the memory makes no sense.
+    pub fn recover(&self) -> Result<Audit, Error> {
+        let Place { world, placed: shared, number, .. } = &*self.0;
+        let placed = placed(shared);
+        in_turn(world, placed, || {
+            // Acquire: as in `open`.
+            let dead: [bool; PLACES] =
+                core::array::from_fn(|p| is_dead(world, placed.roster[p].load(Ordering::Acquire)));
+            let audit = recover(placed, *number, |p| dead[p])?;
+            if audit.pending == 0 {
+                for (place, _) in placed.roster.iter().zip(dead).filter(|(_, dead)| *dead) {
+                    // Release: as in `Place::drop`.
+                    place.store(0, Ordering::Release);
+                }
+            }
+            Ok(audit)
+        })
+    }
+
+    /// How many descriptors are free, and how many in the structure: see
+    /// [`Recover::census`].
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn census(&self) -> Result<Census, StableError> {
+        self.act(|structure, actor| structure.census(actor))
+    }
+}
+
+macro_rules! handle {
+    ($($structure:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)* })*) => {$(
+        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize> Structure
+            for $structure<Native, D, InPlace<N, E>>
+        {
+            const PARTICIPANTS: usize = E;
+        }
+
+        #[doc = concat!("A [`", stringify!($structure), "`] in a world.")]
+        impl<D: DoubleCas<Native> + Plain + Object, const N: usize, const E: usize>
+            Handle<$structure<Native, D, InPlace<N, E>>>
+        {
+            $(
+                #[doc = concat!("See [`", stringify!($structure), "::", stringify!($name), "`].")]
+                ///
+                /// # Errors
+                ///
+                /// See [`StableError`].
+                pub fn $name(&self, $($argument: $type),*) -> Result<$result, StableError> {
+                    self.act(|structure, actor| structure.$name(actor $(, $argument)*))
+                }
+            )*
+        }
+    )*};
+}
+
+handle! {
+    Stack {
+        fn push(value: u64) -> ();
+        fn pop() -> Option<u64>;
+    }
+    Fifo {
+        fn push(value: u64) -> ();
+        fn pop() -> Option<u64>;
+    }
+    ArrayStack {
+        fn push(value: u64) -> ();
+        fn pop() -> Option<u64>;
+    }
+    ArrayFifo {
+        fn push(value: u64) -> ();
+        fn pop() -> Option<u64>;
+    }
+    List {
+        fn insert(key: u64, value: u64) -> Option<u64>;
+        fn remove(key: u64) -> Option<u64>;
+        fn get(key: u64) -> Option<u64>;
+        fn for_each(from: u64, each: impl FnMut(u64, u64) -> bool) -> bool;
+    }
+    HashMap {
+        fn insert(key: u64, value: u64) -> Option<u64>;
+        fn insert_evicting(key: u64, value: u64, write_back: impl FnMut(u64, u64)) -> Option<u64>;
+        fn remove(key: u64) -> Option<u64>;
+        fn get(key: u64) -> Option<u64>;
+        fn for_each(each: impl FnMut(u64, u64) -> bool) -> bool;
+    }
+    PriorityQueue {
+        fn insert(priority: u64, value: u64) -> ();
+        fn pop() -> Option<(u64, u64)>;
+        fn pop_due(now: u64) -> Option<(u64, u64)>;
+        fn remove(priority: u64, value: u64) -> bool;
+        fn first() -> Option<(u64, u64)>;
+    }
+    DependencyMap {
+        fn insert(object: u64, dependent: u64) -> bool;
+        fn remove(object: u64, dependent: u64) -> bool;
+        fn remove_any(object: u64) -> Option<u64>;
+        fn contains(object: u64, dependent: u64) -> bool;
+        fn for_each(object: u64, each: impl FnMut(u64) -> bool) -> bool;
+    }
+}
+
+impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Structure
+    for PageMap<Native, D, InPlace<N, E>, A, B, C>
+where
+    D: DoubleCas<Native> + Plain + Object,
+{
+    const PARTICIPANTS: usize = E;
+}
+
+/// A [`PageMap`] in a world.
+impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize>
+    Handle<PageMap<Native, D, InPlace<N, E>, A, B, C>>
+where
+    D: DoubleCas<Native> + Plain + Object,
+{
+    /// See [`PageMap::map`].
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn map(&self, page: u64, frame: u64) -> Result<Option<u64>, StableError> {
+        self.act(|pages, actor| pages.map(actor, page, frame))
+    }
+
+    /// See [`PageMap::unmap`].
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn unmap(&self, page: u64) -> Result<Option<u64>, StableError> {
+        self.act(|pages, actor| pages.unmap(actor, page))
+    }
+
+    /// See [`PageMap::get`].
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn get(&self, page: u64) -> Result<Option<u64>, StableError> {
+        self.act(|pages, actor| pages.get(actor, page))
+    }
+
+    /// See [`PageMap::unload`].
+    ///
+    /// # Errors
+    ///
+    /// See [`StableError`].
+    pub fn unload(&self, page: u64, write_back: impl FnMut(u64, u64)) -> Result<bool, StableError> {
+        self.act(|pages, actor| pages.unload(actor, page, write_back))
+    }
+}
