@@ -15,14 +15,16 @@
 //! the count replaced by places.
 //!
 //! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by anybody, by compare-and-swap;
-//! waiters add PARKED.
+//! waiters add PARKED. `at_doorbells`: by waiters that poll endpoints meanwhile ([`Episode`]) and are
+//! about to sleep at their doorbells.
 //!
 //! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to
 //! notice.
 //!
 //! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and
 //! all get `MemberDied`. After arriving, before or after moving on: the same, or the episode
-//! succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death.
+//! succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death. After
+//! moving on, before waking: a waiter at its doorbell wakes by itself after its sleep's time-out.
 
 use core::sync::atomic::Ordering;
 
@@ -31,7 +33,7 @@ use towpath_sync::{PARKED, Policy, Surroundings, Wait, Waiting};
 
 use crate::Error;
 use crate::participant::{EntryWord, State};
-use crate::world::Inner;
+use crate::world::{Inner, World};
 
 const FAILED: u64 = 1 << 62;
 
@@ -46,6 +48,77 @@ fn deaths_of(episode: u64) -> u64 {
 /// Whether the episode `now` is the wanted one or a later one.
 fn reached(now: u32, wanted: u32) -> bool {
     now.wrapping_sub(wanted) < 1 << 31
+}
+
+/// Outcome of the episode `mine`, read from `episode` when that has been reached.
+fn result_of(episode: u64, mine: u32) -> Result<(), Error> {
+    if episode & FAILED != 0 && number(episode) == mine {
+        return Err(Error::MemberDied { rank: (episode >> 56 & 0x3f) as u32 });
+    }
+    Ok(())
+}
+
+/// Arrival of the calling process at the world's barrier ([`World::arrive`]), for waiters that have
+/// other work meanwhile.
+#[derive(Debug)]
+pub struct Episode {
+    world: World,
+    number: u32,
+}
+
+impl Episode {
+    pub(crate) fn new(world: &World) -> Result<Episode, Error> {
+        Ok(Episode { number: world.0.arrive()?, world: world.clone() })
+    }
+
+    /// Returns whether all ranks have arrived. One load; see [`Episode::look_around`].
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        // (1) Acquire: pairs with the AcqRel (3).
+        reached(number(self.world.0.control().barrier.episode.load(Ordering::Acquire)), self.number)
+    }
+
+    /// Asks the kernel for deaths, and ends the episode if that is up to this waiter: to be called
+    /// every few milliseconds of a wait, and after each death.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] if the episode can't end any more.
+    pub fn look_around(&self) -> Result<(), Error> {
+        let inner = &self.world.0;
+        let around = AtBarrier { inner, number: self.number };
+        if around.abandoned() {
+            // Relaxed: only for the message.
+            let found = number(inner.control().barrier.episode.load(Ordering::Relaxed)).into();
+            return Err(Error::Damaged {
+                what: "the barrier's episode",
+                found,
+                expected: self.number.into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Announces that the waiter is about to sleep at its doorbell, whose value it has read: the
+    /// participant that ends the episode changes the doorbell. The waiter looks once more whether
+    /// the episode [is over](Episode::is_over) before it sleeps.
+    pub fn announce_sleep(&self) {
+        let state = &self.world.0.control().barrier;
+        // (5) SeqCst, both: either the one that ends the episode sees this, or the waiter sees in
+        // `is_over` that it has ended; pairs with the fence (6).
+        state.at_doorbells.store(self.number.into(), Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Returns the outcome once the episode [is over](Episode::is_over).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MemberDied`] as [`World::barrier`].
+    pub fn outcome(&self) -> Result<(), Error> {
+        // (1) Acquire: pairs with the AcqRel (3).
+        result_of(self.world.0.control().barrier.episode.load(Ordering::Acquire), self.number)
+    }
 }
 
 /// The surroundings of those who wait here: being asked, they complete the episode if
@@ -74,7 +147,8 @@ impl Surroundings for AtBarrier<'_> {
 }
 
 impl Inner {
-    pub(crate) fn barrier(&self, policy: Policy) -> Result<(), Error> {
+    /// Arrives at the next episode. Returns its number.
+    pub(crate) fn arrive(&self) -> Result<u32, Error> {
         let me = self.me()?;
         let state = &self.control().barrier;
         // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant
@@ -84,6 +158,12 @@ impl Inner {
         // itself included; pairs with (2) in `complete`.
         state.arrivals[me.index as usize % state.arrivals.len()].store(mine, Ordering::SeqCst);
         self.complete(mine);
+        Ok(mine)
+    }
+
+    pub(crate) fn barrier(&self, policy: Policy) -> Result<(), Error> {
+        let mine = self.arrive()?;
+        let state = &self.control().barrier;
         let around = AtBarrier { inner: self, number: mine };
         let wait = Wait { policy, around: &around, budget: self.switch_cost() };
         // Acquire (in `wait_until`): pairs with the AcqRel (3).
@@ -94,10 +174,7 @@ impl Inner {
                 let found = number(state.episode.load(Ordering::Relaxed)).into();
                 Error::Damaged { what: "the barrier's episode", found, expected: mine.into() }
             })?;
-        if outcome & FAILED != 0 && number(outcome) == mine {
-            return Err(Error::MemberDied { rank: (outcome >> 56 & 0x3f) as u32 });
-        }
-        Ok(())
+        result_of(outcome, mine)
     }
 
     /// If all that count have arrived at this episode, and it is the next, ends it.
@@ -145,8 +222,26 @@ impl Inner {
                 if seen & PARKED != 0 {
                     Native::with_id(0).wake(&state.episode, u32::MAX);
                 }
+                // (6) SeqCst: the end of the episode before the look; pairs with (5).
+                core::sync::atomic::fence(Ordering::SeqCst);
+                // Relaxed: ordered by the fence; at worst everybody looks once in vain.
+                if state.at_doorbells.load(Ordering::Relaxed) == u64::from(wanted) {
+                    self.ring_all();
+                }
                 return;
             }
+        }
+    }
+
+    /// Changes all doorbells and wakes all that sleep at them.
+    #[cold]
+    fn ring_all(&self) {
+        let cpu = Native::with_id(0);
+        for bell in self.control().bells.iter().take(self.processes as usize) {
+            // (7) Release: the end of the episode comes before; pairs with the Acquire with which a
+            // waiter reads its doorbell before it looks at the episode for the last time.
+            bell.0.fetch_add(1, Ordering::Release);
+            cpu.wake(&bell.0, u32::MAX);
         }
     }
 

@@ -103,7 +103,9 @@ pub(crate) struct Bell(pub AtomicU64);
 pub(crate) struct BarrierState {
     /// Number and outcome of the last completed episode.
     pub episode: AtomicU64,
-    pub pad: [AtomicU64; 15],
+    /// Number of the last episode for which a waiter slept at its doorbell.
+    pub at_doorbells: AtomicU64,
+    pub pad: [AtomicU64; 14],
     /// Per rank: the episode at which it has arrived.
     pub arrivals: [AtomicU32; MAX_PROCESSES],
 }

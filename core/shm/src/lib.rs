@@ -39,6 +39,7 @@ mod watch;
 mod world;
 
 pub use area::Area;
+pub use barrier::Episode;
 pub use directory::Shared;
 pub use error::Error;
 pub use handover::{Handover, variables};

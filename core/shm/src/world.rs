@@ -14,7 +14,7 @@ use crate::liveness::Watched;
 use crate::local::LocalPage;
 use crate::participant::{EntryWord, ParticipantId, State};
 use crate::segment::{Segment, open_again, path_of};
-use crate::{Area, Ending, Error, handover, shown, sweep};
+use crate::{Area, Ending, Episode, Error, handover, shown, sweep};
 
 /// What a new world is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct WorldSpec {
 /// nobody else has it open, the name is removed too. Dropped while its thread unwinds from a panic,
 /// it counts as a death: the others learn of it as of any other.
 #[derive(Clone)]
-pub struct World(Arc<Inner>);
+pub struct World(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -341,6 +341,17 @@ impl World {
     /// same error, and the next barrier is among the survivors. [`Error::NotEntered`].
     pub fn barrier(&self, policy: Policy) -> Result<(), Error> {
         self.0.barrier(policy)
+    }
+
+    /// Arrives at the [barrier](World::barrier) without waiting: for callers that have other work
+    /// meanwhile, as `towpath::Endpoint::barrier`, which polls. A process that has arrived must wait
+    /// for the end of the episode before it arrives again, by this or by [`World::barrier`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotEntered`].
+    pub fn arrive(&self) -> Result<Episode, Error> {
+        Episode::new(self)
     }
 
     /// Removes the world's name now: nobody can open it any more, those who have go on.

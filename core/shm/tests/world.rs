@@ -290,3 +290,27 @@ fn sleepers_do_not_count_as_running() {
         assert!(!world.surroundings().oversubscribed());
     }
 }
+
+#[test]
+fn end_of_an_episode_changes_doorbells_of_announced_sleepers() {
+    let _dog = Watchdog::new("end_of_an_episode_changes_doorbells_of_announced_sleepers");
+    let world = World::create(&spec(2)).unwrap();
+    world.enter(Some(0)).unwrap();
+    let other = world.reopen().unwrap();
+    other.enter(Some(1)).unwrap();
+    let bells = || [0, 1].map(|rank| world.doorbell(rank).load(Ordering::Acquire));
+    for sleeps in [false, true, false, true] {
+        let before = bells();
+        let episode = world.arrive().unwrap();
+        assert!(!episode.is_over());
+        if sleeps {
+            episode.announce_sleep();
+        }
+        episode.look_around().unwrap();
+        assert!(!episode.is_over(), "rank 1 has not arrived");
+        other.barrier(Policy::Park).unwrap();
+        assert!(episode.is_over());
+        episode.outcome().unwrap();
+        assert_eq!(bells() != before, sleeps);
+    }
+}
