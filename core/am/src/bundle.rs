@@ -122,7 +122,7 @@ impl<D: Domain> Bundle<D> {
         if !events.not_empty && !events.can_send {
             return Err(Error::BadArgument("waiting with an empty event mask".into()));
         }
-        Ok(wait_for(first, &members, events, timeout))
+        Ok(wait_for(first, &members, events, timeout, &()))
     }
 }
 
@@ -130,16 +130,48 @@ impl<D: Domain> Endpoint<D> {
     /// Blocks until a message can be polled, or until `timeout`: [`Bundle::wait`] for one
     /// endpoint. Returns whether one can.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        wait_for(&self.core, core::slice::from_ref(&self.core), Events::default(), timeout)
+        wait_for(&self.core, core::slice::from_ref(&self.core), Events::default(), timeout, &())
+    }
+
+    /// Number of empty polls that cost about as much as a sleep: messages that come soon are found
+    /// soonest by polling.
+    fn polls_before_waiting(&self) -> u64 {
+        match self.core.domain.policy() {
+            Policy::Park => 0,
+            _ => self.core.domain.budget() / POLL,
+        }
+    }
+
+    /// Polls the endpoint, or all of its bundle, waiting when there is nothing, until `until` is
+    /// reached or about until `timeout` has passed with nothing to do.
+    pub(crate) fn poll_until_or(&self, timeout: Option<Duration>, until: &impl Until) {
+        let patience = self.polls_before_waiting();
+        let mut idle = 0;
+        while !until.is_reached() {
+            if self.core.poll_bundle() > 0 {
+                idle = 0;
+            } else if idle < patience {
+                idle += 1;
+            } else {
+                let bundle = self.core.bundle.borrow().upgrade();
+                let alone = core::slice::from_ref(&self.core);
+                let happened = match &bundle {
+                    Some(bundle) => {
+                        wait_for(&self.core, &bundle.members.borrow(), Events::default(), timeout, until)
+                    }
+                    None => wait_for(&self.core, alone, Events::default(), timeout, until),
+                };
+                if !happened {
+                    return;
+                }
+                idle = 0;
+            }
+        }
     }
 
     /// Polls, waiting when there is nothing, until `done` says so.
     pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
-        // What comes soon is found soonest by polling: about as long as spinning pays.
-        let patience = match self.core.domain.policy() {
-            Policy::Park => 0,
-            _ => self.core.domain.budget() / POLL,
-        };
+        let patience = self.polls_before_waiting();
         let mut idle = 0;
         while !done() {
             if self.poll() > 0 {
@@ -154,8 +186,22 @@ impl<D: Domain> Endpoint<D> {
     }
 }
 
-fn happened<D: Domain>(members: &[Rc<Core<D>>], events: Events) -> bool {
-    events.not_empty && members.iter().any(|core| core.has_message())
+/// End of a wait for something else than an endpoint's events.
+pub(crate) trait Until {
+    /// Returns whether it has come.
+    fn is_reached(&self) -> bool {
+        false
+    }
+    /// Tells those that bring it about that the waiter is about to sleep at its doorbell.
+    fn announce_sleep(&self) {}
+}
+
+/// Waits for the endpoint's events only.
+impl Until for () {}
+
+fn happened<D: Domain>(members: &[Rc<Core<D>>], events: Events, until: &impl Until) -> bool {
+    until.is_reached()
+        || events.not_empty && members.iter().any(|core| core.has_message())
         || events.can_send && members.iter().all(|core| core.can_send())
 }
 
@@ -164,8 +210,9 @@ fn wait_for<D: Domain>(
     members: &[Rc<Core<D>>],
     events: Events,
     timeout: Option<Duration>,
+    until: &impl Until,
 ) -> bool {
-    if happened(members, events) {
+    if happened(members, events, until) {
         return true;
     }
     let (domain, cpu) = (&first.domain, first.cpu());
@@ -183,7 +230,7 @@ fn wait_for<D: Domain>(
             Policy::Adaptive if crowded => 0,
             Policy::Adaptive => 10 * budget,
         };
-        if first.spin_for(spin, || happened(members, events)) {
+        if first.spin_for(spin, || happened(members, events, until)) {
             return true;
         }
         // Yield, or sleep.
@@ -200,7 +247,8 @@ fn wait_for<D: Domain>(
         } else if let Some(doorbell) = domain.me().and_then(|me| domain.doorbell(me.index)) {
             // Acquire: before the last look at the queues.
             let rung = cpu.load(doorbell, Ordering::Acquire);
-            if members.iter().all(|core| core.fall_asleep()) && !happened(members, events) {
+            until.announce_sleep();
+            if members.iter().all(|core| core.fall_asleep()) && !happened(members, events, until) {
                 // Nobody rings when space appears, or for what was claimed before we said that we
                 // sleep and will be passed over.
                 let soon = events.can_send || members.iter().any(|core| core.is_behind());
@@ -213,13 +261,13 @@ fn wait_for<D: Domain>(
                 core.wake_up();
             }
         }
-        if happened(members, events) {
+        if happened(members, events, until) {
             return true;
         }
         for core in members {
             core.look_after(false);
         }
-        if happened(members, events) {
+        if happened(members, events, until) {
             return true;
         }
         if left() == 0 {

@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod attach;
+mod barrier;
 mod bundle;
 mod deliver;
 mod directory;
