@@ -60,6 +60,22 @@ fn hello_goes_round_the_ring() {
 }
 
 #[test]
+fn main_without_a_launcher_prints_the_remedy() {
+    let dog = Watchdog::new("main_without_a_launcher_prints_the_remedy");
+    // Its main returns a `towpath::Error`.
+    let mut command = Command::new(examples().join("hello"));
+    command.env_remove("TOWPATH_RANK");
+    let (status, output, errors) = dog.spawn(command).finish();
+    assert_eq!((status.code(), &output[..]), (Some(1), ""));
+    assert!(
+        errors.starts_with("Error: this process was not started by `towpath run` (TOWPATH_RANK is not set)")
+            && errors.contains("start it with `towpath run -n ")
+            && !errors.contains("NotLaunched"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn the_key_value_server_answers_everybody() {
     for algorithm in ["towpath", "lock-free", "mcs"] {
         let options = ["-n", "4", "--label", "--algorithm", algorithm];

@@ -47,7 +47,7 @@ fn main() -> Outcome {
             checked.fetch_add(1, Relaxed);
         });
         endpoint.map_world()?;
-        world.barrier(endpoint.config().waiting)?;
+        endpoint.barrier()?;
         let start = Instant::now();
         for piece in 0..PIECES {
             // A place may be used again when the piece before it was checked.
@@ -74,7 +74,7 @@ fn main() -> Outcome {
         });
         let kind = if matches!(endpoint.segment(), Segment::Shared(_)) { "shared" } else { "private" };
         writeln!(std::io::stdout(), "rank {}: receiving into a {kind} segment", world.rank())?;
-        world.barrier(endpoint.config().waiting)?;
+        endpoint.barrier()?;
         endpoint.poll_until(|| count.load(Relaxed) >= PIECES || world.rank() > 1);
     }
     Ok(())

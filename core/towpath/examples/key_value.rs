@@ -57,7 +57,7 @@ fn serve(endpoint: &Endpoint, clients: u32) -> Outcome {
     endpoint.set_handler(DONE, move |_| {
         count.fetch_add(1, Relaxed);
     });
-    endpoint.world().barrier(endpoint.config().waiting)?; // open for business
+    endpoint.barrier()?; // open for business
     endpoint.poll_until(|| done.load(Relaxed) >= clients);
     let held = pairs.lock().map_err(|_| "a handler has panicked")?.len();
     writeln!(std::io::stdout(), "the server holds {held} pairs")?;
@@ -80,7 +80,7 @@ fn use_it(endpoint: &Endpoint, me: u32) -> Outcome {
             matching.fetch_add(1, Relaxed);
         }
     });
-    endpoint.world().barrier(endpoint.config().waiting)?;
+    endpoint.barrier()?;
     let server = endpoint.name_of_rank(0).ok_or("the server has no endpoint")?;
     endpoint.map(0, server, towpath::Tag::ALL)?;
 

@@ -58,7 +58,7 @@ fn main() -> Outcome {
     });
 
     endpoint.map_world()?;
-    world.barrier(endpoint.config().waiting)?;
+    endpoint.barrier()?;
     for n in 0..REQUESTS {
         for rank in (0..ranks).filter(|&rank| rank != me) {
             endpoint.request(rank as usize, WORK, &[n])?;
