@@ -6,37 +6,15 @@
 mod common;
 
 use common::{Node, nodes, over, pattern, ticket};
-use towpath_fi::device::endpoint::{Message0, Refusal};
+use towpath_fi::device::endpoint::{Refusal, SendRequest};
 use towpath_fi::device::link::{Link, Sent};
-use towpath_fi::device::protocol::frame::{Content, Frame, Kind, WORDS};
-use towpath_fi::device::protocol::onesided::Target;
+use towpath_fi::device::protocol::frame::Kind;
+use towpath_fi::device::protocol::wire::{Content, RawFrame, WORDS};
 use towpath_fi::device::resource::completion::{Class, error};
-use towpath_fi::device::resource::regions::Region;
+use towpath_fi::device::rma::onesided::Target;
+use towpath_fi::device::rma::regions::Region;
 use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::Random;
-
-const KINDS: [Kind; 20] = [
-    Kind::Eager,
-    Kind::EagerTagged,
-    Kind::EagerData,
-    Kind::EagerDataTagged,
-    Kind::Start,
-    Kind::StartTagged,
-    Kind::More,
-    Kind::Request,
-    Kind::RequestTagged,
-    Kind::Clear,
-    Kind::Bytes,
-    Kind::Finished,
-    Kind::Write,
-    Kind::Read,
-    Kind::Done,
-    Kind::Atomic,
-    Kind::Found,
-    Kind::Slots,
-    Kind::Follow,
-    Kind::Bye,
-];
 
 const VICTIM: usize = 0;
 const HONEST: usize = 1;
@@ -85,7 +63,7 @@ fn attack(seed: u64, settings: Settings) {
     let mut honest = Vec::new();
     for round in 0..1500u64 {
         if round % 50 == 0 {
-            let message = Message0 {
+            let message = SendRequest {
                 peer: STRANGER as u32,
                 tag: Some(round),
                 buffer: &over(&long),
@@ -105,14 +83,15 @@ fn attack(seed: u64, settings: Settings) {
         for byte in &mut payload[..64] {
             *byte = random.next() as u8;
         }
-        let kind = KINDS[random.below(20) as usize];
+        let kind = Kind::ALL[random.below(20) as usize].0;
         // A good-bye ends it all: not often.
-        if kind == Kind::Bye && random.below(40) > 0 {
+        if kind == Kind::Disconnect && random.below(40) > 0 {
             continue;
         }
         let words: [u64; WORDS] = core::array::from_fn(|_| word(&mut random));
         let len = [0, 8, 16, 40, 5000, 8192][random.below(6) as usize];
-        let frame = Frame { kind, tag: word(&mut random), words, content: Content::Bytes(&payload[..len]) };
+        let frame =
+            RawFrame { kind, tag: word(&mut random), words, content: Content::Bytes(&payload[..len]) };
         if link.send(&frame) != Sent::Yes {
             progress(&mut n);
         }

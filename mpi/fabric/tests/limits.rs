@@ -8,7 +8,7 @@
 mod common;
 
 use common::{Node, nodes, over, pattern, settle, ticket};
-use towpath_fi::device::endpoint::{Endpoint, Message0, Refusal};
+use towpath_fi::device::endpoint::{Endpoint, Refusal, SendRequest};
 use towpath_fi::device::resource::completion::Class;
 use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::{Child, watchdog};
@@ -134,7 +134,7 @@ fn main() {
 fn unreachable_peer(n: &mut [Node]) {
     let bytes = [1; 8];
     for _ in 0..3 {
-        let message = Message0 {
+        let message = SendRequest {
             peer: 1,
             tag: Some(1),
             buffer: &over(&bytes),

@@ -6,12 +6,12 @@ mod common;
 
 use common::{Node, nodes, receive, settle, ticket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use towpath_fi::device::endpoint::{Core, Message0};
-use towpath_fi::device::protocol::onesided::Target;
+use towpath_fi::device::endpoint::{Core, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, error};
-use towpath_fi::device::resource::regions::Region;
+use towpath_fi::device::rma::onesided::Target;
+use towpath_fi::device::rma::regions::Region;
 use towpath_fi::device::tune::settings::Settings;
 
 /// Not a divisor of 4 GiB: bytes that are off by that, or by 2 GiB, are wrong.
@@ -90,7 +90,7 @@ fn assert_came(from: &Repeated, into: &Repeated, what: &str) {
 }
 
 fn send(n: &mut [Node], bytes: &Buffer) {
-    let message = Message0 {
+    let message = SendRequest {
         peer: 1,
         tag: Some(5),
         buffer: bytes,

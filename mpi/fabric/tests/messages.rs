@@ -5,7 +5,7 @@
 mod common;
 
 use common::{nodes, over, pattern, receive, settle, ticket};
-use towpath_fi::device::endpoint::{Core, Endpoint, Message0, Refusal};
+use towpath_fi::device::endpoint::{Core, Endpoint, Refusal, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
 use towpath_fi::device::tune::settings::{INJECT, Settings};
@@ -243,9 +243,9 @@ fn ten_thousand_receives_and_a_hundred_thousand_messages_wait() {
 
 #[test]
 fn memory_of_others_is_read_written_and_changed() {
-    use towpath_fi::device::protocol::atomics::{Atomic, Op, Type};
-    use towpath_fi::device::protocol::onesided::Target;
-    use towpath_fi::device::resource::regions::Region;
+    use towpath_fi::device::rma::atomics::{Atomic, Op, Type};
+    use towpath_fi::device::rma::onesided::Target;
+    use towpath_fi::device::rma::regions::Region;
     for settings in ways() {
         let mut n = nodes(2, settings);
         let window = vec![0u8; 1 << 20];
@@ -314,7 +314,7 @@ fn more_senders_than_a_byte_counts_reach_one_receiver() {
             let mut sender = Endpoint::open(settings).expect("an endpoint");
             let peer = sender.core.peer(to);
             let bytes = (i as u64 + round).to_le_bytes();
-            let message = Message0 {
+            let message = SendRequest {
                 peer,
                 tag: Some(i as u64),
                 buffer: &over(&bytes),

@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use towpath_fi::device::connect::attach::PairMemory;
 use towpath_fi::device::connect::layout::SLOT_PIECE;
 use towpath_fi::device::pair::{Conversation, Found, PairIn, PairOut, publish_then_look};
-use towpath_fi::device::protocol::frame::{Arrived, Content, Frame, Kind, LINE};
+use towpath_fi::device::protocol::frame::Frame;
+use towpath_fi::device::protocol::wire::{Arrived, Content, LINE, RawFrame};
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::{Wait, Waiting};
@@ -152,7 +153,7 @@ impl Ours<'_> {
     }
 
     #[inline(always)]
-    fn put(&self, frame: &Frame<'_>) {
+    fn put(&self, frame: &RawFrame<'_>) {
         let mut out = self.out.borrow_mut();
         if !out.send(frame) {
             self.push(&mut out, frame);
@@ -164,7 +165,7 @@ impl Ours<'_> {
 
     /// Waits until there is space for a frame.
     #[cold]
-    fn push(&self, out: &mut PairOut, frame: &Frame<'_>) {
+    fn push(&self, out: &mut PairOut, frame: &RawFrame<'_>) {
         let mut round = 0;
         while !out.send(frame) {
             // Nobody gives up here (see `Exclusive`).
@@ -177,11 +178,11 @@ impl Ours<'_> {
     fn send_long(&self, tag: u64, data: &[u8]) {
         // SAFETY: read until the pieces are copied, which is before this returns.
         let all = unsafe { Buffer::one(data.as_ptr() as usize, data.len()) };
-        let mut kind = Kind::StartTagged;
+        let mut frame = Frame::EagerFirst { tag: Some(tag), data: None, len: data.len() as u64, id: 0 };
         for at in (0..data.len()).step_by(SLOT_PIECE) {
             let content = Content::Part(&all, at, SLOT_PIECE.min(data.len() - at));
-            self.put(&Frame { kind, tag, words: [data.len() as u64, 0, 0, 0], content });
-            kind = Kind::More;
+            self.put(&frame.encode(content));
+            frame = Frame::EagerNext;
         }
         let mut out = self.out.borrow_mut();
         if out.has_earned() && !self.wait.around.oversubscribed() {
@@ -200,7 +201,7 @@ impl Link for Ours<'_> {
     #[inline(always)]
     fn send(&self, _to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
         if data.len() <= LINE {
-            self.put(&Frame { kind: Kind::EagerTagged, tag, words: [0; 4], content: Content::Bytes(data) });
+            self.put(&Frame::Eager { tag: Some(tag), data: None }.encode(Content::Bytes(data)));
         } else {
             self.send_long(tag, data);
         }
@@ -211,12 +212,17 @@ impl Link for Ours<'_> {
     fn receive(&self, _from: usize, into: &mut [u8]) -> Result<(u64, usize), Anything> {
         let (tag, mut done, len) = self.next(|frame| {
             let here = frame.payload.len();
-            if frame.kind == Kind::EagerTagged && here <= into.len() {
-                frame.payload.copy_to_slice(&mut into[..here]);
-                return (frame.tag, here, here);
+            match Frame::decode(&frame) {
+                Some(Frame::Eager { .. }) if here <= into.len() => {
+                    frame.payload.copy_to_slice(&mut into[..here]);
+                    (frame.tag, here, here)
+                }
+                first => {
+                    frame.payload.copy_to(&whole(into), 0);
+                    let Some(Frame::EagerFirst { len, .. }) = first else { return (frame.tag, here, here) };
+                    (frame.tag, here, len as usize)
+                }
             }
-            frame.payload.copy_to(&whole(into), 0);
-            (frame.tag, here, frame.words[0] as usize)
         })?;
         while done < len {
             done += self.next(|frame| {

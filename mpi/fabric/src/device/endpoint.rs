@@ -13,19 +13,18 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::AttachError;
-use crate::device::link::Sent;
-use crate::device::peer::{Peer, Queued, Source, Stream, Way, What};
+use crate::device::peer::{ConnectionState, Peer};
 use crate::device::port::Port;
-use crate::device::protocol::frame::{Content, Frame, Kind, WORDS, flag};
 use crate::device::protocol::matching::Matcher;
-use crate::device::protocol::onesided::OneSided;
 use crate::device::protocol::receive::{Active, Message, Receive};
+use crate::device::protocol::stream::{Source, Stream};
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::completion::{Reports, Ticket};
-use crate::device::resource::regions::Regions;
 use crate::device::resource::slab::Slab;
+use crate::device::rma::onesided::OneSided;
+use crate::device::rma::regions::Regions;
 use crate::device::tune::copy_mode::Choice;
-use crate::device::tune::settings::{INJECT, Settings};
+use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Happened;
 use crate::device::wait::repeat_poll::Look;
 
@@ -46,7 +45,7 @@ pub enum Refusal {
 
 /// A message to be sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Message0<'a> {
+pub struct SendRequest<'a> {
     /// To whom.
     pub peer: u32,
     /// Its tag, if it is a tagged message.
@@ -75,12 +74,8 @@ pub struct Held {
     pub ticket: Ticket,
 }
 
-/// The longest message, in bytes.
-pub const LONGEST: usize = 1 << 46;
-/// So many frames may wait for one peer before sends to it are refused.
-const QUEUE: usize = 256;
-/// Pieces of one stream before others have their turn.
-pub(crate) const PIECES: usize = 16;
+/// Number of entries in a peer's queue from which on sends to it are refused.
+pub(crate) const QUEUE: usize = 256;
 
 /// Everything but the port.
 pub struct Core {
@@ -197,250 +192,14 @@ impl Core {
         number
     }
 
-    /// The open way to a peer.
+    /// The peer of this number, connected.
     #[inline]
-    fn way(&mut self, peer: u32) -> Result<&mut Peer, Refusal> {
+    pub(crate) fn connected(&mut self, number: u32) -> Result<&mut Peer, Refusal> {
         let Core { own, peers, busy, to_itself, .. } = self;
-        let number = peer;
         let peer = peers.get_mut(number as usize).ok_or(Refusal::Unknown)?;
-        match peer.way {
-            Way::Open(_) if !peer.gone => Ok(peer),
-            _ => Core::open_way(own, number, peer, busy, to_itself),
-        }
-    }
-
-    /// Sends a message.
-    ///
-    /// # Errors
-    ///
-    /// It was not sent, and nothing will be reported.
-    #[inline]
-    pub fn send(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
-        let result = self.try_send(message);
-        self.happened.tried(&result);
-        result
-    }
-
-    #[inline]
-    fn try_send(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
-        let Settings { eager, unexpected, ring_after, past_caches, .. } = self.settings;
-        let crowded = self.crowded;
-        let len = message.buffer.len();
-        let peer = self.way(message.peer)?;
-        let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
-        if !peer.queue.is_empty() {
-            if peer.queue.len() >= QUEUE {
-                return Err(Refusal::Again);
-            }
-            return self.send_behind(message);
-        }
-        link.promote(ring_after, past_caches, crowded);
-        let counted = len > INJECT;
-        let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < unexpected;
-        if len <= link.piece().min(eager) && room && !message.matched {
-            let kind = match (message.tag, message.data) {
-                (None, None) => Kind::Eager,
-                (Some(_), None) => Kind::EagerTagged,
-                (None, Some(_)) => Kind::EagerData,
-                (Some(_), Some(_)) => Kind::EagerDataTagged,
-            };
-            let words = [message.data.unwrap_or(0), 0, 0, 0];
-            let content = Content::Part(message.buffer, 0, len);
-            return match link.send(&Frame { kind, tag: message.tag.unwrap_or(0), words, content }) {
-                Sent::Yes => {
-                    if counted {
-                        peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
-                    }
-                    self.happened.called(message.tag.is_some());
-                    self.reports.end(&message.ticket, 0);
-                    Ok(())
-                }
-                Sent::Full => Err(Refusal::Again),
-                Sent::Gone => Err(self.lost(message.peer)),
-            };
-        }
-        self.send_behind(message)
-    }
-
-    /// A message in pieces, or one that waits to be asked for, or one behind others.
-    fn send_behind(&mut self, message: &Message0<'_>) -> Result<(), Refusal> {
-        let Message0 { tag, buffer, data, ticket, .. } = *message;
-        let len = buffer.len();
-        if len > LONGEST {
-            return Err(Refusal::TooLong);
-        }
-        self.happened.called(message.tag.is_some());
-        let peer = &mut self.peers[message.peer as usize];
-        let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
-        let counted = len > INJECT;
-        let room = !counted || peer.eager_sent.wrapping_sub(link.taken()) < self.settings.unexpected;
-        let flags = if data.is_some() { flag::DATA } else { 0 };
-        let tagged = tag.is_some();
-        let source =
-            if message.inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(buffer.clone()) };
-        let words = |number| [len as u64, data.unwrap_or(0), flags, number];
-        if len <= self.settings.eager && room {
-            if counted {
-                peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
-            }
-            let (number, then) = if message.matched {
-                // Reported when the receiver says so; the bytes are sent all the same, so nothing
-                // of them is kept.
-                let held = Held { peer: message.peer, source: Source::Copy(Vec::new()), ticket };
-                (self.held.insert(held), None)
-            } else {
-                (0, Some(ticket))
-            };
-            let kind = if tagged { Kind::StartTagged } else { Kind::Start };
-            let (tag, words) = (tag.unwrap_or(0), words(number));
-            let mut stream = Stream { what: What::More, source, at: 0, end: len, then };
-            let peer = &mut self.peers[message.peer as usize];
-            let Way::Open(link) = &mut peer.way else { return Err(Refusal::Unreachable) };
-            if peer.queue.is_empty() {
-                let first = len.min(link.piece());
-                match link.send(&Frame { kind, tag, words, content: stream.source.part(0, first) }) {
-                    Sent::Yes => stream.at = first,
-                    Sent::Gone => return Err(self.lost(message.peer)),
-                    Sent::Full => {
-                        self.enqueue(message.peer, Queued::Frame { kind, tag, words, bytes: Vec::new() });
-                    }
-                }
-            } else {
-                self.enqueue(message.peer, Queued::Frame { kind, tag, words, bytes: Vec::new() });
-            }
-            if stream.at < len {
-                self.enqueue(message.peer, Queued::Stream(stream));
-            } else if let Some(ticket) = then {
-                self.reports.end(&ticket, 0);
-                return Ok(());
-            }
-        } else {
-            let address = match &source {
-                Source::Buffer(buffer) if buffer.is_contiguous() => buffer.address() as u64,
-                _ => 0,
-            };
-            let number = self.held.insert(Held { peer: message.peer, source, ticket });
-            let kind = if tagged { Kind::RequestTagged } else { Kind::Request };
-            let bytes = address.to_le_bytes().to_vec();
-            self.enqueue(
-                message.peer,
-                Queued::Frame { kind, tag: tag.unwrap_or(0), words: words(number), bytes },
-            );
-        }
-        self.push_peer(message.peer);
-        Ok(())
-    }
-
-    /// Sends an answer or the like: at once if possible, or else as soon as there is
-    /// space.
-    pub(crate) fn post(&mut self, to: u32, kind: Kind, tag: u64, words: [u64; WORDS], bytes: &[u8]) {
-        let peer = match self.way(to) {
-            Ok(peer) => peer,
-            Err(Refusal::Again) => return self.post_later(to, kind, tag, words, bytes),
-            Err(_) => return,
-        };
-        let Way::Open(link) = &mut peer.way else { return };
-        if peer.queue.is_empty() {
-            match link.send(&Frame { kind, tag, words, content: Content::Bytes(bytes) }) {
-                Sent::Yes => return,
-                Sent::Gone => {
-                    self.lost(to);
-                    return;
-                }
-                Sent::Full => {}
-            }
-        }
-        self.enqueue(to, Queued::Frame { kind, tag, words, bytes: bytes.to_vec() });
-    }
-
-    /// Queues something for a peer.
-    pub(crate) fn enqueue(&mut self, to: u32, what: Queued) {
-        let peer = &mut self.peers[to as usize];
-        if peer.queue.is_empty() {
-            self.busy.push(to);
-        }
-        peer.queue.push_back(what);
-    }
-
-    /// Whether a peer can be sent to, for operations that always queue. Opens the way to
-    /// it.
-    pub(crate) fn check(&mut self, to: u32) -> Result<(), Refusal> {
-        let result = match self.way(to) {
-            Ok(peer) if peer.queue.len() >= QUEUE => Err(Refusal::Again),
-            result => result.map(|_| ()),
-        };
-        self.happened.tried(&result);
-        result
-    }
-
-    /// Sends what waits, as far as there is space.
-    #[cold]
-    pub(crate) fn push(&mut self) {
-        for peer in core::mem::take(&mut self.busy) {
-            self.push_queue(peer);
-        }
-        for _ in 0..self.streams.len() {
-            let Some((to, mut stream)) = self.streams.pop_front() else { return };
-            let way = &mut self.peers[to as usize].way;
-            let Way::Open(link) = way else {
-                if matches!(way, Way::Asking(_)) {
-                    self.streams.push_back((to, stream));
-                }
-                continue;
-            };
-            match stream.push(link, PIECES) {
-                Some(Sent::Yes) => {
-                    if let Some(ticket) = stream.then {
-                        self.reports.end(&ticket, 0);
-                    }
-                }
-                Some(Sent::Gone) => {
-                    if let Some(ticket) = stream.then {
-                        self.reports.end(&ticket, crate::device::resource::completion::error::UNREACHABLE);
-                    }
-                    self.lost(to);
-                }
-                Some(Sent::Full) | None => self.streams.push_back((to, stream)),
-            }
-        }
-    }
-
-    /// The same for one peer's queue.
-    pub(crate) fn push_peer(&mut self, to: u32) {
-        self.busy.retain(|&p| p != to);
-        self.push_queue(to);
-    }
-
-    fn push_queue(&mut self, to: u32) {
-        loop {
-            if matches!(self.peers[to as usize].way, Way::Asking(_)) && !self.ask_again(to) {
-                return;
-            }
-            let peer = &mut self.peers[to as usize];
-            let Way::Open(link) = &mut peer.way else { return };
-            let sent = match peer.queue.front_mut() {
-                None => return,
-                Some(Queued::Frame { kind, tag, words, bytes }) => {
-                    let content = Content::Bytes(bytes);
-                    link.send(&Frame { kind: *kind, tag: *tag, words: *words, content })
-                }
-                Some(Queued::Stream(stream)) => stream.push(link, PIECES).unwrap_or(Sent::Full),
-            };
-            match sent {
-                Sent::Yes => {
-                    if let Some(Queued::Stream(Stream { then: Some(ticket), .. })) = peer.queue.pop_front() {
-                        self.reports.end(&ticket, 0);
-                    }
-                }
-                Sent::Full => {
-                    self.busy.push(to);
-                    return;
-                }
-                Sent::Gone => {
-                    self.lost(to);
-                    return;
-                }
-            }
+        match peer.connection {
+            ConnectionState::Open(_) if !peer.gone => Ok(peer),
+            _ => Core::connect(own, number, peer, busy, to_itself),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! segment, and, once the pair has earned them, through slots of its own.
 //!
 //! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the
-//! sender says so there ([`Kind::Follow`]) and from then on uses the slots alone. The receiver
+//! sender says so there ([`Frame::RingSwitch`]) and from then on uses the slots alone. The receiver
 //! looks at them only after it has taken that, so everything sent before has been taken too.
 //!
 //! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks
@@ -29,7 +29,8 @@ use crate::device::connect::layout::{
 };
 use crate::device::pair::{Answer, Conversation, PairOut, publish_then_look};
 use crate::device::port::MemberId;
-use crate::device::protocol::frame::{Content, Frame, Kind, LINE};
+use crate::device::protocol::frame::Frame;
+use crate::device::protocol::wire::{Content, LINE, RawFrame};
 
 /// Slots on the way.
 enum Slots {
@@ -196,7 +197,7 @@ impl Link {
 
     /// Sends a frame, if there is space.
     #[inline]
-    pub fn send(&mut self, frame: &Frame<'_>) -> Sent {
+    pub fn send(&mut self, frame: &RawFrame<'_>) -> Sent {
         if let Slots::Used(pair) = &mut self.slots {
             if !pair.send(frame) {
                 return if self.is_closed() { Sent::Gone } else { Sent::Full };
@@ -211,12 +212,12 @@ impl Link {
         self.send_shared(frame)
     }
 
-    fn send_shared(&mut self, frame: &Frame<'_>) -> Sent {
+    fn send_shared(&mut self, frame: &RawFrame<'_>) -> Sent {
         let line = frame.line();
         let mut args = [0u32; LINE / 4];
         if line.bulk {
             // The payload goes by itself.
-            let words = Frame { content: Content::NONE, ..*frame };
+            let words = RawFrame { content: Content::NONE, ..*frame };
             words.cells(None, |n, cell| put_cell(&mut args, n, cell));
         } else {
             frame.cells(None, |n, cell| put_cell(&mut args, n, cell));
@@ -291,9 +292,8 @@ impl Link {
                 }
             }
             Slots::Made(pair, nonce) => {
-                let words = [u64::from(pair.descriptor()), nonce, 0, 0];
-                let frame = Frame { kind: Kind::Slots, tag: 0, words, content: Content::NONE };
-                match self.send_shared(&frame) {
+                let frame = Frame::RingOffer { descriptor: pair.descriptor(), nonce };
+                match self.send_shared(&frame.encode(Content::NONE)) {
                     Sent::Yes => Slots::Offered(pair),
                     _ => Slots::Made(pair, nonce),
                 }
@@ -301,13 +301,10 @@ impl Link {
             Slots::Offered(pair) => match pair.answer() {
                 Answer::None => Slots::Offered(pair),
                 Answer::Declined => Slots::Declined,
-                Answer::Accepted => {
-                    let frame = Frame { kind: Kind::Follow, tag: 0, words: [0; 4], content: Content::NONE };
-                    match self.send_shared(&frame) {
-                        Sent::Yes => Slots::Used(pair),
-                        _ => Slots::Offered(pair),
-                    }
-                }
+                Answer::Accepted => match self.send_shared(&Frame::RingSwitch.encode(Content::NONE)) {
+                    Sent::Yes => Slots::Used(pair),
+                    _ => Slots::Offered(pair),
+                },
             },
             other => other,
         };

@@ -14,9 +14,10 @@ use towpath_shm::Watch;
 
 use crate::device::connect::layout::MEMBERS;
 use crate::device::endpoint::{Core, Endpoint, Refusal};
-use crate::device::peer::{Peer, Queued, Way};
-use crate::device::protocol::frame::Kind;
+use crate::device::peer::{ConnectionState, Peer};
+use crate::device::protocol::frame::Frame;
 use crate::device::protocol::receive::Body;
+use crate::device::protocol::stream::Queued;
 use crate::device::resource::completion::error;
 
 /// So many peers' lives are looked at each time: the rest have their turn the next times,
@@ -50,7 +51,9 @@ impl Endpoint {
             };
             if is_dead {
                 dead.push(number as u32);
-            } else if !peer.gone && matches!(&peer.way, Way::Open(link) if link.is_closed()) {
+            } else if !peer.gone
+                && matches!(&peer.connection, ConnectionState::Open(link) if link.is_closed())
+            {
                 // One that never sent to us says no good-bye.
                 closed.push(number as u32);
             }
@@ -101,7 +104,8 @@ impl Endpoint {
         // door is still closed when it opens: they look every ten milliseconds.
         for round in 0..1100 {
             self.progress();
-            let waits = |peer: &Peer| matches!(peer.way, Way::Asking(_)) && !peer.queue.is_empty();
+            let waits =
+                |peer: &Peer| matches!(peer.connection, ConnectionState::Asking(_)) && !peer.queue.is_empty();
             if !self.is_stuck() || round >= 1000 && !self.core.peers.iter().any(waits) {
                 break;
             }
@@ -112,9 +116,9 @@ impl Endpoint {
             }
         }
         for peer in 0..self.core.peers.len() as u32 {
-            let open = matches!(self.core.peers[peer as usize].way, Way::Open(_));
+            let open = matches!(self.core.peers[peer as usize].connection, ConnectionState::Open(_));
             if open && !self.core.peers[peer as usize].gone {
-                self.core.post(peer, Kind::Bye, 0, [0; 4], &[]);
+                self.core.post(peer, Frame::Disconnect, &[]);
             }
         }
         self.port.close();
@@ -183,7 +187,7 @@ impl Core {
     fn bury(&mut self, number: u32) {
         self.lose(number);
         let peer = &mut self.peers[number as usize];
-        peer.way = Way::Closed;
+        peer.connection = ConnectionState::Closed;
         peer.dead = true;
         peer.watch = None;
         peer.conversation = None;

@@ -10,6 +10,7 @@ pub mod peer;
 pub mod port;
 pub mod protocol;
 pub mod resource;
+pub mod rma;
 pub mod tune;
 pub mod volley;
 pub mod wait;

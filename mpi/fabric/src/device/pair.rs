@@ -35,7 +35,7 @@ use towpath_machine::{Native, Prefetch, Processor};
 
 use crate::device::connect::attach::{AttachError, PairMemory};
 use crate::device::connect::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES, SLOTS};
-use crate::device::protocol::frame::{Arrived, Frame, LINE, Line};
+use crate::device::protocol::wire::{Arrived, LINE, Line, RawFrame as Frame};
 use crate::device::resource::buffers::Payload;
 use crate::device::tune::copy_mode::now;
 use crate::device::tune::store_mode::{Stores, TIMED, report};
@@ -458,7 +458,8 @@ pub fn publish_then_look() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::protocol::frame::{Content, Kind};
+    use crate::device::protocol::frame::Kind;
+    use crate::device::protocol::wire::Content;
 
     fn ends() -> (PairOut, PairIn) {
         let out = PairOut::create(42, None).unwrap();

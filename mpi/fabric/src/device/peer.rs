@@ -6,131 +6,14 @@ use std::rc::Rc;
 use towpath_shm::Watch;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::fd_request::Asking;
-use crate::device::link::{Link, Sent};
+use crate::device::connect::fd_request::FdRequest;
+use crate::device::link::Link;
 use crate::device::pair::{Conversation, PairIn};
 use crate::device::port::MemberId;
-use crate::device::protocol::frame::{Content, Frame, Kind, WORDS};
-use crate::device::resource::buffers::Buffer;
-use crate::device::resource::completion::Ticket;
+use crate::device::protocol::stream::Queued;
 
 /// No address in the vector.
 pub const NOT_LISTED: u64 = u64::MAX;
-
-/// Bytes to be sent piece by piece.
-#[derive(Debug)]
-pub enum Source {
-    /// The caller's.
-    Buffer(Buffer),
-    /// A copy.
-    Copy(Vec<u8>),
-}
-
-impl Source {
-    /// How many.
-    pub fn len(&self) -> usize {
-        match self {
-            Source::Buffer(buffer) => buffer.len(),
-            Source::Copy(bytes) => bytes.len(),
-        }
-    }
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// A part of them, which must exist.
-    pub fn part(&self, at: usize, len: usize) -> Content<'_> {
-        match self {
-            Source::Buffer(buffer) => Content::Part(buffer, at, len),
-            Source::Copy(bytes) => Content::Bytes(&bytes[at..at + len]),
-        }
-    }
-}
-
-/// What pieces are sent as.
-#[derive(Clone, Copy, Debug)]
-pub enum What {
-    /// The rest of an eager message.
-    More,
-    /// What the receiver asked for.
-    Bytes {
-        /// Its number.
-        to: u64,
-    },
-    /// A write to remote memory.
-    Write {
-        /// Where.
-        address: u64,
-        /// By which key.
-        key: u64,
-        /// Our number of it.
-        number: u64,
-        /// Flags and data.
-        data: Option<u64>,
-    },
-}
-
-/// A transfer in pieces.
-#[derive(Debug)]
-pub struct Stream {
-    /// As what.
-    pub what: What,
-    /// The bytes.
-    pub source: Source,
-    /// How far it is.
-    pub at: usize,
-    /// Where it ends.
-    pub end: usize,
-    /// What to report then.
-    pub then: Option<Ticket>,
-}
-
-impl Stream {
-    /// Sends what there is space for. `Some(sent)`: it is stuck ([`Sent::Full`]), over
-    /// ([`Sent::Gone`]), or done ([`Sent::Yes`]). `most`: pieces.
-    pub fn push(&mut self, link: &mut Link, most: usize) -> Option<Sent> {
-        for _ in 0..most {
-            let len = link.piece().min(self.end - self.at);
-            let last = self.at + len == self.end;
-            let (kind, tag, words) = match self.what {
-                What::More => (Kind::More, 0, [0; WORDS]),
-                What::Bytes { to } => (Kind::Bytes, 0, [to, self.at as u64, 0, 0]),
-                What::Write { address, key, number, data } => (
-                    Kind::Write,
-                    u64::from(last && data.is_some()) | u64::from(last) << 1,
-                    [address.wrapping_add(self.at as u64), key, number, data.unwrap_or(0)],
-                ),
-            };
-            let content = self.source.part(self.at, len);
-            match link.send(&Frame { kind, tag, words, content }) {
-                Sent::Yes => self.at += len,
-                other => return Some(other),
-            }
-            if last {
-                return Some(Sent::Yes);
-            }
-        }
-        None
-    }
-}
-
-/// What waits to go out, in order.
-#[derive(Debug)]
-pub enum Queued {
-    /// A frame.
-    Frame {
-        /// Its kind.
-        kind: Kind,
-        /// Its tag.
-        tag: u64,
-        /// Its words.
-        words: [u64; WORDS],
-        /// Its payload.
-        bytes: Vec<u8>,
-    },
-    /// A transfer whose pieces keep their place among the messages.
-    Stream(Stream),
-}
 
 /// Where the rest of an eager message goes.
 #[derive(Clone, Copy, Debug)]
@@ -145,14 +28,20 @@ pub enum Assembly {
     Dropped(usize),
 }
 
-/// The way to a peer.
-pub enum Way {
+/// State of the connection to a peer.
+///
+/// ```text
+/// Untried   ── first send ──>            Open, Asking or Closed
+/// Asking    ── the peer's answer ──>     Open, or Closed if there is no way
+/// Open      ── the peer's death ──>      Closed
+/// ```
+pub enum ConnectionState {
     /// Not tried.
     Untried,
     /// Open.
     Open(Box<Link>),
-    /// It was asked for its memory at its door.
-    Asking(Box<Asking>),
+    /// Its descriptor listener was asked for its segment.
+    Asking(Box<FdRequest>),
     /// There is none, and why was said.
     Closed,
 }
@@ -163,8 +52,8 @@ pub struct Peer {
     pub address: Address,
     /// Its number in the address vector, or [`NOT_LISTED`].
     pub listed: u64,
-    /// The way to it.
-    pub way: Way,
+    /// The connection to it.
+    pub connection: ConnectionState,
     /// What waits for space there.
     pub queue: VecDeque<Queued>,
     /// As what it sends to us.
@@ -198,7 +87,7 @@ impl Peer {
         Peer {
             address,
             listed: NOT_LISTED,
-            way: Way::Untried,
+            connection: ConnectionState::Untried,
             queue: VecDeque::new(),
             member: None,
             conversation: (address != *own).then(|| Conversation::new(own.to_words() < address.to_words())),

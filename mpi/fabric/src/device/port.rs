@@ -25,7 +25,7 @@ use crate::device::connect::layout::{
     FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES, VISITOR,
 };
 use crate::device::pair::{Conversation, PairIn, publish_then_look};
-use crate::device::protocol::frame::{Arrived, LINE};
+use crate::device::protocol::wire::{Arrived, LINE};
 use crate::device::resource::buffers::Payload;
 
 /// Frames taken from one pair's slots before the others have their turn.

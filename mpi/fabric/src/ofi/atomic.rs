@@ -2,9 +2,9 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::device::protocol::atomics::{Atomic, LONGEST, Op, Type, is_valid};
 use crate::device::resource::buffers::{Buffer, MAX_PIECES};
 use crate::device::resource::completion::Class;
+use crate::device::rma::atomics::{Atomic, LONGEST, Op, Type, is_valid};
 
 use super::ep::Ep;
 use super::failed;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::device::connect::address::Address;
 use crate::device::endpoint::Endpoint;
-use crate::device::resource::regions::Regions;
+use crate::device::rma::regions::Regions;
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Happened;
 use crate::device::wait::idle::{Idle, LOOK_EVERY, Pause};

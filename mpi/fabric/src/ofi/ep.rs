@@ -9,8 +9,8 @@ use crate::device::connect::locator::Locator;
 use crate::device::connect::service::{Service, Taken};
 use crate::device::endpoint::{Endpoint, Refusal};
 use crate::device::peer::NOT_LISTED;
-use crate::device::protocol::onesided::Target;
 use crate::device::resource::completion::{Class, Ticket};
+use crate::device::rma::onesided::Target;
 
 use super::av::Av;
 use super::cntr::Cntr;

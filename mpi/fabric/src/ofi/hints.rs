@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::device::connect::layout::BLOCK;
-use crate::device::endpoint::LONGEST;
+use crate::device::protocol::frame::LONGEST;
 use crate::device::resource::buffers::MAX_PIECES;
 use crate::device::tune::settings::INJECT;
 

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use crate::device::connect::address::ADDRESS_BYTES;
 use crate::device::connect::layout::BLOCK;
 use crate::device::connect::locator::Locator;
-use crate::device::endpoint::LONGEST;
+use crate::device::protocol::frame::LONGEST;
 use crate::device::resource::buffers::MAX_PIECES;
 use crate::device::tune::settings::INJECT;
 

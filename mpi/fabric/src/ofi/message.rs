@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use crate::device::endpoint::{Core, Message0};
+use crate::device::endpoint::{Core, SendRequest};
 use crate::device::protocol::receive::Receive;
 use crate::device::resource::buffers::{Buffer, MAX_PIECES};
 use crate::device::resource::completion::Class;
@@ -138,7 +138,7 @@ unsafe fn send_any(ep: *mut fid_ep, buffer: &Buffer, what: What) -> isize {
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let kind = if what.tag.is_some() { SENT_TAGGED } else { SENT };
     let asked = |flag: u32| what.flags.is_some_and(|flags| flags & u64::from(flag) != 0);
-    let message = Message0 {
+    let message = SendRequest {
         peer: ep.to(what.to),
         tag: what.tag,
         buffer,

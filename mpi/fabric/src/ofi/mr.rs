@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use std::cell::RefCell;
 
-use crate::device::resource::regions::Region;
+use crate::device::rma::regions::Region;
 
 use super::cntr::Cntr;
 use super::domain::Domain;

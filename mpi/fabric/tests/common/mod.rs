@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use towpath_fi::device::connect::address::{ADDRESS_BYTES, Address};
-use towpath_fi::device::endpoint::{Core, Endpoint, Message0, Refusal};
+use towpath_fi::device::endpoint::{Core, Endpoint, Refusal, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, CompletionQueue, Ticket};
@@ -101,7 +101,7 @@ impl Node {
     ) -> bool {
         let ticket = ticket(context, Class::Send);
         let buffer = &over(bytes);
-        let message = Message0 { peer, tag, buffer, data, ticket, inject: false, matched };
+        let message = SendRequest { peer, tag, buffer, data, ticket, inject: false, matched };
         match self.endpoint.core.send(&message) {
             Ok(()) => true,
             Err(Refusal::Again) => false,

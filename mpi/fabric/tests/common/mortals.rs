@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use towpath_fi::device::endpoint::{Message0, Refusal};
+use towpath_fi::device::endpoint::{Refusal, SendRequest};
 use towpath_fi::device::resource::completion::{Class, error};
 use towpath_fi::device::tune::settings::Settings;
 
@@ -76,7 +76,7 @@ pub fn a_receiver_dies<V>(settings: Settings, takes: bool, len: usize, child: im
     let buffer = over(&bytes);
     loop {
         let ticket = ticket(0, Class::Send);
-        let message = Message0 {
+        let message = SendRequest {
             peer,
             tag: Some(1),
             buffer: &buffer,

@@ -10,12 +10,13 @@ use crate::device::connect::attach::{AttachError, Segment};
 use crate::device::connect::fd_message::Connection;
 use crate::device::endpoint::{Core, Endpoint, Refusal};
 use crate::device::link::Link;
-use crate::device::peer::{Peer, Queued, Way};
-use crate::device::protocol::frame::{Kind, WORDS};
+use crate::device::peer::{ConnectionState, Peer};
+use crate::device::protocol::frame::Frame;
+use crate::device::protocol::stream::Queued;
 
 /// At a peer's door.
 #[derive(Debug)]
-pub struct Asking {
+pub struct FdRequest {
     /// None while too many others knock.
     connection: Option<Connection>,
     /// Why the usual way does not lead there.
@@ -25,7 +26,7 @@ pub struct Asking {
 impl Peer {
     /// Looks for a way that was not tried yet. `quietly`: nobody wants to send; says
     /// nothing if there is none.
-    fn find_way(&mut self, own: &Address, quietly: bool) {
+    fn find_connection(&mut self, own: &Address, quietly: bool) {
         let why = match own.can_reach(&self.address) {
             Err(why) => why.to_string(),
             Ok(()) if !self.is_foreign => match Link::join(&self.address, own) {
@@ -42,21 +43,21 @@ impl Peer {
             },
             Ok(()) => return self.ask(own, None, quietly),
         };
-        self.close_way(&why, quietly);
+        self.close_connection(&why, quietly);
     }
 
     fn open(&mut self, link: Link) {
-        self.way = Way::Open(Box::new(link.with(self.conversation.as_ref())));
+        self.connection = ConnectionState::Open(Box::new(link.with(self.conversation.as_ref())));
     }
 
     fn ask(&mut self, own: &Address, instead: Option<AttachError>, quietly: bool) {
-        self.way = Way::Asking(Box::new(Asking { connection: None, instead }));
+        self.connection = ConnectionState::Asking(Box::new(FdRequest { connection: None, instead }));
         self.go_on_asking(own, quietly);
     }
 
     /// Takes the next step, if there is one to take.
     fn go_on_asking(&mut self, own: &Address, quietly: bool) {
-        let Way::Asking(asking) = &mut self.way else { return };
+        let ConnectionState::Asking(asking) = &mut self.connection else { return };
         match asking.step(own, &self.address) {
             Ok(None) => {}
             Ok(Some(link)) => self.open(link),
@@ -65,31 +66,31 @@ impl Peer {
                 // A death is nothing to be said here: it is reported.
                 let quietly = quietly || asking.connection.as_ref().is_some_and(Connection::is_dead);
                 let why = text(asking.instead.as_ref().unwrap_or(&why));
-                self.close_way(&why, quietly);
+                self.close_connection(&why, quietly);
             }
         }
     }
 
-    fn close_way(&mut self, why: &str, quietly: bool) {
+    fn close_connection(&mut self, why: &str, quietly: bool) {
         if !quietly {
             crate::remark!("towpath: can't reach process {}: {why}", self.address.pid);
         }
-        self.way = Way::Closed;
+        self.connection = ConnectionState::Closed;
     }
 
     /// Whether one that is not seen under its pid is gone, as far as our own connection
     /// to it tells.
     pub(crate) fn is_lost(&mut self, own: &Address) -> bool {
-        match &self.way {
+        match &self.connection {
             // Only a connection can tell.
-            Way::Untried => self.find_way(own, true),
-            Way::Asking(asking) if asking.connection.is_none() => self.go_on_asking(own, true),
+            ConnectionState::Untried => self.find_connection(own, true),
+            ConnectionState::Asking(asking) if asking.connection.is_none() => self.go_on_asking(own, true),
             _ => {}
         }
-        match &self.way {
-            Way::Asking(asking) => asking.connection.as_ref().is_some_and(Connection::is_lost),
-            Way::Open(link) => link.is_lost(),
-            Way::Untried | Way::Closed => self.has_ended,
+        match &self.connection {
+            ConnectionState::Asking(asking) => asking.connection.as_ref().is_some_and(Connection::is_lost),
+            ConnectionState::Open(link) => link.is_lost(),
+            ConnectionState::Untried | ConnectionState::Closed => self.has_ended,
         }
     }
 }
@@ -110,7 +111,7 @@ fn is_gone(why: &io::Error) -> bool {
     matches!(why.kind(), BrokenPipe | ConnectionRefused | ConnectionReset)
 }
 
-impl Asking {
+impl FdRequest {
     fn step(&mut self, own: &Address, to: &Address) -> Result<Option<Link>, AttachError> {
         let silent = |source| AttachError::Silent { pid: to.pid, source };
         if self.connection.is_none() {
@@ -142,7 +143,7 @@ impl Asking {
 impl Core {
     /// What is to be done with a way that is not open.
     #[cold]
-    pub(crate) fn open_way<'p>(
+    pub(crate) fn connect<'p>(
         own: &Address,
         number: u32,
         peer: &'p mut Peer,
@@ -152,28 +153,27 @@ impl Core {
         if peer.gone {
             return Err(Refusal::Unreachable);
         }
-        if matches!(peer.way, Way::Untried) {
-            peer.find_way(own, false);
+        if matches!(peer.connection, ConnectionState::Untried) {
+            peer.find_connection(own, false);
             *to_itself |= peer.address == *own;
         }
-        match peer.way {
-            Way::Open(_) => Ok(peer),
-            Way::Asking(_) => {
+        match peer.connection {
+            ConnectionState::Open(_) => Ok(peer),
+            ConnectionState::Asking(_) => {
                 // From now on every turn asks.
                 if !busy.contains(&number) {
                     busy.push(number);
                 }
                 Err(Refusal::Again)
             }
-            Way::Untried | Way::Closed => Err(Refusal::Unreachable),
+            ConnectionState::Untried | ConnectionState::Closed => Err(Refusal::Unreachable),
         }
     }
 
     /// An answer to a peer whose door has not opened yet. It is among the busy ones.
     #[cold]
-    pub(crate) fn post_later(&mut self, to: u32, kind: Kind, tag: u64, words: [u64; WORDS], bytes: &[u8]) {
-        let frame = Queued::Frame { kind, tag, words, bytes: bytes.to_vec() };
-        self.peers[to as usize].queue.push_back(frame);
+    pub(crate) fn post_later(&mut self, to: u32, frame: Frame, bytes: &[u8]) {
+        self.peers[to as usize].queue.push_back(Queued::Frame(frame, bytes.to_vec()));
     }
 
     /// Asks again at a door. Whether the way is open.
@@ -182,10 +182,10 @@ impl Core {
         let own = self.own;
         let peer = &mut self.peers[to as usize];
         peer.go_on_asking(&own, false);
-        match peer.way {
-            Way::Open(_) => return true,
-            Way::Asking(_) => self.busy.push(to),
-            Way::Untried | Way::Closed => self.lose(to),
+        match peer.connection {
+            ConnectionState::Open(_) => return true,
+            ConnectionState::Asking(_) => self.busy.push(to),
+            ConnectionState::Untried | ConnectionState::Closed => self.lose(to),
         }
         false
     }
@@ -196,7 +196,7 @@ impl Endpoint {
     #[cold]
     pub(crate) fn push(&mut self) {
         self.core.push();
-        let asks = |&to: &u32| matches!(self.core.peers[to as usize].way, Way::Asking(_));
+        let asks = |&to: &u32| matches!(self.core.peers[to as usize].connection, ConnectionState::Asking(_));
         if self.core.busy.iter().any(asks) {
             // They may be asking us.
             self.port.serve();

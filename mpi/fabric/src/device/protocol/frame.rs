@@ -1,100 +1,105 @@
-//! What goes from one endpoint to another: a kind, a tag, up to four words, and a
-//! payload.
+//! Frames: the typed messages of the protocols between two endpoints.
 //!
-//! It lies in a packet (`towpath_am::packet::Slot`), the same whether that is a place of the shared
-//! queue or a slot of a pair: the handler's byte is the kind, the words and, if it fits behind
-//! them, the payload are the arguments. A longer payload lies in a block or in the pair's bytes.
+//! On the wire ([`wire`](crate::device::protocol::wire)) a frame is a kind, a tag, up to four words
+//! and a payload. This file alone knows which word means what:
+//!
+//! ```text
+//! frame           from      word 0        word 1     word 2    word 3    payload      answered by
+//! Eager           sender    data, if any                                 message
+//! EagerFirst      sender    length ¹      data       id ²                first piece  Fin, if id ≠ 0
+//! EagerNext       sender                                                 next piece
+//! Rts             sender    length ¹      data       id        address ³              Cts or Fin
+//! Cts             receiver  id            receive    length                           RendezvousData
+//! RendezvousData  sender    receive       offset                         bytes
+//! Fin             receiver  id
+//! Write           origin    address       key        id        data      bytes        Done (last piece)
+//! Read            origin    address       key        id        length                 RendezvousData or Done
+//! Atomic          origin    address       key        id        count     operands     Done or AtomicResult
+//! Done            target    id            error
+//! AtomicResult    target    id            error                          old values
+//! RingOffer       sender    descriptor    nonce                                       in the ring's header
+//! RingSwitch      sender
+//! Disconnect      either
+//! ```
+//!
+//! ¹ Its highest bit says whether there are data. ² 0: the sender wants no answer. ³ In the
+//! sender's memory, or 0 if the message is scattered there.
+//!
+//! The tag is the message's, where the kind says that it has one. In `Write` it carries [`DATA`]
+//! and [`LAST`], in `Atomic` the operation. Ids are the numbers of a [`Slab`]: the side that gave
+//! one checks it when it comes back.
+//!
+//! **Speed.** Encoding and decoding are inlined into their callers, where the frame's variant is
+//! known or decided upon at once: no `Frame` is ever put together in memory on the short path.
+//!
+//! [`Slab`]: crate::device::resource::slab::Slab
 
-use towpath_am::packet::LINE_ARGS;
+use crate::device::protocol::wire::{Arrived, Content, RawFrame, WORDS};
+use crate::device::resource::completion::error;
 
-use crate::device::resource::buffers::{Buffer, Payload};
+/// Maximum length of a message, in bytes.
+pub const LONGEST: usize = 1 << 46;
 
-/// Bytes for words and payload on a packet's line.
-pub const LINE: usize = LINE_ARGS * 4;
-/// The most words.
-pub const WORDS: usize = 4;
+/// Flag in the length of `EagerFirst` and `Rts`: the message carries data.
+const WITH_DATA: u64 = 1 << 63;
+/// Flag in the tag of `Write`: the operation carries data.
+const DATA: u64 = 1;
+/// Flag in the tag of `Write`: the last piece.
+const LAST: u64 = 2;
 
-/// What it is about. Only numbers travel: a number that is none of these is dropped.
+/// Kind of a frame: the number that travels. Any other number is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[expect(missing_docs, reason = "named after the variants of `Frame`")]
 pub enum Kind {
-    /// A whole message.
     Eager = 0,
-    /// The same, with a tag that matters.
     EagerTagged = 1,
-    /// A whole message with data for the completion: data.
     EagerData = 2,
-    /// The same, with a tag.
     EagerDataTagged = 3,
-    /// The first piece of a message: total length, data, flags ([`flag`]), the sender's
-    /// number of it if it wants to know of the delivery.
-    Start = 4,
-    /// The same, with a tag.
-    StartTagged = 5,
-    /// The next piece.
-    More = 6,
-    /// A message that stays where it is until there is a receive for it: total length,
-    /// data, flags, the sender's number of it. The payload is the address of its bytes.
-    Request = 7,
-    /// The same, with a tag.
-    RequestTagged = 8,
-    /// Send it: the sender's number, the receiver's number, how many bytes.
-    Clear = 9,
-    /// Bytes that were asked for: the receiver's number, their offset.
-    Bytes = 10,
-    /// A message has arrived, or nothing (more) of it is wanted: the sender's number.
-    Finished = 11,
-    /// Bytes to be written: address, key, the sender's number (0 before the last piece),
-    /// data. The tag is flags.
+    EagerFirst = 4,
+    EagerFirstTagged = 5,
+    EagerNext = 6,
+    Rts = 7,
+    RtsTagged = 8,
+    Cts = 9,
+    RendezvousData = 10,
+    Fin = 11,
     Write = 12,
-    /// Bytes are asked for: address, key, the asker's number, length.
     Read = 13,
-    /// A one-sided operation is done: the asker's number, error.
     Done = 14,
-    /// An atomic operation: address, key, the asker's number, count. The tag: operation
-    /// and type.
     Atomic = 15,
-    /// What an atomic operation found: the asker's number, error.
-    Found = 16,
-    /// The sender has made slots for this pair: descriptor, nonce.
-    Slots = 17,
-    /// What follows comes through them.
-    Follow = 18,
-    /// The sender goes.
-    Bye = 19,
-}
-
-/// Flags of a message.
-pub mod flag {
-    /// It carries data for the completion.
-    pub const DATA: u64 = 1;
+    AtomicResult = 16,
+    RingOffer = 17,
+    RingSwitch = 18,
+    Disconnect = 19,
 }
 
 impl Kind {
-    const ALL: [(Kind, u8); 20] = [
+    /// Every kind, in the order of the numbers, and its number of words.
+    pub const ALL: [(Kind, u8); 20] = [
         (Kind::Eager, 0),
         (Kind::EagerTagged, 0),
         (Kind::EagerData, 1),
         (Kind::EagerDataTagged, 1),
-        (Kind::Start, 4),
-        (Kind::StartTagged, 4),
-        (Kind::More, 0),
-        (Kind::Request, 4),
-        (Kind::RequestTagged, 4),
-        (Kind::Clear, 3),
-        (Kind::Bytes, 2),
-        (Kind::Finished, 1),
+        (Kind::EagerFirst, 3),
+        (Kind::EagerFirstTagged, 3),
+        (Kind::EagerNext, 0),
+        (Kind::Rts, 4),
+        (Kind::RtsTagged, 4),
+        (Kind::Cts, 3),
+        (Kind::RendezvousData, 2),
+        (Kind::Fin, 1),
         (Kind::Write, 4),
         (Kind::Read, 4),
         (Kind::Done, 2),
         (Kind::Atomic, 4),
-        (Kind::Found, 2),
-        (Kind::Slots, 2),
-        (Kind::Follow, 0),
-        (Kind::Bye, 0),
+        (Kind::AtomicResult, 2),
+        (Kind::RingOffer, 2),
+        (Kind::RingSwitch, 0),
+        (Kind::Disconnect, 0),
     ];
 
-    /// How many words each has, in three bits each.
+    /// Numbers of words of all kinds, in three bits each.
     const WORDS: u64 = {
         let (mut all, mut n) = (0, 0);
         while n < Kind::ALL.len() {
@@ -104,287 +109,315 @@ impl Kind {
         all
     };
 
-    /// How many words it has.
+    /// Number of words.
     #[inline(always)]
     pub fn words(self) -> usize {
         (Kind::WORDS >> (self as usize * 3) & 7) as usize
     }
 
+    /// Returns the kind with this number, if there is one.
     #[inline(always)]
-    fn from_number(number: u8) -> Option<Kind> {
+    pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number)).map(|k| k.0)
     }
 }
 
-/// Where a payload comes from.
-#[derive(Clone, Copy, Debug)]
-pub enum Content<'a> {
-    /// A part of the caller's buffer: offset, length.
-    Part(&'a Buffer, usize, usize),
-    /// These bytes.
-    Bytes(&'a [u8]),
+/// A frame, without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A whole message.
+    Eager {
+        /// Its tag, if it is a tagged message.
+        tag: Option<u64>,
+        /// Data for the receiver's completion.
+        data: Option<u64>,
+    },
+    /// The first piece of an eager message.
+    EagerFirst {
+        /// Its tag, if it is a tagged message.
+        tag: Option<u64>,
+        /// Data for the receiver's completion.
+        data: Option<u64>,
+        /// Length of the whole message.
+        len: u64,
+        /// The sender's id of the message, if it wants to know of the match; 0 otherwise.
+        id: u64,
+    },
+    /// The next piece of an eager message.
+    EagerNext,
+    /// Request to send: a message that stays at its sender until there is a receive.
+    Rts {
+        /// Its tag, if it is a tagged message.
+        tag: Option<u64>,
+        /// Data for the receiver's completion.
+        data: Option<u64>,
+        /// Length of the message.
+        len: u64,
+        /// The sender's id of the message.
+        id: u64,
+        /// Address of its bytes in the sender's memory; 0 if they are scattered.
+        address: u64,
+    },
+    /// Clear to send: the receiver asks for the bytes of an [`Frame::Rts`].
+    Cts {
+        /// The sender's id of the message.
+        id: u64,
+        /// The receiver's id of the receive.
+        receive: u64,
+        /// Number of bytes that fit there.
+        wanted: u64,
+    },
+    /// Bytes that a [`Frame::Cts`] or a [`Frame::Read`] asked for.
+    RendezvousData {
+        /// The asker's id.
+        receive: u64,
+        /// Their offset.
+        offset: u64,
+    },
+    /// A message has found its receive, or nothing (more) of it is wanted.
+    Fin {
+        /// The sender's id of the message.
+        id: u64,
+    },
+    /// A piece of a write to the receiver's memory.
+    Write {
+        /// Offset of this piece in the region.
+        address: u64,
+        /// Key of the region.
+        key: u64,
+        /// The origin's id of the operation.
+        id: u64,
+        /// Data for the target's completion.
+        data: Option<u64>,
+        /// True for the last piece.
+        last: bool,
+    },
+    /// A read of the receiver's memory.
+    Read {
+        /// Offset in the region.
+        address: u64,
+        /// Key of the region.
+        key: u64,
+        /// The origin's id of the operation.
+        id: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+    /// An atomic operation on the receiver's memory.
+    Atomic {
+        /// Operation, type and whether old values are wanted, as `rma::atomics` packs them.
+        operation: u64,
+        /// Offset in the region.
+        address: u64,
+        /// Key of the region.
+        key: u64,
+        /// The origin's id of the operation.
+        id: u64,
+        /// Number of elements.
+        count: u64,
+    },
+    /// The end of a one-sided operation.
+    Done {
+        /// The origin's id of the operation.
+        id: u64,
+        /// 0, or an error.
+        error: i32,
+    },
+    /// The end of an atomic operation that fetches; the payload is the old values.
+    AtomicResult {
+        /// The origin's id of the operation.
+        id: u64,
+        /// 0, or an error.
+        error: i32,
+    },
+    /// A ring that the sender has made for its messages to this receiver.
+    RingOffer {
+        /// The ring's descriptor in the sender's process.
+        descriptor: u32,
+        /// The number by which the receiver recognises the ring.
+        nonce: u64,
+    },
+    /// The sender's last frame in the shared queue: the next ones come through the ring.
+    RingSwitch,
+    /// The sender closes its endpoint.
+    Disconnect,
 }
 
-impl Content<'_> {
-    /// No payload.
-    pub const NONE: Content<'static> = Content::Bytes(&[]);
-
-    /// How many bytes.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        match self {
-            Content::Part(_, _, len) => *len,
-            Content::Bytes(bytes) => bytes.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies it.
-    ///
-    /// # Safety
-    ///
-    /// `to` is writable for [`Content::len`] bytes.
-    #[allow(unsafe_code)]
-    #[inline(always)]
-    pub unsafe fn copy_to(&self, to: *mut u8) {
-        match self {
-            // SAFETY: the caller's promise.
-            Content::Part(buffer, at, len) => unsafe { buffer.read(*at, to, *len) },
-            // SAFETY: the caller's promise; bytes of ours don't overlap it.
-            Content::Bytes(bytes) => unsafe {
-                core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len())
-            },
-        }
-    }
-
-    /// Gives its bytes, eight at a time, as many as fit on a line.
-    #[allow(unsafe_code)]
-    #[inline(always)]
-    fn cells(&self, put: impl FnMut(usize, u64)) {
-        let mut gathered = [0u8; LINE];
-        let (from, len) = match self {
-            Content::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
-            Content::Part(buffer, at, len) => match buffer.in_one_piece(*at, *len) {
-                Some(from) => (from, *len),
-                None => {
-                    let len = (*len).min(LINE);
-                    // SAFETY: as many bytes as the array has, at most.
-                    unsafe { buffer.read(*at, gathered.as_mut_ptr(), len) };
-                    (gathered.as_ptr(), len)
-                }
-            },
-        };
-        // SAFETY: the bytes of a slice or an array, or of a caller's buffer, which is readable.
-        unsafe { cells_of(from, len.min(LINE), put) }
-    }
-
-    /// Copies it past the caches.
-    ///
-    /// # Safety
-    ///
-    /// `to` is writable for [`Content::len`] bytes, and shared memory of ours, which no caller's
-    /// buffer overlaps.
-    #[allow(unsafe_code)]
-    pub unsafe fn copy_past_caches(&self, to: *mut u8) {
-        match self {
-            // SAFETY: the caller's promise.
-            Content::Part(buffer, at, len) => unsafe { buffer.read_past_caches(*at, to, *len) },
-            // SAFETY: the caller's promise.
-            Content::Bytes(bytes) => unsafe {
-                towpath_machine::copy_past_caches(bytes.as_ptr(), to, bytes.len())
-            },
-        }
-    }
-}
-
-/// A frame to be sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its tag.
-    pub tag: u64,
-    /// Its words: as many as the kind has.
-    pub words: [u64; WORDS],
-    /// Its payload.
-    pub content: Content<'a>,
-}
-
-/// How a frame goes on a line.
-#[derive(Clone, Copy, Debug)]
-pub struct Line {
-    /// The handler's byte.
-    pub handler: u8,
-    /// How many arguments of 32 bits, without the place of a payload that does not fit.
-    pub args: usize,
-    /// The payload does not fit.
-    pub bulk: bool,
-}
-
-const BULK: u8 = 1 << 7;
-
-/// Gives bytes eight at a time, the last ones with zeros behind them.
-///
-/// # Safety
-///
-/// `len` bytes are readable at `from`.
-#[allow(unsafe_code)]
+/// Packs a length and whether there are data.
 #[inline(always)]
-unsafe fn cells_of(from: *const u8, len: usize, mut put: impl FnMut(usize, u64)) {
-    // SAFETY: the caller of these asks for bytes within `len` only.
-    let (eight, four, two) = unsafe {
-        (
-            |at: usize| from.add(at).cast::<u64>().read_unaligned().to_le(),
-            |at: usize| u64::from(from.add(at).cast::<u32>().read_unaligned().to_le()),
-            |at: usize| u64::from(from.add(at).cast::<u16>().read_unaligned().to_le()),
-        )
-    };
-    let (whole, rest) = (len / 8, len % 8);
-    for n in 0..whole {
-        put(n, u64::from_le(eight(n * 8)));
-    }
-    let last = match (len, rest) {
-        (_, 0) => return,
-        // The last eight, without those that were given.
-        (8.., _) => eight(len - 8) >> (64 - rest * 8),
-        (4.., _) => four(0) | four(len - 4) << (len * 8 - 32),
-        (2.., _) => two(0) | two(len - 2) << (len * 8 - 16),
-        // SAFETY: one byte.
-        _ => u64::from(unsafe { *from }),
-    };
-    put(whole, u64::from_le(last));
+fn pack(len: u64, data: Option<u64>) -> u64 {
+    len | if data.is_some() { WITH_DATA } else { 0 }
 }
 
-impl Frame<'_> {
-    /// Lays it out for a line.
-    #[inline(always)]
-    pub fn line(&self) -> Line {
-        let (words, len) = (self.kind.words(), self.content.len());
-        if len > LINE - words * 8 {
-            return Line { handler: self.kind as u8 | BULK, args: words * 2, bulk: true };
-        }
-        let args = words * 2 + len.div_ceil(4);
-        let pad = (args * 4 - words * 8 - len) as u8;
-        Line { handler: self.kind as u8 | pad << 5, args, bulk: false }
-    }
-
-    /// Gives what goes on the line to `put`, cell by cell: the words, then the payload,
-    /// or the `place` of one that does not fit. Each cell is made in a register: bytes that are put
-    /// together in memory and then read in other portions keep the processor waiting until they
-    /// have left its store buffer.
-    #[inline(always)]
-    pub fn cells(&self, place: Option<u64>, mut put: impl FnMut(usize, u64)) {
-        let words = self.kind.words();
-        for (n, word) in self.words[..words].iter().enumerate() {
-            put(n, *word);
-        }
-        match place {
-            Some(place) => put(words, place),
-            None => self.content.cells(|n, cell| put(words + n, cell)),
-        }
-    }
+/// Unpacks a length and data; `None` for a length beyond [`LONGEST`].
+#[inline(always)]
+fn unpack(packed: u64, data: u64) -> Option<(u64, Option<u64>)> {
+    let len = packed & !WITH_DATA;
+    (len <= LONGEST as u64).then_some((len, (packed & WITH_DATA != 0).then_some(data)))
 }
 
-/// A frame that has arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrived {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its tag.
-    pub tag: u64,
-    /// Its words.
-    pub words: [u64; WORDS],
-    /// Its payload.
-    pub payload: Payload,
+/// An error's number as it travels: it is never negative.
+#[inline(always)]
+fn from_error(error: i32) -> u64 {
+    error as u64
 }
 
-impl Arrived {
-    /// Reads a line. `words`: its first cells; `line`: all of it, which stays readable
-    /// while the frame is used; `bulk`: the payload that is elsewhere, if the line says so. `None`:
-    /// nonsense.
+/// The error that travelled as this number.
+#[inline(always)]
+fn to_error(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(error::INVALID)
+}
+
+impl Frame {
+    /// Encodes the frame with its payload.
     #[inline(always)]
-    pub fn read(
-        handler: u8,
-        args: usize,
-        tag: u64,
-        words: [u64; WORDS],
-        line: Payload,
-        bulk: impl FnOnce(usize) -> Option<Payload>,
-    ) -> Option<Arrived> {
-        let kind = Kind::from_number(handler & 0x1f)?;
-        let count = kind.words();
-        let payload = if handler & BULK != 0 {
-            bulk(count)?
-        } else {
-            let pad = usize::from(handler >> 5 & 3);
-            let len = (args * 4).checked_sub(count * 8 + pad)?;
-            line.part(count * 8, len)?
+    pub fn encode(self, content: Content<'_>) -> RawFrame<'_> {
+        let tagged = |tag: Option<u64>, plain, with_tag| if tag.is_some() { with_tag } else { plain };
+        let (kind, tag, words): (Kind, u64, [u64; WORDS]) = match self {
+            Frame::Eager { tag, data } => {
+                let kind = match data {
+                    None => tagged(tag, Kind::Eager, Kind::EagerTagged),
+                    Some(_) => tagged(tag, Kind::EagerData, Kind::EagerDataTagged),
+                };
+                (kind, tag.unwrap_or(0), [data.unwrap_or(0), 0, 0, 0])
+            }
+            Frame::EagerFirst { tag, data, len, id } => {
+                let kind = tagged(tag, Kind::EagerFirst, Kind::EagerFirstTagged);
+                (kind, tag.unwrap_or(0), [pack(len, data), data.unwrap_or(0), id, 0])
+            }
+            Frame::EagerNext => (Kind::EagerNext, 0, [0; 4]),
+            Frame::Rts { tag, data, len, id, address } => {
+                let kind = tagged(tag, Kind::Rts, Kind::RtsTagged);
+                (kind, tag.unwrap_or(0), [pack(len, data), data.unwrap_or(0), id, address])
+            }
+            Frame::Cts { id, receive, wanted } => (Kind::Cts, 0, [id, receive, wanted, 0]),
+            Frame::RendezvousData { receive, offset } => (Kind::RendezvousData, 0, [receive, offset, 0, 0]),
+            Frame::Fin { id } => (Kind::Fin, 0, [id, 0, 0, 0]),
+            Frame::Write { address, key, id, data, last } => {
+                let flags = u64::from(last && data.is_some()) * DATA | u64::from(last) * LAST;
+                (Kind::Write, flags, [address, key, id, data.unwrap_or(0)])
+            }
+            Frame::Read { address, key, id, len } => (Kind::Read, 0, [address, key, id, len]),
+            Frame::Atomic { operation, address, key, id, count } => {
+                (Kind::Atomic, operation, [address, key, id, count])
+            }
+            Frame::Done { id, error } => (Kind::Done, 0, [id, from_error(error), 0, 0]),
+            Frame::AtomicResult { id, error } => (Kind::AtomicResult, 0, [id, from_error(error), 0, 0]),
+            Frame::RingOffer { descriptor, nonce } => {
+                (Kind::RingOffer, 0, [u64::from(descriptor), nonce, 0, 0])
+            }
+            Frame::RingSwitch => (Kind::RingSwitch, 0, [0; 4]),
+            Frame::Disconnect => (Kind::Disconnect, 0, [0; 4]),
         };
-        Some(Arrived { kind, tag, words, payload })
+        RawFrame { kind, tag, words, content }
+    }
+
+    /// Decodes a frame. `None`: its words make no sense, whoever wrote them.
+    #[inline(always)]
+    pub fn decode(frame: &Arrived) -> Option<Frame> {
+        let Arrived { kind, tag, words: w, .. } = *frame;
+        Some(match kind {
+            Kind::Eager => Frame::Eager { tag: None, data: None },
+            Kind::EagerTagged => Frame::Eager { tag: Some(tag), data: None },
+            Kind::EagerData => Frame::Eager { tag: None, data: Some(w[0]) },
+            Kind::EagerDataTagged => Frame::Eager { tag: Some(tag), data: Some(w[0]) },
+            Kind::EagerFirst | Kind::EagerFirstTagged => {
+                let (len, data) = unpack(w[0], w[1])?;
+                if frame.payload.len() as u64 > len {
+                    return None;
+                }
+                let tag = (kind == Kind::EagerFirstTagged).then_some(tag);
+                Frame::EagerFirst { tag, data, len, id: w[2] }
+            }
+            Kind::EagerNext => Frame::EagerNext,
+            Kind::Rts | Kind::RtsTagged => {
+                let (len, data) = unpack(w[0], w[1])?;
+                let tag = (kind == Kind::RtsTagged).then_some(tag);
+                Frame::Rts { tag, data, len, id: w[2], address: w[3] }
+            }
+            Kind::Cts => Frame::Cts { id: w[0], receive: w[1], wanted: w[2] },
+            Kind::RendezvousData => Frame::RendezvousData { receive: w[0], offset: w[1] },
+            Kind::Fin => Frame::Fin { id: w[0] },
+            Kind::Write => {
+                let data = (tag & DATA != 0).then_some(w[3]);
+                Frame::Write { address: w[0], key: w[1], id: w[2], data, last: tag & LAST != 0 }
+            }
+            Kind::Read => Frame::Read { address: w[0], key: w[1], id: w[2], len: w[3] },
+            Kind::Atomic => Frame::Atomic { operation: tag, address: w[0], key: w[1], id: w[2], count: w[3] },
+            Kind::Done => Frame::Done { id: w[0], error: to_error(w[1]) },
+            Kind::AtomicResult => Frame::AtomicResult { id: w[0], error: to_error(w[1]) },
+            Kind::RingOffer => Frame::RingOffer { descriptor: w[0] as u32, nonce: w[1] },
+            Kind::RingSwitch => Frame::RingSwitch,
+            Kind::Disconnect => Frame::Disconnect,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::protocol::wire::LINE;
+    use crate::device::resource::buffers::Payload;
+
+    /// Sends a frame with this payload over a line.
+    fn over_the_wire(frame: Frame, payload: &[u8]) -> Option<Frame> {
+        let raw = frame.encode(Content::Bytes(payload));
+        let line = raw.line();
+        let mut cells = [u64::MAX; LINE / 8];
+        raw.cells(None, |n, cell| cells[n] = cell);
+        let words = [cells[0], cells[1], cells[2], cells[3]];
+        let all = Payload::of_cells(&cells);
+        let arrived = Arrived::read(line.handler, line.args, raw.tag, words, all, |_| None)?;
+        assert_eq!(arrived.payload.to_vec(), payload);
+        Frame::decode(&arrived)
+    }
 
     #[test]
-    fn short_payloads_survive_the_line() {
-        for (kind, _) in Kind::ALL {
-            for len in 0..=60 {
-                let bytes: Vec<u8> = (0..len).collect();
-                let frame = Frame { kind, tag: 9, words: [1, 2, 3, 4], content: Content::Bytes(&bytes) };
-                let line = frame.line();
-                assert_eq!(line.bulk, usize::from(len) > LINE - kind.words() * 8);
-                let mut cells = [u64::MAX; LINE / 8];
-                frame.cells(line.bulk.then_some(5), |n, cell| cells[n] = cell);
-                let back = Arrived::read(
-                    line.handler,
-                    line.args,
-                    9,
-                    [cells[0], cells[1], cells[2], cells[3]],
-                    Payload::of_cells(&cells),
-                    |_| Some(Payload::of(&bytes)),
-                );
-                let back = back.unwrap();
-                assert_eq!((back.kind, back.payload.to_vec()), (kind, bytes.clone()));
-                assert_eq!(back.words[..kind.words()], [1, 2, 3, 4][..kind.words()]);
+    fn every_frame_decodes_to_itself() {
+        let mut frames = vec![
+            Frame::EagerNext,
+            Frame::Cts { id: 1, receive: 2, wanted: 3 },
+            Frame::RendezvousData { receive: 1, offset: 2 },
+            Frame::Fin { id: 1 },
+            Frame::Write { address: 1, key: 2, id: 3, data: None, last: true },
+            Frame::Write { address: 1, key: 2, id: 3, data: None, last: false },
+            Frame::Write { address: 1, key: 2, id: 3, data: Some(4), last: true },
+            Frame::Read { address: 1, key: 2, id: 3, len: 4 },
+            Frame::Atomic { operation: 5, address: 1, key: 2, id: 3, count: 4 },
+            Frame::Done { id: 1, error: error::NO_KEY },
+            Frame::AtomicResult { id: 1, error: 0 },
+            Frame::RingOffer { descriptor: 1, nonce: 2 },
+            Frame::RingSwitch,
+            Frame::Disconnect,
+        ];
+        for tag in [None, Some(7)] {
+            for data in [None, Some(0), Some(8)] {
+                frames.push(Frame::Eager { tag, data });
+                frames.push(Frame::EagerFirst { tag, data, len: LONGEST as u64, id: 9 });
+                frames.push(Frame::Rts { tag, data, len: 10, id: 9, address: 11 });
             }
+        }
+        for frame in frames {
+            assert_eq!(over_the_wire(frame, b"payload"), Some(frame));
         }
     }
 
     #[test]
-    fn payloads_in_several_pieces_survive_it_too() {
-        let bytes: Vec<u8> = (1..=48).collect();
-        for at in 0..24 {
-            for len in 0..=24 {
-                let (first, second) = bytes.split_at(20);
-                let spans =
-                    [(first.as_ptr() as usize, first.len()), (second.as_ptr() as usize, second.len())];
-                // SAFETY: read only, while the vector lives.
-                #[allow(unsafe_code)]
-                let buffer = unsafe { Buffer::many(spans) }.unwrap();
-                let mut cells = [0u64; LINE / 8];
-                Content::Part(&buffer, at, len).cells(|n, cell| cells[n] = cell);
-                let back = Payload::of_cells(&cells).part(0, len).unwrap().to_vec();
-                assert_eq!(back, bytes[at..at + len], "{len} bytes from {at} on");
-            }
-        }
+    fn impossible_lengths_are_no_frame() {
+        let (tag, data, id) = (Some(1), Some(2), 3);
+        let first = |len| Frame::EagerFirst { tag, data, len, id };
+        assert_eq!(over_the_wire(first(7), b"payload"), Some(first(7)));
+        assert_eq!(over_the_wire(first(6), b"payload"), None, "more than the message");
+        assert_eq!(over_the_wire(first(LONGEST as u64 + 1), b"payload"), None);
+        assert_eq!(
+            over_the_wire(Frame::Rts { tag, data, len: LONGEST as u64 + 1, id, address: 0 }, b""),
+            None
+        );
     }
 
     #[test]
-    fn nonsense_is_no_frame() {
-        let line = [0; LINE];
-        for handler in 0..=255u8 {
-            for args in 0..32 {
-                if let Some(frame) = Arrived::read(handler, args, 0, [0; 4], Payload::of(&line), |_| None) {
-                    assert!(frame.payload.len() + frame.kind.words() * 8 <= LINE);
-                }
-            }
-        }
+    fn unknown_errors_become_invalid_arguments() {
+        assert_eq!((to_error(0), to_error(u64::MAX)), (0, error::INVALID));
+        assert_eq!(to_error(from_error(error::UNREACHABLE)), error::UNREACHABLE);
     }
 }

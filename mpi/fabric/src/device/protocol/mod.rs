@@ -1,8 +1,11 @@
-//! Protocols between two endpoints: frames, matching, one-sided operations.
-pub mod atomics;
+//! Protocols between two endpoints: frames, eager and rendezvous messages, matching.
 pub mod cross_memory;
-pub mod deliver;
+mod deliver;
+mod eager;
 pub mod frame;
 pub mod matching;
-pub mod onesided;
+mod outgoing;
 pub mod receive;
+mod rendezvous;
+pub mod stream;
+pub mod wire;

@@ -5,15 +5,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::device::endpoint::{Core, Endpoint};
-use crate::device::peer::{Assembly, NOT_LISTED, Peer};
+use crate::device::peer::{Assembly, NOT_LISTED};
 use crate::device::port::Port;
-use crate::device::protocol::cross_memory;
-use crate::device::protocol::frame::Kind;
+use crate::device::protocol::frame::Frame;
 use crate::device::protocol::matching::{ANY, Pattern, Place};
 use crate::device::resource::buffers::{Buffer, Payload};
 use crate::device::resource::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
-use crate::device::tune::copy_mode::{Place as Between, Trial, Way, now};
-use crate::device::tune::settings::{INJECT, Settings};
+use crate::device::tune::copy_mode::Trial;
+use crate::device::tune::settings::INJECT;
 
 /// A receive that was posted.
 #[derive(Clone, Debug)]
@@ -286,7 +285,7 @@ impl Core {
             port.taken(member, envelope.len as u64);
         }
         if envelope.answer != 0 {
-            self.post(envelope.peer, Kind::Finished, 0, [envelope.answer, 0, 0, 0], &[]);
+            self.post(envelope.peer, Frame::Fin { id: envelope.answer }, &[]);
         }
     }
 
@@ -344,69 +343,10 @@ impl Core {
         self.reports.received(true, completion);
     }
 
-    /// Gets the bytes of a message that its sender keeps.
-    pub(crate) fn fetch(&mut self, receive: Receive, envelope: &Envelope, address: u64) {
-        let wanted = envelope.len.min(receive.buffer.len());
-        let number = envelope.answer;
-        if wanted == 0 {
-            self.post(envelope.peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
-            return self.finish(&receive, envelope, 0);
-        }
-        let peer = envelope.peer;
-        let (way, mut trial) =
-            if address == 0 { (Way::Pipelined, None) } else { self.way_from(peer, wanted) };
-        if way == Way::Direct {
-            let from = &mut self.peers[peer as usize];
-            match cross_memory::read(from.address.pid, address as usize, &receive.buffer, wanted) {
-                // Whose pid is used again by another process may have been that one's bytes: who
-                // lives now has had its pid all the time.
-                Ok(()) if !from.is_dead_now() => {
-                    self.choice.moved(wanted);
-                    if let Some(trial) = &trial {
-                        self.choice.arrived(trial, now());
-                    }
-                    self.post(peer, Kind::Finished, 0, [number, 0, 0, 0], &[]);
-                    return self.finish(&receive, envelope, 0);
-                }
-                // The bytes can still be sent. Nobody can be read here. Otherwise it is this one
-                // only: it may not be looked into, or is dead.
-                Err(libc::ENOSYS) => self.choice.refuse(),
-                Ok(()) | Err(_) => from.no_direct = true,
-            }
-            trial = None;
-        }
-        let active = Active { receive, envelope: *envelope, came: 0, wanted, trial };
-        let active = self.active.insert(active);
-        self.post(peer, Kind::Clear, 0, [number, active, wanted as u64, 0], &[]);
-    }
-
-    /// Whether a peer's memory can be read directly, as far as is known.
-    pub fn may_read(&self, peer: &Peer) -> bool {
-        !peer.no_direct && !self.choice.is_refused()
-    }
-
-    /// How the bytes of a message come that its sender keeps in one piece, and whether
-    /// that is measured.
-    fn way_from(&mut self, peer: u32, wanted: usize) -> (Way, Option<Trial>) {
-        let peer = &self.peers[peer as usize];
-        if !self.may_read(peer) {
-            return (Way::Pipelined, None);
-        }
-        let Settings { direct, direct_crowded, .. } = self.settings;
-        match if self.crowded { direct_crowded } else { direct } {
-            Some(from) if from != 0 && wanted >= from => (Way::Direct, None),
-            Some(_) => (Way::Pipelined, None),
-            None => {
-                let between = if peer.address == self.own {
-                    Between::Own
-                } else if self.crowded {
-                    Between::Crowded
-                } else {
-                    Between::Apart
-                };
-                self.choice.choose(between, wanted, now)
-            }
-        }
+    /// Keeps a message in the unexpected queue, of which only the request to send has come.
+    pub(crate) fn keep_unexpected(&mut self, envelope: Envelope, address: u64) {
+        let space = if envelope.tagged { &mut self.tagged } else { &mut self.untagged };
+        space.keep(envelope.peer, envelope.tag, Message { envelope, body: Body::Kept(address) });
     }
 
     /// Throws a message away.
@@ -420,7 +360,7 @@ impl Core {
                     self.peers[envelope.peer as usize].assembly = Some(Assembly::Dropped(left));
                 }
             }
-            Body::Kept(_) => self.post(envelope.peer, Kind::Finished, 0, [envelope.answer, 0, 0, 0], &[]),
+            Body::Kept(_) => self.post(envelope.peer, Frame::Fin { id: envelope.answer }, &[]),
             Body::Lost => {}
         }
     }

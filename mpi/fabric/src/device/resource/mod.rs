@@ -1,5 +1,4 @@
-//! Objects that operations refer to: buffers, memory regions, completions.
+//! Objects that operations refer to: buffers, completions, numbered values.
 pub mod buffers;
 pub mod completion;
-pub mod regions;
 pub mod slab;

@@ -9,7 +9,7 @@
 //! lost turns of the core make single values too large and never too small: the least of a few
 //! counts.
 //!
-//! **Classes.** One [`Contest`] for each size (powers of two) and [`Place`].
+//! **Classes.** One [`Contest`] for each size (powers of two) and [`Placement`].
 //!
 //! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not
 //! permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives
@@ -35,7 +35,7 @@ pub fn now() -> u64 {
 
 /// How the bytes come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CopyMode {
     /// Through the queue, copied twice, by two processes at the same time.
     Pipelined,
     /// In one copy.
@@ -44,7 +44,7 @@ pub enum Way {
 
 /// Between whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// Two that have a core each.
     Apart = 0,
     /// Two of more processes than there are cores.
@@ -66,7 +66,7 @@ pub struct Trial {
 /// What an endpoint has found out so far.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The first way is [`Way::Pipelined`].
+    /// The first way is [`CopyMode::Pipelined`].
     classes: [[Contest; CLASSES]; 3],
     /// Bytes of long messages that have come, in whatever way.
     moved: u64,
@@ -77,21 +77,30 @@ impl Default for Choice {
     fn default() -> Self {
         // Where cores are shared a sender that need not run is worth most; so this begins with what
         // is most likely right.
-        let of = |way| [Contest::new(way == Way::Direct); CLASSES];
-        Choice { classes: [of(Way::Pipelined), of(Way::Direct), of(Way::Direct)], moved: 0, refused: false }
+        let of = |way| [Contest::new(way == CopyMode::Direct); CLASSES];
+        Choice {
+            classes: [of(CopyMode::Pipelined), of(CopyMode::Direct), of(CopyMode::Direct)],
+            moved: 0,
+            refused: false,
+        }
     }
 }
 
 impl Choice {
     /// The way for a message of this length, and its trial if it is to be measured: from
     /// now on, by this clock.
-    pub fn choose(&mut self, place: Place, len: usize, now: impl FnOnce() -> u64) -> (Way, Option<Trial>) {
+    pub fn choose(
+        &mut self,
+        place: Placement,
+        len: usize,
+        now: impl FnOnce() -> u64,
+    ) -> (CopyMode, Option<Trial>) {
         if self.refused {
-            return (Way::Pipelined, None);
+            return (CopyMode::Pipelined, None);
         }
         let size = len.max(1).ilog2().clamp(SIZES.0, SIZES.1) - SIZES.0;
         let (direct, heat) = self.classes[place as usize][size as usize].turn();
-        let way = if direct { Way::Direct } else { Way::Pipelined };
+        let way = if direct { CopyMode::Direct } else { CopyMode::Pipelined };
         let trial =
             |heat| Trial { place: place as u8, class: size as u8, heat, at: now(), moved: self.moved };
         (way, heat.map(trial))
@@ -131,9 +140,9 @@ mod tests {
     use super::*;
     use crate::device::tune::ab_test::{REST, SAMPLES};
 
-    impl Way {
-        fn other(self) -> Way {
-            if self == Way::Direct { Way::Pipelined } else { Way::Direct }
+    impl CopyMode {
+        fn other(self) -> CopyMode {
+            if self == CopyMode::Direct { CopyMode::Pipelined } else { CopyMode::Direct }
         }
     }
 
@@ -152,7 +161,7 @@ mod tests {
         }
 
         /// One message, `late` nanoseconds later than usual.
-        fn message(&mut self, place: Place, len: usize, late: u64) -> Way {
+        fn message(&mut self, place: Placement, len: usize, late: u64) -> CopyMode {
             let now = self.now;
             let (way, trial) = self.choice.choose(place, len, || now);
             self.now += len as u64 * self.costs[way as usize] / 1000 + late;
@@ -164,7 +173,7 @@ mod tests {
             way
         }
 
-        fn messages(&mut self, place: Place, len: usize, count: usize) -> [u32; 2] {
+        fn messages(&mut self, place: Placement, len: usize, count: usize) -> [u32; 2] {
             self.came = [0; 2];
             (0..count).for_each(|_| {
                 self.message(place, len, 0);
@@ -174,14 +183,14 @@ mod tests {
     }
 
     const TRIALS: usize = SAMPLES as usize * 2;
-    const ALL: [Place; 3] = [Place::Apart, Place::Crowded, Place::Own];
+    const ALL: [Placement; 3] = [Placement::Apart, Placement::Crowded, Placement::Own];
 
     #[test]
     fn the_better_way_is_found_for_each_size_and_place() {
         for place in ALL {
             let mut machine = Machine::new([100, 100]);
             for len in [300, 70_000, 1 << 20, 1 << 40] {
-                for (costs, better) in [([100, 50], Way::Direct), ([50, 100], Way::Pipelined)] {
+                for (costs, better) in [([100, 50], CopyMode::Direct), ([50, 100], CopyMode::Pipelined)] {
                     machine.choice = Choice::default();
                     machine.costs = costs;
                     machine.messages(place, len, TRIALS);
@@ -204,9 +213,9 @@ mod tests {
         // Direct is better, but all its messages but one are late, as are some of the others.
         let mut machine = Machine::new([100, 50]);
         for i in 0..TRIALS {
-            machine.message(Place::Apart, 1 << 20, if i % 4 == 2 { 0 } else { 1_000_000_000 });
+            machine.message(Placement::Apart, 1 << 20, if i % 4 == 2 { 0 } else { 1_000_000_000 });
         }
-        assert_eq!(machine.message(Place::Apart, 1 << 20, 0), Way::Direct);
+        assert_eq!(machine.message(Placement::Apart, 1 << 20, 0), CopyMode::Direct);
     }
 
     #[test]
@@ -222,15 +231,15 @@ mod tests {
     #[test]
     fn it_looks_again_now_and_then_and_follows_what_has_changed() {
         let mut machine = Machine::new([100, 50]);
-        machine.messages(Place::Apart, 1 << 20, TRIALS);
+        machine.messages(Placement::Apart, 1 << 20, TRIALS);
         // Less and less often: four in a hundred, then next to none.
-        let came = machine.messages(Place::Apart, 1 << 20, 1000);
+        let came = machine.messages(Placement::Apart, 1 << 20, 1000);
         assert!(came[0] >= u32::from(SAMPLES) && came[0] <= 40, "{came:?}");
-        let came = machine.messages(Place::Apart, 1 << 20, 100_000);
+        let came = machine.messages(Placement::Apart, 1 << 20, 100_000);
         assert!(came[0] >= u32::from(SAMPLES) && came[0] <= 60, "{came:?}");
         machine.costs = [20, 50];
-        machine.messages(Place::Apart, 1 << 20, REST.1 as usize + TRIALS);
-        assert_eq!(machine.message(Place::Apart, 1 << 20, 0), Way::Pipelined);
+        machine.messages(Placement::Apart, 1 << 20, REST.1 as usize + TRIALS);
+        assert_eq!(machine.message(Placement::Apart, 1 << 20, 0), CopyMode::Pipelined);
     }
 
     #[test]
@@ -242,9 +251,9 @@ mod tests {
         for _ in 0..10 {
             let mut window = Vec::new();
             for _ in 0..8 {
-                match choice.choose(Place::Apart, len, || now) {
-                    (Way::Pipelined, trial) => window.push(trial),
-                    (Way::Direct, trial) => {
+                match choice.choose(Placement::Apart, len, || now) {
+                    (CopyMode::Pipelined, trial) => window.push(trial),
+                    (CopyMode::Direct, trial) => {
                         // Half as fast.
                         now += 2 * len as u64;
                         choice.moved(len);
@@ -260,7 +269,7 @@ mod tests {
                 choice.arrived(&trial, now);
             }
         }
-        assert_eq!(choice.choose(Place::Apart, len, || now).0, Way::Pipelined);
+        assert_eq!(choice.choose(Placement::Apart, len, || now).0, CopyMode::Pipelined);
     }
 
     #[test]
@@ -277,21 +286,21 @@ mod tests {
     fn messages_that_never_arrive_keep_it_from_judging() {
         let mut choice = Choice::default();
         for i in 0..100 {
-            let (way, trial) = choice.choose(Place::Apart, 1 << 20, || i);
-            assert_eq!((way, trial.is_some()), (Way::Pipelined, true));
+            let (way, trial) = choice.choose(Placement::Apart, 1 << 20, || i);
+            assert_eq!((way, trial.is_some()), (CopyMode::Pipelined, true));
         }
         // What comes too late, or without a byte, is no value.
-        let (_, old) = choice.choose(Place::Apart, 1 << 20, || 0);
+        let (_, old) = choice.choose(Placement::Apart, 1 << 20, || 0);
         for _ in 0..SAMPLES {
-            let (_, trial) = choice.choose(Place::Apart, 1 << 20, || 0);
+            let (_, trial) = choice.choose(Placement::Apart, 1 << 20, || 0);
             choice.arrived(&trial.unwrap(), 5);
             choice.moved(10);
             choice.arrived(&trial.unwrap(), 5);
         }
-        assert_eq!(choice.choose(Place::Apart, 1 << 20, || 0).0, Way::Direct);
+        assert_eq!(choice.choose(Placement::Apart, 1 << 20, || 0).0, CopyMode::Direct);
         for _ in 0..SAMPLES {
             choice.arrived(&old.unwrap(), 5);
         }
-        assert_eq!(choice.choose(Place::Apart, 1 << 20, || 0).0, Way::Direct);
+        assert_eq!(choice.choose(Placement::Apart, 1 << 20, || 0).0, CopyMode::Direct);
     }
 }

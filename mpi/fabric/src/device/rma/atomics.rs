@@ -3,11 +3,11 @@
 
 use crate::device::connect::layout::BLOCK;
 use crate::device::endpoint::{Core, Refusal};
-use crate::device::protocol::frame::{Arrived, Kind};
-use crate::device::protocol::onesided::{OneSided, Target};
+use crate::device::protocol::frame::Frame;
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::buffers::Payload;
 use crate::device::resource::completion::{Class, Ticket, error};
+use crate::device::rma::onesided::{OneSided, Target};
 
 /// The most bytes of operands (each of operand and comparand): both fit in one frame,
 /// whatever way it takes.
@@ -254,7 +254,7 @@ pub struct Atomic<'a> {
     pub into: Option<Buffer>,
 }
 
-/// In the tag: what was found is wanted.
+/// Flag of a packed operation: the old values are wanted.
 const FETCH: u64 = 1 << 16;
 
 impl Core {
@@ -280,35 +280,35 @@ impl Core {
         }
         self.check(target.peer)?;
         self.happened.called(false);
-        let tag = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
-        let peer = target.peer;
-        let number =
-            self.onesided.insert(OneSided { peer, ticket, into: into.clone().unwrap_or_default(), came: 0 });
-        let words = [target.address, target.key, number, count as u64];
-        self.post(peer, Kind::Atomic, tag, words, &[compare, operand].concat());
+        let operation = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
+        let Target { peer, address, key } = target;
+        let into = into.clone().unwrap_or_default();
+        let id = self.onesided.insert(OneSided { peer, ticket, into, came: 0 });
+        let frame = Frame::Atomic { operation, address, key, id, count: count as u64 };
+        self.post(peer, frame, &[compare, operand].concat());
         Ok(())
     }
 
-    /// A peer's atomic operation on our memory.
-    pub(crate) fn atomic(&mut self, peer: u32, frame: &Arrived) {
-        let [address, key, number, count] = frame.words;
-        let answer = self.apply_atomic(frame.tag, address, key, count, frame.payload.to_vec());
-        match answer {
-            Ok(Some(found)) => self.post(peer, Kind::Found, 0, [number, 0, 0, 0], &found),
-            Ok(None) => self.post(peer, Kind::Done, 0, [number, 0, 0, 0], &[]),
-            Err(error) => self.post(peer, Kind::Done, 0, [number, error as u64, 0, 0], &[]),
+    /// Answers a peer's atomic operation: with the old values, if they are wanted.
+    pub(crate) fn answer_atomic(&mut self, peer: u32, id: u64, result: Result<Option<Vec<u8>>, i32>) {
+        match result {
+            Ok(Some(found)) => self.post(peer, Frame::AtomicResult { id, error: 0 }, &found),
+            Ok(None) => self.post(peer, Frame::Done { id, error: 0 }, &[]),
+            Err(error) => self.post(peer, Frame::Done { id, error }, &[]),
         }
     }
 
-    fn apply_atomic(
+    /// Applies a peer's atomic operation to our memory. Returns the old values, if they are
+    /// wanted, or an error.
+    pub(crate) fn apply_atomic(
         &mut self,
-        tag: u64,
+        operation: u64,
         address: u64,
         key: u64,
         count: u64,
         operands: Vec<u8>,
     ) -> Result<Option<Vec<u8>>, i32> {
-        let (op, of) = match (Op::from_number(tag & 0xff), Type::from_number(tag >> 8 & 0xff)) {
+        let (op, of) = match (Op::from_number(operation & 0xff), Type::from_number(operation >> 8 & 0xff)) {
             (Some(op), Some(of)) if is_valid(op, of) && count <= LONGEST as u64 => (op, of),
             _ => return Err(error::INVALID),
         };
@@ -335,7 +335,7 @@ impl Core {
         }
         self.reports.remote(if write { Class::RemoteWrite } else { Class::RemoteRead });
         self.regions.count(key, write);
-        Ok((tag & FETCH != 0).then_some(old))
+        Ok((operation & FETCH != 0).then_some(old))
     }
 }
 
