@@ -348,9 +348,9 @@ fn more_senders_than_a_byte_counts_reach_one_receiver() {
 
 #[test]
 fn long_messages_come_whole_while_it_is_measured_how() {
-    for crowded in [false, true] {
+    for oversubscribed in [false, true] {
         let mut n = nodes(2, Settings::default());
-        n.iter_mut().for_each(|node| node.endpoint.core.crowded = crowded);
+        n.iter_mut().for_each(|node| node.endpoint.core.oversubscribed = oversubscribed);
         // To another and to itself, one by one and several at a time: through both ways' trials,
         // and beyond.
         for (round, (from, to)) in (0..60).map(|i| (i, [(0, 1), (1, 1), (1, 0)][i % 3])) {

@@ -387,7 +387,7 @@ fn refuse_reading_of_others() {
 
 /// Where the memory of others can't be read directly, messages are copied twice.
 fn what_may_not_be_read_is_copied(refuse: bool) {
-    let settings = Settings { direct: Some(1), direct_crowded: Some(1), ..Settings::default() };
+    let settings = Settings { direct: Some(1), direct_oversubscribed: Some(1), ..Settings::default() };
     let bytes = pattern(300_000, 3);
     let (_child, mut line) = rank(Home::Here, settings, |mut node, mut line| {
         if refuse {
@@ -477,7 +477,7 @@ fn main() {
     }
     let usual = Settings::default();
     let shared = Settings { ring_after: u32::MAX, ..usual };
-    let direct = Settings { direct: Some(1), direct_crowded: Some(1), eager: 1000, ..usual };
+    let direct = Settings { direct: Some(1), direct_oversubscribed: Some(1), eager: 1000, ..usual };
     let all = [("slots", usual), ("shared queue", shared), ("direct", direct)];
     let begin = |what: String| watchdog::begin(what, 60);
     let started = Instant::now();

@@ -53,8 +53,8 @@ impl Waiting {
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Waiting::Adaptive => &[],
-            Waiting::Alone => &[("TOWPATH_CROWDED", "0")],
-            Waiting::Shared => &[("TOWPATH_CROWDED", "1")],
+            Waiting::Alone => &[("TOWPATH_OVERSUBSCRIBED", "0")],
+            Waiting::Shared => &[("TOWPATH_OVERSUBSCRIBED", "1")],
         }
     }
 }

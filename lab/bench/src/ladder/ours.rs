@@ -59,7 +59,7 @@ pub struct Ours<'a> {
     cpu: Native,
     wait: Wait<'a>,
     /// There are more processes than cores.
-    crowded: Cell<bool>,
+    oversubscribed: Cell<bool>,
 }
 
 impl Opened {
@@ -92,7 +92,7 @@ impl Opened {
         self.out.converse(&conversation);
         into.converse(&conversation);
         let (out, into, cpu) = (RefCell::new(self.out), RefCell::new(into), Native::with_id(0));
-        Ok(Ours { out, into, pages, rank, partner, cpu, wait, crowded: Cell::new(false) })
+        Ok(Ours { out, into, pages, rank, partner, cpu, wait, oversubscribed: Cell::new(false) })
     }
 }
 
@@ -111,8 +111,8 @@ impl Ours<'_> {
     fn wait_for(&self, into: &PairIn) -> Found {
         let mut round = 0;
         loop {
-            self.crowded.set(self.wait.around.oversubscribed());
-            if let Some(found) = into.find(if self.crowded.get() { 0 } else { LOOKS_ON }) {
+            self.oversubscribed.set(self.wait.around.oversubscribed());
+            if let Some(found) = into.find(if self.oversubscribed.get() { 0 } else { LOOKS_ON }) {
                 return found;
             }
             self.make_room(into, round);
@@ -123,7 +123,7 @@ impl Ours<'_> {
     /// Lets others run: the `round`-th time in a row.
     #[cold]
     fn make_room(&self, into: &PairIn, round: u32) {
-        if !self.crowded.get() || round < YIELDS {
+        if !self.oversubscribed.get() || round < YIELDS {
             return self.cpu.yield_now();
         }
         let word = |n| self.pages.word(self.rank * ADDRESS_WORDS + n);
@@ -158,7 +158,7 @@ impl Ours<'_> {
         if !out.send(frame) {
             self.push(&mut out, frame);
         }
-        if self.crowded.get() {
+        if self.oversubscribed.get() {
             self.ring();
         }
     }

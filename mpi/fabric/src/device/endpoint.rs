@@ -108,7 +108,7 @@ pub struct Core {
     /// A multi-receive buffer with less space than this is given back.
     pub min_multi: usize,
     /// More processes than cores.
-    pub crowded: bool,
+    pub oversubscribed: bool,
     /// It sends to itself.
     to_itself: bool,
     /// Peeks for messages from anybody.
@@ -154,7 +154,7 @@ impl Endpoint {
             reports: Reports::default(),
             claimed: HashMap::new(),
             min_multi: 64,
-            crowded: false,
+            oversubscribed: false,
             to_itself: false,
             look: Look::default(),
             happened: Happened::default(),

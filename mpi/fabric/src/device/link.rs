@@ -265,10 +265,10 @@ impl Link {
     /// Gets slots for this pair on their way, or more of their memory, if it has earned
     /// them. Call it when nothing waits to be sent.
     #[inline]
-    pub fn promote(&mut self, after: u32, past: Option<usize>, crowded: bool) {
+    pub fn promote(&mut self, after: u32, past: Option<usize>, oversubscribed: bool) {
         match &mut self.slots {
             // Where cores are shared the caches are, too.
-            Slots::Used(pair) if pair.has_earned() && !crowded => pair.grow(),
+            Slots::Used(pair) if pair.has_earned() && !oversubscribed => pair.grow(),
             Slots::Used(_) | Slots::Declined => {}
             _ if self.sent >= after => self.promote_slowly(past),
             _ => {}

@@ -51,7 +51,7 @@ pub struct Domain {
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
     /// How many peers there were when they were last counted.
-    crowd_of: Cell<usize>,
+    counted_peers: Cell<usize>,
     /// How many ranks there were then.
     ranks: Cell<usize>,
     counted: Cell<u64>,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn open(
             queues: RefCell::default(),
             endpoints: RefCell::default(),
             regions: Regions::default(),
-            crowd_of: Cell::new(0),
+            counted_peers: Cell::new(0),
             ranks: Cell::new(1),
             counted: Cell::new(0),
             turn: RefCell::default(),
@@ -293,7 +293,7 @@ impl Domain {
         force: Option<u64>,
         until: impl Fn() -> bool,
     ) -> Guard<'a> {
-        let crowded = self.is_crowded();
+        let oversubscribed = self.is_oversubscribed();
         let mut happened = self.happened();
         let in_company = multi_domain_sleep::is_needed();
         if in_company {
@@ -301,7 +301,7 @@ impl Domain {
             happened.elsewhere = multi_domain_sleep::given().wrapping_sub(self.given.get());
         }
         let others = || crate::device::wait::oversubscription::is_exceeded(self.ranks.get());
-        let (mut pause, look) = idle.borrow_mut().step(crowded, happened, &self.settings, others);
+        let (mut pause, look) = idle.borrow_mut().step(oversubscribed, happened, &self.settings, others);
         if look {
             self.each(|endpoint| endpoint.look_after());
             self.recount_sometimes();
@@ -361,13 +361,13 @@ impl Domain {
     }
 
     /// Whether more processes than cores share what there is.
-    fn is_crowded(&self) -> bool {
+    fn is_oversubscribed(&self) -> bool {
         let mut peers = 0;
         self.each(|endpoint| peers += endpoint.core.peers.len());
-        if self.crowd_of.get() != peers {
+        if self.counted_peers.get() != peers {
             self.recount();
         }
-        multi_domain_sleep::is_crowded()
+        multi_domain_sleep::is_oversubscribed()
     }
 
     /// Counts them, if that was not done lately: cores and quotas seldom change, and
@@ -397,11 +397,11 @@ impl Domain {
             }
         });
         self.ranks.set(pids.len() + foreign.len());
-        let counted = || crate::device::wait::oversubscription::is_crowded(&pids, foreign.len());
-        let crowded = self.settings.crowded.map_or_else(counted, |set| set == 1);
-        self.crowd_of.set(peers);
-        self.watcher.counted(crowded);
-        self.each(|endpoint| endpoint.core.crowded = multi_domain_sleep::is_crowded());
+        let counted = || crate::device::wait::oversubscription::is_oversubscribed(&pids, foreign.len());
+        let oversubscribed = self.settings.oversubscribed.map_or_else(counted, |set| set == 1);
+        self.counted_peers.set(peers);
+        self.watcher.counted(oversubscribed);
+        self.each(|endpoint| endpoint.core.oversubscribed = multi_domain_sleep::is_oversubscribed());
     }
 
     /// A listener for those who want one.

@@ -574,7 +574,7 @@ fn everything_is_as_the_model_says_with_little_space() {
 
 #[test]
 fn everything_is_as_the_model_says_with_direct_copies() {
-    let direct = [("TOWPATH_CMA", "1"), ("TOWPATH_CMA_CROWDED", "1"), ("TOWPATH_EAGER", "200")];
+    let direct = [("TOWPATH_CMA", "1"), ("TOWPATH_CMA_OVERSUBSCRIBED", "1"), ("TOWPATH_EAGER", "200")];
     let options = with(&direct, Options { wait: FI_WAIT_FD, ..Options::default() });
     (0..SEEDS).for_each(|seed| run(seed + 3000, &options));
 }

@@ -220,8 +220,11 @@ fn a_loop_over_two_domains_hears_what_comes_to_either() {
     const NAP: Duration = Duration::from_millis(100);
     let nap = NAP.as_nanos().to_string();
     // Yields would last as long as other programs like.
-    let environment =
-        vec![("TOWPATH_NAP", nap), ("TOWPATH_CROWDED", "1".to_owned()), ("TOWPATH_YIELDS", "0".to_owned())];
+    let environment = vec![
+        ("TOWPATH_NAP", nap),
+        ("TOWPATH_OVERSUBSCRIBED", "1".to_owned()),
+        ("TOWPATH_YIELDS", "0".to_owned()),
+    ];
     let n: Vec<_> =
         nodes(3, &Options { environment, ..Options::default() }).into_iter().map(Shared).collect();
     let alone = time_of_answers(&n, false);

@@ -38,7 +38,7 @@ impl Core {
     #[inline]
     fn try_send(&mut self, request: &SendRequest<'_>) -> Result<(), Refusal> {
         let Settings { eager, unexpected, ring_after, past_caches, .. } = self.settings;
-        let crowded = self.crowded;
+        let oversubscribed = self.oversubscribed;
         let SendRequest { tag, data, .. } = *request;
         let len = request.buffer.len();
         let peer = self.connected(request.peer)?;
@@ -49,7 +49,7 @@ impl Core {
                 return Err(Refusal::Again);
             }
         } else {
-            link.promote(ring_after, past_caches, crowded);
+            link.promote(ring_after, past_caches, oversubscribed);
         }
         let is_counted = len > INJECT;
         let has_credit = !is_counted || peer.eager_sent.wrapping_sub(link.taken()) < unexpected;

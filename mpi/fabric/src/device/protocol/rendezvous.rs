@@ -140,15 +140,15 @@ impl Core {
         if !self.may_read(peer) {
             return (CopyMode::Pipelined, None);
         }
-        let Settings { direct, direct_crowded, .. } = self.settings;
-        match if self.crowded { direct_crowded } else { direct } {
+        let Settings { direct, direct_oversubscribed, .. } = self.settings;
+        match if self.oversubscribed { direct_oversubscribed } else { direct } {
             Some(from) if from != 0 && wanted >= from => (CopyMode::Direct, None),
             Some(_) => (CopyMode::Pipelined, None),
             None => {
                 let placement = if peer.address == self.own {
                     Placement::Own
-                } else if self.crowded {
-                    Placement::Crowded
+                } else if self.oversubscribed {
+                    Placement::Oversubscribed
                 } else {
                     Placement::Apart
                 };

@@ -48,7 +48,7 @@ pub enum Placement {
     /// Two that have a core each.
     Apart = 0,
     /// Two of more processes than there are cores.
-    Crowded = 1,
+    Oversubscribed = 1,
     /// One, and itself.
     Own = 2,
 }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     const TRIALS: usize = SAMPLES as usize * 2;
-    const ALL: [Placement; 3] = [Placement::Apart, Placement::Crowded, Placement::Own];
+    const ALL: [Placement; 3] = [Placement::Apart, Placement::Oversubscribed, Placement::Own];
 
     #[test]
     fn the_better_way_is_found_for_each_size_and_place() {

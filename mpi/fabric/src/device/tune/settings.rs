@@ -18,8 +18,8 @@ pub struct Settings {
     /// sender's memory, where that is permitted; 0: never. Not set: as is measured
     /// ([`Choice`](crate::device::tune::copy_mode::Choice)).
     pub direct: Option<usize>,
-    /// `TOWPATH_CMA_CROWDED`: the same where there are more processes than cores.
-    pub direct_crowded: Option<usize>,
+    /// `TOWPATH_CMA_OVERSUBSCRIBED`: the same where there are more processes than cores.
+    pub direct_oversubscribed: Option<usize>,
     /// `TOWPATH_PAST_CACHES`: from how many bytes on a piece of a message is written past
     /// the caches (non-temporal stores), 0: never. Not set: as is measured
     /// ([`Stores`](crate::device::tune::store_mode::Stores)).
@@ -36,9 +36,9 @@ pub struct Settings {
     /// `TOWPATH_LOOK_TWICE`: the first peek for a message from anybody finds nothing of
     /// other processes, so that an MPI with other ways to receive looks there first; 0: it does.
     pub look_twice: bool,
-    /// `TOWPATH_CROWDED`: waits as where there are more processes than cores (1) or as
+    /// `TOWPATH_OVERSUBSCRIBED`: waits as where there are more processes than cores (1) or as
     /// with a core each (0), whatever there is.
-    pub crowded: Option<u8>,
+    pub oversubscribed: Option<u8>,
     /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone
     /// at most, in nanoseconds: deaths are noticed that late.
     pub listen: u64,
@@ -55,13 +55,13 @@ impl Default for Settings {
             ring_after: 4,
             rings: 64,
             direct: None,
-            direct_crowded: None,
+            direct_oversubscribed: None,
             past_caches: None,
             spin: 5_000,
             yields: 8,
             nap: 1_000_000,
             look_twice: true,
-            crowded: None,
+            oversubscribed: None,
             listen: 20_000_000,
         }
     }
@@ -92,8 +92,9 @@ impl Settings {
         set(&mut self.ring_after, "TOWPATH_RING_AFTER", variable("TOWPATH_RING_AFTER"));
         set(&mut self.rings, "TOWPATH_RINGS", variable("TOWPATH_RINGS"));
         self.direct = number("TOWPATH_CMA", variable("TOWPATH_CMA")).or(self.direct);
-        self.direct_crowded =
-            number("TOWPATH_CMA_CROWDED", variable("TOWPATH_CMA_CROWDED")).or(self.direct_crowded);
+        self.direct_oversubscribed =
+            number("TOWPATH_CMA_OVERSUBSCRIBED", variable("TOWPATH_CMA_OVERSUBSCRIBED"))
+                .or(self.direct_oversubscribed);
         self.past_caches =
             number("TOWPATH_PAST_CACHES", variable("TOWPATH_PAST_CACHES")).or(self.past_caches);
         set(&mut self.spin, "TOWPATH_SPIN", variable("TOWPATH_SPIN"));
@@ -103,10 +104,10 @@ impl Settings {
         let mut twice = u8::from(self.look_twice);
         set(&mut twice, "TOWPATH_LOOK_TWICE", variable("TOWPATH_LOOK_TWICE"));
         self.look_twice = twice != 0;
-        let mut crowded = u8::MAX;
-        set(&mut crowded, "TOWPATH_CROWDED", variable("TOWPATH_CROWDED"));
-        if crowded <= 1 {
-            self.crowded = Some(crowded);
+        let mut oversubscribed = u8::MAX;
+        set(&mut oversubscribed, "TOWPATH_OVERSUBSCRIBED", variable("TOWPATH_OVERSUBSCRIBED"));
+        if oversubscribed <= 1 {
+            self.oversubscribed = Some(oversubscribed);
         }
         self.nap = self.nap.min(100_000_000);
         self
@@ -123,7 +124,7 @@ mod tests {
             "TOWPATH_EAGER" => Some(" 1000 ".into()),
             "TOWPATH_RINGS" => Some("many".into()),
             "TOWPATH_CMA" => Some("0".into()),
-            "TOWPATH_CMA_CROWDED" => Some("-1".into()),
+            "TOWPATH_CMA_OVERSUBSCRIBED" => Some("-1".into()),
             _ => None,
         });
         assert_eq!(settings, Settings { eager: 1000, direct: Some(0), ..Settings::default() });

@@ -119,7 +119,7 @@ pub struct Idle {
     given: bool,
     /// The last thing that happened was here, and not in another domain.
     is_here: bool,
-    crowded: bool,
+    oversubscribed: bool,
     /// It could not start what it wanted to, so it does nothing but wait.
     wants_room: bool,
     /// A pause has just ended.
@@ -177,7 +177,7 @@ impl Idle {
     /// It has started something, with nothing given: but room, if that is what it waited
     /// for.
     fn went_on(&mut self) {
-        let in_passing = if self.crowded { FREE } else { GLANCES };
+        let in_passing = if self.oversubscribed { FREE } else { GLANCES };
         match self.vain {
             _ if self.wants_room => self.habit.was_given(),
             n if n > in_passing => self.habit.went_on(n),
@@ -200,20 +200,20 @@ impl Idle {
     /// `others`: whether others than the ranks want to run on this machine.
     pub fn step(
         &mut self,
-        crowded: bool,
+        oversubscribed: bool,
         happened: Happened,
         settings: &Settings,
         others: impl Fn() -> bool,
     ) -> (Pause, bool) {
         let now = Native::with_id(0).now();
-        if crowded != self.crowded {
-            *self = Idle { crowded, looked: self.looked, ..Idle::default() };
+        if oversubscribed != self.oversubscribed {
+            *self = Idle { oversubscribed, looked: self.looked, ..Idle::default() };
         }
         let look = now.wrapping_sub(self.looked) >= LOOK_EVERY;
         if look {
             self.looked = now;
         }
-        (self.decide(if crowded { cpu_time } else { || 0 }, now, happened, settings, others), look)
+        (self.decide(if oversubscribed { cpu_time } else { || 0 }, now, happened, settings, others), look)
     }
 
     /// `used`: the thread's own processor time.
@@ -249,10 +249,10 @@ impl Idle {
         self.wants_room = happened.refused != before.refused;
         // Early, too, where a lot of time has passed while nothing happened: one more system call
         // is nothing then.
-        let is_judged = !self.crowded
+        let is_judged = !self.oversubscribed
             || self.polls >= self.left_alone() + self.yields(settings)
             || (whole >= TIGHT && is_still);
-        let used = if !is_judged || !self.crowded { now } else { used() };
+        let used = if !is_judged || !self.oversubscribed { now } else { used() };
         // Whether there is a gap to judge.
         let is_timed = core::mem::replace(&mut self.timed, is_judged) && is_judged;
         let gap = used.wrapping_sub(self.last.0);
@@ -266,20 +266,20 @@ impl Idle {
                 self.did_something_else();
             }
         }
-        if self.crowded && is_timed && whole > gap + SWITCHED {
+        if self.oversubscribed && is_timed && whole > gap + SWITCHED {
             self.was_away(whole - gap, now, others); // The MPI yields.
         }
         self.since = self.since.saturating_add(1);
         self.polls = self.polls.saturating_add(1);
         self.vain = self.vain.saturating_add(1);
-        let pause = match self.crowded {
+        let pause = match self.oversubscribed {
             true => self.shared(whole, settings),
             // It only looks whether there is more.
             false if given => Pause::None,
             false => self.alone(settings),
         };
         self.unpaused = if pause == Pause::None { self.unpaused + 1 } else { 0 };
-        if self.unpaused >= SELDOM && (whole < SWITCHED || !self.crowded) {
+        if self.unpaused >= SELDOM && (whole < SWITCHED || !self.oversubscribed) {
             self.unpaused = 0;
             return if self.is_dear() { Pause::None } else { Pause::Yield };
         }
@@ -311,7 +311,7 @@ impl Idle {
     fn did_something_else(&mut self) {
         // With a core to itself that is read from a clock that interrupts and other programs hold
         // up too, but not so often.
-        if self.crowded || self.since < OFTEN {
+        if self.oversubscribed || self.since < OFTEN {
             // Its polls stay in vain: what it goes on to do will tell whether it waits.
             self.polls = 0;
             self.nap = 0;
@@ -423,7 +423,7 @@ impl Idle {
         if pause == Pause::Yield {
             self.was_away(now.wrapping_sub(self.last.1), now, others);
         }
-        self.last = (if self.crowded && self.timed { cpu_time() } else { now }, now);
+        self.last = (if self.oversubscribed && self.timed { cpu_time() } else { now }, now);
     }
 }
 

@@ -29,14 +29,14 @@ const ROUND: u64 = 64;
 /// How many domains the process has open.
 static DOMAINS: AtomicUsize = AtomicUsize::new(0);
 /// How many of them know that the ranks share cores.
-static CROWDED: AtomicUsize = AtomicUsize::new(0);
+static OVERSUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
 /// Changes when the program is given something by any of them.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 /// Lives as long as a domain.
 #[derive(Debug)]
 pub struct Watcher {
-    is_crowded: Cell<bool>,
+    is_oversubscribed: Cell<bool>,
 }
 
 impl Watcher {
@@ -45,14 +45,14 @@ impl Watcher {
     pub fn new() -> Watcher {
         // Relaxed, here and below: a hint; it orders nothing.
         DOMAINS.fetch_add(1, Ordering::Relaxed);
-        Watcher { is_crowded: Cell::new(false) }
+        Watcher { is_oversubscribed: Cell::new(false) }
     }
 
     /// What this domain's peers tell of processes and cores.
-    pub fn counted(&self, is_crowded: bool) {
-        match (self.is_crowded.replace(is_crowded), is_crowded) {
-            (false, true) => CROWDED.fetch_add(1, Ordering::Relaxed),
-            (true, false) => CROWDED.fetch_sub(1, Ordering::Relaxed),
+    pub fn counted(&self, is_oversubscribed: bool) {
+        match (self.is_oversubscribed.replace(is_oversubscribed), is_oversubscribed) {
+            (false, true) => OVERSUBSCRIBED.fetch_add(1, Ordering::Relaxed),
+            (true, false) => OVERSUBSCRIBED.fetch_sub(1, Ordering::Relaxed),
             _ => 0,
         };
     }
@@ -74,8 +74,8 @@ pub fn is_needed() -> bool {
 /// Whether the ranks share cores, as far as any domain knows: a domain without peers
 /// knows of no others.
 #[inline(always)]
-pub fn is_crowded() -> bool {
-    CROWDED.load(Ordering::Relaxed) > 0
+pub fn is_oversubscribed() -> bool {
+    OVERSUBSCRIBED.load(Ordering::Relaxed) > 0
 }
 
 /// The program was given something.

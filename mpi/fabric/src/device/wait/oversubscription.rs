@@ -17,7 +17,7 @@ fn cores(pid: u32) -> Option<libc::cpu_set_t> {
 /// Whether these processes, the calling one among them, and so many others of other pid
 /// namespaces are more than the cores that they may run on. Only those count that share a core with
 /// the calling one.
-pub fn is_crowded(pids: &BTreeSet<u32>, others: usize) -> bool {
+pub fn is_oversubscribed(pids: &BTreeSet<u32>, others: usize) -> bool {
     let own = std::process::id();
     let Some(mine) = cores(own) else { return false };
     let all = 0..libc::CPU_SETSIZE as usize;
@@ -60,15 +60,15 @@ mod tests {
 
     #[test]
     fn one_process_has_room() {
-        assert!(!is_crowded(&BTreeSet::from([std::process::id()]), 0));
+        assert!(!is_oversubscribed(&BTreeSet::from([std::process::id()]), 0));
     }
 
     #[test]
     fn many_do_not() {
         // Unknown processes count as if they ran where we do.
         let mut pids = BTreeSet::from([std::process::id()]);
-        assert!(is_crowded(&pids, 2000));
+        assert!(is_oversubscribed(&pids, 2000));
         pids.extend(4_100_000..4_102_000);
-        assert!(is_crowded(&pids, 0));
+        assert!(is_oversubscribed(&pids, 0));
     }
 }

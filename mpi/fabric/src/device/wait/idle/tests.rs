@@ -14,8 +14,8 @@ struct Rank {
 }
 
 impl Rank {
-    fn new(crowded: bool) -> Rank {
-        let idle = Idle { crowded, ..Idle::default() };
+    fn new(oversubscribed: bool) -> Rank {
+        let idle = Idle { oversubscribed, ..Idle::default() };
         Rank {
             idle,
             used: 1 << 40,
@@ -27,15 +27,15 @@ impl Rank {
     }
 
     /// One whose turn comes late when it yields.
-    fn among_others(crowded: bool) -> Rank {
-        let mut rank = Rank::new(crowded);
+    fn among_others(oversubscribed: bool) -> Rank {
+        let mut rank = Rank::new(oversubscribed);
         rank.idle.away = COMPUTES;
         rank
     }
 
     /// One whose core another program wants, too, and keeps for as long as it may.
-    fn beside_a_program(crowded: bool) -> Rank {
-        let mut rank = Rank::new(crowded);
+    fn beside_a_program(oversubscribed: bool) -> Rank {
+        let mut rank = Rank::new(oversubscribed);
         rank.others = true;
         rank.idle.was_away(u64::from(u32::MAX), rank.now, || true);
         rank
@@ -134,8 +134,8 @@ fn what_happens_begins_it_anew() {
 
 #[test]
 fn who_waits_for_room_sleeps_however_long_its_tries_take_and_is_not_taken_for_one_that_goes_on() {
-    for crowded in [true, false] {
-        let mut rank = Rank::new(crowded);
+    for oversubscribed in [true, false] {
+        let mut rank = Rank::new(oversubscribed);
         for _ in 0..100 {
             rank.happened.calls += 1;
             let pauses: Vec<_> = (0..100)
@@ -144,7 +144,7 @@ fn who_waits_for_room_sleeps_however_long_its_tries_take_and_is_not_taken_for_on
                     rank.poll(300 * (1 + i % 3), 0)
                 })
                 .collect();
-            assert!(!crowded || slept(&pauses).len() > 5, "{pauses:?}");
+            assert!(!oversubscribed || slept(&pauses).len() > 5, "{pauses:?}");
         }
         assert_eq!(rank.idle.habit.patience(), 0);
     }
@@ -173,8 +173,8 @@ fn with_cores_to_spare_it_looks_on_for_an_answer() {
 
 #[test]
 fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding() {
-    for crowded in [false, true] {
-        let mut rank = Rank::beside_a_program(crowded);
+    for oversubscribed in [false, true] {
+        let mut rank = Rank::beside_a_program(oversubscribed);
         rank.happened.calls += 1;
         let pauses = rank.polls(500, 1000);
         assert!(!pauses.contains(&Pause::Yield), "{pauses:?}");
@@ -184,7 +184,7 @@ fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding()
         // In the end it looks again whether that is so.
         rank.idle.yields_at = 0;
         let later = rank.polls(500, 100);
-        assert!(later.contains(&Pause::Yield), "{crowded} {later:?}");
+        assert!(later.contains(&Pause::Yield), "{oversubscribed} {later:?}");
     }
     // Ranks may compute for as long: among them it goes on yielding.
     let mut rank = Rank::new(true);
