@@ -6,65 +6,97 @@ use crate::device::resource::buffers::{Buffer, MAX_PIECES};
 use crate::device::resource::completion::Class;
 use crate::device::rma::atomics::{Atomic, LONGEST, Op, Type, is_valid};
 
+use super::entry::{Context, Desc, Descs, In, Out, entries};
 use super::ep::Ep;
 use super::failed;
 use super::message::parts;
-use super::no::later;
 use super::sys::*;
 
-/// The table.
-pub static OPS: fi_ops_atomic = fi_ops_atomic {
-    size: size_of::<fi_ops_atomic>(),
-    write: Some(write),
-    writev: Some(writev),
-    writemsg: Some(writemsg),
-    inject: Some(inject),
-    readwrite: Some(readwrite),
-    readwritev: Some(readwritev),
-    readwritemsg: Some(readwritemsg),
-    compwrite: Some(compwrite),
-    compwritev: Some(compwritev),
-    compwritemsg: Some(compwritemsg),
-    writevalid: Some(writevalid),
-    readwritevalid: Some(readwritevalid),
-    compwritevalid: Some(compwritevalid),
-};
+entries! {
+    /// Atomic operations.
+    OPS, LATER: fi_ops_atomic [writevalid readwritevalid compwritevalid];
+    write |ep, buf: In, count: usize, _desc: Desc, of: fi_addr_t, addr: u64, key: u64,
+           datatype: fi_datatype, op: fi_op, context: Context| {
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        start(ep, what, &[single(buf, count)], &[], &[])
+    };
+    writev |ep, iov: *const fi_ioc, _descs: Descs, count: usize, of: fi_addr_t, addr: u64, key: u64,
+            datatype: fi_datatype, op: fi_op, context: Context| {
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        start(ep, what, pieces(iov, count), &[], &[])
+    };
+    writemsg |ep, msg: *const fi_msg_atomic, flags: u64| start_message(ep, msg, &[], &[], flags)?;
+    inject |ep, buf: In, count: usize, of: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op| {
+        let context = core::ptr::null_mut();
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: None };
+        start(ep, what, &[single(buf, count)], &[], &[])
+    };
+    readwrite |ep, buf: In, count: usize, _desc: Desc, result: Out, _result_desc: Desc, of: fi_addr_t,
+               addr: u64, key: u64, datatype: fi_datatype, op: fi_op, context: Context| {
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        start(ep, what, &[single(buf, count)], &[], &[single(result, count)])
+    };
+    readwritev |ep, iov: *const fi_ioc, _descs: Descs, count: usize, resultv: *mut fi_ioc,
+                _result_descs: Descs, result_count: usize, of: fi_addr_t, addr: u64, key: u64,
+                datatype: fi_datatype, op: fi_op, context: Context| {
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        start(ep, what, pieces(iov, count), &[], pieces(resultv, result_count))
+    };
+    readwritemsg |ep, msg: *const fi_msg_atomic, resultv: *mut fi_ioc, _result_descs: Descs,
+                  result_count: usize, flags: u64|
+        start_message(ep, msg, &[], pieces(resultv, result_count), flags)?;
+    compwrite |ep, buf: In, count: usize, _desc: Desc, compare: In, _compare_desc: Desc, result: Out,
+               _result_desc: Desc, of: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op,
+               context: Context| {
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        start(ep, what, &[single(buf, count)], &[single(compare, count)], &[single(result, count)])
+    };
+    compwritev |ep, iov: *const fi_ioc, _descs: Descs, count: usize, comparev: *const fi_ioc,
+                _compare_descs: Descs, compare_count: usize, resultv: *mut fi_ioc, _result_descs: Descs,
+                result_count: usize, of: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op,
+                context: Context| {
+        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
+        start(ep, what, pieces(iov, count), compare, result)
+    };
+    compwritemsg |ep, msg: *const fi_msg_atomic, comparev: *const fi_ioc, _compare_descs: Descs,
+                  compare_count: usize, resultv: *mut fi_ioc, _result_descs: Descs, result_count: usize,
+                  flags: u64| {
+        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
+        start_message(ep, msg, compare, result, flags)?
+    };
+}
 
-/// Functions of an endpoint that is not enabled yet.
-pub static LATER: fi_ops_atomic = fi_ops_atomic {
-    size: size_of::<fi_ops_atomic>(),
-    write: later(),
-    writev: later(),
-    writemsg: later(),
-    inject: later(),
-    readwrite: later(),
-    readwritev: later(),
-    readwritemsg: later(),
-    compwrite: later(),
-    compwritev: later(),
-    compwritemsg: later(),
-    writevalid: Some(writevalid),
-    readwritevalid: Some(readwritevalid),
-    compwritevalid: Some(compwritevalid),
-};
-
-/// Elements in the caller's memory.
-type Pieces<'a> = &'a [fi_ioc];
-
-/// An operation as the calls have it.
-struct What<'a> {
-    operand: Pieces<'a>,
-    compare: Pieces<'a>,
-    result: Pieces<'a>,
+/// A place in a peer's memory.
+#[derive(Clone, Copy)]
+struct Place {
     of: fi_addr_t,
     addr: u64,
     key: u64,
+}
+
+/// An operation, but for its elements.
+struct Operation {
     datatype: fi_datatype,
     op: fi_op,
-    context: *mut c_void,
+    at: Place,
+    context: Context,
     /// `None`: the operand is the caller's again at once, and only errors are reported.
     flags: Option<u64>,
 }
+
+/// The endpoint's own flags.
+///
+/// # Safety
+///
+/// `ep` is an open endpoint.
+unsafe fn tx(ep: *mut fid_ep) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    Some(unsafe { Ep::tx_flags(ep) })
+}
+
+/// Elements in the caller's memory.
+type Pieces<'a> = &'a [fi_ioc];
 
 /// Stands for more pieces than an operation takes, and for missing ones: a piece that is
 /// refused.
@@ -95,20 +127,30 @@ unsafe fn buffer(pieces: Pieces<'_>, size: usize) -> Option<Buffer> {
     unsafe { Buffer::many(pieces.iter().map(|p| (p.addr as usize, p.count.saturating_mul(size)))) }
 }
 
-unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
+/// Starts an operation.
+///
+/// # Safety
+///
+/// `ep` is an open endpoint; all elements stay as long as the operation needs them.
+unsafe fn start(
+    ep: *mut fid_ep,
+    what: Operation,
+    operand: Pieces<'_>,
+    compare: Pieces<'_>,
+    result: Pieces<'_>,
+) -> isize {
     let kinds = (Op::from_number(what.op.into()), Type::from_number(what.datatype.into()));
     let (Some(op), Some(of)) = kinds else { return failed(FI_EOPNOTSUPP) as isize };
     if !is_valid(op, of) {
         return failed(FI_EOPNOTSUPP) as isize;
     }
-    let fetches = !what.result.is_empty();
-    let n = if op == Op::Read { count(what.result) } else { count(what.operand) };
-    // SAFETY: libfabric's contract; the domain outlives its endpoints.
+    let fetches = !result.is_empty();
+    let n = if op == Op::Read { count(result) } else { count(operand) };
+    // SAFETY: the caller's promise; the domain outlives its endpoints.
     unsafe {
         let bytes = |pieces| buffer(pieces, of.size());
-        let operand = if op == Op::Read { Some(Buffer::default()) } else { bytes(what.operand) };
-        let (Some(operand), Some(compare), Some(result)) = (operand, bytes(what.compare), bytes(what.result))
-        else {
+        let operand = if op == Op::Read { Some(Buffer::default()) } else { bytes(operand) };
+        let (Some(operand), Some(compare), Some(result)) = (operand, bytes(compare), bytes(result)) else {
             return failed(FI_EINVAL) as isize;
         };
         if [&operand, &compare, &result].iter().any(|buffer| buffer.len() > LONGEST) {
@@ -119,7 +161,7 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
         let flags = FI_ATOMIC as u64 | if fetches { FI_READ } else { FI_WRITE } as u64;
         let ticket = ep.ticket(what.context, flags, what.flags, class);
         let atomic = Atomic {
-            target: ep.target(what.of, what.addr, what.key),
+            target: ep.target(what.at.of, what.at.addr, what.at.key),
             op,
             of,
             count: n,
@@ -132,217 +174,34 @@ unsafe fn start(ep: *mut fid_ep, what: What<'_>) -> isize {
     }
 }
 
-unsafe extern "C" fn write(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: libfabric's contract, here and in the rest of this file.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        let operand = &[single(buf, count)];
-        start(ep, What { operand, compare: &[], result: &[], of, addr, key, datatype, op, context, flags })
-    }
-}
-
-unsafe extern "C" fn writev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        let operand = pieces(iov, count);
-        start(ep, What { operand, compare: &[], result: &[], of, addr, key, datatype, op, context, flags })
-    }
-}
-
-/// Starts an operation from a message. One remote piece, as long as the local ones.
+/// Starts an operation from a message: one remote piece, as long as the local ones.
+///
+/// # Errors
+///
+/// The call's result: the message makes no sense.
+///
+/// # Safety
+///
+/// As for [`start`]; the message is null or readable, and so is what it points to.
 unsafe fn start_message(
     ep: *mut fid_ep,
     msg: *const fi_msg_atomic,
     compare: Pieces<'_>,
     result: Pieces<'_>,
     flags: u64,
-) -> isize {
-    // SAFETY: as in `write`.
+) -> Result<isize, isize> {
+    // SAFETY: the caller's promise.
     unsafe {
-        let m = match parts(msg, flags) {
-            Ok(m) => m,
-            Err(error) => return error,
-        };
+        let m = parts(msg, flags)?;
         // On a tagged receive's buffer.
         if flags & u64::from(FI_TAGGED) != 0 {
-            return failed(FI_EOPNOTSUPP) as isize;
+            return Err(failed(FI_EOPNOTSUPP) as isize);
         }
         let (operand, remote) = (pieces(m.msg_iov, m.iov_count), m.rma_iov.as_ref());
-        let Some(remote) = remote.filter(|_| m.rma_iov_count == 1) else { return failed(FI_EINVAL) as isize };
-        let (of, addr, key, context, flags) = (m.addr, remote.addr, remote.key, m.context, Some(flags));
-        let (datatype, op) = (m.datatype, m.op);
-        start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags })
-    }
-}
-
-unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
-    // SAFETY: as in `write`.
-    unsafe { start_message(ep, msg, &[], &[], flags) }
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-) -> isize {
-    let (operand, context) = (&[single(buf, count)], core::ptr::null_mut());
-    let (compare, result): (Pieces<'_>, Pieces<'_>) = (&[], &[]);
-    // SAFETY: as in `write`.
-    unsafe { start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags: None }) }
-}
-
-unsafe extern "C" fn readwrite(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        let (operand, result) = (&[single(buf, count)], &[single(result, count)]);
-        start(ep, What { operand, compare: &[], result, of, addr, key, datatype, op, context, flags })
-    }
-}
-
-unsafe extern "C" fn readwritev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    resultv: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        let (operand, result) = (pieces(iov, count), pieces(resultv, result_count));
-        start(ep, What { operand, compare: &[], result, of, addr, key, datatype, op, context, flags })
-    }
-}
-
-unsafe extern "C" fn readwritemsg(
-    ep: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    resultv: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe { start_message(ep, msg, &[], pieces(resultv, result_count), flags) }
-}
-
-unsafe extern "C" fn compwrite(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    compare: *const c_void,
-    _compare_desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        let (operand, compare) = (&[single(buf, count)], &[single(compare, count)]);
-        let result = &[single(result, count)];
-        start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags })
-    }
-}
-
-unsafe extern "C" fn compwritev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    comparev: *const fi_ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        let (operand, compare) = (pieces(iov, count), pieces(comparev, compare_count));
-        let result = pieces(resultv, result_count);
-        start(ep, What { operand, compare, result, of, addr, key, datatype, op, context, flags })
-    }
-}
-
-unsafe extern "C" fn compwritemsg(
-    ep: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    comparev: *const fi_ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: as in `write`.
-    unsafe {
-        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
-        start_message(ep, msg, compare, result, flags)
+        let remote = remote.filter(|_| m.rma_iov_count == 1).ok_or(failed(FI_EINVAL) as isize)?;
+        let at = Place { of: m.addr, addr: remote.addr, key: remote.key };
+        let what = Operation { datatype: m.datatype, op: m.op, at, context: m.context, flags: Some(flags) };
+        Ok(start(ep, what, operand, compare, result))
     }
 }
 
@@ -363,7 +222,7 @@ unsafe fn answer(found: Option<(usize, usize)>, count: *mut usize) -> c_int {
 }
 
 unsafe extern "C" fn writevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, n: *mut usize) -> c_int {
-    // SAFETY: as in `write`.
+    // SAFETY: libfabric's contract: `n` is null, or a place for the answer.
     unsafe { answer(valid(datatype, op, false, false), n) }
 }
 
@@ -373,7 +232,7 @@ unsafe extern "C" fn readwritevalid(
     op: fi_op,
     n: *mut usize,
 ) -> c_int {
-    // SAFETY: as in `write`.
+    // SAFETY: libfabric's contract: `n` is null, or a place for the answer.
     unsafe { answer(valid(datatype, op, false, true), n) }
 }
 
@@ -383,7 +242,7 @@ unsafe extern "C" fn compwritevalid(
     op: fi_op,
     n: *mut usize,
 ) -> c_int {
-    // SAFETY: as in `write`.
+    // SAFETY: libfabric's contract: `n` is null, or a place for the answer.
     unsafe { answer(valid(datatype, op, true, true), n) }
 }
 

@@ -1,10 +1,20 @@
 //! libfabric's side of the provider: objects that its users hold pointers to, and the
 //! tables of functions behind them.
 //!
-//! Every function here is called by C and keeps C's promises: pointers are those of objects that
-//! the provider has made and that are not closed yet, and buffers stay until their completions.
-//! That is what each `SAFETY` in this folder means by *libfabric's contract*. A panic ends the
-//! process (an `extern "C"` function does not unwind).
+//! Every function here is called by C, which keeps these promises, by libfabric's man pages. They
+//! are what each `SAFETY` in this folder means by *libfabric's contract*:
+//!
+//! * **Objects**: a pointer to an object is one that the provider has given out, of the class that
+//!   the call is for, and not closed; nobody closes it during the call.
+//! * **Buffers**: memory for an operation is readable, or writable, until the operation's
+//!   completion; that of an injected operation, during the call.
+//! * **Arrays**: `count` elements are readable during the call.
+//! * **Structures**: an argument such as `fi_msg` or `fi_info` is null or readable during the call,
+//!   and so is what it points to.
+//! * **Results**: a place for a result is null or writable during the call, for as many bytes as
+//!   are said.
+//!
+//! A panic ends the process (an `extern "C"` function does not unwind).
 #![allow(unsafe_code)]
 
 mod atomic;
@@ -12,6 +22,7 @@ mod av;
 mod cntr;
 mod cq;
 mod domain;
+mod entry;
 mod ep;
 mod eq;
 mod fabric;

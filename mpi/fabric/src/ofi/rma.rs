@@ -1,48 +1,53 @@
-//! Reading and writing memory of others.
-
-use core::ffi::c_void;
+//! Reads and writes of remote memory.
 
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::completion::Class;
 
+use super::entry::{Context, Desc, Descs, In, Out, entries};
 use super::ep::Ep;
 use super::failed;
 use super::message::{is_nowhere, many, one, parts};
-use super::no::later;
 use super::sys::*;
 
 const READ: u64 = (FI_RMA | FI_READ) as u64;
 const WRITTEN: u64 = (FI_RMA | FI_WRITE) as u64;
 
-/// The table.
-pub static OPS: fi_ops_rma = fi_ops_rma {
-    size: size_of::<fi_ops_rma>(),
-    read: Some(read),
-    readv: Some(readv),
-    readmsg: Some(readmsg),
-    write: Some(write),
-    writev: Some(writev),
-    writemsg: Some(writemsg),
-    inject: Some(inject),
-    writedata: Some(writedata),
-    injectdata: Some(injectdata),
-};
+entries! {
+    /// One-sided operations.
+    OPS, LATER: fi_ops_rma;
+    read |ep, buf: Out, len: usize, _desc: Desc, of: fi_addr_t, addr: u64, key: u64, context: Context|
+        read(ep, &one(buf, len), Place { of, addr, key }, context, Ep::tx_flags(ep));
+    readv |ep, iov: *const iovec, _descs: Descs, count: usize, of: fi_addr_t, addr: u64, key: u64,
+           context: Context|
+        read(ep, &many(iov, count)?, Place { of, addr, key }, context, Ep::tx_flags(ep));
+    readmsg |ep, msg: *const fi_msg_rma, flags: u64| {
+        let m = parts(msg, flags)?;
+        let buffer = many(m.msg_iov, m.iov_count)?;
+        read(ep, &buffer, place(m, buffer.len())?, m.context, flags)
+    };
+    write |ep, buf: In, len: usize, _desc: Desc, of: fi_addr_t, addr: u64, key: u64, context: Context|
+        write(ep, &one(buf, len), Place { of, addr, key }, WriteArgs::new(ep, context));
+    writev |ep, iov: *const iovec, _descs: Descs, count: usize, of: fi_addr_t, addr: u64, key: u64,
+            context: Context|
+        write(ep, &many(iov, count)?, Place { of, addr, key }, WriteArgs::new(ep, context));
+    writemsg |ep, msg: *const fi_msg_rma, flags: u64| {
+        let m = parts(msg, flags)?;
+        let buffer = many(m.msg_iov, m.iov_count)?;
+        let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
+        let args = WriteArgs { data, context: m.context, flags: Some(flags) };
+        write(ep, &buffer, place(m, buffer.len())?, args)
+    };
+    inject |ep, buf: In, len: usize, of: fi_addr_t, addr: u64, key: u64|
+        write(ep, &one(buf, len), Place { of, addr, key }, WriteArgs::inject(None));
+    writedata |ep, buf: In, len: usize, _desc: Desc, data: u64, of: fi_addr_t, addr: u64, key: u64,
+               context: Context|
+        write(ep, &one(buf, len), Place { of, addr, key },
+              WriteArgs { data: Some(data), ..WriteArgs::new(ep, context) });
+    injectdata |ep, buf: In, len: usize, data: u64, of: fi_addr_t, addr: u64, key: u64|
+        write(ep, &one(buf, len), Place { of, addr, key }, WriteArgs::inject(Some(data)));
+}
 
-/// Functions of an endpoint that is not enabled yet.
-pub static LATER: fi_ops_rma = fi_ops_rma {
-    size: size_of::<fi_ops_rma>(),
-    read: later(),
-    readv: later(),
-    readmsg: later(),
-    write: later(),
-    writev: later(),
-    writemsg: later(),
-    inject: later(),
-    writedata: later(),
-    injectdata: later(),
-};
-
-/// Whose memory, where.
+/// A place in a peer's memory.
 #[derive(Clone, Copy)]
 struct Place {
     of: fi_addr_t,
@@ -50,29 +55,58 @@ struct Place {
     key: u64,
 }
 
-unsafe fn read_any(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: *mut c_void, flags: u64) -> isize {
+/// Arguments of a write, but for its buffer and its place.
+struct WriteArgs {
+    data: Option<u64>,
+    context: Context,
+    /// `None`: injected; the buffer is the caller's again at once, and only errors are reported.
+    flags: Option<u64>,
+}
+
+impl WriteArgs {
+    /// A write with the endpoint's own flags.
+    ///
+    /// # Safety
+    ///
+    /// `ep` is an open endpoint.
+    unsafe fn new(ep: *mut fid_ep, context: Context) -> WriteArgs {
+        // SAFETY: the caller's promise.
+        WriteArgs { data: None, context, flags: Some(unsafe { Ep::tx_flags(ep) }) }
+    }
+
+    /// An injected write.
+    fn inject(data: Option<u64>) -> WriteArgs {
+        WriteArgs { data, context: core::ptr::null_mut(), flags: None }
+    }
+}
+
+/// Starts a read.
+///
+/// # Safety
+///
+/// `ep` is an open endpoint; the buffer stays until the read's completion.
+unsafe fn read(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: Context, flags: u64) -> isize {
     if is_nowhere(buffer) {
         return failed(FI_EINVAL) as isize;
     }
-    // SAFETY: libfabric's contract.
+    // SAFETY: the caller's promise.
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let ticket = ep.ticket(context, READ, Some(flags), Class::Read);
     let started = ep.endpoint.core.read(ep.target(from.of, from.addr, from.key), buffer, ticket);
     ep.started(started)
 }
 
-unsafe fn write_any(
-    ep: *mut fid_ep,
-    buffer: &Buffer,
-    to: Place,
-    data: Option<u64>,
-    context: *mut c_void,
-    flags: Option<u64>,
-) -> isize {
+/// Starts a write.
+///
+/// # Safety
+///
+/// `ep` is an open endpoint; the buffer stays as long as the operation needs it.
+unsafe fn write(ep: *mut fid_ep, buffer: &Buffer, to: Place, args: WriteArgs) -> isize {
+    let WriteArgs { data, context, flags } = args;
     if is_nowhere(buffer) {
         return failed(FI_EINVAL) as isize;
     }
-    // SAFETY: libfabric's contract.
+    // SAFETY: the caller's promise.
     let (_guard, ep) = unsafe { Ep::enter(ep) };
     let ticket = ep.ticket(context, WRITTEN, flags, Class::Write);
     let inject = flags.is_none_or(|flags| flags & FI_INJECT as u64 != 0);
@@ -81,144 +115,15 @@ unsafe fn write_any(
     ep.started(started)
 }
 
-unsafe extern "C" fn read(
-    ep: *mut fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: libfabric's contract, here and in the rest of this file.
-    unsafe { read_any(ep, &one(buf, len), Place { of, addr, key }, context, Ep::tx_flags(ep)) }
-}
-
-unsafe extern "C" fn readv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `read`.
-    unsafe {
-        let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        read_any(ep, &buffer, Place { of, addr, key }, context, Ep::tx_flags(ep))
-    }
-}
-
 /// The one remote piece of a message, which is as long as the local ones.
-unsafe fn place(m: &fi_msg_rma, len: usize) -> Option<Place> {
-    if m.rma_iov_count != 1 {
-        return None;
-    }
-    // SAFETY: as in `read`.
-    let remote = unsafe { m.rma_iov.as_ref() }?;
-    (remote.len == len).then_some(Place { of: m.addr, addr: remote.addr, key: remote.key })
-}
-
-unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: as in `read`.
-    unsafe {
-        let m = match parts(msg, flags) {
-            Ok(m) => m,
-            Err(error) => return error,
-        };
-        let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
-        let Some(from) = place(m, buffer.len()) else { return failed(FI_EINVAL) as isize };
-        read_any(ep, &buffer, from, m.context, flags)
-    }
-}
-
-unsafe extern "C" fn write(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `read`.
-    unsafe { write_any(ep, &one(buf, len), Place { of, addr, key }, None, context, Some(Ep::tx_flags(ep))) }
-}
-
-unsafe extern "C" fn writev(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `read`.
-    unsafe {
-        let Some(buffer) = many(iov, count) else { return failed(FI_EINVAL) as isize };
-        write_any(ep, &buffer, Place { of, addr, key }, None, context, Some(Ep::tx_flags(ep)))
-    }
-}
-
-unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: as in `read`.
-    unsafe {
-        let m = match parts(msg, flags) {
-            Ok(m) => m,
-            Err(error) => return error,
-        };
-        let Some(buffer) = many(m.msg_iov, m.iov_count) else { return failed(FI_EINVAL) as isize };
-        let Some(to) = place(m, buffer.len()) else { return failed(FI_EINVAL) as isize };
-        let data = (flags & FI_REMOTE_CQ_DATA as u64 != 0).then_some(m.data);
-        write_any(ep, &buffer, to, data, m.context, Some(flags))
-    }
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: as in `read`.
-    unsafe { write_any(ep, &one(buf, len), Place { of, addr, key }, None, core::ptr::null_mut(), None) }
-}
-
-unsafe extern "C" fn writedata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as in `read`.
-    unsafe {
-        let flags = Some(Ep::tx_flags(ep));
-        write_any(ep, &one(buf, len), Place { of, addr, key }, Some(data), context, flags)
-    }
-}
-
-unsafe extern "C" fn injectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: as in `read`.
-    unsafe { write_any(ep, &one(buf, len), Place { of, addr, key }, Some(data), core::ptr::null_mut(), None) }
+///
+/// # Safety
+///
+/// The message's remote pieces are readable, or null.
+unsafe fn place(m: &fi_msg_rma, len: usize) -> Result<Place, isize> {
+    // SAFETY: the caller's promise.
+    let remote = unsafe { m.rma_iov.as_ref() }.filter(|remote| m.rma_iov_count == 1 && remote.len == len);
+    remote
+        .map(|remote| Place { of: m.addr, addr: remote.addr, key: remote.key })
+        .ok_or(failed(FI_EINVAL) as isize)
 }
