@@ -100,7 +100,7 @@ impl Simulation {
 
     /// A thread with number `id` on a processor. Several may share one.
     pub fn spawn(&mut self, processor: usize, id: usize, body: impl FnOnce(&Sim) + 'static) {
-        self.spawn_in_job(processor, id, 0, body);
+        self.spawn_boxed(processor, id, 0, Box::new(body));
     }
 
     /// The same, as part of one of several programs (jobs), which gang scheduling runs
@@ -112,6 +112,11 @@ impl Simulation {
         job: usize,
         body: impl FnOnce(&Sim) + 'static,
     ) {
+        self.spawn_boxed(processor, id, job, Box::new(body));
+    }
+
+    /// Starts a thread. The body is boxed, so that the coroutine is compiled once for all bodies.
+    fn spawn_boxed(&mut self, processor: usize, id: usize, job: usize, body: Box<dyn FnOnce(&Sim)>) {
         let thread = self.coroutines.len();
         {
             let e = &mut *self.engine.borrow_mut();
