@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
+use towpath_host::{Error, Pin};
 use towpath_lab::experiments::find;
 use towpath_lab::experiments::structures::StructureSettings;
-use towpath_lab::format::parse_size;
 use towpath_lab::structures::{MOST, POOLS, Structure};
-use towpath_lab::{
-    CLAIM_ALGORITHMS, EXPERIMENTS, Error, Pin, Session, Settings, console, contenders, waiting_policies,
-};
+use towpath_lab::{EXPERIMENTS, Session, Settings, contenders, report, waiting_policies};
 use towpath_launch::MpiKind;
+use towpath_report::format::parse_size;
+use towpath_report::{CLAIM_ALGORITHMS, console};
 use towpath_shm::shown;
 
 use crate::{Failure, Outcome, output};
@@ -308,6 +308,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
         experiments,
         json: args.json,
         report: Some(folder.clone()),
+        targets: false,
         budgeted: args.budgeted(),
     };
     let results = session.run().map_err(|error| match error {
@@ -317,7 +318,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
     let defects = results.defects();
     let damage: String = defects.iter().map(|d| format!("DEFECT: {d}\n")).collect();
     let where_to = format!("report: {}\n\n", shown(folder.join("index.html")));
-    let text = format!("{damage}{where_to}{}", console::render(&results));
+    let text = format!("{damage}{where_to}{}", console::render(&results, &report(&results, false)));
     if args.json {
         output::remark_text(&text);
     } else {

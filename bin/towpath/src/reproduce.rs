@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use towpath_lab::console::Progress;
-use towpath_lab::reproduce::{Context, choose, judge, lost, show, to_record};
+use towpath_papers::claims::{Context, choose, judge, lost, show, to_record};
+use towpath_report::console::Progress;
 
 use crate::sim::Bar;
 use towpath_shm::shown;

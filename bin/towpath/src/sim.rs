@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use towpath_lab::console::Progress;
-use towpath_lab::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
-use towpath_lab::{Host, waiting_policies};
+use towpath_host::Host;
+use towpath_lab::waiting_policies;
+use towpath_papers::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
+use towpath_report::console::Progress;
 use towpath_shm::shown;
 use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};

@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
 use crate::experiments::structures::StructureSettings;
-use crate::host::Host;
-use crate::record::{Extra, Metric, Record, Subject};
-use crate::topology::{Pin, Placement};
-use crate::transport::{CLAIM_ALGORITHMS, Contender, OURS, Run};
+use crate::transport::{Contender, Run};
+use towpath_host::Error;
+use towpath_host::Host;
+use towpath_host::topology::{Pin, Placement};
+use towpath_report::record::{Extra, Metric, Record, Subject};
+use towpath_report::{ADAPTIVE, Asked, CLAIM_ALGORITHMS, Experiment, OURS};
 
 /// What the user asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +50,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             algorithms: Vec::new(),
-            waiting: vec![crate::transport::ADAPTIVE.into()],
+            waiting: vec![ADAPTIVE.into()],
             writers: vec![1, 3, 7, 15],
             messages: 1_000_000,
             sizes: (6..=22).step_by(2).map(|power| 1 << power).collect(),
@@ -67,6 +68,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The part of the settings that the report names.
+    pub fn asked(&self) -> Asked {
+        Asked { waiting: self.waiting.clone(), runs: self.runs, seed: self.seed, peers: self.peers }
+    }
+}
+
 /// Where an experiment puts its results and its progress.
 pub trait Sink {
     /// A figure.
@@ -80,21 +88,13 @@ pub trait Sink {
     fn step(&mut self, what: &str);
 }
 
-/// One experiment: one file, and one line in [`crate::EXPERIMENTS`].
-pub trait Experiment: Sync {
-    /// Its name, as in the records.
-    fn name(&self) -> &'static str;
-    /// What it shows, in one sentence.
-    fn about(&self) -> &'static str;
+/// An experiment on this machine: one file, and one line in [`crate::EXPERIMENTS`].
+pub trait Measure: Experiment {
     /// About how long it may take as one of all, in seconds.
     fn seconds(&self) -> u64;
     /// Whether it is run when no experiment is named.
     fn is_one_of_all(&self) -> bool {
         true
-    }
-    /// The algorithms that can be chosen for it.
-    fn algorithms(&self) -> Vec<&'static str> {
-        CLAIM_ALGORITHMS.iter().map(|a| a.name).collect()
     }
     /// Runs it.
     ///
@@ -102,6 +102,11 @@ pub trait Experiment: Sync {
     ///
     /// Only what makes all of it impossible. What concerns one contender goes to [`Sink::missing`].
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error>;
+}
+
+/// The names of the claim algorithms.
+pub fn claim_algorithms() -> Vec<&'static str> {
+    CLAIM_ALGORITHMS.iter().map(|a| a.name).collect()
 }
 
 /// What an experiment works with.
@@ -194,7 +199,7 @@ impl Bench<'_> {
             let round_start = Instant::now();
             for n in order(variants.len(), round, rounds) {
                 let Variant { subject, key } = &variants[n];
-                self.sink.step(&format!("{} · {}", subject.experiment, describe(subject)));
+                self.sink.step(&format!("{} · {}", subject.experiment, subject.describe()));
                 if failed[n] {
                     continue;
                 }
@@ -263,23 +268,11 @@ impl Bench<'_> {
     }
 }
 
-/// A subject in a few words, for progress and tables.
-pub fn describe(subject: &Subject) -> String {
-    let mut text = subject.algorithm.clone();
-    if !matches!(subject.waiting.as_str(), "" | "own" | "none") {
-        text.push_str(&format!(" ({})", subject.waiting));
-    }
-    for (key, value) in &subject.extra {
-        text.push_str(&format!(" {key}={}", crate::record::plainly(value)));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::{Collected, Fake, bench_with};
-    use crate::record::metrics::{GAP, MESSAGES_PER_S};
+    use towpath_report::record::metrics::{GAP, MESSAGES_PER_S};
 
     fn variants(names: &[&str]) -> Vec<Variant<usize>> {
         names

@@ -3,13 +3,15 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::experiment::{Bench, Settings, Sink};
-use crate::host::Host;
-use crate::record::{Metric, Record, Subject};
-use crate::results::{Missing, Results};
-use crate::topology::Placement;
-use crate::transport::{ADAPTIVE, Contender, Crash, LogP, Run, Side, Stress};
+use crate::transport::{Contender, Crash, Run, Side, Stress};
+use towpath_host::Error;
+use towpath_host::Host;
+use towpath_host::topology::Placement;
+use towpath_papers::paper::LogP;
+use towpath_report::ADAPTIVE;
+use towpath_report::record::{Record, Subject};
+use towpath_report::results::{Missing, Results};
 
 /// Everything that an experiment reported.
 #[derive(Default)]
@@ -156,22 +158,11 @@ fn measure_example() -> Results {
     });
     Results {
         host: host.expect("the bench was made"),
-        settings,
+        asked: settings.asked(),
         records: collected.0,
         missing: collected.1,
         seconds: 1.0,
     }
-}
-
-/// The results of a run on a machine with `cores` cores that yielded these figures: what,
-/// and each round's. Without rounds there is no record.
-pub fn made_up(figures: Vec<(Subject, Metric, Vec<f64>)>, cores: u32) -> Results {
-    let host = Host { cores, ..Host::detect("none") };
-    let records = figures
-        .iter()
-        .filter_map(|(subject, metric, samples)| subject.record(*metric, samples, 1, &host))
-        .collect();
-    Results { host, settings: quick(), records, missing: Vec::new(), seconds: 1.0 }
 }
 
 /// A sink that keeps what [`Results`] needs.

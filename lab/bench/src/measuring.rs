@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use towpath_launch::{ANNOUNCE, MpiKind, MpiLauncher, Provider, output_within};
+use towpath_launch::{ANNOUNCE, CommandError, MpiKind, MpiLauncher, Provider, output_within};
 
-use crate::error::Error;
 use crate::transport::Run;
+use towpath_host::Error;
 
 const SOURCE: &str = include_str!("../peers/mpi_bench.c");
 /// Beyond the measurement's own limit, for starting and ending.
@@ -109,7 +109,7 @@ impl Measuring {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let output = output_within(command, run.limit * 4 + GRACE)?;
+        let output = output_within(command, run.limit * 4 + GRACE).map_err(failed)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() || text.trim().is_empty() {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -125,5 +125,13 @@ impl Drop for Measuring {
         // Ours, made by `compile`; if it can't be removed it is small, and in the folder for such
         // things.
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+fn failed(error: CommandError) -> Error {
+    match error {
+        CommandError::System { what, source } => Error::System { what, source },
+        CommandError::TimedOut { program, seconds } => {
+            Error::Stuck { seconds, place: format!("{program} was still running") }
+        }
     }
 }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
-use crate::error::Error;
-use crate::process::{SharedPages, cpu_time, team};
-use crate::stats::{median_of_batches, percentile};
-use crate::transport::{Contender, Crash, LogP, Run, Side, Stress};
+use crate::transport::{Contender, Crash, Run, Side, Stress};
+use towpath_host::Error;
+use towpath_host::process::{SharedPages, cpu_time, team};
+use towpath_papers::paper::LogP;
+use towpath_report::stats::{median_of_batches, percentile};
 
 /// A claim algorithm under a waiting policy.
 pub struct Ours {
@@ -57,7 +58,7 @@ impl Ours {
         team(&cores, run.limit * 4 + GRACE, |rank| match take_part(&world, rank as u32, segment, &part) {
             Ok(()) => 0,
             Err(error) => {
-                crate::console::remark!("process {rank}: {error}");
+                towpath_report::console::remark(format_args!("process {rank}: {error}"));
                 FAILED
             }
         })?;

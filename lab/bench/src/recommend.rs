@@ -1,9 +1,9 @@
 //! One sentence: what to use on this machine, as the records of this run have it.
 
-use crate::format::{message_rate, nanoseconds};
-use crate::record::Record;
-use crate::results::{Results, Row};
-use crate::stats::geometric_mean;
+use towpath_report::format::{message_rate, nanoseconds};
+use towpath_report::record::Record;
+use towpath_report::results::{Results, Row};
+use towpath_report::stats::geometric_mean;
 
 /// One thing that counts: an experiment's metric under given circumstances.
 struct Axis {
@@ -39,7 +39,7 @@ impl Axis {
     fn name(&self) -> String {
         match self.extra {
             Some(("writers", value)) => format!("{} with {value} writers", self.experiment),
-            Some((_, value)) => format!("{} of {}", self.experiment, crate::format::size(value)),
+            Some((_, value)) => format!("{} of {}", self.experiment, towpath_report::format::size(value)),
             None => "round trip".into(),
         }
     }
@@ -147,7 +147,7 @@ fn reasons(results: &Results, best: &Row) -> Vec<String> {
         results.value("bulk", "bytes_per_s", &best.algorithm, &best.waiting, &[("bytes", bytes)])
     });
     if let Some(most) = bulk.max_by(f64::total_cmp) {
-        reasons.push(format!("bulk reaches {}", crate::format::bandwidth(most)));
+        reasons.push(format!("bulk reaches {}", towpath_report::format::bandwidth(most)));
     }
     reasons
 }
@@ -174,7 +174,7 @@ fn losses(results: &Results, axes: &[Axis], all: &[Row], best: &Row) -> Vec<Stri
         .into_iter()
         .take(3)
         .map(|(factor, name, place)| {
-            format!("{name} is {} times as fast in {place}", crate::format::digits(factor))
+            format!("{name} is {} times as fast in {place}", towpath_report::format::digits(factor))
         })
         .collect()
 }

@@ -5,28 +5,31 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::console::Progress;
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Settings, Sink};
-use crate::host::Host;
-use crate::record::{Record, Subject};
-use crate::report;
-use crate::results::{Missing, Results};
-use crate::topology::Placement;
+use crate::experiment::{Bench, Measure, Settings, Sink};
+use crate::shown::report;
 use crate::transport::Contender;
+use towpath_host::Error;
+use towpath_host::Host;
+use towpath_host::topology::Placement;
+use towpath_report::console::Progress;
+use towpath_report::record::{Record, Subject};
+use towpath_report::report::write;
+use towpath_report::results::{Missing, Results};
 
 /// What is to be run, and where the results go.
 pub struct Session {
     /// What the user asked for.
     pub settings: Settings,
     /// Which experiments.
-    pub experiments: Vec<&'static dyn Experiment>,
+    pub experiments: Vec<&'static dyn Measure>,
     /// What is compared.
     pub contenders: Vec<Box<dyn Contender>>,
     /// Whether records go to stdout as JSON lines, as soon as they are there.
     pub json: bool,
     /// The folder of the report, if one is to be written.
     pub report: Option<PathBuf>,
+    /// Whether the report shows the developers' targets.
+    pub targets: bool,
     /// Whether each experiment stops after about the time that it may take as one of all.
     pub budgeted: bool,
 }
@@ -44,7 +47,7 @@ impl Session {
         let host = Host::detect(&placement.describe());
         let results = Results {
             host: host.clone(),
-            settings: self.settings.clone(),
+            asked: self.settings.asked(),
             records: vec![],
             missing: vec![],
             seconds: 0.0,
@@ -68,7 +71,7 @@ impl Session {
             }
             sink.results.seconds = begun.elapsed().as_secs_f64();
             if let Some(folder) = &self.report {
-                report::write(&sink.results, folder)?;
+                write(&sink.results, &report(&sink.results, self.targets), folder)?;
             }
             if let Some(error) = sink.broken.take() {
                 return Err(Error::Unwritten(error));
@@ -122,6 +125,7 @@ mod tests {
             contenders: vec![Box::new(Fake::ours("towpath", 1.0)), Box::new(Fake::absent("mpich"))],
             json: false,
             report: Some(folder.clone()),
+            targets: false,
             budgeted: true,
         };
         let results = session.run().unwrap();
@@ -143,6 +147,7 @@ mod tests {
             contenders: Vec::new(),
             json: false,
             report: Some(file.join("below")),
+            targets: false,
             budgeted: false,
         };
         let error = session.run().unwrap_err().to_string();

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use towpath::{Algorithm, Endpoint, Name, Payload, Policy, Tag, World, WorldConfig};
 
-use crate::error::Error;
-use crate::process::{Child, SharedPages};
 use crate::transport::{Crash, Run};
+use towpath_host::Error;
+use towpath_host::process::{Child, SharedPages};
 
 /// How many members.
 const MEMBERS: usize = 8;
@@ -255,7 +255,7 @@ impl Storm {
         Child::fork(self.placement[rank], || match member(world, rank, board, seed) {
             Ok(()) => 0,
             Err(error) => {
-                crate::console::remark!("member {rank}: {error}");
+                towpath_report::console::remark(format_args!("member {rank}: {error}"));
                 3
             }
         })

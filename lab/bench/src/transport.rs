@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::error::Error;
 use crate::experiment::Settings;
-use crate::topology::Placement;
+use towpath_host::Error;
+use towpath_host::topology::Placement;
+use towpath_papers::paper::LogP;
 
 /// Whose a contender is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,32 +31,6 @@ pub struct Run<'a> {
     /// About how long the measurement may take. Measure less rather than longer, and
     /// report what was really done; never less than a figure needs to mean something.
     pub limit: Duration,
-}
-
-/// The parameters of the LogP model, for a request and its reply with 8 bytes of
-/// arguments each, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Default)]
-pub struct LogP {
-    /// L: what the round trip takes beyond the overheads, halved. Negative where the
-    /// overheads overlap in time.
-    pub latency: f64,
-    /// o_s: how long the sender is busy with one message.
-    pub send_overhead: f64,
-    /// o_r: how long the receiver is busy with one message.
-    pub receive_overhead: f64,
-    /// g: the time from one message to the next in a long stream.
-    pub gap: f64,
-    /// From sending the request to having handled the reply.
-    pub round_trip: f64,
-}
-
-impl LogP {
-    /// From the four figures that can be measured; L is what remains, as in the paper:
-    /// RTT ÷ 2 − o_s − o_r.
-    pub fn from_measured(send_overhead: f64, receive_overhead: f64, gap: f64, round_trip: f64) -> LogP {
-        let latency = round_trip / 2.0 - send_overhead - receive_overhead;
-        LogP { latency, send_overhead, receive_overhead, gap, round_trip }
-    }
 }
 
 /// What one stress test showed.
@@ -192,33 +167,6 @@ pub trait Contender {
     }
 }
 
-/// One of Towpath's claim algorithms, as far as the laboratory must know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClaimAlgorithm {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether a contended claim is handed over in the order of arrival.
-    pub fifo: bool,
-}
-
-/// The claim algorithms, in the order in which tables show them.
-pub const CLAIM_ALGORITHMS: [ClaimAlgorithm; 8] = [
-    ClaimAlgorithm { name: "test-and-set", fifo: false },
-    ClaimAlgorithm { name: "test-and-test-and-set", fifo: false },
-    ClaimAlgorithm { name: "ticket", fifo: true },
-    ClaimAlgorithm { name: "anderson", fifo: true },
-    ClaimAlgorithm { name: "mcs", fifo: true },
-    ClaimAlgorithm { name: "posix", fifo: false },
-    ClaimAlgorithm { name: "lock-free", fifo: false },
-    ClaimAlgorithm { name: OURS, fifo: false },
-];
-
-/// Towpath's own claim algorithm, the default.
-pub const OURS: &str = "towpath";
-
-/// The waiting policy that is the default.
-pub const ADAPTIVE: &str = "adaptive";
-
 /// The names of the waiting policies.
 pub fn waiting_policies() -> Vec<&'static str> {
     towpath_sync::Policy::ALL.iter().map(|(_, name)| *name).collect()
@@ -227,18 +175,7 @@ pub fn waiting_policies() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_latency_is_what_the_paper_says_it_is() {
-        // Table 1's columns Test & Set, Posix and Lock-Free, in microseconds: L is given with one
-        // digit.
-        for (send, receive, gap, round_trip, latency) in
-            [(1.6, 1.2, 2.9, 5.5, -0.1), (2.2, 1.3, 3.5, 6.9, 0.0), (1.9, 1.2, 3.1, 5.6, -0.3)]
-        {
-            let figures = LogP::from_measured(send, receive, gap, round_trip);
-            assert!((figures.latency - latency).abs() <= 0.0501, "{figures:?}");
-        }
-    }
+    use towpath_report::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
 
     #[test]
     fn the_claim_algorithms_are_the_ones_that_policies_and_records_name() {

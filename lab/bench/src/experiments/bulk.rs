@@ -1,11 +1,18 @@
 //! Bulk transfers: bandwidth by size, beside what copying the same amount within one
 //! process achieves.
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant, insert_beside_ours};
+use crate::experiment::{Bench, Measure, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::memcpy::Copier;
-use crate::record::Subject;
-use crate::record::metrics::BYTES_PER_S;
+use towpath_host::Error;
+use towpath_papers::paper;
+use towpath_report::format::bandwidth;
+use towpath_report::format::size;
+use towpath_report::plots::{by_waiting, over};
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::BYTES_PER_S;
+use towpath_report::results::Row;
+use towpath_report::table::{Cell, Table, header, mark_best};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Bulk;
@@ -23,6 +30,38 @@ impl Experiment for Bulk {
     fn about(&self) -> &'static str {
         "bandwidth of transfers from 64 B to 4 MB, beside memcpy of the same size"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![Section::new(bulk(results)).with(plots(results))]
+    }
+    fn picture(&self, results: &Results) -> Option<Section> {
+        /// Columns of the short table.
+        const MOST: usize = 5;
+        let rows = results.leaders(self.name(), BYTES_PER_S.name, &[], false);
+        let sizes = results.numbers(self.name(), "bytes");
+        let step = sizes.len().div_ceil(MOST).max(1);
+        let sizes: Vec<u64> =
+            sizes.into_iter().rev().step_by(step).collect::<Vec<_>>().into_iter().rev().collect();
+        let rate = |row: &Row, bytes: u64| results.get("bulk", BYTES_PER_S.name, row, &[("bytes", bytes)]);
+        let cells = rows.iter().map(|row| {
+            let figures = sizes.iter().map(|&bytes| Cell::scaled(rate(row, bytes), 1e9));
+            std::iter::once(Cell::text(row.label())).chain(figures).collect()
+        });
+        let table = Table {
+            experiment: self.name(),
+            title: "Bulk transfers: GB/s by size".into(),
+            note: "Medians, beside memcpy of the same size within one process.".into(),
+            header: std::iter::once(String::new()).chain(sizes.iter().map(|&bytes| size(bytes))).collect(),
+            rows: cells.collect(),
+        };
+        let plot = plots(results).into_iter().next()?;
+        Some(Section::new(table).with([plot]))
+    }
+}
+
+impl Measure for Bulk {
     fn seconds(&self) -> u64 {
         10
     }
@@ -57,6 +96,52 @@ impl Experiment for Bulk {
         });
         Ok(())
     }
+}
+
+fn bulk(results: &Results) -> Table {
+    let sizes = results.numbers("bulk", "bytes");
+    let rows_of = results.rows("bulk");
+    let rate = |row: &Row, bytes: u64| results.get("bulk", "bytes_per_s", row, &[("bytes", bytes)]);
+    let mut rows: Vec<Vec<Cell>> = rows_of
+        .iter()
+        .map(|row| {
+            let mut cells = vec![Cell::text(row.label())];
+            cells.extend(sizes.iter().map(|&bytes| Cell::scaled(rate(row, bytes), 1e9)));
+            cells
+        })
+        .collect();
+    for (column, &bytes) in sizes.iter().enumerate() {
+        let values: Vec<Option<f64>> =
+            rows_of.iter().map(|r| rate(r, bytes).filter(|_| !r.is_floor()).map(|r| r.value)).collect();
+        mark_best(&mut rows, column + 1, &values, false);
+    }
+    let mut head = header(&["GB/s"]);
+    head.extend(sizes.iter().map(|&bytes| size(bytes)));
+    Table {
+        experiment: "bulk",
+        title: "Bulk transfers".into(),
+        note: format!(
+            "Bandwidth in GB/s by size of a transfer, beside memcpy of the same size within one process. The paper reaches roughly {:.0} % of \
+             its machine's copy rate at its peak (L, Section 4.1).",
+            paper::BULK_OF_MEMCPY * 100.0
+        ),
+        header: head,
+        rows,
+    }
+}
+
+/// Bandwidth over the size of a transfer, a plot for each waiting policy.
+fn plots(results: &Results) -> Vec<String> {
+    by_waiting(results, "bulk", |rows, suffix| {
+        over(
+            results,
+            rows,
+            ("bulk", "bytes_per_s", "bytes"),
+            &format!("Bandwidth by size of a transfer{suffix}"),
+            |x| size(x as u64),
+            bandwidth,
+        )
+    })
 }
 
 #[cfg(test)]

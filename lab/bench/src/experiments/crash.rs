@@ -1,10 +1,15 @@
 //! What happens to the others when senders are killed in mid-send.
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::record::metrics::{DUPLICATED, KILLS, LEAKED_SLOTS, LOST, P999_US, RECOVERY};
-use crate::stats::percentile;
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::{Crash, Side};
+use towpath_host::Error;
+use towpath_report::Metric;
+use towpath_report::format::in_unit;
+use towpath_report::plots::times;
+use towpath_report::record::metrics::{DUPLICATED, KILLS, LEAKED_SLOTS, LOST, P999_US, RECOVERY};
+use towpath_report::stats::percentile;
+use towpath_report::table::{Cell, Kind, Table, header};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct CrashTest;
@@ -19,6 +24,52 @@ impl Experiment for CrashTest {
     fn about(&self) -> &'static str {
         "senders are killed at random instants: what is lost, doubled or leaked, and how soon the others go on"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![Section::new(crash(results))]
+    }
+    fn picture(&self, results: &Results) -> Option<Section> {
+        let plot = times(
+            results,
+            self.name(),
+            RECOVERY.name,
+            "Recovery: from a sender's death to the next message",
+        )?;
+        let rows = results.leaders(self.name(), RECOVERY.name, &[], true);
+        let of = |row, metric: Metric| results.get("crash", metric.name, row, &[]);
+        let cells = rows.iter().map(|row| {
+            let damage: Option<f64> =
+                [LOST, DUPLICATED, LEAKED_SLOTS].map(|m| of(row, m).map(|r| r.value)).into_iter().sum();
+            let damage = match damage {
+                Some(n) if n > 0.0 => Cell::new(format!("{n:.0}"), Kind::Bad),
+                Some(_) => Cell::new("0", Kind::Good),
+                None => Cell::new("–", Kind::Missing),
+            };
+            let longest = of(row, RECOVERY).map(|r| in_unit(r.max, &r.unit));
+            vec![
+                Cell::text(row.label()),
+                Cell::figure(of(row, KILLS)),
+                damage,
+                Cell::figure(of(row, RECOVERY)),
+                longest.map_or(Cell::new("–", Kind::Missing), |text| Cell::new(text, Kind::Figure)),
+            ]
+        });
+        let table = Table {
+            experiment: self.name(),
+            title: "Senders killed in mid-send".into(),
+            note: "Messages lost or delivered twice, and slots that stayed unusable, all together; the median and the longest \
+                   time from a kill to the next message of a survivor."
+                .into(),
+            header: header(&["", "kills", "lost, doubled, leaked", "recovery", "longest"]),
+            rows: cells.collect(),
+        };
+        Some(Section::new(table).with([plot]))
+    }
+}
+
+impl Measure for CrashTest {
     fn seconds(&self) -> u64 {
         8
     }
@@ -68,6 +119,44 @@ fn samples(total: &Crash) -> Samples {
         samples.push(P999_US, us);
     }
     samples
+}
+
+fn crash(results: &Results) -> Table {
+    let metrics = ["kills", "lost", "duplicated", "leaked_slots", "recovery_us", "p999_us"];
+    let rows = results
+        .rows("crash")
+        .iter()
+        .map(|row| {
+            let mut cells = vec![Cell::text(row.label())];
+            for metric in metrics {
+                let record = results.get("crash", metric, row, &[]);
+                let mut cell = Cell::figure(record);
+                if matches!(metric, "lost" | "duplicated" | "leaked_slots") {
+                    cell.detail.clear();
+                    cell.kind = match record {
+                        Some(r) if r.value > 0.0 => Kind::Bad,
+                        Some(_) => Kind::Good,
+                        None => Kind::Missing,
+                    };
+                }
+                cells.push(cell);
+            }
+            let longest = results.get("crash", "recovery_us", row, &[]);
+            cells.push(longest.map_or(Cell::new("–", Kind::Missing), |r| {
+                Cell::new(in_unit(r.max, &r.unit), Kind::Figure)
+            }));
+            cells
+        })
+        .collect();
+    Table {
+        experiment: "crash",
+        title: "Senders killed in mid-send".into(),
+        note: "Lost: published and never delivered. Duplicated: delivered twice. Leaked: slots that stayed unusable. Recovery: from the kill \
+               to the next message of a survivor."
+            .into(),
+        header: header(&["algorithm", "kills", "lost", "duplicated", "leaked slots", "recovery", "p99.9", "longest"]),
+        rows,
+    }
 }
 
 #[cfg(test)]

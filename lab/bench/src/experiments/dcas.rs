@@ -4,6 +4,8 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use towpath_report::record::Record;
+use towpath_report::table::{Cell, Table, ratio};
 
 use towpath_machine::{Native, Plain};
 use towpath_shm::Memory;
@@ -11,12 +13,13 @@ use towpath_structures::dcas::{Actor, Change, DcasError, DoubleCas};
 use towpath_structures::{InPlace, for_each_dcas};
 use towpath_sync::Spinning;
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::process::team;
-use crate::record::Subject;
-use crate::record::metrics::{CAS_NS, DCAS_NS};
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_host::process::team;
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::{CAS_NS, DCAS_NS};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Dcas;
@@ -38,7 +41,7 @@ const BATCH: u64 = 500;
 const LEAST_BATCHES: u32 = 50;
 
 type Room = InPlace<1, 2>;
-type Measure = fn(u32, u32, &Run<'_>) -> Result<Samples, Error>;
+type Cost = fn(u32, u32, &Run<'_>) -> Result<Samples, Error>;
 
 impl Experiment for Dcas {
     fn name(&self) -> &'static str {
@@ -47,21 +50,27 @@ impl Experiment for Dcas {
     fn about(&self) -> &'static str {
         "double compare-and-swap by software beside one compare-and-swap, alone and contended (paper G)"
     }
-    fn seconds(&self) -> u64 {
-        5
-    }
     fn algorithms(&self) -> Vec<&'static str> {
         ALGORITHMS.to_vec()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![Section::new(dcas(results))]
+    }
+}
+
+impl Measure for Dcas {
+    fn seconds(&self) -> u64 {
+        5
     }
     /// It is about a building block: asked for by name.
     fn is_one_of_all(&self) -> bool {
         false
     }
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error> {
-        let mut measures: Vec<(&'static str, bool, Measure)> = Vec::new();
+        let mut measures: Vec<(&'static str, bool, Cost)> = Vec::new();
         for_each_dcas!([atomics cas2] Native, Room => add(&mut measures));
         let chosen = &bench.settings.algorithms;
-        let mut variants: Vec<Variant<(Measure, u32, u32)>> = Vec::new();
+        let mut variants: Vec<Variant<(Cost, u32, u32)>> = Vec::new();
         for (name, adjacent, measure) in measures {
             if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
                 continue;
@@ -80,7 +89,7 @@ impl Experiment for Dcas {
     }
 }
 
-fn add<D: DoubleCas<Native> + Plain>(measures: &mut Vec<(&'static str, bool, Measure)>) {
+fn add<D: DoubleCas<Native> + Plain>(measures: &mut Vec<(&'static str, bool, Cost)>) {
     measures.push((D::NAME, D::ADJACENT, cost::<D>));
 }
 
@@ -112,7 +121,7 @@ fn cost<D: DoubleCas<Native> + Plain>(procs: u32, words: u32, run: &Run<'_>) -> 
                 0
             }
             Err(error) => {
-                crate::console::remark!("dcas {}: {error}", D::NAME);
+                towpath_report::console::remark(format_args!("dcas {}: {error}", D::NAME));
                 3
             }
         }
@@ -221,6 +230,56 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
     }
 }
 
+/// A record of the experiment `dcas`.
+pub fn dcas_figure<'a>(
+    results: &'a Results,
+    metric: &str,
+    algorithm: &str,
+    procs: u32,
+    words: u64,
+) -> Option<&'a Record> {
+    let found = |r: &&Record| {
+        r.experiment == "dcas"
+            && r.metric == metric
+            && r.algorithm == algorithm
+            && r.procs == procs
+            && r.number("words") == Some(words)
+    };
+    results.records.iter().find(found)
+}
+
+fn dcas(results: &Results) -> Table {
+    let mut rows = Vec::new();
+    for (procs, words, what) in [
+        (1, 2, "alone, two words"),
+        (1, 64, "alone, one word and 63 others in turn"),
+        (2, 2, "two processes, the same two words"),
+    ] {
+        for algorithm in ALGORITHMS {
+            let of = |metric| dcas_figure(results, metric, algorithm, procs, words);
+            let (dcas, cas) = (of("dcas_ns"), of("cas_ns"));
+            if dcas.is_some() {
+                rows.push(vec![
+                    Cell::text(what),
+                    Cell::text(algorithm),
+                    Cell::figure(dcas),
+                    Cell::figure(cas),
+                    ratio(dcas, cas),
+                ]);
+            }
+        }
+    }
+    Table {
+        experiment: "dcas",
+        title: "Double compare-and-swap by software".into(),
+        note: "One double compare-and-swap with the reads of its words, one compare-and-swap with the loads of two words, and their ratio within the rounds. Alone: the shortest of many batches. Two \
+               processes: the time by the number of operations that succeeded."
+            .into(),
+        header: ["", "implementation", "DCAS", "CAS and two loads", "ratio"].map(String::from).to_vec(),
+        rows,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,5 +315,17 @@ mod tests {
         let mut sink = Collected::default();
         bench_with(&settings, &mut [], &mut sink, |b| Dcas.run(b).unwrap());
         assert!(!sink.records.is_empty() && sink.records.iter().all(|r| r.algorithm == "harris"));
+    }
+
+    #[test]
+    fn table_has_the_ratio_within_the_rounds() {
+        let subject = || Subject::new("dcas", "guerraoui", "spin", 1).with("words", 2);
+        let results = Results::from_figures(
+            &[(subject(), DCAS_NS, vec![30.0, 90.0, 24.0]), (subject(), CAS_NS, vec![10.0, 30.0, 6.0])],
+            2,
+        );
+        let table = super::dcas(&results);
+        assert_eq!(table.rows.len(), 1);
+        assert_eq!(table.rows[0].iter().map(|c| c.text.as_str()).collect::<Vec<_>>()[4], "3.00");
     }
 }

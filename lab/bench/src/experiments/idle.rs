@@ -1,9 +1,12 @@
 //! What waiting costs when nothing comes.
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::record::metrics::CPU_FRACTION;
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::{Contender, Side};
+use towpath_host::Error;
+use towpath_report::format::percent;
+use towpath_report::record::metrics::CPU_FRACTION;
+use towpath_report::table::{Cell, Kind, Table, header};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Idle;
@@ -15,6 +18,15 @@ impl Experiment for Idle {
     fn about(&self) -> &'static str {
         "the part of a core that a process uses while it waits and nothing comes"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![Section::new(idle(results))]
+    }
+}
+
+impl Measure for Idle {
     fn seconds(&self) -> u64 {
         3
     }
@@ -24,7 +36,7 @@ impl Experiment for Idle {
         let mut seen: Vec<String> = Vec::new();
         let mut variants: Vec<Variant<usize>> = Vec::new();
         let mut present = bench.present(self.name(), 1);
-        present.sort_by_key(|(n, _)| bench.contenders[*n].name() != crate::transport::OURS);
+        present.sort_by_key(|(n, _)| bench.contenders[*n].name() != towpath_report::OURS);
         for (key, subject) in present {
             if bench.contenders[key].side() == Side::Ours {
                 if seen.contains(&subject.waiting) {
@@ -39,6 +51,25 @@ impl Experiment for Idle {
             Ok(Samples::one(CPU_FRACTION, contender.idle(run)?))
         });
         Ok(())
+    }
+}
+
+fn idle(results: &Results) -> Table {
+    let rows = results
+        .rows("idle")
+        .iter()
+        .filter_map(|row| {
+            let r = results.get("idle", "cpu_fraction", row, &[])?;
+            let who = if row.is_ours() { format!("towpath, {} waiting", row.waiting) } else { row.label() };
+            Some(vec![Cell::text(who), Cell::new(percent(r.value), Kind::Figure)])
+        })
+        .collect();
+    Table {
+        experiment: "idle",
+        title: "Waiting while nothing comes".into(),
+        note: "The part of a core that a waiting process uses.".into(),
+        header: header(&["who", "of a core"]),
+        rows,
     }
 }
 

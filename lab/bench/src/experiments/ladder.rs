@@ -1,12 +1,16 @@
 //! The ladder: the paper's four versions of a message device, and ours: latency and
 //! bandwidth by size (Gropp & Lusk 1997, Figure 7).
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::ladder::{Version, measure};
-use crate::record::Subject;
-use crate::record::metrics::{BYTES_PER_S, ROUND_TRIP_US};
+use crate::experiment::{Bench, Measure, Samples, Variant};
+use crate::ladder::measure;
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_papers::ladder::Version;
+use towpath_report::curves::{Curves, Rival};
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::{BYTES_PER_S, ROUND_TRIP_US};
+use towpath_report::svg::Look;
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Ladder;
@@ -24,6 +28,15 @@ impl Experiment for Ladder {
     fn about(&self) -> &'static str {
         "from System V semaphores to lock-free: four versions of MPICH's device, and ours (paper M, Figure 7)"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        curves().sections(results)
+    }
+}
+
+impl Measure for Ladder {
     fn seconds(&self) -> u64 {
         10
     }
@@ -57,6 +70,26 @@ impl Experiment for Ladder {
             Ok(samples)
         });
         Ok(())
+    }
+}
+
+/// Tables and plots of the versions.
+fn curves() -> Curves {
+    let rival = |(n, version): (usize, &Version)| Rival {
+        algorithm: version.name(),
+        over: None,
+        waiting: None,
+        label: version.name().into(),
+        look: Look { colour: n, dashed: *version != Version::Towpath, bold: *version == Version::Towpath },
+    };
+    Curves {
+        experiment: "ladder",
+        title: "The ladder",
+        note: "Ping-pong between pairs of processes, all pairs at one time; medians. The paper's four versions (M, Sections 4 to 7): System V semaphores; packet slots and semaphores; test&set \
+               locks; packet slots and test&set locks. Then Towpath's endpoints.",
+        figures: ["M figure 7, left", "M figure 7, right"],
+        by_waiting: false,
+        rivals: Version::ALL.iter().enumerate().map(rival).collect(),
     }
 }
 

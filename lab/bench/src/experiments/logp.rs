@@ -1,13 +1,19 @@
 //! LogP: what one message costs whom, without contention (paper L, Table 1).
 
 use std::time::Duration;
+use towpath_papers::paper;
+use towpath_report::format::digits;
+use towpath_report::table::{Cell, Kind, Table, header, mark_best};
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant, insert_beside_ours};
+use crate::experiment::{Bench, Measure, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::line::{Probing, round_trip};
-use crate::record::Subject;
-use crate::record::metrics::{GAP, LATENCY, RECEIVE_OVERHEAD, ROUND_TRIP, SEND_OVERHEAD};
 use crate::transport::{Contender, Run, Side};
+use towpath_host::Error;
+use towpath_report::plots::times;
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::{GAP, LATENCY, RECEIVE_OVERHEAD, ROUND_TRIP, SEND_OVERHEAD};
+use towpath_report::table::ratio;
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct LogParameters;
@@ -25,6 +31,42 @@ impl Experiment for LogParameters {
     fn about(&self) -> &'static str {
         "what one short message costs the sender, the receiver and the wire (paper L, Table 1)"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![
+            Section::new(logp(results)).with(
+                [
+                    ("round_trip_ns", ROUND_TRIP_TITLE),
+                    ("gap_ns", "Gap: from one message to the next in a stream"),
+                ]
+                .into_iter()
+                .filter_map(|(metric, title)| times(results, "logp", metric, title)),
+            ),
+        ]
+    }
+    fn picture(&self, results: &Results) -> Option<Section> {
+        let plot = times(results, self.name(), ROUND_TRIP.name, ROUND_TRIP_TITLE)?;
+        let rows = results.leaders(self.name(), ROUND_TRIP.name, &[], true);
+        let of = |row| results.get("logp", ROUND_TRIP.name, row, &[]);
+        let floor = rows.iter().find(|r| r.is_floor()).and_then(of);
+        let cells = rows.iter().map(|row| {
+            let over = if row.is_floor() { Cell::text("") } else { ratio(of(row), floor) };
+            vec![Cell::text(row.label()), Cell::figure(of(row)), over]
+        });
+        let table = Table {
+            experiment: self.name(),
+            title: "Round trip of a request and its reply".into(),
+            note: "Medians; the floor is what two cache lines take, written by one process each.".into(),
+            header: header(&["", "round trip", "÷ floor"]),
+            rows: cells.collect(),
+        };
+        Some(Section::new(table).with([plot]))
+    }
+}
+
+impl Measure for LogParameters {
     fn seconds(&self) -> u64 {
         8
     }
@@ -62,6 +104,78 @@ fn measure(contender: &mut dyn Contender, run: &Run<'_>) -> Result<Samples, Erro
     samples.push(ROUND_TRIP, figures.round_trip);
     Ok(samples)
 }
+
+const LOGP_METRICS: [(&str, &str); 5] = [
+    ("latency_ns", "L"),
+    ("send_overhead_ns", "o_s"),
+    ("receive_overhead_ns", "o_r"),
+    ("gap_ns", "g"),
+    ("round_trip_ns", "RTT"),
+];
+
+fn logp(results: &Results) -> Table {
+    let rows_of = results.rows("logp");
+    let floor =
+        rows_of.iter().find(|r| r.is_floor()).and_then(|r| results.get("logp", "round_trip_ns", r, &[]));
+    let with_paper = rows_of.iter().any(|r| paper::logp_of(&r.algorithm).is_some());
+    let mut rows: Vec<Vec<Cell>> = rows_of
+        .iter()
+        .map(|row| {
+            let mut cells = vec![Cell::text(row.label())];
+            for (metric, _) in LOGP_METRICS {
+                cells.push(Cell::scaled(results.get("logp", metric, row, &[]), 1.0));
+            }
+            let rtt = results.get("logp", "round_trip_ns", row, &[]);
+            cells.push(match (rtt, floor) {
+                (Some(rtt), Some(floor)) => rtt
+                    .divided_by(floor)
+                    .map_or(Cell::new("–", Kind::Missing), |r| Cell::new(digits(r), Kind::Figure)),
+                _ => Cell::new("–", Kind::Missing),
+            });
+            if with_paper {
+                let column = paper::logp_of(&row.algorithm);
+                for pick in [
+                    |c: &paper::LogPColumn| c.latency,
+                    |c: &paper::LogPColumn| c.send_overhead,
+                    |c: &paper::LogPColumn| c.receive_overhead,
+                    |c: &paper::LogPColumn| c.gap,
+                    |c: &paper::LogPColumn| c.round_trip,
+                ] {
+                    cells.push(Cell::paper(column.map(pick), 1));
+                }
+            }
+            cells
+        })
+        .collect();
+    for (column, (metric, _)) in LOGP_METRICS.iter().enumerate().skip(1) {
+        let values: Vec<Option<f64>> = rows_of
+            .iter()
+            .map(|r| results.get("logp", metric, r, &[]).filter(|_| !r.is_floor()).map(|r| r.value))
+            .collect();
+        mark_best(&mut rows, column + 1, &values, true);
+    }
+    let mut head = header(&["algorithm"]);
+    head.extend(LOGP_METRICS.iter().map(|(_, name)| format!("{name}, ns")));
+    head.push("RTT ÷ floor".into());
+    if with_paper {
+        head.extend(LOGP_METRICS.iter().map(|(_, name)| format!("paper {name}, µs")));
+    }
+    Table {
+        experiment: "logp",
+        title: "LogP: what one short message costs".into(),
+        note: format!(
+            "L: latency (negative where overheads overlap), o_s and o_r: what sender and receiver are busy with, g: gap in a long stream, \
+             RTT: request and reply. Peers show their round trip only. Paper: L, {} ({}).",
+            paper::LOGP.place,
+            paper::LOGP.machine
+        ),
+        header: head,
+        rows,
+    }
+}
+
+/// Title of the plot of round trips.
+const ROUND_TRIP_TITLE: &str = "Round trip of a request and its reply";
 
 #[cfg(test)]
 mod tests {

@@ -12,10 +12,10 @@ pub mod simulator;
 mod stress;
 pub mod structures;
 
-use crate::experiment::Experiment;
+use crate::experiment::Measure;
 
 /// All experiments, in the order in which they run.
-pub const EXPERIMENTS: &[&dyn Experiment] = &[
+pub const EXPERIMENTS: &[&dyn Measure] = &[
     &floor::Floor,
     &logp::LogParameters,
     &stress::StressTest,
@@ -30,6 +30,6 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 ];
 
 /// The experiment of that name.
-pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+pub fn find(name: &str) -> Option<&'static dyn Measure> {
     EXPERIMENTS.iter().copied().find(|e| e.name() == name)
 }

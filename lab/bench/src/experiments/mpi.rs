@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use towpath_launch::{AnnounceFile, MpiKind, MpiLauncher, Provider};
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::measuring::{Measuring, Over};
-use crate::record::metrics::{
+use crate::transport::Run;
+use towpath_host::Error;
+use towpath_report::curves::{Curves, Rival};
+use towpath_report::record::metrics::{
     ALLREDUCE_US, ALLTOALL_US, BARRIER_US, BYTES_PER_S, MANY_TO_ONE_PER_S, MESSAGES_PER_S, ROUND_TRIP_US,
     TEST_US,
 };
-use crate::record::{Metric, Subject};
-use crate::transport::Run;
+use towpath_report::record::{Metric, Subject};
+use towpath_report::svg::Look;
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct MpiExperiment;
@@ -74,6 +77,15 @@ impl Experiment for MpiExperiment {
     fn about(&self) -> &'static str {
         "MPICH and Open MPI over Towpath and over their own shared memory, side by side (paper M)"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        [curves(), by_waiting()].iter().flat_map(|c| c.sections(results)).collect()
+    }
+}
+
+impl Measure for MpiExperiment {
     fn seconds(&self) -> u64 {
         120
     }
@@ -182,9 +194,61 @@ fn parse(text: &str) -> Vec<(Metric, Option<u64>, f64)> {
     figures
 }
 
+/// Each MPI over Towpath and over its own shared memory.
+fn curves() -> Curves {
+    let mut rivals = Vec::new();
+    for (n, algorithm) in ["mpich", "open-mpi", "intel"].into_iter().enumerate() {
+        for (over, ours) in [("towpath", true), ("own", false)] {
+            rivals.push(Rival {
+                algorithm,
+                over: Some(over),
+                waiting: Some(if ours { "adaptive" } else { "own" }),
+                label: format!("{algorithm} over {}", if ours { "Towpath" } else { "its own" }),
+                look: Look { colour: n, dashed: !ours, bold: ours },
+            });
+        }
+    }
+    Curves {
+        experiment: "mpi",
+        title: "MPI",
+        note: "Each MPI over Towpath's libfabric provider and over its own shared memory, in interleaved rounds; medians.",
+        figures: ["as M figures 1 and 4 to 6, left", "as M figures 1 and 4 to 6, right"],
+        by_waiting: false,
+        rivals,
+    }
+}
+
+/// Each MPI over Towpath, by the way in which its ranks wait.
+fn by_waiting() -> Curves {
+    let mut rivals = Vec::new();
+    for (n, algorithm) in ["mpich", "open-mpi", "intel"].into_iter().enumerate() {
+        for (waiting, how) in
+            [("adaptive", "adaptive"), ("alone", "as with a core each"), ("shared", "as with shared cores")]
+        {
+            rivals.push(Rival {
+                algorithm,
+                over: Some("towpath"),
+                waiting: Some(waiting),
+                label: format!("{algorithm} over Towpath, {how}"),
+                look: Look { colour: n, dashed: waiting != "adaptive", bold: waiting == "adaptive" },
+            });
+        }
+    }
+    Curves {
+        experiment: "mpi",
+        title: "MPI: how ranks wait",
+        note: "The provider waits by itself as the number of processes and cores asks for; beside it what the same costs if it always looked on as with a core each, or always gave way as where cores \
+               are shared (`TOWPATH_CROWDED`).",
+        figures: ["", ""],
+        by_waiting: true,
+        rivals,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_report::{Kind, Table};
 
     #[test]
     fn the_programs_lines_become_figures() {
@@ -200,5 +264,34 @@ mod tests {
                 (MANY_TO_ONE_PER_S, None, 1e6),
             ]
         );
+    }
+
+    #[test]
+    fn rivals_have_a_row_each_and_the_best_is_marked() {
+        let subject = |over: &str, waiting: &str| Subject::new("mpi", "mpich", waiting, 2).with("over", over);
+        let results = Results::from_figures(
+            &[
+                (subject("towpath", "adaptive").with("bytes", 8), ROUND_TRIP_US, vec![0.5, 0.6]),
+                (subject("own", "own").with("bytes", 8), ROUND_TRIP_US, vec![1.5, 1.4]),
+                (subject("towpath", "adaptive").with("bytes", 1024), ROUND_TRIP_US, vec![0.7]),
+                (subject("own", "own").with("bytes", 1024), ROUND_TRIP_US, vec![1.7]),
+                (subject("own", "own"), BARRIER_US, vec![9.0]),
+                (subject("towpath", "shared").with("bytes", 8), ROUND_TRIP_US, vec![2.5]),
+            ],
+            2,
+        );
+        let sections = MpiExperiment.sections(&results);
+        let tables: Vec<&Table> = sections.iter().map(|s| &s.table).collect();
+        assert_eq!(tables.len(), 3, "{tables:?}");
+        assert_eq!(tables[0].header, ["µs", "8 B", "1 KB"]);
+        assert_eq!(tables[0].rows.len(), 2);
+        assert_eq!((tables[0].rows[0][1].kind, tables[0].rows[1][1].kind), (Kind::Best, Kind::Figure));
+        assert_eq!(tables[1].rows[0][1].kind, Kind::Missing);
+        // How one waits is shown for what was measured so, with our own way beside it.
+        assert_eq!((tables[2].header.len(), tables[2].rows.len()), (2, 2));
+        assert_eq!(tables[2].rows[0][1].kind, Kind::Best);
+        let plots: Vec<&String> = sections.iter().flat_map(|s| &s.plots).collect();
+        assert!(plots.len() == 1 && plots[0].contains("mpich over Towpath"));
+        assert!(crate::experiments::ladder::Ladder.sections(&results).is_empty());
     }
 }

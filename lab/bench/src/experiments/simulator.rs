@@ -7,15 +7,18 @@
 //! does not count.
 
 use std::time::Instant;
+use towpath_report::record::Record;
+use towpath_report::table::{Cell, Table, header};
 
 use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Outcome, Parameters, Sim, SimWord, Simulation, machines};
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::record::Subject;
-use crate::record::metrics::{CONTENDED_ACCESSES_PER_S, EVENTS_PER_S, HITS_PER_S};
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::{CONTENDED_ACCESSES_PER_S, EVENTS_PER_S, HITS_PER_S};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Simulator;
@@ -41,6 +44,15 @@ impl Experiment for Simulator {
     fn about(&self) -> &'static str {
         "how many accesses and events of simulated machines this machine gets through in a second"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![Section::new(simulator(results))]
+    }
+}
+
+impl Measure for Simulator {
     fn seconds(&self) -> u64 {
         2
     }
@@ -116,6 +128,32 @@ fn once(machine: &Parameters, load: Load, seed: u64) -> Result<(Outcome, f64), E
     let begun = Instant::now();
     let outcome = simulation.run().map_err(|e| Error::NotAvailable(e.to_string()))?;
     Ok((outcome, begun.elapsed().as_secs_f64()))
+}
+
+fn simulator(results: &Results) -> Table {
+    let figure = |metric: &str, procs: u32| {
+        let is_it = |r: &&Record| r.experiment == "simulator" && r.metric == metric && r.procs == procs;
+        results.records.iter().find(is_it)
+    };
+    let metrics = ["hits_per_s", "events_per_s", "contended_accesses_per_s"];
+    let rows = PROCESSORS
+        .into_iter()
+        .filter(|&procs| metrics.iter().any(|metric| figure(metric, procs).is_some()))
+        .map(|procs| {
+            let mut row = vec![Cell::text(procs.to_string())];
+            row.extend(metrics.map(|metric| Cell::scaled(figure(metric, procs), 1e6)));
+            row
+        })
+        .collect();
+    Table {
+        experiment: "simulator",
+        title: "The simulator itself".into(),
+        note: "Millions in each second of one core: accesses that hit in a simulated cache; events, and accesses, while all simulated \
+               processors of an Origin2000 contend for one counter."
+            .into(),
+        header: header(&["processors", "hits", "events", "contended accesses"]),
+        rows,
+    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 
 use towpath_sync::Policy;
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Settings, Variant};
-use crate::record::Subject;
-use crate::record::metrics::{DEATH_MS, INCONSISTENT, KILLS, LEAKED_DESCRIPTORS, LOST, RECOVERY_MS};
+use crate::experiment::{Bench, Measure, Samples, Settings, Variant};
 use crate::structures::{Algorithm, Contest, Damage, Load, Sharing, Structure, kills, throughput};
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::{DEATH_MS, INCONSISTENT, KILLS, LEAKED_DESCRIPTORS, LOST, RECOVERY_MS};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Structures;
@@ -61,11 +62,17 @@ impl Experiment for Structures {
     fn about(&self) -> &'static str {
         "stack, queue, list, hash map and priority queue by DCAS, beside those under locks and other crates' (paper G); --stop, --kill, --kills"
     }
-    fn seconds(&self) -> u64 {
-        60
-    }
     fn algorithms(&self) -> Vec<&'static str> {
         Algorithm::ALL.map(Algorithm::name).to_vec()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        crate::structures::shown::sections(results)
+    }
+}
+
+impl Measure for Structures {
+    fn seconds(&self) -> u64 {
+        60
     }
     /// There is much to compare: asked for by name.
     fn is_one_of_all(&self) -> bool {

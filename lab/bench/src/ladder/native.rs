@@ -11,30 +11,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use towpath::Policy;
-use towpath_machine::{Native, NativeBytes, Plain};
+use towpath_machine::{Native, NativeBytes};
 use towpath_shm::{Area, World, WorldSpec};
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Lock, Wait};
 
-use super::locked::{Ends, PACKETS, Packet};
 use super::ours::{ADDRESS_WORDS, Opened};
-use super::pool::Table;
-use super::slots::Slot;
-use super::{ControlPackets, Device, Exclusive, LockedQueues, Pool, SHORT_BELOW, Semaphores, Slots, Version};
-use crate::error::Error;
-use crate::process::{SharedPages, team};
-use crate::stats::median_of_batches;
+use super::semaphore::Semaphores;
 use crate::transport::Run;
-
-// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
-// accesses are atomic; all zero is the initial state of each; no `Drop`.
-unsafe impl Plain for Slot<Native> {}
-// SAFETY: as above.
-unsafe impl Plain for Ends<Native> {}
-// SAFETY: as above.
-unsafe impl Plain for Packet<Native> {}
-// SAFETY: as above.
-unsafe impl Plain for Table<Native> {}
+use towpath_host::Error;
+use towpath_host::process::{SharedPages, team};
+use towpath_papers::ladder::Slot;
+use towpath_papers::ladder::Table;
+use towpath_papers::ladder::{
+    ControlPackets, Device, Exclusive, LockedQueues, Pool, SHORT_BELOW, Slots, Version,
+};
+use towpath_papers::ladder::{Ends, PACKETS, Packet};
+use towpath_report::stats::median_of_batches;
 
 /// The whole of the shared memory that the paper's versions use: as on its machine
 /// (Section 5).
@@ -75,7 +68,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Res
     let exit = |rank: usize, result: Result<(), Box<dyn std::error::Error>>| match result {
         Ok(()) => 0,
         Err(error) => {
-            crate::console::remark!("process {rank}: {error}");
+            towpath_report::console::remark(format_args!("process {rank}: {error}"));
             FAILED
         }
     };
@@ -333,7 +326,7 @@ mod tests {
     use super::*;
     use crate::experiment::Settings;
     use crate::fake::quick;
-    use crate::topology::{Pin, Placement};
+    use towpath_host::topology::{Pin, Placement};
 
     fn played(version: Version, procs: usize, bytes: usize) -> f64 {
         let settings: Settings = quick();

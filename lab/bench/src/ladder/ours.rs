@@ -25,7 +25,7 @@ use towpath_machine::{Native, Park, Processor};
 use towpath_sync::{Wait, Waiting};
 
 use super::native::{Anything, Link};
-use crate::process::SharedPages;
+use towpath_host::process::SharedPages;
 
 /// Words of each process: its pid, the descriptor of its slots and their nonce, which it
 /// leaves for its partner; what it sleeps on; and whether it does.

@@ -12,8 +12,8 @@ use std::io;
 use towpath_machine::Native;
 use towpath_sync::Waiting;
 
-use super::Exclusive;
-use crate::error::Error;
+use towpath_host::Error;
+use towpath_papers::ladder::Exclusive;
 
 /// A set of semaphores, all free at first.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::error::Error;
-use crate::process::cpu_time;
-use crate::stats::median_of_batches;
-use crate::topology::pinned;
 use crate::transport::{Contender, Run, Stress};
+use towpath_host::Error;
+use towpath_host::process::cpu_time;
+use towpath_host::topology::pinned;
+use towpath_report::stats::median_of_batches;
 
 /// The peer.
 pub struct Crossbeam;

@@ -18,10 +18,10 @@ use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::*;
 
 use self::stage::{Attempt, CREATED, DONE, RESULT, SHARED_MEMORY, Service, Stage, failed};
-use crate::error::Error;
-use crate::process::cpu_time;
-use crate::stats::median_of_batches;
 use crate::transport::{Contender, Run, Stress};
+use towpath_host::Error;
+use towpath_host::process::cpu_time;
+use towpath_report::stats::median_of_batches;
 
 /// The peer.
 pub struct Iceoryx2;
@@ -299,9 +299,9 @@ mod tests {
     use super::stage::{GO, Place};
     use super::*;
     use crate::experiment::Settings;
-    use crate::topology::{Pin, Placement};
     use std::path::PathBuf;
     use std::time::Duration;
+    use towpath_host::topology::{Pin, Placement};
 
     fn with_run<T>(body: impl FnOnce(&Run<'_>) -> T) -> T {
         let (settings, placement) = (Settings::default(), Placement::detect(Pin::Auto));

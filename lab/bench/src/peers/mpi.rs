@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use towpath_launch::{MpiKind, MpiLauncher};
 
-use crate::error::Error;
 use crate::measuring::Measuring;
 use crate::transport::{Contender, Run, Stress};
+use towpath_host::Error;
 
 /// An MPI.
 pub struct Mpi {

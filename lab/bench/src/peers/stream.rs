@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::error::Error;
-use crate::process::{SharedPages, team};
-use crate::stats::median_of_batches;
 use crate::transport::{Contender, Run, Stress};
+use towpath_host::Error;
+use towpath_host::process::{SharedPages, team};
+use towpath_report::stats::median_of_batches;
 
 use std::sync::atomic::Ordering;
 
@@ -62,7 +62,7 @@ fn succeed(result: std::io::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            crate::console::remark!("{error}");
+            towpath_report::console::remark(format_args!("{error}"));
             3
         }
     }

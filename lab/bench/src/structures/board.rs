@@ -8,7 +8,7 @@ use towpath_shm::Memory;
 use towpath_structures::dcas::Actor;
 use towpath_sync::{Policy, Surroundings, Wait};
 
-use crate::error::Error;
+use towpath_host::Error;
 
 /// How many participants there may be.
 pub const MOST: usize = 32;

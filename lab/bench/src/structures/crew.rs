@@ -11,10 +11,10 @@ use super::board::{Around, Board, Member, SUPERVISOR};
 use super::room::Room;
 use super::work::{self, Task, fill};
 use super::{Contest, Sharing, halt, peers};
-use crate::error::Error;
-use crate::process::Child;
-use crate::topology::pin_to;
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_host::process::Child;
+use towpath_host::topology::pin_to;
 
 /// How long anything may take that should take milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(20);

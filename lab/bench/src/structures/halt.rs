@@ -8,7 +8,7 @@ use std::io;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Error;
+use towpath_host::Error;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
 /// In the word: shall stop, has stopped.

@@ -14,8 +14,8 @@ use super::room::Room;
 use super::subject::{Op, Subject};
 use super::work::{TAKING, Task, check_keys, count_tokens, deal};
 use super::{Contest, Structure};
-use crate::error::Error;
 use crate::transport::Run;
+use towpath_host::Error;
 
 /// After so many kills everybody ends, and what is there is counted.
 const BATCH: u32 = 50;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::experiment::Settings;
     use crate::structures::{Algorithm, POOLS, Sharing};
-    use crate::topology::{Pin, Placement};
+    use towpath_host::topology::{Pin, Placement};
 
     fn killed(structure: Structure, algorithm: Algorithm, count: u32) -> Result<Damage, Error> {
         let settings = Settings::default();

@@ -10,10 +10,10 @@ use super::crew::Crew;
 use super::room::{POOLS, Room};
 use super::work::{Task, fill};
 use super::{Contest, NOT_ALONE, Sharing};
-use crate::error::Error;
 use crate::experiment::Samples;
-use crate::record::metrics::{KILLS, OPERATIONS_PER_S, P999_US, STANDSTILL, WITHOUT_PER_S};
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_report::record::metrics::{KILLS, OPERATIONS_PER_S, P999_US, STANDSTILL, WITHOUT_PER_S};
 
 /// How long participants are stopped at a time.
 const WINDOW: Duration = Duration::from_millis(20);
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::experiment::Settings;
     use crate::structures::{Algorithm, Structure};
-    use crate::topology::{Pin, Placement};
+    use towpath_host::topology::{Pin, Placement};
 
     fn measured(structure: Structure, algorithm: Algorithm, stopped: u32, kill_rate: f64) -> Samples {
         let settings = Settings::default();
@@ -206,7 +206,7 @@ mod tests {
         throughput(&load, &run).unwrap_or_else(|e| panic!("{structure:?} {algorithm:?}: {e}"))
     }
 
-    fn of(samples: &Samples, metric: crate::record::Metric) -> Option<f64> {
+    fn of(samples: &Samples, metric: towpath_report::record::Metric) -> Option<f64> {
         samples.values.iter().find(|(m, _)| *m == metric).map(|(_, value)| *value)
     }
 

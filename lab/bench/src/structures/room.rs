@@ -15,7 +15,7 @@ use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack};
 use super::subject::Subject;
 use super::under_lock::UnderLock;
 use super::{Algorithm, Structure};
-use crate::error::Error;
+use towpath_host::Error;
 
 /// How many descriptors a pool can have: sizes of what lies in a segment are known to the
 /// compiler.

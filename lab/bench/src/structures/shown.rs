@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::{Algorithm, Structure};
-use crate::format::{digits, percent};
-use crate::nonblocking::ratio;
-use crate::record::Record;
-use crate::record::metrics::WITHOUT_PER_S;
-use crate::report::{Bar, Line, Look, Value, bars, lines};
-use crate::results::Results;
-use crate::tables::{Cell, Kind, Table, mark_best};
-use crate::transport::ADAPTIVE;
+use towpath_report::ADAPTIVE;
+use towpath_report::Section;
+use towpath_report::format::{digits, percent};
+use towpath_report::record::Record;
+use towpath_report::record::metrics::WITHOUT_PER_S;
+use towpath_report::results::Results;
+use towpath_report::svg::{Bar, Line, Look, Value, bars, lines};
+use towpath_report::table::ratio;
+use towpath_report::table::{Cell, Kind, Table, mark_best};
 
 /// A rival: algorithm (in the order of tables), who shares it, how it waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -261,8 +262,18 @@ fn dying(results: &Results) -> Table {
     }
 }
 
-/// The tables that the results have figures for.
-pub fn tables(results: &Results) -> Vec<Table> {
+/// The tables that the results have figures for, with the plots before the first.
+pub fn sections(results: &Results) -> Vec<Section> {
+    let mut sections: Vec<Section> =
+        tables(results).into_iter().filter(|t| !t.rows.is_empty()).map(Section::new).collect();
+    if let Some(first) = sections.first_mut() {
+        first.plots = plots(results);
+    }
+    sections
+}
+
+/// The tables.
+fn tables(results: &Results) -> Vec<Table> {
     let mut tables = Vec::new();
     for panel in panels(results) {
         let threads = "Millions each second, by number of participants, with nothing between operations. Threads share one process and its heap: what processes cannot share is measured so, and ours beside it.";
@@ -283,7 +294,7 @@ pub fn tables(results: &Results) -> Vec<Table> {
 
 /// The plots: throughput by the number of participants, and what is left of it while some
 /// are stopped.
-pub fn plots(results: &Results) -> Vec<String> {
+fn plots(results: &Results) -> Vec<String> {
     let value = |r: &Record| Value { value: r.value, min: r.min, max: r.max };
     let rate = |v: f64| format!("{} M/s", digits(v / 1e6));
     let mut plots = Vec::new();
@@ -338,9 +349,8 @@ pub fn plots(results: &Results) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::made_up;
-    use crate::record::Subject;
-    use crate::record::metrics::{
+    use towpath_report::record::Subject;
+    use towpath_report::record::metrics::{
         KILLS, LOST, OPERATIONS_PER_S, P999_US, RECOVERY_MS, STANDSTILL, WITHOUT_PER_S,
     };
 
@@ -353,8 +363,8 @@ mod tests {
 
     #[test]
     fn throughput_latency_and_what_is_left_of_it_are_shown() {
-        let results = made_up(
-            vec![
+        let results = Results::from_figures(
+            &[
                 (subject("guerraoui", 1, 0), OPERATIONS_PER_S, vec![10e6, 20e6]),
                 (subject("guerraoui", 2, 0), OPERATIONS_PER_S, vec![5e6, 6e6]),
                 (subject("guerraoui", 2, 1), OPERATIONS_PER_S, vec![9.5e6, 19e6]),
@@ -382,12 +392,8 @@ mod tests {
     #[test]
     fn damage_shows() {
         let pool = || subject("guerraoui", 4, 0).with("pool", 4096);
-        let results = made_up(
-            vec![
-                (pool(), KILLS, vec![10.0]),
-                (pool(), LOST, vec![1.0]),
-                (pool(), RECOVERY_MS, vec![1.0, 3.0]),
-            ],
+        let results = Results::from_figures(
+            &[(pool(), KILLS, vec![10.0]), (pool(), LOST, vec![1.0]), (pool(), RECOVERY_MS, vec![1.0, 3.0])],
             2,
         );
         let all = tables(&results);

@@ -10,10 +10,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::process::{SharedPages, team};
-use crate::stats::percentile;
-use crate::topology::{Placement, pinned};
+use towpath_host::Error;
+use towpath_host::process::{SharedPages, team};
+use towpath_host::topology::{Placement, pinned};
+use towpath_report::stats::percentile;
 
 /// How many samples are kept.
 const SAMPLES: usize = 512;
@@ -271,7 +271,7 @@ fn pairs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::Pin;
+    use towpath_host::topology::Pin;
 
     const TIME: Duration = Duration::from_millis(10);
 

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::process::{SharedPages, team};
-use crate::stats::percentile;
-use crate::topology::Placement;
+use towpath_host::Error;
+use towpath_host::process::{SharedPages, team};
+use towpath_host::topology::Placement;
+use towpath_report::stats::percentile;
 
 /// Round trips between two looks at the clock.
 const BATCH: u64 = 200;
@@ -119,7 +119,7 @@ fn wait_for(word: &AtomicU64, value: u64, probing: Probing) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::Pin;
+    use towpath_host::topology::Pin;
 
     #[test]
     fn a_line_travels_or_the_reason_is_given() {

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::topology::{Placement, pinned};
+use towpath_host::Error;
+use towpath_host::topology::{Placement, pinned};
 
 /// How long one measurement lasts at least.
 const TIME: Duration = Duration::from_millis(4);
@@ -67,7 +67,7 @@ impl Copier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::Pin;
+    use towpath_host::topology::Pin;
 
     #[test]
     fn copies_really_happen() {

@@ -6,15 +6,22 @@ pub mod line;
 pub mod memcpy;
 
 use std::time::Duration;
+use towpath_report::format::{in_unit, size};
+use towpath_report::record::Record;
+use towpath_report::table::{Cell, Table, header};
 
-use crate::error::Error;
-use crate::experiment::{Bench, Experiment, Samples, Variant};
-use crate::record::Subject;
-use crate::record::metrics::{
-    CONTEXT_SWITCH, FUTEX_ROUND_TRIP, FUTEX_WAKE, LINE_ROUND_TRIP, MEMCPY, SYSCALL,
-};
+use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::Run;
 use line::Probing;
+use towpath_host::Error;
+use towpath_report::format::bandwidth;
+use towpath_report::plots::value;
+use towpath_report::record::Subject;
+use towpath_report::record::metrics::{
+    CONTEXT_SWITCH, FUTEX_ROUND_TRIP, FUTEX_WAKE, LINE_ROUND_TRIP, MEMCPY, SYSCALL,
+};
+use towpath_report::svg::{Line, Look, Value, lines};
+use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
 pub struct Floor;
@@ -43,6 +50,15 @@ impl Experiment for Floor {
     fn about(&self) -> &'static str {
         "what this machine costs below any algorithm: cache lines, copying, wake-ups, system calls"
     }
+    fn algorithms(&self) -> Vec<&'static str> {
+        crate::experiment::claim_algorithms()
+    }
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        vec![Section::new(floor(results)).with(copying(results))]
+    }
+}
+
+impl Measure for Floor {
     fn seconds(&self) -> u64 {
         6
     }
@@ -93,6 +109,64 @@ fn measure(probe: Probe, run: &Run<'_>, copier: &mut memcpy::Copier) -> Result<S
         Probe::SystemCall => Samples::one(SYSCALL, kernel::system_call(placement)),
         Probe::Switch => Samples::one(CONTEXT_SWITCH, kernel::context_switch(placement, time)?),
     })
+}
+
+fn floor(results: &Results) -> Table {
+    let rows = results
+        .records
+        .iter()
+        .filter(|r| r.experiment == "floor")
+        .map(|r| {
+            let range = format!("{} to {}", in_unit(r.min, &r.unit), in_unit(r.max, &r.unit));
+            vec![Cell::text(floor_label(r)), Cell::figure(Some(r)), Cell::text(range)]
+        })
+        .collect();
+    Table {
+        experiment: "floor",
+        title: "The floor of this machine".into(),
+        note: "What cache, memory and kernel cost by themselves: no message can be cheaper.".into(),
+        header: header(&["what", "median", "from … to"]),
+        rows,
+    }
+}
+
+/// What the floor's figures are called.
+fn floor_label(record: &Record) -> String {
+    match (record.metric.as_str(), record.number("lines")) {
+        ("line_round_trip_ns", Some(lines)) => {
+            let how = if record.extra.get("pause").and_then(|p| p.as_bool()) == Some(true) {
+                "spinning with pause"
+            } else {
+                "spinning without pause"
+            };
+            let what =
+                if lines == 1 { "one cache line, written by both" } else { "two cache lines, one each way" };
+            format!("{what}: there and back, {how}")
+        }
+        ("memcpy_bytes_per_s", _) => format!("memcpy of {}", size(record.number("bytes").unwrap_or(0))),
+        ("futex_wake_ns", _) if record.number("sleepers") == Some(0) => "futex wake, nobody sleeps".into(),
+        ("futex_wake_ns", _) => "futex wake of a sleeper on another core (the waker's cost)".into(),
+        ("futex_round_trip_ns", _) if record.number("across_cores") == Some(1) => {
+            "two sleepers wake each other, same core: there and back".into()
+        }
+        ("futex_round_trip_ns", _) => "two sleepers wake each other, across cores: there and back".into(),
+        ("syscall_ns", _) => "the shortest system call".into(),
+        ("context_switch_ns", _) => "switch to another process (sched_yield)".into(),
+        (other, _) => other.to_string(),
+    }
+}
+
+/// Bandwidth of copying within one process, over the size.
+fn copying(results: &Results) -> Option<String> {
+    let points: Vec<(f64, Value)> = results
+        .of("floor", "memcpy_bytes_per_s")
+        .filter_map(|r| Some((r.number("bytes")? as f64, value(r))))
+        .collect();
+    if points.len() < 2 {
+        return None;
+    }
+    let line = Line { label: "memcpy".into(), points, look: Look { colour: 0, dashed: false, bold: false } };
+    Some(lines("Copying within one process, by size", &[line], |x| size(x as u64), bandwidth))
 }
 
 #[cfg(test)]

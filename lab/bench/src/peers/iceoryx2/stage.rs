@@ -11,9 +11,9 @@ use iceoryx2::prelude::*;
 use iceoryx2::service::builder::publish_subscribe::{PublishSubscribeCreateError, PublishSubscribeOpenError};
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
-use crate::error::Error;
-use crate::process::{SharedPages, team};
 use crate::transport::Run;
+use towpath_host::Error;
+use towpath_host::process::{SharedPages, team};
 
 /// What processes need to start and end when cores are few.
 const GRACE: Duration = Duration::from_secs(30);

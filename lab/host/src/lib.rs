@@ -1,0 +1,12 @@
+//! The machine at hand: its description for records, its cores, and processes for measuring on it.
+#![deny(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
+
+pub mod error;
+pub mod host;
+pub mod process;
+pub mod topology;
+
+pub use error::Error;
+pub use host::Host;
+pub use topology::{Pin, Placement};

@@ -1,0 +1,305 @@
+//! What claims are judged with: figures of simulated machines, each run once however many
+//! claims need it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use towpath_sim::{Parameters, machines};
+use towpath_sync::Policy;
+
+use super::above;
+use crate::sim::show::{by_processors, distinct, plot_by_bytes};
+use crate::sim::{Figures, SimSettings, Watcher, Work, find, run_points};
+use towpath_host::Error;
+use towpath_report::format::digits;
+use towpath_report::record::Metric;
+use towpath_report::stats::{percentile, summarise};
+use towpath_report::svg::Value;
+
+/// How experiments are run for claims.
+pub struct Context<'a> {
+    /// How many seeds.
+    pub seeds: u32,
+    /// How many host threads; 0: one for each core.
+    pub threads: usize,
+    /// Who watches.
+    pub watcher: &'a dyn Watcher,
+    cache: RefCell<BTreeMap<String, Rc<Figures>>>,
+}
+
+/// What is asked of an experiment on a simulated machine.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// The machine.
+    pub machine: Parameters,
+    /// The algorithms.
+    pub algorithms: Vec<&'static str>,
+    /// The numbers of processors.
+    pub procs: Vec<usize>,
+    /// Work between two operations.
+    pub work: Work,
+    /// Operations in all.
+    pub operations: u64,
+    /// Ways of waiting.
+    pub waiting: Vec<Policy>,
+    /// Copies, schedulers (`multiprogramming`).
+    pub copies: Vec<u32>,
+    /// See above.
+    pub schedulers: Vec<&'static str>,
+    /// Processes on each processor (`list`).
+    pub per_processor: u32,
+    /// Lengths of messages (`ladder`).
+    pub bytes: Vec<usize>,
+}
+
+impl Question {
+    /// The paper's usual one: 5 µs ± 20 % of work, spinning, 20,000 operations.
+    pub fn new(
+        experiment: &'static str,
+        machine: &str,
+        algorithms: &[&'static str],
+        procs: &[usize],
+    ) -> Question {
+        Question {
+            experiment,
+            machine: machines::by_name(machine).expect("a machine that comes with Towpath"),
+            algorithms: algorithms.to_vec(),
+            procs: procs.to_vec(),
+            work: Work { ns: 5_000, spread: 0.2 },
+            operations: 20_000,
+            waiting: vec![Policy::Spin],
+            copies: vec![2],
+            schedulers: vec!["time-sharing", "gang"],
+            per_processor: 1,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// With other work.
+    #[must_use]
+    pub fn work(mut self, ns: u64, spread: f64) -> Question {
+        self.work = Work { ns, spread };
+        self
+    }
+
+    /// With a parameter of the machine changed.
+    #[must_use]
+    pub fn set(mut self, change: &str) -> Question {
+        self.machine.set_from_text(change).expect("a parameter and its value");
+        self
+    }
+}
+
+impl<'a> Context<'a> {
+    /// With so many seeds.
+    pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
+        Context { seeds, threads, watcher, cache: RefCell::default() }
+    }
+
+    /// The answers, from what has been run already or run now.
+    ///
+    /// # Errors
+    ///
+    /// If an experiment fails.
+    pub fn ask(&self, question: &Question) -> Result<Series, Error> {
+        let q = question;
+        let experiment = find(q.experiment)
+            .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", q.experiment)))?;
+        let settings = SimSettings {
+            procs: q.procs.clone(),
+            work: q.work,
+            operations: q.operations,
+            seeds: self.seeds,
+            algorithms: q.algorithms.iter().map(|a| a.to_string()).collect(),
+            waiting: q.waiting.clone(),
+            copies: q.copies.clone(),
+            schedulers: q.schedulers.iter().map(|s| s.to_string()).collect(),
+            per_processor: vec![q.per_processor],
+            bytes: q.bytes.clone(),
+            threads: self.threads,
+            ..SimSettings::new(q.machine.clone())
+        };
+        let machine = format!("{:?}", q.machine.describe());
+        let mut points = Vec::new();
+        let mut answers = Vec::new();
+        for point in experiment.points(&settings)? {
+            let s = &point.subject;
+            let key = format!("{machine} {s:?} {:?} {}", point.setup.work, point.setup.operations);
+            let known = self.cache.borrow().get(&key).cloned();
+            answers.push((key, s.clone(), known.clone()));
+            if known.is_none() {
+                points.push(point);
+            }
+        }
+        let mut new = run_points(&points, self.seeds, self.threads, self.watcher).into_iter();
+        let mut series = Vec::new();
+        for (key, subject, known) in answers {
+            let figures = match known {
+                Some(figures) => figures,
+                None => {
+                    let figures = Rc::new(new.next().unwrap_or_else(|| Ok(Figures::new()))?);
+                    self.cache.borrow_mut().insert(key, Rc::clone(&figures));
+                    figures
+                }
+            };
+            series.push((subject, figures));
+        }
+        Ok(Series { points: series, seeds: self.seeds as usize })
+    }
+
+    /// The answers to several questions as one series.
+    ///
+    /// # Errors
+    ///
+    /// If an experiment fails.
+    pub fn ask_all(&self, questions: &[Question]) -> Result<Series, Error> {
+        let mut points = Vec::new();
+        for question in questions {
+            points.extend(self.ask(question)?.points);
+        }
+        Ok(Series { points, seeds: self.seeds as usize })
+    }
+}
+
+/// The figures of one question.
+pub struct Series {
+    points: Vec<(towpath_report::record::Subject, Rc<Figures>)>,
+    seeds: usize,
+}
+
+/// Which of a series' figures: an algorithm on so many processors; and, where these vary,
+/// how it waits, how many copies run, under which scheduler.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct At<'a> {
+    /// The algorithm.
+    pub algorithm: &'a str,
+    /// The processors.
+    pub procs: usize,
+    /// Any, if empty.
+    pub waiting: &'a str,
+    /// Any, if 0.
+    pub copies: u64,
+    /// Any, if empty.
+    pub scheduler: &'a str,
+    /// The length of messages; any, if not given.
+    pub bytes: Option<u64>,
+}
+
+impl<'a> At<'a> {
+    /// An algorithm on so many processors.
+    pub fn new(algorithm: &'a str, procs: usize) -> Self {
+        At { algorithm, procs, ..At::default() }
+    }
+}
+
+impl Series {
+    /// A figure, for each seed. Empty if it was not measured.
+    pub fn each(&self, at: At<'_>, metric: Metric) -> &[f64] {
+        let fits = |s: &towpath_report::record::Subject| {
+            let text = |key: &str| s.extra.get(key).and_then(|v| v.as_str()).unwrap_or("");
+            let number = |key: &str| s.extra.get(key).and_then(|v| v.as_u64()).unwrap_or(0);
+            s.algorithm == at.algorithm
+                && s.procs as usize == at.procs
+                && (at.waiting.is_empty() || s.waiting == at.waiting)
+                && (at.copies == 0 || number("copies") == at.copies)
+                && (at.scheduler.is_empty() || text("scheduler") == at.scheduler)
+                && (at.bytes.is_none() || s.extra.get("bytes").and_then(|v| v.as_u64()) == at.bytes)
+        };
+        let found = self.points.iter().find(|(s, _)| fits(s));
+        found.and_then(|(_, figures)| figures.get(&metric)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The median over the seeds (not a number if it was not measured).
+    pub fn median(&self, at: At<'_>, metric: Metric) -> f64 {
+        percentile(self.each(at, metric), 50.0).unwrap_or(f64::NAN)
+    }
+
+    /// The median, and from … to.
+    pub fn show(&self, at: At<'_>, metric: Metric) -> String {
+        match summarise(self.each(at, metric)) {
+            Some(all) => format!("{} ({} to {})", digits(all.median), digits(all.min), digits(all.max)),
+            None => "not measured".into(),
+        }
+    }
+
+    /// Judges by the medians and by each seed alone. `claim` gets a way to look figures
+    /// up and returns what contradicts it. Each contradiction is told once, with how often it was
+    /// seen.
+    pub fn judge(&self, claim: impl Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String>) -> Vec<String> {
+        let by_median = claim(&|at, metric| self.median(at, metric));
+        if !by_median.is_empty() {
+            return by_median;
+        }
+        let mut failing = Vec::new();
+        for seed in 0..self.seeds {
+            let value =
+                |at: At<'_>, metric: Metric| self.each(at, metric).get(seed).copied().unwrap_or(f64::NAN);
+            let against = claim(&value);
+            if let Some(first) = against.first() {
+                failing.push(format!("with seed {}: {first}", seed + 1));
+            }
+        }
+        failing
+    }
+
+    /// A plot of a metric over the length of messages, a line for each algorithm.
+    pub fn plot_by_bytes(&self, title: &str, metric: Metric) -> String {
+        let subjects = || self.points.iter().map(|(s, _)| s);
+        let algorithms = distinct(subjects().map(|s| s.algorithm.as_str()));
+        let mut sizes = distinct(subjects().filter_map(|s| s.extra.get("bytes")?.as_u64()));
+        sizes.sort_unstable();
+        let scale = if metric.unit == "us" { 1e3 } else { 1.0 };
+        let curve = |algorithm: &&'_ str| {
+            let point = |&bytes: &u64| {
+                let at = At { bytes: Some(bytes), ..At::new(algorithm, 2) };
+                let all = summarise(self.each(at, metric))?;
+                let [value, min, max] = [all.median, all.min, all.max].map(|v| v * scale);
+                Some((bytes, Value { value, min, max }))
+            };
+            sizes.iter().filter_map(point).collect()
+        };
+        plot_by_bytes(title, metric, algorithms.iter().map(|a| (*a, curve(a))).collect())
+    }
+
+    /// A plot of a metric over the processors, a line for each algorithm.
+    pub fn plot(&self, title: &str, metric: Metric, format: impl Fn(f64) -> String) -> String {
+        let subjects = || self.points.iter().map(|(s, _)| s);
+        let algorithms = distinct(subjects().map(|s| s.algorithm.as_str()));
+        let procs = distinct(subjects().map(|s| s.procs));
+        let value = |algorithm: &str, procs: u32| {
+            let all = summarise(self.each(At::new(algorithm, procs as usize), metric))?;
+            Some(Value { value: all.median, min: all.min, max: all.max })
+        };
+        by_processors(title, &algorithms, &procs, value, format)
+    }
+}
+
+/// Nothing, if a value is within a part of the expected one (T1: 0.25); otherwise what
+/// contradicts it.
+pub fn within(name: &str, value: f64, expected: f64, part: f64) -> Vec<String> {
+    if (value / expected - 1.0).abs() <= part {
+        return Vec::new();
+    }
+    vec![format!("{name} is {}, not {} ± {:.0} %", digits(value), digits(expected), part * 100.0)]
+}
+
+/// Nothing, if a value is within a factor of the expected one (T2: 2).
+pub fn within_factor(name: &str, value: f64, expected: f64, factor: f64) -> Vec<String> {
+    if value <= expected * factor && value >= expected / factor {
+        return Vec::new();
+    }
+    vec![format!("{name} is {}, not within a factor {factor} of {}", digits(value), digits(expected))]
+}
+
+/// Nothing, if the values do not fall (two within 3 % are tied: T3); otherwise which
+/// pairs do.
+pub fn rising(what: &str, values: &[(&str, f64)]) -> Vec<String> {
+    values
+        .windows(2)
+        .filter(|w| w[0].1.is_nan() || w[1].1.is_nan() || above(w[0].1, w[1].1))
+        .map(|w| format!("{what}: {} ({}) is above {} ({})", w[0].0, digits(w[0].1), w[1].0, digits(w[1].1)))
+        .collect()
+}

@@ -1,0 +1,338 @@
+//! The papers' claims and their verdicts, by simulated and native evidence.
+//!
+//! One file for each group of claims; a claim is one entry of its file's list. Simulated evidence
+//! comes from the machines that the papers measured, simulated: a claim is judged for each seed by
+//! itself and for the medians over the seeds, and counts as reproduced only if it holds in all of
+//! them. Native evidence ([`native`]) comes from the records of a run on the machine at hand; the
+//! claims that have both kinds (L3, L5, L6, L17) have a file each. A claim by which a parameter was
+//! chosen is an *input* and never counts. The verdicts of the simulated evidence are recorded in
+//! `verdicts.txt` beside this file: a claim recorded as reproduced that no longer is fails
+//! `towpath reproduce`.
+
+mod bulk_peak;
+mod context;
+mod g_costs;
+mod g_list;
+mod g_model;
+mod gap_is_stress;
+mod l_causes;
+mod l_machine;
+mod l_messages;
+mod m_ladder;
+mod m_slots;
+mod n_barriers;
+mod n_counter;
+mod n_model;
+mod n_multiprogrammed_barriers;
+mod n_multiprogramming;
+mod n_queues;
+mod n_release;
+pub mod native;
+mod nearly_equal;
+mod robust;
+pub mod show;
+
+pub use context::{Context, Series};
+pub use native::{Native, judge_native};
+
+use towpath_host::Error;
+
+/// Two values that differ by less than this part are tied, where a claim is about an order.
+pub const TIE: f64 = 0.03;
+
+/// Whether `a` is larger than `b` by more than a tie. False if one is not a number.
+pub fn above(a: f64, b: f64) -> bool {
+    a > b * (1.0 + TIE)
+}
+
+/// Whether `a` is at most `b`, or tied with it. False if one is not a number.
+pub fn not_above(a: f64, b: f64) -> bool {
+    a <= b * (1.0 + TIE)
+}
+
+/// Whether `a` is smaller than `b` by more than a tie. False if one is not a number.
+pub fn below(a: f64, b: f64) -> bool {
+    a < b * (1.0 - TIE)
+}
+
+/// What a claim is judged by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Records of a run on the machine at hand.
+    Native {
+        /// The waiting policy of the records; empty if there are none.
+        waiting: String,
+    },
+    /// Runs on the machine that the paper measured, simulated.
+    Simulated,
+}
+
+/// How a claim turned out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds for every seed and for the medians.
+    Reproduced,
+    /// It does not, and why.
+    NotReproduced(String),
+    /// It can't be checked, and why.
+    NotCheckable(String),
+}
+
+impl Verdict {
+    /// As in `verdicts.txt` and in records.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Verdict::Reproduced => "reproduced",
+            Verdict::NotReproduced(_) => "not reproduced",
+            Verdict::NotCheckable(_) => "not checkable",
+        }
+    }
+
+    /// Why not.
+    pub fn why(&self) -> &str {
+        match self {
+            Verdict::Reproduced => "",
+            Verdict::NotReproduced(why) | Verdict::NotCheckable(why) => why,
+        }
+    }
+}
+
+/// What an experiment says of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Our value: the median over the seeds, and from … to.
+    pub ours: String,
+    /// Whether that is what the paper says.
+    pub verdict: Verdict,
+    /// A remark without which the verdict is misunderstood; may be empty.
+    pub caveat: String,
+    /// SVG, each a whole: our counterpart of the paper's figure, if this claim has one.
+    pub plots: Vec<String>,
+}
+
+impl Finding {
+    fn of(ours: String, verdict: Verdict) -> Finding {
+        Finding { ours, verdict, caveat: String::new(), plots: Vec::new() }
+    }
+
+    /// Nothing that could be checked.
+    pub fn not_checkable(why: &str) -> Finding {
+        Finding::of(String::new(), Verdict::NotCheckable(why.into()))
+    }
+
+    /// Reproduced if nothing contradicts it.
+    pub fn new(ours: String, against: Vec<String>) -> Finding {
+        let verdict =
+            if against.is_empty() { Verdict::Reproduced } else { Verdict::NotReproduced(against.join("; ")) };
+        Finding::of(ours, verdict)
+    }
+
+    /// With plots.
+    #[must_use]
+    pub fn with(mut self, plots: impl IntoIterator<Item = String>) -> Finding {
+        self.plots.extend(plots);
+        self
+    }
+
+    /// With a word that explains a verdict against the claim: what an experiment has
+    /// shown of its cause.
+    #[must_use]
+    pub fn because(mut self, why: &str) -> Finding {
+        if let Verdict::NotReproduced(text) = &mut self.verdict {
+            text.push_str(": ");
+            text.push_str(why);
+        }
+        self
+    }
+}
+
+/// A claim.
+#[derive(Clone, Copy)]
+pub struct Claim {
+    /// Its number: `N1`.
+    pub id: &'static str,
+    /// What the paper says, in a sentence.
+    pub what: &'static str,
+    /// The paper's value.
+    pub paper: &'static str,
+    /// When ours counts as the same.
+    pub tolerance: &'static str,
+    /// Whether a parameter of the model was chosen by it.
+    pub input: bool,
+    /// The simulated evidence.
+    pub simulated: fn(&Context<'_>) -> Result<Finding, Error>,
+    /// The native evidence, if a real machine can have any.
+    pub native: Option<&'static dyn Native>,
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.id)
+    }
+}
+
+/// A claim, judged.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The claim.
+    pub claim: Claim,
+    /// What it was judged by.
+    pub evidence: Evidence,
+    /// What was found.
+    pub finding: Finding,
+}
+
+impl Judged {
+    /// The waiting policy of the native evidence; empty of other evidence.
+    pub fn waiting(&self) -> &str {
+        match &self.evidence {
+            Evidence::Native { waiting } => waiting,
+            Evidence::Simulated => "",
+        }
+    }
+
+    /// As in `verdicts.txt`: inputs are never "reproduced".
+    pub fn word(&self) -> &'static str {
+        if self.claim.input { "input" } else { self.finding.verdict.word() }
+    }
+}
+
+/// All claims, in the order of their numbers.
+pub fn claims() -> Vec<Claim> {
+    let mut all: Vec<Claim> = [
+        g_costs::CLAIMS,
+        g_list::CLAIMS,
+        g_model::CLAIMS,
+        l_machine::CLAIMS,
+        l_messages::CLAIMS,
+        m_ladder::CLAIMS,
+        m_slots::CLAIMS,
+        n_counter::CLAIMS,
+        n_queues::CLAIMS,
+        n_barriers::CLAIMS,
+        n_model::CLAIMS,
+        n_multiprogramming::CLAIMS,
+        n_multiprogrammed_barriers::CLAIMS,
+        n_release::CLAIMS,
+        &[nearly_equal::CLAIM, bulk_peak::CLAIM, gap_is_stress::CLAIM, robust::CLAIM],
+    ]
+    .concat();
+    all.sort_by_key(|c| order(c.id));
+    all
+}
+
+fn order(id: &str) -> (char, u32) {
+    let (letter, number) = id.split_at(1);
+    (letter.chars().next().unwrap_or(' '), number.parse().unwrap_or(0))
+}
+
+/// The claims that are meant: `N`, `L`, `N1`, `n1`; all if nothing is.
+///
+/// # Errors
+///
+/// Names what there is.
+pub fn choose(wanted: &[String]) -> Result<Vec<Claim>, String> {
+    let all = claims();
+    if wanted.is_empty() {
+        return Ok(all);
+    }
+    for word in wanted {
+        let word = word.to_uppercase();
+        if !all.iter().any(|c| c.id == word || c.id.starts_with(&word) && word.len() == 1) {
+            let ids: Vec<&str> = all.iter().map(|c| c.id).collect();
+            return Err(format!("no claim is called `{word}`; there are {}", ids.join(", ")));
+        }
+    }
+    let wanted: Vec<String> = wanted.iter().map(|w| w.to_uppercase()).collect();
+    Ok(all.into_iter().filter(|c| wanted.iter().any(|w| c.id == *w || *w == c.id[..1])).collect())
+}
+
+/// Judges claims by simulated evidence. One whose experiment fails is not reproduced, and says why.
+pub fn judge(claims: &[Claim], context: &Context<'_>) -> Vec<Judged> {
+    claims
+        .iter()
+        .map(|claim| {
+            let finding = (claim.simulated)(context).unwrap_or_else(|error| {
+                let why = format!("its experiment failed: {error}");
+                Finding::of(String::new(), Verdict::NotReproduced(why))
+            });
+            Judged { claim: *claim, evidence: Evidence::Simulated, finding }
+        })
+        .collect()
+}
+
+/// The recorded verdicts: a claim and its word on a line.
+const RECORDED: &str = include_str!("verdicts.txt");
+
+/// The recorded verdict of a claim.
+pub fn recorded(id: &str) -> Option<&'static str> {
+    RECORDED.lines().filter(|l| !l.starts_with('#')).find_map(|l| {
+        let (name, word) = l.split_once(' ')?;
+        (name == id).then_some(word.trim())
+    })
+}
+
+/// The claims that were reproduced once and are not now.
+pub fn lost(judged: &[Judged]) -> impl Iterator<Item = &Judged> {
+    judged.iter().filter(|j| recorded(j.claim.id) == Some("reproduced") && j.word() != "reproduced")
+}
+
+/// What `verdicts.txt` should say of these.
+pub fn to_record(judged: &[Judged]) -> String {
+    let mut text = String::from(
+        "# The verdicts of `towpath reproduce`, which fails if a claim that is recorded as reproduced no longer is.\n",
+    );
+    for claim in claims() {
+        let word = judged.iter().find(|j| j.claim.id == claim.id).map(Judged::word).or(recorded(claim.id));
+        if let Some(word) = word {
+            text.push_str(&format!("{} {word}\n", claim.id));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_have_numbers_of_their_own_and_a_recorded_verdict() {
+        let all = claims();
+        for (i, claim) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|c| c.id != claim.id), "{} twice", claim.id);
+            let word = recorded(claim.id).unwrap_or_else(|| panic!("{} has no recorded verdict", claim.id));
+            assert!(["reproduced", "not reproduced", "not checkable", "input"].contains(&word), "{word}");
+            assert!(!(claim.input && word == "reproduced"), "{} is an input", claim.id);
+        }
+        let known = |l: &str| all.iter().any(|c| l.starts_with(&format!("{} ", c.id)));
+        assert!(RECORDED.lines().filter(|l| !l.starts_with('#')).all(known), "a verdict without its claim");
+    }
+
+    #[test]
+    fn claims_are_chosen_by_number_or_paper() {
+        let ids = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|w| w.to_string()).collect();
+            choose(&words).map(|c| c.iter().map(|c| c.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&["n4", "N1"]).unwrap(), ["N1", "N4"]);
+        assert!(ids(&["N"]).unwrap().len() > 5);
+        assert_eq!(ids(&[]).unwrap().len(), claims().len());
+        assert!(ids(&["N999"]).unwrap_err().contains("N1, "));
+    }
+
+    #[test]
+    fn inputs_never_count() {
+        let claim = Claim {
+            id: "N1",
+            what: "",
+            paper: "",
+            tolerance: "",
+            input: true,
+            simulated: |_| Ok(Finding::not_checkable("")),
+            native: None,
+        };
+        let judged =
+            Judged { claim, evidence: Evidence::Simulated, finding: Finding::new("1".into(), vec![]) };
+        assert_eq!(judged.word(), "input");
+    }
+}

@@ -1,0 +1,538 @@
+//! Paper N §3.1, §4.2: FIFO queues under locks and lock-free (N11 to N20).
+
+use towpath_machine::Processor;
+use towpath_sim::Sim;
+use towpath_structures::queues::{ConcurrentQueue, TwoEnded};
+use towpath_sync::LoadLinked;
+use towpath_sync::locks::TestAndSet;
+
+use super::context::{At, Question, Series, rising, within_factor};
+use super::{Claim, Context, Finding};
+use crate::sim::Setup;
+use towpath_host::Error;
+use towpath_report::format::{digits, nanoseconds};
+use towpath_report::record::Metric;
+use towpath_report::record::metrics::{
+    FAILED_CONDITIONALS, FETCH_OPS, INTERVENTIONS, INTERVENTIONS_RECEIVED, INVALIDATIONS,
+    INVALIDATIONS_RECEIVED, LOCAL_MISSES, REMOTE_MISSES, TIME_PER_OPERATION as TIME, UPGRADES,
+};
+
+const PROCS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const MOST: usize = 64;
+
+const TEST_AND_SET: &str = "two-ended/test-and-set/ll-sc";
+const TICKET: &str = "two-ended/ticket/ll-sc";
+const QUEUE: &str = "two-ended/anderson/ll-sc";
+/// The locks over LL/SC, best first, as the paper has it.
+const CACHED_LOCKS: [&str; 3] = [QUEUE, TICKET, TEST_AND_SET];
+
+const MICHAEL_SCOTT: &str = "michael-scott/ll-sc";
+const PRAKASH: &str = "prakash-lee-johnson/ll-sc";
+const VALOIS: &str = "valois/ll-sc";
+/// The non-blocking queues, best first, as the paper has it.
+const NON_BLOCKING: [&str; 3] = [MICHAEL_SCOTT, PRAKASH, VALOIS];
+
+const TEST_AND_SET_AT_MEMORY: &str = "two-ended/test-and-set/fetch-op";
+const TICKET_AT_MEMORY: &str = "two-ended/ticket/fetch-op";
+const HYBRID: &str = "two-ended/hybrid-queue";
+/// The locks over fetch-ops, best first, as the paper has it.
+const LOCKS_AT_MEMORY: [&str; 3] = [HYBRID, TICKET_AT_MEMORY, TEST_AND_SET_AT_MEMORY];
+
+/// The paper's sentence about its own queue: both ends are tickets.
+const TICKETS: &str = "fetch-op-tickets";
+/// The paper's Figure 1, corrected: dequeuers meet in the first slot.
+const ARRAY: &str = "fetch-op-array";
+
+const ALL: [&str; 11] = [
+    QUEUE,
+    TICKET,
+    TEST_AND_SET,
+    MICHAEL_SCOTT,
+    PRAKASH,
+    VALOIS,
+    HYBRID,
+    TICKET_AT_MEMORY,
+    TEST_AND_SET_AT_MEMORY,
+    TICKETS,
+    ARRAY,
+];
+
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        id: "N11",
+        what: "A queue under locks over LL/SC: the queue lock is faster than the ticket lock, and that is faster than test&set",
+        paper: "queue < ticket < test&set",
+        tolerance: "order at 16, 32, 64; 3 % is a tie",
+        input: false,
+        simulated: n11,
+        native: None,
+    },
+    Claim {
+        id: "N12",
+        what: "The same on 64 processors under test&set: store-conditionals that fail for each acquisition",
+        paper: "90",
+        tolerance: "a factor 2",
+        input: false,
+        simulated: n12,
+        native: None,
+    },
+    Claim {
+        id: "N13",
+        what: "Test&set over LL/SC raises invalidations and interventions by more than ten times over the same lock at memory",
+        paper: "> 10, > 10",
+        tolerance: "invalidations at least 10; interventions a factor 2 of that (5)",
+        input: false,
+        simulated: n13,
+        native: None,
+    },
+    Claim {
+        id: "N14",
+        what: "The three locks over LL/SC are the worst group on 64 processors; the non-blocking queues beat them beyond 4 processors",
+        paper: "worst three; from 8 on",
+        tolerance: "order at 64; from 4, 8 or 16 on",
+        input: false,
+        simulated: n14,
+        native: None,
+    },
+    Claim {
+        id: "N15",
+        what: "Michael and Scott's queue is faster than Prakash, Lee and Johnson's, and that is faster than Valois's",
+        paper: "MS < PLJ < Valois",
+        tolerance: "order at 8, 16, 32, 64; 3 % is a tie",
+        input: false,
+        simulated: n15,
+        native: None,
+    },
+    Claim {
+        id: "N16",
+        what: "The best non-blocking queue's coherence overhead (invalidations and interventions) on 64 processors as a part of that of the locks over LL/SC",
+        paper: "1/4",
+        tolerance: "a factor 2, against the mean of the three",
+        input: false,
+        simulated: n16,
+        native: None,
+    },
+    Claim {
+        id: "N17",
+        what: "Its time on 64 processors as a part of that of the locks over LL/SC",
+        paper: "1/2",
+        tolerance: "a factor 2, against the mean of the three",
+        input: false,
+        simulated: n17,
+        native: None,
+    },
+    Claim {
+        id: "N18",
+        what: "The queues over compare-and-swap are slower than the locks over fetch-ops",
+        paper: "slower",
+        tolerance: "order of every pair at 64; 3 % is a tie",
+        input: false,
+        simulated: n18,
+        native: None,
+    },
+    Claim {
+        id: "N19",
+        what: "Among the locks over fetch-ops the order is the same, and the hybrid queue lock is the best lock of all",
+        paper: "hybrid < ticket < test&set; hybrid < all",
+        tolerance: "order at 64; 3 % is a tie",
+        input: false,
+        simulated: n19,
+        native: None,
+    },
+    Claim {
+        id: "N20",
+        what: "The lock-free queue over fetch-ops is the best of all and scales up to 64 processors; its only coherence traffic is cold misses",
+        paper: "best; falls up to 64; 0",
+        tolerance: "order; counts exact",
+        input: false,
+        simulated: n20,
+        native: None,
+    },
+];
+
+/// What the paper does not say of homes, and what its claims may hang on.
+const HOMES: [&str; 3] = ["directory.service=fifo", "directory.busy=queue", "directory.occupancy_data=80ns"];
+
+type Look<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
+
+fn at(algorithm: &str, procs: usize) -> At<'_> {
+    At::new(algorithm, procs)
+}
+
+/// The paper's Figure 5.
+fn figure_5() -> Question {
+    Question::new("queues", "origin2000", &ALL, &PROCS)
+}
+
+/// The same on 64 processors for some of them, with a parameter changed: to see on what
+/// something hangs.
+fn changed(context: &Context<'_>, algorithms: &[&'static str], change: &str) -> Result<Series, Error> {
+    context.ask(&Question::new("queues", "origin2000", algorithms, &[MOST]).set(change))
+}
+
+/// Times of some, the medians, in the order given.
+fn times(series: &Series, algorithms: &[&str], procs: usize) -> String {
+    let all: Vec<String> = algorithms
+        .iter()
+        .map(|a| format!("{a} {}", nanoseconds(series.median(at(a, procs), TIME))))
+        .collect();
+    all.join(", ")
+}
+
+/// What does not rise among some algorithms on so many processors.
+fn out_of_order(f: Look<'_>, algorithms: &[&'static str], procs: usize) -> Vec<String> {
+    let values: Vec<(&str, f64)> = algorithms.iter().map(|a| (*a, f(at(a, procs), TIME))).collect();
+    rising(&format!("on {procs}"), &values)
+}
+
+/// What contradicts that each of the first is at most as slow as each of the others on so
+/// many processors.
+fn not_faster(f: Look<'_>, fast: &[&'static str], slow: &[&'static str], procs: usize) -> Vec<String> {
+    let pairs = fast.iter().flat_map(|a| slow.iter().map(move |b| [*a, *b]));
+    pairs.flat_map(|pair| out_of_order(f, &pair, procs)).collect()
+}
+
+fn mean(f: Look<'_>, algorithms: &[&'static str], metrics: &[Metric]) -> f64 {
+    let of = |a: &&'static str| metrics.iter().map(|m| f(at(a, MOST), *m)).sum::<f64>();
+    algorithms.iter().map(of).sum::<f64>() / algorithms.len() as f64
+}
+
+fn n11(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let against =
+        series.judge(|f| [16, 32, 64].iter().flat_map(|&n| out_of_order(f, &CACHED_LOCKS, n)).collect());
+    let ours: Vec<String> =
+        [16, 32, 64].iter().map(|&n| format!("on {n}: {}", times(&series, &CACHED_LOCKS, n))).collect();
+    let plots = [
+        series.plot("FIFO queues with 5 µs of work (N figure 5, top)", TIME, nanoseconds),
+        series.plot(
+            "FIFO queues: failing store-conditionals (N figure 5, bottom)",
+            FAILED_CONDITIONALS,
+            digits,
+        ),
+        series.plot(
+            "FIFO queues: invalidations received (N figure 5, bottom)",
+            INVALIDATIONS_RECEIVED,
+            digits,
+        ),
+        series.plot(
+            "FIFO queues: interventions received (N figure 5, bottom)",
+            INTERVENTIONS_RECEIVED,
+            digits,
+        ),
+        series.plot("FIFO queues: stores to shared lines (N figure 5, bottom)", UPGRADES, digits),
+    ];
+    Ok(Finding::new(ours.join("; "), against).with(plots))
+}
+
+fn n12(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let there = at(TEST_AND_SET, MOST);
+    let against = series.judge(|f| within_factor("failures", f(there, FAILED_CONDITIONALS), 90.0, 2.0));
+    Ok(Finding::new(series.show(there, FAILED_CONDITIONALS), against))
+}
+
+fn n13(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    // As the paper counts: what processors receive, and how much there is of it beyond what the
+    // same lock at memory causes, which the sharing of the queue alone explains.
+    let ratio = |f: Look<'_>, metrics: &[Metric]| {
+        let sum = |name| metrics.iter().map(|&m| f(at(name, MOST), m)).sum::<f64>();
+        sum(TEST_AND_SET) / sum(TEST_AND_SET_AT_MEMORY)
+    };
+    const RECEIVED: [Metric; 2] = [INVALIDATIONS_RECEIVED, INTERVENTIONS_RECEIVED];
+    let against = series.judge(|f| {
+        let enough = [("invalidations", RECEIVED[0], 10.0), ("interventions", RECEIVED[1], 5.0)];
+        let too_few = enough.into_iter().filter(|(_, metric, least)| {
+            let times = ratio(f, &[*metric]);
+            times.is_nan() || times < *least
+        });
+        too_few.map(|(name, metric, _)| format!("{} times the {name}", digits(ratio(f, &[metric])))).collect()
+    });
+    let shown = |series: &Series| {
+        let f = |at: At<'_>, metric| series.median(at, metric);
+        format!(
+            "{} times the invalidations, {} times the interventions, {} times both together",
+            digits(ratio(&f, &RECEIVED[..1])),
+            digits(ratio(&f, &RECEIVED[1..])),
+            digits(ratio(&f, &RECEIVED))
+        )
+    };
+    let ours = format!(
+        "{} ({} and {} received an operation over LL/SC, {} and {} at memory)",
+        shown(&series),
+        series.show(at(TEST_AND_SET, MOST), INVALIDATIONS_RECEIVED),
+        series.show(at(TEST_AND_SET, MOST), INTERVENTIONS_RECEIVED),
+        series.show(at(TEST_AND_SET_AT_MEMORY, MOST), INVALIDATIONS_RECEIVED),
+        series.show(at(TEST_AND_SET_AT_MEMORY, MOST), INTERVENTIONS_RECEIVED),
+    );
+    if against.is_empty() {
+        return Ok(Finding::new(ours, against));
+    }
+    let both = [TEST_AND_SET, TEST_AND_SET_AT_MEMORY];
+    let mut why = Vec::new();
+    for (what, change) in [
+        ("requests that queue at busy lines", "directory.busy=queue"),
+        ("homes that serve in the order of arrival", "directory.service=fifo"),
+        ("homes occupied half as long", "directory.occupancy_data=80ns"),
+    ] {
+        why.push(format!("with {what} {}", shown(&changed(context, &both, change)?)));
+    }
+    for doublings in [0, 2, 8] {
+        let per_operation = interventions_with_cap(doublings)?;
+        why.push(format!(
+            "with back-off bounded at {} times its base {} interventions sent for an operation over LL/SC",
+            1u32 << doublings,
+            digits(per_operation)
+        ));
+    }
+    let why = format!(
+        "it hangs on what becomes of a request for a line that is in the middle of another one, and not on back-off: {}",
+        why.join("; ")
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}
+
+/// The interventions of an operation under test&set over LL/SC, with another bound of the
+/// exponential back-off.
+fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
+    let question = figure_5();
+    let setup = Setup::new(question.machine.clone(), MOST, question.work, question.operations);
+    let measured = setup.measure(
+        |arena| TwoEnded::<Sim, TestAndSet<Sim, LoadLinked>, LoadLinked>::new(arena, 16 * MOST, MOST),
+        move |cpu, queue, patience, i| {
+            let mut wait = patience.clone();
+            wait.doublings = doublings;
+            if i % 2 == 0 {
+                queue.enqueue(cpu, &wait, cpu.id(), i + 1).expect("a queue with room for all");
+            } else {
+                queue.dequeue(cpu, &wait, cpu.id()).expect("a queue that nobody spoils");
+            }
+        },
+    )?;
+    Ok(measured.values.iter().find(|(m, _)| *m == INTERVENTIONS).map_or(f64::NAN, |(_, value)| *value))
+}
+
+/// From how many processors on each of the first is faster than each of the others.
+fn from(f: Look<'_>, fast: &[&'static str], slow: &[&'static str]) -> Option<usize> {
+    let wins =
+        |n: &&usize| fast.iter().all(|a| slow.iter().all(|b| f(at(a, **n), TIME) < f(at(b, **n), TIME)));
+    PROCS.iter().rev().take_while(wins).last().copied()
+}
+
+fn n14(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let others: Vec<&'static str> = ALL.into_iter().filter(|a| !CACHED_LOCKS.contains(a)).collect();
+    let against = series.judge(|f| {
+        let mut against = not_faster(f, &others, &CACHED_LOCKS, MOST);
+        match from(f, &NON_BLOCKING, &CACHED_LOCKS) {
+            Some(4..=16) => {}
+            Some(n) => against.push(format!("the non-blocking queues are faster from {n} on")),
+            None => against.push("the non-blocking queues are not all faster on 64".into()),
+        }
+        against
+    });
+    let f = |at: At<'_>, metric| series.median(at, metric);
+    let since = |fast: &[&'static str], slow: &[&'static str]| {
+        from(&f, fast, slow).map_or("never".to_string(), |n| format!("from {n} on"))
+    };
+    let ours = format!(
+        "on 64: {}; all three non-blocking queues are faster than test&set and ticket {}, Michael and Scott's and Prakash's than all three locks {}, Valois's {}",
+        times(&series, &ALL, MOST),
+        since(&NON_BLOCKING, &[TICKET, TEST_AND_SET]),
+        since(&[MICHAEL_SCOTT, PRAKASH], &CACHED_LOCKS),
+        since(&[VALOIS], &CACHED_LOCKS),
+    );
+    let traffic = |a| {
+        format!(
+            "{} and {}",
+            digits(series.median(at(a, MOST), FAILED_CONDITIONALS)),
+            digits(series.median(at(a, MOST), INVALIDATIONS))
+        )
+    };
+    let mut sweep = Vec::new();
+    for change in HOMES {
+        let other = changed(context, &[QUEUE, HYBRID, VALOIS], change)?;
+        sweep.push(format!("{change}: {}", times(&other, &[QUEUE, HYBRID, VALOIS], MOST)));
+    }
+    let why = format!(
+        "the exception is the queue lock: its draws hardly ever collide and its releases reach one waiter, so over LL/SC it costs what the hybrid one costs (failing store-conditionals and invalidations an operation: {}, {} with the hybrid one; test&set {}, ticket {}), and less than Valois's queue, which counts references ({}); no other kind of home turns the two: {}",
+        traffic(QUEUE),
+        traffic(HYBRID),
+        traffic(TEST_AND_SET),
+        traffic(TICKET),
+        traffic(VALOIS),
+        sweep.join("; ")
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}
+
+fn n15(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let against =
+        series.judge(|f| [8, 16, 32, 64].iter().flat_map(|&n| out_of_order(f, &NON_BLOCKING, n)).collect());
+    let ours: Vec<String> =
+        [8, 16, 32, 64].iter().map(|&n| format!("on {n}: {}", times(&series, &NON_BLOCKING, n))).collect();
+    Ok(Finding::new(ours.join("; "), against))
+}
+
+const OVERHEAD: [Metric; 2] = [INVALIDATIONS, INTERVENTIONS];
+
+fn n16(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let part = |f: Look<'_>, locks: &[&'static str]| {
+        mean(f, &[MICHAEL_SCOTT], &OVERHEAD) / mean(f, locks, &OVERHEAD)
+    };
+    let against = series.judge(|f| within_factor("the part", part(f, &CACHED_LOCKS), 0.25, 2.0));
+    let f = |at: At<'_>, metric| series.median(at, metric);
+    let ours = format!(
+        "{} of the mean of the three; {} of test&set, {} of ticket, {} of the queue lock ({} an operation in all)",
+        digits(part(&f, &CACHED_LOCKS)),
+        digits(part(&f, &[TEST_AND_SET])),
+        digits(part(&f, &[TICKET])),
+        digits(part(&f, &[QUEUE])),
+        digits(mean(&f, &[MICHAEL_SCOTT], &OVERHEAD)),
+    );
+    let mut sweep = Vec::new();
+    for change in HOMES {
+        let other = changed(context, &[MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET], change)?;
+        let g = |at: At<'_>, metric| other.median(at, metric);
+        let parts = [&CACHED_LOCKS[..], &CACHED_LOCKS[1..]].map(|locks| digits(part(&g, locks)));
+        sweep.push(format!("{change} {} and {}", parts[0], parts[1]));
+    }
+    let why = format!(
+        "the queue lock lowers the mean: it causes {} an operation (N14), and without it the part is {}. Of all three and without it, with {}",
+        digits(mean(&f, &[QUEUE], &OVERHEAD)),
+        digits(part(&f, &CACHED_LOCKS[1..])),
+        sweep.join("; ")
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}
+
+fn n17(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let part = |f: Look<'_>| mean(f, &[MICHAEL_SCOTT], &[TIME]) / mean(f, &CACHED_LOCKS, &[TIME]);
+    let against = series.judge(|f| within_factor("the part", part(f), 0.5, 2.0));
+    let f = |at: At<'_>, metric| series.median(at, metric);
+    let ours = format!(
+        "{}; {}",
+        digits(part(&f)),
+        times(&series, &[MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET], MOST)
+    );
+    if against.is_empty() {
+        return Ok(Finding::new(ours, against));
+    }
+    let all = [MICHAEL_SCOTT, QUEUE, TICKET, TEST_AND_SET];
+    let fifo = changed(context, &all, "directory.service=fifo")?;
+    let g = |at: At<'_>, metric| fifo.median(at, metric);
+    let why = format!(
+        "it hangs on the order in which a home serves: with first in first out it is {}",
+        digits(part(&g))
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}
+
+fn n18(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let against = series.judge(|f| not_faster(f, &LOCKS_AT_MEMORY, &NON_BLOCKING, MOST));
+    let both = [NON_BLOCKING, LOCKS_AT_MEMORY].concat();
+    let ours = times(&series, &both, MOST);
+    if against.is_empty() {
+        return Ok(Finding::new(ours, against));
+    }
+    let word = context.ask(&Question::new("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
+    let fifo = changed(context, &both, "directory.service=fifo")?;
+    let why = format!(
+        "under a lock the queue's own lines move one after the other while nobody else may begin: the hybrid lock around a single word takes {}, so no queue under it can take less. And it hangs on the order in which a home serves: with first in first out {}",
+        nanoseconds(word.median(at("hybrid-queue", MOST), TIME)),
+        times(&fifo, &both, MOST)
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}
+
+fn n19(context: &Context<'_>) -> Result<Finding, Error> {
+    let series = context.ask(&figure_5())?;
+    let against = series.judge(|f| {
+        let mut against = out_of_order(f, &LOCKS_AT_MEMORY, MOST);
+        against.extend(not_faster(f, &[HYBRID], &CACHED_LOCKS, MOST));
+        against
+    });
+    let ours = format!(
+        "{}; the best over LL/SC: {}",
+        times(&series, &LOCKS_AT_MEMORY, MOST),
+        times(&series, &[QUEUE], MOST)
+    );
+    if against.is_empty() {
+        return Ok(Finding::new(ours, against));
+    }
+    let mut sweep = Vec::new();
+    for service in ["10.3ns", "41ns", "100ns", "164ns", "244ns"] {
+        let other = changed(context, &LOCKS_AT_MEMORY, &format!("fetch_op.occupancy={service}"))?;
+        sweep.push(format!("with {service} {}", times(&other, &LOCKS_AT_MEMORY, MOST)));
+    }
+    // The same locks around a single word.
+    const WORD: [&str; 3] = ["hybrid-queue", "ticket/fetch-op", "test-and-set/fetch-op"];
+    let word = context.ask(&Question::new("locks", "origin2000", &WORD, &[MOST]))?;
+    let why = format!(
+        "it hangs on how long a poll at memory occupies the home (chosen for N7): {}. The queue's own lines do not decide, it is the same around a single word: {}",
+        sweep.join("; "),
+        times(&word, &WORD, MOST)
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}
+
+fn n20(context: &Context<'_>) -> Result<Finding, Error> {
+    let question = figure_5();
+    let operations = question.operations as f64;
+    let series = context.ask(&question)?;
+    let others: Vec<&'static str> = ALL.into_iter().filter(|a| ![TICKETS, ARRAY].contains(a)).collect();
+    let against = series.judge(|f| {
+        let mut against = not_faster(f, &[TICKETS], &others, MOST);
+        let names = PROCS.map(|n| n.to_string());
+        let falling: Vec<(&str, f64)> = PROCS
+            .iter()
+            .zip(&names)
+            .rev()
+            .map(|(n, name)| (name.as_str(), f(at(TICKETS, *n), TIME)))
+            .collect();
+        against.extend(rising("time by processors", &falling));
+        for metric in [FAILED_CONDITIONALS, INVALIDATIONS, INTERVENTIONS] {
+            let count = f(at(TICKETS, MOST), metric);
+            if count != 0.0 {
+                against.push(format!("{} is {}", metric.name, digits(count)));
+            }
+        }
+        // Each processor has one line of its own, which it misses once.
+        let misses = (f(at(TICKETS, MOST), LOCAL_MISSES) + f(at(TICKETS, MOST), REMOTE_MISSES)) * operations;
+        if misses.is_nan() || misses > MOST as f64 + 0.5 {
+            against.push(format!("{} misses in all, more than one for each processor", digits(misses)));
+        }
+        against
+    });
+    let all = |a| PROCS.map(|n| digits(series.median(at(a, n), TIME))).join(", ");
+    let ours = format!(
+        "{TICKETS}: {} ns on 1 to 64; 0 invalidations, {} fetch-ops an operation; the best of the others on 64: {}. (Figure 1 itself, corrected, {ARRAY}: {} ns; {} fetch-ops on 64, since its dequeuers meet in the first slot. It differs from the printed text in drawing from the tail and in telling values by a mark; {TICKETS}, which is what the paper's text says of the queue, also in drawing from the head before looking.)",
+        all(TICKETS),
+        digits(series.median(at(TICKETS, MOST), FETCH_OPS)),
+        others
+            .iter()
+            .map(|a| series.median(at(a, MOST), TIME))
+            .min_by(f64::total_cmp)
+            .map_or(String::new(), nanoseconds),
+        all(ARRAY),
+        digits(series.median(at(ARRAY, MOST), FETCH_OPS)),
+    );
+    if against.is_empty() {
+        return Ok(Finding::new(ours, against));
+    }
+    let faster = context.ask(
+        &Question::new("queues", "origin2000", &[TICKETS], &PROCS)
+            .set("fetch_op.occupancy=10ns")
+            .set("fetch_op.occupancy_miss=10ns"),
+    )?;
+    let why = format!(
+        "the home of an end serves two fetch-ops for each operation, and its service time (not in the paper) bounds it from below; with 10 ns: {} ns",
+        PROCS.map(|n| digits(faster.median(at(TICKETS, n), TIME))).join(", ")
+    );
+    Ok(Finding::new(ours, against).because(&why))
+}

@@ -1,0 +1,90 @@
+//! Paper N §3.1: what the release of a queue lock costs (N21).
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use towpath_machine::{Arena, Place, Processor};
+use towpath_sim::{Sim, Simulation, machines};
+use towpath_sync::locks::{Anderson, HybridQueue};
+use towpath_sync::{LoadLinked, Lock, Policy};
+
+use super::{Claim, Context, Finding};
+use crate::sim::Patience;
+use towpath_host::Error;
+use towpath_report::format::digits;
+
+pub(super) const CLAIMS: &[Claim] = &[Claim {
+    id: "N21",
+    what: "The release of a queue lock is one invalidation: a single transaction with the first waiter",
+    paper: "1",
+    tolerance: "exact",
+    input: false,
+    simulated: n21,
+    native: None,
+}];
+
+/// What releases of a lock with as many places as there are processors cost while
+/// everybody waits for it: invalidations and interventions while each release lasted, for each of
+/// those after the first two laps (before, the places' lines are not yet where they stay). The
+/// release is the only thing that happens then: whoever has the lock keeps it until all others have
+/// long settled down to wait.
+fn releases<L: Lock<Sim> + 'static>(procs: usize, seed: u64) -> Result<Vec<(u64, u64)>, Error> {
+    const LAPS: usize = 6;
+    let machine = machines::by_name("origin2000").expect("a machine that comes with Towpath");
+    let mut simulation = Simulation::new(&machine, procs, seed);
+    let arena = simulation.arena();
+    let shared = Rc::new((L::new(&arena), arena.cell(Place::NewLine, 0)));
+    let counted: Rc<Cell<Vec<(u64, u64)>>> = Rc::default();
+    for processor in 0..procs {
+        let (shared, counted) = (Rc::clone(&shared), Rc::clone(&counted));
+        let patience = Patience::new(&machine, Policy::Spin);
+        simulation.spawn(processor, processor, move |cpu| {
+            for lap in 0..LAPS {
+                let held = shared.0.lock(cpu, &patience).expect("a lock that nobody abandons");
+                let count = cpu.read(&shared.1);
+                cpu.write(&shared.1, count + 1);
+                cpu.work(20_000);
+                let before = cpu.counters();
+                shared.0.unlock(cpu, &patience, held);
+                let after = cpu.counters().since(&before);
+                // In the last lap there are fewer and fewer who wait.
+                if (2..LAPS - 1).contains(&lap) {
+                    let mut all = counted.take();
+                    all.push((after.invalidations, after.interventions));
+                    counted.set(all);
+                }
+            }
+        });
+    }
+    simulation.run().map_err(|stuck| Error::NotAvailable(stuck.to_string()))?;
+    Ok(counted.take())
+}
+
+fn n21(context: &Context<'_>) -> Result<Finding, Error> {
+    let (mut against, mut ours) = (Vec::new(), Vec::new());
+    type Run = fn(usize, u64) -> Result<Vec<(u64, u64)>, Error>;
+    let locks: [(&str, usize, Run); 4] = [
+        ("queue lock over LL/SC", 8, releases::<Anderson<Sim, 8, LoadLinked>>),
+        ("queue lock over LL/SC", 64, releases::<Anderson<Sim, 64, LoadLinked>>),
+        ("hybrid queue lock", 8, releases::<HybridQueue<Sim, 8>>),
+        ("hybrid queue lock", 64, releases::<HybridQueue<Sim, 64>>),
+    ];
+    for (name, procs, run) in locks {
+        let mut all = Vec::new();
+        for seed in 1..=u64::from(context.seeds) {
+            all.extend(run(procs, seed)?);
+        }
+        let mean = |of: fn(&(u64, u64)) -> u64| all.iter().map(of).sum::<u64>() as f64 / all.len() as f64;
+        let (least, most) = (all.iter().map(|r| r.0).min(), all.iter().map(|r| r.0).max());
+        if (least, most) != (Some(1), Some(1)) {
+            against.push(format!("{name} on {procs}: {least:?} to {most:?} invalidations"));
+        }
+        ours.push(format!(
+            "{name} on {procs}: {} invalidations in each of {} releases to a waiter ({} interventions meanwhile: the waiter reads its place again)",
+            digits(mean(|r| r.0)),
+            all.len(),
+            digits(mean(|r| r.1)),
+        ));
+    }
+    Ok(Finding::new(ours.join("; "), against))
+}

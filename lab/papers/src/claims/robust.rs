@@ -1,0 +1,180 @@
+//! L17: with more processes than processors the lock-free algorithm loses least.
+//!
+//! "Only the lock-free algorithm is both fast and robust to multiprogramming" (4.3). Here: with two
+//! to eight times as many processes as cores (writers and the reader), the rate with one writer
+//! divided by that with many is smallest for `lock-free` among the paper's six. MCS and our own
+//! algorithm are not the paper's and stand beside them.
+
+use super::l_machine::{enterprise, stuck};
+use super::native::{Comparison, Figure, Line, Lines, Native, papers, record};
+use super::{Claim, Context, Finding, above};
+use crate::sim::messages::stress::stress;
+use crate::sim::messages::{Algorithm, Setup};
+use towpath_host::Error;
+use towpath_report::OURS;
+use towpath_report::format::digits;
+use towpath_report::format::nanoseconds;
+use towpath_report::results::Results;
+use towpath_report::stats::percentile;
+
+/// Paper L's seventeenth claim.
+pub(super) const CLAIM: Claim = Claim {
+    id: "L17",
+    what: "Only lock-free is fast and robust to multiprogramming: it slows down least when processes outnumber processors",
+    paper: "lock-free best",
+    tolerance: "the smallest slowdown of the six, 3 % is a tie; simulated with 2 processes on each processor, natively with 2 to 8",
+    input: false,
+    simulated,
+    native: Some(&Robust),
+};
+
+/// The native evidence.
+struct Robust;
+
+/// The paper's own algorithm.
+const LOCK_FREE: &str = "lock-free";
+
+/// How many processes per core the claim is about.
+const OVERSUBSCRIPTION: std::ops::RangeInclusive<f64> = 2.0..=8.0;
+
+impl Native for Robust {
+    fn experiments(&self) -> &'static [&'static str] {
+        &["stress"]
+    }
+    fn caveat(&self, waiting: &str) -> String {
+        match waiting {
+            "spin" => String::new(),
+            _ => format!(
+                "taken under {waiting}, but the paper's algorithms spin: towpath bench stress --waiting spin --writers 1,3 judges them as meant"
+            ),
+        }
+    }
+    fn thoroughly(&self) -> &'static str {
+        "towpath bench stress --writers 1,3"
+    }
+    fn lines<'a>(&self, results: &'a Results, waiting: &str) -> Result<Lines<'a>, String> {
+        let rate = |name: &str, writers: u64| {
+            record(results, ("stress", "messages_per_s"), name, waiting, &[("writers", writers)])
+        };
+        for name in papers() {
+            rate(name, 1)?;
+        }
+        let cores = f64::from(results.host.cores);
+        let many: Vec<u64> = results
+            .numbers("stress", "writers")
+            .into_iter()
+            // One writer is what the others are compared with, also on a single core.
+            .filter(|w| *w > 1 && OVERSUBSCRIPTION.contains(&((w + 1) as f64 / cores)))
+            .collect();
+        // A number of writers with which one of the six could not be measured says nothing of which
+        // is best.
+        let (mut complete, mut lacking) = (Vec::new(), Vec::new());
+        for writers in many {
+            match papers().find_map(|name| rate(name, writers).err()) {
+                None => complete.push(writers),
+                Some(why) => lacking.push(format!("{writers} writers not judged: {why}")),
+            }
+        }
+        if complete.is_empty() {
+            return Err(lacking.pop().unwrap_or_else(|| {
+                let (from, to) = ((2.0 * cores - 1.0).max(2.0), 8.0 * cores - 1.0);
+                format!(
+                    "the stress test had no number of writers from {from} to {to} (2 to 8 processes per core)"
+                )
+            }));
+        }
+        let line = |algorithm| -> Result<Line<'a>, String> {
+            let mut records = vec![rate(algorithm, 1)?];
+            for &writers in &complete {
+                records.push(rate(algorithm, writers)?);
+            }
+            Ok(Line { algorithm, records })
+        };
+        Ok(Lines {
+            judged: papers().map(line).collect::<Result<_, _>>()?,
+            beside: ["mcs", OURS].into_iter().filter_map(|name| line(name).ok()).collect(),
+            lacking: lacking.join("; "),
+        })
+    }
+    fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison {
+        let mut finding = Comparison::default();
+        let mut measured = Vec::new();
+        let numbers = lines.judged.first().map_or(0, |l| l.records.len());
+        for n in 1..numbers {
+            let slowdown = |l: &Line<'_>| figure(l.records[0]) / figure(l.records[n]);
+            let list = |lines: &[Line<'_>]| {
+                let each = lines.iter().map(|l| format!("{} {}", l.algorithm, digits(slowdown(l))));
+                each.collect::<Vec<_>>().join(", ")
+            };
+            let writers = lines.judged[0].records[n].number("writers").unwrap_or(0);
+            let mut text = format!("{writers} writers, slower by a factor: {}", list(&lines.judged));
+            if !lines.beside.is_empty() {
+                text.push_str(&format!("; beside: {}", list(&lines.beside)));
+            }
+            measured.push(text);
+            let slowdowns: Vec<(&str, f64)> =
+                lines.judged.iter().map(|l| (l.algorithm, slowdown(l))).collect();
+            let better = losing_less(&slowdowns);
+            if !better.is_empty() {
+                finding.against.push(format!("with {writers} writers {} lose less", better.join(", ")));
+            }
+        }
+        finding.measured = measured.join("; ");
+        finding
+    }
+}
+
+/// The algorithms that slow down less than lock-free by more than a tie.
+fn losing_less<'n>(slowdowns: &[(&'n str, f64)]) -> Vec<&'n str> {
+    let Some((_, lock_free)) = slowdowns.iter().find(|(name, _)| *name == LOCK_FREE) else {
+        return Vec::new();
+    };
+    slowdowns.iter().filter(|(_, other)| above(*lock_free, *other)).map(|(name, _)| *name).collect()
+}
+
+/// Two copies of the stress test beside one, on the simulated Enterprise 5000.
+fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
+    let mut setup = Setup::new(enterprise());
+    // Run and time slice are shortened together: still 250 context switches, and hundreds of
+    // messages, long.
+    setup.parameters.set_from_text("os.quantum=1ms").expect("a parameter and its value");
+    let two = Setup { copies: 2, ..setup.clone() };
+    let messages = 20_000;
+    let mut against = Vec::new();
+    let mut rows = vec![[Vec::new(), Vec::new()]; Algorithm::PAPER.len()];
+    for seed in 1..=u64::from(context.seeds) {
+        let mut slowdowns = Vec::new();
+        for (row, algorithm) in rows.iter_mut().zip(Algorithm::PAPER) {
+            let one = stress(&setup, algorithm, 7, messages, seed).map_err(stuck)?.message;
+            let both = stress(&two, algorithm, 7, messages, seed).map_err(stuck)?.message;
+            row[0].push(one);
+            row[1].push(both);
+            slowdowns.push((algorithm.name(), both / one));
+        }
+        for name in losing_less(&slowdowns) {
+            let text = format!("{name} slows down less than lock-free");
+            if !against.contains(&text) {
+                against.push(text);
+            }
+        }
+    }
+    let median = |all: &[f64]| percentile(all, 50.0).unwrap_or(f64::NAN);
+    let text = rows.iter().zip(Algorithm::PAPER).map(|([one, both], algorithm)| {
+        let (one, both) = (median(one), median(both));
+        format!(
+            "{} {} to {} (× {})",
+            algorithm.name(),
+            nanoseconds(one),
+            nanoseconds(both),
+            digits(both / one)
+        )
+    });
+    let fastest = rows.iter().map(|row| median(&row[1])).fold(f64::INFINITY, f64::min);
+    let lock_free = median(&rows[Algorithm::PAPER.len() - 1][1]);
+    let because = format!(
+        "two processes on a processor each get half of it, so no lock that is not the limit can do better than 2; an algorithm that loses less was slowed down by its own contention alone, which preemption thins out. Among two processes a processor the fastest of the six takes {}, lock-free {}",
+        nanoseconds(fastest),
+        nanoseconds(lock_free)
+    );
+    Ok(Finding::new(text.collect::<Vec<_>>().join(", "), against).because(&because))
+}

@@ -1,0 +1,136 @@
+//! What `towpath reproduce` shows: one table of all claims, and our counterparts of the
+//! papers' figures.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{Judged, Verdict, lost, recorded};
+use towpath_host::Error;
+use towpath_report::console::render_table;
+use towpath_report::page::plain_page;
+use towpath_report::report::write_files;
+use towpath_report::table::{Cell, Kind, Table};
+use towpath_report::{ClaimLine, Section};
+
+/// Claims as lines that open to the rest.
+pub fn lines(judged: &[Judged]) -> Vec<ClaimLine> {
+    judged.iter().map(line).collect()
+}
+
+fn line(judged: &Judged) -> ClaimLine {
+    let Judged { claim, finding, .. } = judged;
+    let kind = match finding.verdict {
+        _ if claim.input => Kind::Text,
+        Verdict::Reproduced => Kind::Good,
+        Verdict::NotReproduced(_) => Kind::Bad,
+        Verdict::NotCheckable(_) => Kind::Missing,
+    };
+    let mut details = vec![("tolerance", claim.tolerance.to_string())];
+    if !judged.waiting().is_empty() {
+        details.push(("waiting", judged.waiting().to_string()));
+    }
+    let why = finding.verdict.why();
+    if claim.input {
+        let fits = if why.is_empty() { "it fits".into() } else { format!("it does not fit: {why}") };
+        details.push(("why", format!("a parameter was chosen by it, so it does not count ({fits})")));
+    } else if !why.is_empty() {
+        details.push(("why", why.to_string()));
+    }
+    if !finding.caveat.is_empty() {
+        details.push(("note", finding.caveat.clone()));
+    }
+    ClaimLine {
+        id: claim.id,
+        what: claim.what,
+        paper: claim.paper,
+        here: finding.ours.clone(),
+        verdict: judged.word(),
+        kind,
+        details,
+    }
+}
+
+/// All claims as one table, for a terminal.
+pub fn table(judged: &[Judged]) -> Table {
+    let names = ["", "the paper says", "paper's value", "ours: median (from … to)", "tolerance", "verdict"];
+    let row = |j: &Judged| {
+        let line = line(j);
+        let why = line.details.iter().find(|(name, _)| *name == "why");
+        let verdict = why.map_or(line.verdict.to_string(), |(_, why)| format!("{}: {why}", line.verdict));
+        vec![
+            Cell::new(line.id, Kind::Text),
+            Cell::new(line.what, Kind::Text),
+            Cell::new(line.paper, Kind::Paper),
+            Cell::new(line.here, Kind::Text),
+            Cell::new(j.claim.tolerance, Kind::Text),
+            Cell::new(verdict, line.kind),
+        ]
+    };
+    Table {
+        experiment: "claims",
+        title: "The papers' claims on their machines, simulated".into(),
+        note: "A claim is reproduced if it holds for the medians and for every seed alone. Inputs, by which a parameter was chosen, never count.".into(),
+        header: names.map(str::to_string).to_vec(),
+        rows: judged.iter().map(row).collect(),
+    }
+}
+
+/// Number of claims of each verdict, and what has changed since the verdicts were recorded.
+pub fn summary(judged: &[Judged]) -> String {
+    let count = |word: &str| judged.iter().filter(|j| j.word() == word).count();
+    let mut text = format!(
+        "{} of {} claims reproduced; {} not reproduced, {} not checkable, {} inputs that do not count",
+        count("reproduced"),
+        judged.len(),
+        count("not reproduced"),
+        count("not checkable"),
+        count("input"),
+    );
+    for j in lost(judged) {
+        let _ = write!(text, "\nLOST: {} was reproduced before: {}", j.claim.id, j.finding.verdict.why());
+    }
+    for j in judged.iter().filter(|j| j.word() == "reproduced" && recorded(j.claim.id) != Some("reproduced"))
+    {
+        let _ = write!(text, "\nnew: {} is reproduced now (record it with --record)", j.claim.id);
+    }
+    text
+}
+
+/// Everything as text.
+pub fn render(judged: &[Judged]) -> String {
+    let table = table(judged);
+    format!("{}\n{}\n\n{}\n", table.title, render_table(&table), summary(judged))
+}
+
+/// One JSON object for each claim.
+pub fn to_json_lines(judged: &[Judged], seeds: u32) -> String {
+    let line = |j: &Judged| {
+        json!({
+            "experiment": "reproduce", "claim": j.claim.id, "what": j.claim.what, "paper": j.claim.paper, "ours": j.finding.ours,
+            "tolerance": j.claim.tolerance, "verdict": j.word(), "why": j.finding.verdict.why(), "input": j.claim.input, "seeds": seeds,
+        })
+        .to_string()
+            + "\n"
+    };
+    judged.iter().map(line).collect()
+}
+
+/// Writes `results.jsonl` and `index.html` into a folder, which is made if need be.
+///
+/// # Errors
+///
+/// The system's, with the folder's name.
+pub fn write(folder: &Path, judged: &[Judged], seeds: u32) -> Result<(), Error> {
+    let plots = judged.iter().flat_map(|j| j.finding.plots.clone());
+    let table = Table {
+        title: "Our counterparts of the papers' figures".into(),
+        note: String::new(),
+        rows: Vec::new(),
+        ..table(judged)
+    };
+    let title = "What the papers found, on their machines, simulated";
+    let page = plain_page(title, &summary(judged), &lines(judged), &[Section::new(table).with(plots)], &[]);
+    write_files(folder, &to_json_lines(judged, seeds), &page)
+}

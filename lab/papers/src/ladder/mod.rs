@@ -1,0 +1,153 @@
+//! The ladder of Gropp & Lusk 1997 (Sections 4 to 7): MPICH's shared-memory device with
+//! System V semaphores, with packet slots for each pair, with test&set locks, and with both.
+//!
+//! Written once for any machine: natively it is what `towpath bench ladder` measures. Messages go
+//! by the paper's three protocols (Section 3): **short** in the control packet, **eager** through
+//! memory from a shared pool, **rendezvous** in pieces through that memory once the receiver is
+//! ready.
+//!
+//! `cyclic.rs`, `chosen.rs` and `distributed.rs` are the refinements of the slots that Section 9
+//! proposes, `printed.rs` the figures with their slips; `sim/ladder/` runs all of it on simulated
+//! machines.
+//!
+//! These are baselines, in the form in which the paper describes them: a process that dies in the
+//! middle stops its partners.
+
+mod chosen;
+mod cyclic;
+mod device;
+mod distributed;
+mod locked;
+mod plain;
+
+mod pool;
+mod printed;
+
+mod slots;
+
+pub use chosen::{Chosen, Given};
+pub use cyclic::Cyclic;
+pub use device::{Device, EAGER_BELOW, SHORT_BELOW};
+pub use distributed::{Mailboxes, Pair};
+pub use locked::{Ends, LockedQueues, PACKETS, Packet};
+
+pub use pool::{Pool, Table};
+pub use printed::{Indices, Printed};
+
+pub use slots::{Slot, Slots};
+
+use towpath_machine::{Ordering, Processor};
+use towpath_sync::{Lock, Waiting};
+
+/// A version of the device: the paper's four, and ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// System V semaphores around queues and pool (Section 4).
+    SystemV,
+    /// Packet slots without locks, System V semaphores around the pool (Section 5).
+    SlotsSystemV,
+    /// Test&set locks around queues and pool (Section 6).
+    TestAndSet,
+    /// Packet slots without locks, test&set locks around the pool (Section 7).
+    SlotsTestAndSet,
+    /// Towpath's own device for MPIs.
+    Towpath,
+}
+
+impl Version {
+    /// All of them, as the paper climbs.
+    pub const ALL: [Version; 5] = [
+        Version::SystemV,
+        Version::SlotsSystemV,
+        Version::TestAndSet,
+        Version::SlotsTestAndSet,
+        Version::Towpath,
+    ];
+
+    /// As in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::SystemV => "sysv",
+            Version::SlotsSystemV => "slots-sysv",
+            Version::TestAndSet => "tas",
+            Version::SlotsTestAndSet => "slots-tas",
+            Version::Towpath => "towpath",
+        }
+    }
+}
+
+/// What a control packet says beside its payload: three words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// What it is, in the low byte, and the message's tag above.
+    pub kind: u64,
+    /// The message's length, or the piece's.
+    pub len: u64,
+    /// Where in the pool the data is.
+    pub at: u64,
+}
+
+/// How control packets get from one process to another.
+pub trait ControlPackets<P: Processor> {
+    /// Sends one; waits for space.
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]);
+    /// The next one that is there for `me`, from whomever, with its payload in `buffer`
+    /// (as much as fits). `None`: there is none.
+    fn receive(
+        &self,
+        cpu: &P,
+        wait: &impl Waiting<P>,
+        me: usize,
+        buffer: &mut [u8],
+    ) -> Option<(usize, Envelope)>;
+    /// Waits a little for one from the expected process: the `round`-th time in a row.
+    fn wait_for<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, round: u32);
+}
+
+/// From whom to whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// The sender.
+    pub from: usize,
+    /// The receiver.
+    pub to: usize,
+}
+
+/// Mutual exclusion, as queues and pool need it.
+pub trait Exclusive<P: Processor> {
+    /// Enters.
+    fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W);
+    /// Leaves.
+    fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W);
+}
+
+/// A lock of `sync` without anything to hold.
+impl<P: Processor, L: Lock<P, Held = ()>> Exclusive<P> for &L {
+    fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        // Nobody is told of deaths here, so no wait is ever given up.
+        self.lock(cpu, wait).expect("a lock that nobody abandons");
+    }
+    fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
+        self.unlock(cpu, wait, ());
+    }
+}
+
+/// The longest turn of a waiter, in nanoseconds.
+const TURN: u64 = 100_000;
+
+/// Waits a little for a word to differ, without ever parking: whoever changes it does not
+/// look for sleepers.
+fn wait_a_little<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word, seen: u64, round: u32) {
+    wait.wait_turn(cpu, word, seen, round.min(1), TURN);
+}
+
+/// Reads a flag that another process sets. Acquire: what was written before it was set is
+/// there; pairs with [`raise`].
+fn is_raised<P: Processor>(cpu: &P, flag: &P::Word) -> bool {
+    cpu.load(flag, Ordering::Acquire) != 0
+}
+
+/// Sets a flag. Release: pairs with the Acquire in [`is_raised`].
+fn raise<P: Processor>(cpu: &P, flag: &P::Word) {
+    cpu.store(flag, 1, Ordering::Release);
+}

@@ -1,0 +1,36 @@
+//! The shared counter (Nikolopoulos & Papatheodorou §4.1): what it costs when everybody
+//! updates one word.
+
+use std::sync::LazyLock;
+
+use towpath_sim::Sim;
+use towpath_structures::Counter;
+use towpath_sync::{AtMemory, Atomics, LoadLinked, Primitive};
+
+use super::{Algorithm, Family, Measured, Setup};
+use towpath_host::Error;
+
+fn run<M: Primitive<Sim>>(setup: &Setup) -> Result<Measured, Error> {
+    setup.measure(Counter::<Sim, M>::new, |cpu, counter, _, _| {
+        counter.increment(cpu);
+    })
+}
+
+fn list<M: Primitive<Sim>>(all: &mut Vec<Algorithm>) {
+    all.push(Algorithm { name: Counter::<Sim, M>::NAME, run: [run::<M>; 2] });
+}
+
+/// The counters.
+pub static COUNTERS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    list::<Atomics>(&mut all);
+    list::<LoadLinked>(&mut all);
+    list::<AtMemory>(&mut all);
+    all
+});
+
+pub(super) const EXPERIMENT: Family = Family {
+    name: "counter",
+    about: "a shared counter: what a primitive costs when everybody updates one word (N figures 3 and 4)",
+    algorithms: &COUNTERS,
+};

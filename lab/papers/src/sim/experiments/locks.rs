@@ -1,0 +1,49 @@
+//! Locks: acquire, change a word under the lock, release.
+
+use std::sync::LazyLock;
+
+use towpath_machine::{Arena, Place, Processor};
+use towpath_sim::{Sim, SimCell};
+use towpath_sync::{Lock, for_each_lock};
+
+use super::{Algorithm, Family, Measured, Named, Setup, in_two_sizes};
+use towpath_host::Error;
+
+struct Shared<L> {
+    lock: L,
+    count: SimCell,
+}
+
+fn run<L: Lock<Sim> + 'static>(setup: &Setup) -> Result<Measured, Error> {
+    let at_memory = L::NAME.ends_with("fetch-op");
+    setup.measure(
+        |arena| {
+            let lock = L::new(arena);
+            lock.prepare();
+            Shared { lock, count: arena.cell(Place::NewLine, 0) }
+        },
+        move |cpu, shared, patience, _| {
+            let wait = patience.clone().at_memory(at_memory);
+            // Nobody dies here, and there are places enough.
+            let held = shared.lock.lock(cpu, &wait).expect("a lock that nobody poisons or abandons");
+            let count = cpu.read(&shared.count);
+            cpu.write(&shared.count, count + 1);
+            shared.lock.unlock(cpu, &wait, held);
+        },
+    )
+}
+
+fn list<L: Lock<Sim> + 'static>(all: &mut Vec<Named>) {
+    all.push((L::NAME, run::<L>));
+}
+
+/// The locks.
+pub static LOCKS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+    let (mut some, mut many) = (Vec::new(), Vec::new());
+    for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Sim, 64 => list(&mut some));
+    for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Sim, 1024 => list(&mut many));
+    in_two_sizes(some, many)
+});
+
+pub(super) const EXPERIMENT: Family =
+    Family { name: "locks", about: "every lock around a change of one word", algorithms: &LOCKS };

@@ -1,0 +1,101 @@
+//! Messages through `am`'s queues and claims (Lumetta & Culler, Tables 1 and 2): all
+//! processors but one write to the remaining one. With two processors there are LogP and the
+//! bandwidth of bulk transfers as well.
+
+use std::sync::LazyLock;
+
+use towpath_sync::Policy;
+
+use super::{Algorithm, Measured, Point, Setup, SimExperiment, SimSettings, all_points};
+use crate::sim::messages::{self, bulk, logp, stress};
+use towpath_host::Error;
+use towpath_report::record::metrics;
+
+/// The claim algorithm with that number in the list.
+fn run<const N: usize>(setup: &Setup) -> Result<Measured, Error> {
+    let algorithm = messages::Algorithm::ALL[N];
+    let mut ours = messages::Setup::new(setup.machine.clone());
+    ours.copies = setup.copies.max(1);
+    let stuck = |stuck: towpath_sim::Stuck| Error::NotAvailable(stuck.to_string());
+    let f = stress::stress(&ours, algorithm, setup.procs - 1, setup.operations, setup.seed).map_err(stuck)?;
+    let per = |n: u64| n as f64 / f.messages.max(1) as f64;
+    let mut values = vec![
+        (metrics::TIME_PER_OPERATION, f.message),
+        (metrics::REQUESTS_PER_POLL, f.per_poll),
+        (metrics::FAILED_EXCHANGES, f.failed_exchanges),
+        (metrics::LEAST_SHARE, f.shares.0),
+        (metrics::INVALIDATIONS, per(f.counters.invalidations)),
+        (metrics::INTERVENTIONS, per(f.counters.interventions)),
+        (metrics::UPGRADES, per(f.counters.upgrades)),
+        (metrics::CONTEXT_SWITCHES, per(f.counters.switches)),
+    ];
+    if f.window.is_finite() {
+        values.push((metrics::WINDOW, f.window));
+    }
+    if setup.procs == 2 {
+        let l = logp::logp(&ours, algorithm, setup.seed).map_err(stuck)?;
+        values.extend([
+            (metrics::LATENCY, l.logp.latency),
+            (metrics::SEND_OVERHEAD, l.logp.send_overhead),
+            (metrics::RECEIVE_OVERHEAD, l.logp.receive_overhead),
+            (metrics::GAP, l.logp.gap),
+            (metrics::ROUND_TRIP, l.logp.round_trip),
+            (metrics::EXCHANGES_SHORT, l.one_send.exchanges as f64),
+        ]);
+        let b = bulk::bulk(&ours, algorithm, setup.seed).map_err(stuck)?;
+        values.extend([
+            (metrics::BYTES_PER_S, b.bandwidth),
+            (metrics::OF_COPY_RATE, b.bandwidth / bulk::copy_rate(&ours, setup.seed).map_err(stuck)?),
+            (metrics::EXCHANGES_BULK, b.one_send.exchanges as f64),
+        ]);
+    }
+    Ok(Measured { values })
+}
+
+/// The claim algorithms.
+pub static MESSAGES: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+    fn named<const N: usize>() -> Algorithm {
+        Algorithm { name: messages::Algorithm::ALL[N].name(), run: [run::<N>; 2] }
+    }
+    vec![
+        named::<0>(),
+        named::<1>(),
+        named::<2>(),
+        named::<3>(),
+        named::<4>(),
+        named::<5>(),
+        named::<6>(),
+        named::<7>(),
+        named::<8>(),
+    ]
+});
+
+pub(super) struct Experiment;
+
+impl SimExperiment for Experiment {
+    fn name(&self) -> &'static str {
+        "messages"
+    }
+    fn about(&self) -> &'static str {
+        "active messages through one receive block: LogP, and many writers to one reader (L tables 1 and 2)"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        MESSAGES.iter().map(|a| a.name).collect()
+    }
+    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
+        let mut settings = settings.clone();
+        if settings.waiting != [Policy::Spin] {
+            return Err(Error::NotAvailable("the paper's message layer spins: leave --waiting out".into()));
+        }
+        if settings.procs.is_empty() {
+            settings.procs =
+                [2, 4, 8].into_iter().filter(|n| *n <= settings.machine.processors as usize).collect();
+        }
+        if let Some(n) = settings.procs.iter().find(|n| !(2..=64).contains(*n)) {
+            return Err(Error::NotAvailable(format!(
+                "{n} processors: a reader and 1 to 63 writers, so 2 to 64"
+            )));
+        }
+        all_points(self.name(), &settings, &MESSAGES)
+    }
+}

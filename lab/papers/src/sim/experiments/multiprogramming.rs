@@ -1,0 +1,107 @@
+//! Multiprogramming (Nikolopoulos & Papatheodorou §5): several copies of the queues' and
+//! barriers' programs on the same processors, under time sharing and under gang scheduling, by
+//! discipline of waiting.
+//!
+//! The figure of merit is the paper's average execution time: how long a copy takes from the start
+//! to its own end, the mean over the copies, for each of its operations.
+//!
+//! The time slice is scaled down with the runs: 5 ms instead of 100, still 500 context switches and
+//! 100 times the work between two operations.
+
+use std::sync::LazyLock;
+
+use towpath_sim::Parameters;
+use towpath_sync::Policy;
+
+use super::{Algorithm, BARRIERS, Point, QUEUES, SimExperiment, SimSettings, chosen, point, procs};
+use towpath_host::Error;
+
+/// The queues and barriers together.
+static ALL: LazyLock<Vec<Algorithm>> =
+    LazyLock::new(|| QUEUES.iter().chain(BARRIERS.iter()).copied().collect());
+
+/// What is run unless the user says otherwise: the paper's, over both primitives.
+const DEFAULT: [&str; 14] = [
+    "two-ended/test-and-set/ll-sc",
+    "two-ended/ticket/ll-sc",
+    "two-ended/anderson/ll-sc",
+    "two-ended/test-and-set/fetch-op",
+    "two-ended/ticket/fetch-op",
+    "two-ended/hybrid-queue",
+    "two-ended/scheduler-conscious",
+    "michael-scott/ll-sc",
+    "prakash-lee-johnson/ll-sc",
+    "valois/ll-sc",
+    "fetch-op-array",
+    "centralized/ll-sc",
+    "centralized/fetch-op",
+    "mcs-tree",
+];
+
+/// Time slices in nanoseconds that runs of some tens of milliseconds see enough of.
+const QUANTUM: &str = "os.quantum=5ms";
+
+/// Which disciplines an algorithm has: those that never wait for a word have none of
+/// their own.
+fn disciplines(name: &str, wanted: &[Policy]) -> Vec<Policy> {
+    let waits = name.starts_with("two-ended") || BARRIERS.iter().any(|b| b.name == name);
+    if !waits || name.contains("scheduler-conscious") {
+        return vec![Policy::Spin];
+    }
+    wanted.to_vec()
+}
+
+/// The machine under that scheduler, with short time slices (unless it has been told
+/// otherwise).
+fn machine(machine: &Parameters, scheduler: &str) -> Result<Parameters, Error> {
+    let mut machine = machine.clone();
+    let told = machine.describe().iter().any(|p| p.name == "os.quantum" && p.source.0.starts_with("user"));
+    let mut set = |text: &str| machine.set_from_text(text).map_err(|e| Error::NotAvailable(e.to_string()));
+    if !told {
+        set(QUANTUM)?;
+    }
+    set(&format!("os.policy={scheduler}"))?;
+    Ok(machine)
+}
+
+pub(super) struct Experiment;
+
+impl SimExperiment for Experiment {
+    fn name(&self) -> &'static str {
+        "multiprogramming"
+    }
+    fn about(&self) -> &'static str {
+        "several copies of the queues' and barriers' programs under time sharing and gang scheduling, by discipline (N figures 7 and 8)"
+    }
+    fn algorithms(&self) -> Vec<&'static str> {
+        ALL.iter().map(|a| a.name).collect()
+    }
+    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
+        let mut settings = settings.clone();
+        if settings.algorithms.is_empty() {
+            settings.algorithms = DEFAULT.map(str::to_string).to_vec();
+        }
+        if settings.procs.is_empty() {
+            settings.procs = vec![(settings.machine.processors as usize).min(64)];
+        }
+        let mut points = Vec::new();
+        for algorithm in chosen(&settings, &ALL)? {
+            for waiting in disciplines(algorithm.name, &settings.waiting) {
+                for &copies in &settings.copies {
+                    for scheduler in &settings.schedulers {
+                        let machine = machine(&settings.machine, scheduler)?;
+                        for procs in procs(&settings)? {
+                            let mut point = point(self.name(), &settings, algorithm, waiting, procs);
+                            point.subject =
+                                point.subject.with("copies", copies).with("scheduler", scheduler.as_str());
+                            point.setup.machine = machine.clone();
+                            point.setup.copies = copies as usize;
+                            points.push(point);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(points)
+    }
+}

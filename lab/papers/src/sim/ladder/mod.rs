@@ -1,0 +1,211 @@
+//! Paper M's ladder on a simulated machine: ping-pong through the four versions of the
+//! device and through Towpath's endpoints, and the parts of them that its claims are about.
+
+pub mod faults;
+mod guard;
+mod ours;
+pub mod refined;
+pub mod single_copy;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+pub use guard::Guard;
+use towpath_machine::{Arena, Processor};
+use towpath_sim::{Parameters, Sim, SimArena, SimBytes, Simulation, Stuck};
+use towpath_sync::Spinning;
+
+use crate::ladder::{
+    ControlPackets, Device, Ends, LockedQueues, PACKETS, Packet, Pool, SHORT_BELOW, Slot, Slots, Table,
+    Version,
+};
+use towpath_report::stats::percentile;
+
+/// The shared memory that the data of messages go through: 8 MB (M §5: "between 8 and 16
+/// megabytes on the system we used").
+pub const MEMORY: usize = 8 << 20;
+/// What the slots of 32 × 32 pairs take of it (M §5).
+pub const SLOTS: usize = 32 * 32 * SHORT_BELOW;
+/// What MPICH's own instructions take on the SX-4 for a message, in nanoseconds, half of
+/// it at either end: **claim M9 of paper M (§8: "not much below 30 microseconds") and so an
+/// input**. For other machines there is no source, and nothing is charged.
+const SOFTWARE: u64 = 30_000;
+
+/// What ping-pong is played with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The machine.
+    pub machine: Parameters,
+    /// Shared memory for data.
+    pub pool: usize,
+    /// What instructions take for a message, in nanoseconds.
+    pub software: u64,
+}
+
+impl Setup {
+    /// As in the paper, on that machine, for that version: the slots lie in the same
+    /// memory as the data.
+    pub fn new(machine: &Parameters, version: Version) -> Setup {
+        let slots = matches!(version, Version::SlotsSystemV | Version::SlotsTestAndSet);
+        Setup {
+            machine: machine.clone(),
+            pool: if slots { MEMORY - SLOTS } else { MEMORY },
+            software: if machine.name == "sx4" { SOFTWARE } else { 0 },
+        }
+    }
+}
+
+/// What ping-pong showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// From one process to the other, in nanoseconds: half a round trip, the median.
+    pub latency: f64,
+    /// Operations on locks (entering, leaving) for each message.
+    pub lock_operations: f64,
+    /// Whole caches flushed for each message.
+    pub flushes: f64,
+}
+
+/// Round trips: the first is not counted.
+fn rounds(bytes: usize) -> usize {
+    if bytes > 100_000 { 4 } else { 16 }
+}
+
+/// What both processes share.
+struct Shared {
+    ends: Vec<Ends<Sim>>,
+    packets: Vec<Packet<Sim>>,
+    slots: Vec<Slot<Sim>>,
+    payload: SimBytes,
+    table: Table<Sim>,
+    bytes: SimBytes,
+    locks: Vec<Guard>,
+}
+
+const PROCESSES: usize = 2;
+
+impl Shared {
+    fn new(arena: &SimArena, setup: &Setup, version: Version) -> Shared {
+        let many = PROCESSES * PACKETS.max(PROCESSES);
+        Shared {
+            ends: (0..PROCESSES).map(|_| Ends::new(arena)).collect(),
+            packets: (0..PROCESSES * PACKETS).map(|_| Packet::new(arena)).collect(),
+            slots: (0..PROCESSES * PROCESSES).map(|_| Slot::new(arena)).collect(),
+            payload: arena.bytes(many * SHORT_BELOW),
+            table: Table::new(arena),
+            bytes: arena.bytes(setup.pool),
+            locks: (0..=PROCESSES).map(|_| Guard::new(arena, &setup.machine, version)).collect(),
+        }
+    }
+}
+
+/// Plays ping-pong between two processes with messages of so many bytes.
+///
+/// # Errors
+///
+/// [`Stuck`] if it doesn't end.
+///
+/// # Panics
+///
+/// If a message arrives damaged.
+pub fn ping_pong(setup: &Setup, version: Version, bytes: usize, seed: u64) -> Result<Figures, Stuck> {
+    if version == Version::Towpath {
+        return ours::ping_pong(setup, bytes, seed);
+    }
+    let mut simulation = Simulation::new(&setup.machine, PROCESSES, seed);
+    let shared = Rc::new(Shared::new(&simulation.arena(), setup, version));
+    let trips = Trips::default();
+    for me in 0..PROCESSES {
+        let (shared, trips, setup) = (Rc::clone(&shared), trips.clone(), setup.clone());
+        simulation.spawn(me, me, move |cpu| {
+            let Shared { table, bytes: data, locks, payload, .. } = &*shared;
+            let pool = Pool { table, bytes: data, size: setup.pool, lock: locks[PROCESSES].clone() };
+            if me == 0 {
+                pool.prepare(cpu);
+            }
+            if matches!(version, Version::SlotsSystemV | Version::SlotsTestAndSet) {
+                let packets = Slots { slots: &shared.slots, payload, processes: PROCESSES };
+                let device = Device { packets: &packets, pool: &pool, me };
+                take_part(cpu, &device, &setup, bytes, &trips);
+            } else {
+                let packets = LockedQueues {
+                    ends: &shared.ends,
+                    packets: &shared.packets,
+                    payload,
+                    locks: locks[..PROCESSES].to_vec(),
+                };
+                let device = Device { packets: &packets, pool: &pool, me };
+                take_part(cpu, &device, &setup, bytes, &trips);
+            }
+        });
+    }
+    let outcome = simulation.run()?;
+    let messages = 2.0 * (rounds(bytes) + 1) as f64;
+    let operations: u64 = shared.locks.iter().map(Guard::operations).sum();
+    Ok(Figures {
+        latency: trips.median() / 2.0,
+        lock_operations: operations as f64 / messages,
+        flushes: outcome.counters.flushes as f64 / messages,
+    })
+}
+
+/// The round trips' times, in nanoseconds.
+#[derive(Clone, Default)]
+struct Trips(Rc<RefCell<Vec<f64>>>);
+
+impl Trips {
+    /// A round trip, after a random pause so that no two are alike.
+    fn time(&self, cpu: &Sim, trip: impl FnOnce()) {
+        let pause = cpu.random().below(5_000);
+        cpu.work(pause);
+        let start = cpu.clock();
+        trip();
+        self.0.borrow_mut().push((cpu.clock() - start) as f64 / 1e3);
+    }
+
+    /// Without the first.
+    fn median(&self) -> f64 {
+        percentile(&self.0.borrow()[1..], 50.0).unwrap_or(f64::NAN)
+    }
+}
+
+/// What process `from` sends in a round.
+fn message(from: usize, round: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i / 8 + i + 31 * from + 7 * round) as u8).collect()
+}
+
+fn take_part<C: ControlPackets<Sim>>(
+    cpu: &Sim,
+    device: &Device<'_, Sim, C, Guard>,
+    setup: &Setup,
+    bytes: usize,
+    trips: &Trips,
+) {
+    let partner = 1 - device.me;
+    let mut buffer = vec![0; bytes];
+    let send = |round: usize| {
+        let data = message(device.me, round, bytes);
+        cpu.work(setup.software / 2);
+        device.send(cpu, &Spinning, partner, round as u64, &data);
+    };
+    let mut receive = |round: usize| {
+        let got = device.receive(cpu, &Spinning, partner, &mut buffer);
+        cpu.work(setup.software / 2);
+        assert_eq!(got, (round as u64, bytes), "tag and length");
+        assert!(buffer == message(partner, round, bytes), "round {round}: a message arrived damaged");
+    };
+    for round in 0..=rounds(bytes) {
+        if device.me == 0 {
+            trips.time(cpu, || {
+                send(round);
+                receive(round);
+            });
+        } else {
+            receive(round);
+            send(round);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! What a simulated run is given and yields, and the loop that all of them have
+//! (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use towpath_sim::{Counters, Outcome, Parameters, Sim, SimArena, Simulation, Time};
+use towpath_sync::Policy;
+
+use super::Patience;
+use towpath_host::Error;
+use towpath_report::record::{Metric, metrics};
+
+/// Private work between two operations: uniform about a mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// The mean, in nanoseconds.
+    pub ns: u64,
+    /// 0.2: within ± 20 % of it.
+    pub spread: f64,
+}
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The machine.
+    pub machine: Parameters,
+    /// How many of its processors.
+    pub procs: usize,
+    /// Work between two operations.
+    pub work: Work,
+    /// Operations in all (of each copy of the program).
+    pub operations: u64,
+    /// How to wait.
+    pub waiting: Policy,
+    /// Copies of the program at one time.
+    pub copies: usize,
+    /// Processes on each processor (`list`).
+    pub per_processor: usize,
+    /// The length of messages (`ladder`).
+    pub bytes: usize,
+    /// What everything random follows from.
+    pub seed: u64,
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Operations of all copies.
+    pub operations: f64,
+    /// Each copy of the program.
+    pub copies: Vec<Program>,
+}
+
+/// What is noted of a copy of the program while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Program {
+    /// When its last thread ended.
+    pub end: Time,
+    /// How long its threads were within operations, taken together.
+    pub within: Time,
+    /// How long it stood still: the time between ends of operations that were a quarter
+    /// of a time slice or more apart.
+    pub still: Time,
+    /// When an operation ended last.
+    last: Time,
+}
+
+impl Program {
+    fn operation(&mut self, start: Time, end: Time, long: Time) {
+        self.within += end - start;
+        let gap = end.saturating_sub(self.last);
+        if gap >= long {
+            self.still += gap;
+        }
+        self.last = self.last.max(end);
+    }
+}
+
+/// What a run yielded.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Figures by metric.
+    pub values: Vec<(Metric, f64)>,
+}
+
+impl Setup {
+    /// A single copy of the program, with one process on each processor, that spins.
+    pub fn new(machine: Parameters, procs: usize, work: Work, operations: u64) -> Setup {
+        let waiting = Policy::Spin;
+        Setup { machine, procs, work, operations, waiting, copies: 1, per_processor: 1, bytes: 0, seed: 1 }
+    }
+
+    /// How to wait on this machine.
+    pub fn patience(&self) -> Patience {
+        Patience::new(&self.machine, self.waiting)
+    }
+
+    /// Runs the loop on every processor, in as many copies as wanted. `make` makes what a
+    /// copy shares; `operation` is one of its operations, of which each thread makes `operations /
+    /// procs`. It gets the processor, what is shared, the way of waiting, and the operation's
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// If the threads get stuck.
+    pub fn run<T: 'static>(
+        &self,
+        make: impl Fn(&SimArena) -> T,
+        operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
+    ) -> Result<Ran, Error> {
+        let mut simulation = Simulation::new(&self.machine, self.procs, self.seed);
+        let arena = simulation.arena();
+        let each = (self.operations / self.procs as u64).max(1);
+        let (work, patience) = (self.work, self.patience());
+        let copies = self.copies.max(1);
+        let noted = Rc::new(RefCell::new(vec![Program::default(); copies]));
+        let long = (self.machine.quantum / 4).max(1);
+        for copy in 0..copies {
+            let shared = Rc::new(make(&arena));
+            for processor in 0..self.procs {
+                let (shared, operation, patience) = (Rc::clone(&shared), operation.clone(), patience.clone());
+                let noted = Rc::clone(&noted);
+                simulation.spawn_in_job(processor, processor, copy, move |cpu| {
+                    for i in 0..each {
+                        if work.ns > 0 {
+                            let ps = cpu.random().around(work.ns * 1000, work.spread);
+                            cpu.compute(ps);
+                        }
+                        let start = cpu.clock();
+                        operation(cpu, &shared, &patience, i);
+                        noted.borrow_mut()[copy].operation(start, cpu.clock(), long);
+                    }
+                    let noted = &mut noted.borrow_mut()[copy];
+                    noted.end = noted.end.max(cpu.clock());
+                });
+            }
+        }
+        let outcome = simulation.run().map_err(|stuck| Error::NotAvailable(stuck.to_string()))?;
+        let operations = (each * self.procs as u64 * copies as u64) as f64;
+        Ok(Ran { outcome, operations, copies: noted.take() })
+    }
+
+    /// The figures of the paper's loop: time for each operation, and the counts for each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Setup::run`].
+    pub fn measure<T: 'static>(
+        &self,
+        make: impl Fn(&SimArena) -> T,
+        operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
+    ) -> Result<Measured, Error> {
+        let ran = self.run(make, operation)?;
+        let mut values = figures(&ran.outcome, ran.operations);
+        let ends: f64 = ran.copies.iter().map(|c| c.end as f64).sum();
+        let copies = ran.copies.len() as f64;
+        // The mean over the copies, of a part of each one's own time.
+        let part = |of: fn(&Program) -> Time| {
+            ran.copies.iter().map(|c| of(c) as f64 / c.end.max(1) as f64).sum::<f64>() / copies
+        };
+        let threads = self.procs as f64 * copies;
+        values.extend([
+            (metrics::PROGRAM_TIME, ends / 1e3 / ran.operations),
+            (metrics::CONTENDERS, part(|c| c.within)),
+            (metrics::STANDSTILL, part(|c| c.still)),
+            (metrics::SLICES, 1.0 + ran.outcome.counters.preemptions as f64 / threads),
+        ]);
+        Ok(Measured { values })
+    }
+}
+
+/// Time and counts for each of so many operations.
+pub(super) fn figures(outcome: &Outcome, operations: f64) -> Vec<(Metric, f64)> {
+    let c: &Counters = &outcome.counters;
+    let per = |n: u64| n as f64 / operations;
+    vec![
+        (metrics::TIME_PER_OPERATION, outcome.time as f64 / 1e3 / operations),
+        (metrics::FAILED_CONDITIONALS, per(c.failed_conditionals)),
+        (metrics::INVALIDATIONS, per(c.invalidations)),
+        (metrics::INVALIDATIONS_RECEIVED, per(c.invalidations_received)),
+        (metrics::INTERVENTIONS, per(c.interventions)),
+        (metrics::INTERVENTIONS_RECEIVED, per(c.interventions_received)),
+        (metrics::MISSES, per(c.all_misses())),
+        (metrics::LOCAL_MISSES, per(c.misses[0])),
+        (metrics::REMOTE_MISSES, per(c.remote_misses())),
+        (metrics::MISSES_1, per(c.misses[1])),
+        (metrics::MISSES_2, per(c.misses[2])),
+        (metrics::MISSES_3, per(c.misses[3])),
+        (metrics::MISSES_4, per(c.misses[4])),
+        (metrics::MISSES_5, per(c.misses[5..].iter().sum())),
+        (metrics::UPGRADES, per(c.upgrades)),
+        (metrics::FETCH_OPS, per(c.fetch_ops)),
+        (metrics::NETWORK_MESSAGES, per(c.messages + c.bus_transactions)),
+        (metrics::REFUSALS, per(c.refusals)),
+        (metrics::HOME_OCCUPANCY, c.home_busy as f64 / outcome.time.max(1) as f64),
+        (metrics::CONTEXT_SWITCHES, per(c.switches)),
+    ]
+}

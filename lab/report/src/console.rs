@@ -1,0 +1,238 @@
+//! Results on the console: tables as text for stdout, progress on stderr if that is a terminal.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
+use std::time::Duration;
+
+use comfy_table::{
+    Cell as ConsoleCell, CellAlignment, ColumnConstraint, ContentArrangement, Table as ConsoleTable,
+    TableComponent, presets,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::report::Report;
+use crate::results::Results;
+use crate::table::{Kind, Table};
+
+/// Writes a remark and the end of the line to standard error, if that is possible: a measurement
+/// goes on without it.
+#[allow(clippy::disallowed_methods)]
+pub fn remark(text: impl fmt::Display) {
+    // A remark has no other way out.
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Width of a console that does not tell it, in columns.
+const WIDTH: u16 = 120;
+
+/// The machine of a run in a line or two.
+fn machine(results: &Results) -> String {
+    let host = &results.host;
+    let mut text = format!(
+        "{}, {}, {}, {}; pinning: {}; commit {}; {}\n",
+        host.cpu,
+        host.cores_text(),
+        host.virtualisation,
+        host.kernel,
+        host.pinning,
+        host.commit,
+        host.date
+    );
+    if !host.not_available.is_empty() {
+        let _ = writeln!(text, "not available here: {}", host.not_available.join("; "));
+    }
+    text
+}
+
+/// A run on one screen: the pictures' short tables, the claims counted, and as the last line the
+/// recommendation.
+pub fn screen(results: &Results, report: &Report) -> String {
+    let host = &results.host;
+    let mut text = format!("{}, {}, {}\n", host.cpu, host.cores_text(), host.date);
+    for picture in &report.pictures {
+        let _ = writeln!(text, "\n{}\n{}", picture.table.title, render_table(&picture.table));
+    }
+    let count = |kind| report.claims.iter().filter(|c| c.kind == kind).count();
+    if !report.claims.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nOf {} claims of papers that this run can judge {} hold here and {} do not.",
+            report.claims.len(),
+            count(Kind::Good),
+            count(Kind::Bad)
+        );
+    }
+    if let Some(targets) = &report.targets {
+        let _ = writeln!(text, "\n{}\n{}", targets.title, render_table(targets));
+    }
+    let _ = writeln!(text, "\n{}", report.advice);
+    text
+}
+
+/// Everything that a run has found, as text; the recommendation is the last line.
+pub fn render(results: &Results, report: &Report) -> String {
+    let mut text = machine(results);
+    for table in report.tables().chain(&report.targets).filter(|t| !t.rows.is_empty()) {
+        let _ = writeln!(text, "\n{}\n{}", table.title, render_table(table));
+    }
+    if !report.claims.is_empty() {
+        let _ = writeln!(text, "\nThe papers' claims");
+    }
+    for claim in &report.claims {
+        let _ = writeln!(text, "  {}: {}: {}. Here: {}", claim.id, claim.what, claim.verdict, claim.here);
+        for (name, detail) in &claim.details {
+            let _ = writeln!(text, "      {name}: {detail}");
+        }
+    }
+    let missing = results.missing_summary();
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nNot measured");
+        for (experiments, contender, reason) in missing {
+            let _ = writeln!(text, "  {contender} ({experiments}): {reason}");
+        }
+    }
+    let _ = writeln!(text, "\n{}", report.advice);
+    text
+}
+
+/// A table as text.
+pub fn render_table(table: &Table) -> String {
+    let mut console = ConsoleTable::new();
+    console.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    console.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
+    if console.width().is_none() {
+        console.set_width(WIDTH);
+    }
+    console.set_header(table.header.clone());
+    for row in &table.rows {
+        console.add_row(row.iter().map(|cell| {
+            let text = match cell.kind {
+                Kind::Best => format!("*{}", cell.text),
+                _ => cell.text.clone(),
+            };
+            let left = cell.kind == Kind::Text;
+            let alignment = if left { CellAlignment::Left } else { CellAlignment::Right };
+            ConsoleCell::new(text).set_alignment(alignment)
+        }));
+    }
+    if table.experiment != "targets"
+        && let Some(names) = console.column_mut(0)
+    {
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    let mut text = console.to_string();
+    if table.rows.iter().flatten().any(|c| c.kind == Kind::Best) {
+        text.push_str("\n* the best of its column");
+    }
+    text
+}
+
+/// The progress of a run: a bar on stderr if that is a terminal, and otherwise nothing.
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// A bar, if `wanted` and if somebody can see it.
+    pub fn new(wanted: bool) -> Progress {
+        // No ticking thread: processes are forked while the bar is shown.
+        #[allow(clippy::disallowed_methods)]
+        let watched = io::stderr().is_terminal();
+        let bar = if wanted && watched { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos:>4}/{len} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Progress { bar }
+    }
+
+    /// That many steps more, or fewer if negative.
+    pub fn expect(&self, steps: i64) {
+        let length = self.bar.length().unwrap_or(0).saturating_add_signed(steps);
+        self.bar.set_length(length);
+    }
+
+    /// The step before this one is done, and this one begins.
+    pub fn step(&self, what: &str) {
+        self.bar.set_message(what.to_string());
+        self.bar.inc(1);
+    }
+
+    /// How long it has taken so far.
+    pub fn elapsed(&self) -> Duration {
+        self.bar.elapsed()
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Subject, metrics::ROUND_TRIP};
+    use crate::report::{Chapter, ClaimLine, Section};
+    use crate::results::Missing;
+    use crate::table::{Cell, header};
+
+    fn made_up() -> (Results, Report) {
+        let subject = |name| Subject::new("logp", name, "adaptive", 2);
+        let mut results = Results::from_figures(&[(subject("towpath"), ROUND_TRIP, vec![120.0])], 2);
+        results.missing =
+            vec![Missing { subject: subject("mpich"), reason: "mpich is not installed".into() }];
+        let table = |title: &str| Table {
+            experiment: "logp",
+            title: title.into(),
+            note: String::new(),
+            header: header(&["algorithm", "ns"]),
+            rows: vec![vec![Cell::text("towpath"), Cell::figure(results.records.first())]],
+        };
+        let report = Report {
+            advice: "Use towpath.".into(),
+            pictures: vec![Section::new(table("Round trip"))],
+            claims: vec![ClaimLine {
+                id: "L3",
+                what: "Nearly equal",
+                paper: "× 1.19",
+                here: "× 1.3".into(),
+                verdict: "not reproduced",
+                kind: Kind::Bad,
+                details: vec![("tolerance", "at most 1.25".into())],
+            }],
+            chapters: vec![Chapter { name: "logp", sections: vec![Section::new(table("All parameters"))] }],
+            ..Report::default()
+        };
+        (results, report)
+    }
+
+    #[test]
+    fn everything_is_rendered_and_the_advice_is_last() {
+        let (results, report) = made_up();
+        let text = render(&results, &report);
+        for words in ["All parameters", "L3", "at most 1.25", "Not measured", "mpich is not installed"] {
+            assert!(text.contains(words), "{words} is missing from\n{text}");
+        }
+        assert_eq!(text.lines().last(), Some("Use towpath."));
+    }
+
+    #[test]
+    fn screen_has_pictures_and_counts_and_targets_only_if_asked_for() {
+        let (results, mut report) = made_up();
+        let text = screen(&results, &report);
+        assert!(text.contains("Round trip") && text.contains("0 hold here and 1 do not"), "{text}");
+        assert!(!text.contains("All parameters") && !text.contains("at most 1.25"), "{text}");
+        assert_eq!(text.lines().last(), Some("Use towpath."));
+        report.targets = Some(Table { title: "Targets".into(), ..report.pictures[0].table.clone() });
+        assert!(screen(&results, &report).contains("Targets"));
+    }
+
+    #[test]
+    fn progress_counts_what_it_is_told() {
+        let progress = Progress::new(false);
+        progress.expect(10);
+        progress.expect(-4);
+        progress.step("a");
+        assert_eq!((progress.bar.length(), progress.bar.position()), (Some(6), 1));
+        progress.finish();
+    }
+}

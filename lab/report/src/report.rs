@@ -1,0 +1,120 @@
+//! The parts of a report, and the files into which it is written.
+
+use std::fs;
+use std::path::Path;
+
+use towpath_host::Error;
+
+use crate::page::page;
+use crate::results::Results;
+use crate::table::{Kind, Table};
+
+/// A table, and the plots that go before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// The table.
+    pub table: Table,
+    /// SVG, each a whole.
+    pub plots: Vec<String>,
+}
+
+impl Section {
+    /// A table without plots.
+    pub fn new(table: Table) -> Section {
+        Section { table, plots: Vec::new() }
+    }
+
+    /// With plots.
+    #[must_use]
+    pub fn with(mut self, plots: impl IntoIterator<Item = String>) -> Section {
+        self.plots.extend(plots);
+        self
+    }
+}
+
+/// A paper's claim, judged: one line that opens to the rest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimLine {
+    /// Its number: `L3`.
+    pub id: &'static str,
+    /// What the paper claims.
+    pub what: &'static str,
+    /// The paper's value.
+    pub paper: &'static str,
+    /// The value here.
+    pub here: String,
+    /// The verdict in a word or two.
+    pub verdict: &'static str,
+    /// [`Kind::Good`], [`Kind::Bad`], [`Kind::Missing`] or, of what does not count, [`Kind::Text`].
+    pub kind: Kind,
+    /// Everything else, by name: tolerance, reason, caveat.
+    pub details: Vec<(&'static str, String)>,
+}
+
+/// An experiment's part of the report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chapter {
+    /// The experiment's name.
+    pub name: &'static str,
+    /// Its tables and plots.
+    pub sections: Vec<Section>,
+}
+
+/// What a report shows of a run on this machine, in this order.
+///
+/// [`console::screen`](crate::console::screen) shows the first parts on one screen of a terminal,
+/// [`console::render`](crate::console::render) all of it, and [`write()`] the page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// What to use on this machine, and why: one sentence.
+    pub advice: String,
+    /// At most four plots, each with a short table of its numbers.
+    pub pictures: Vec<Section>,
+    /// The papers' claims, judged by this run.
+    pub claims: Vec<ClaimLine>,
+    /// The experiments.
+    pub chapters: Vec<Chapter>,
+    /// Towpath's own targets: for its developers, and shown only to those who ask.
+    pub targets: Option<Table>,
+    /// What the run was not asked for, and how to ask for it.
+    pub hints: Vec<String>,
+    /// Where the papers' figures come from.
+    pub sources: Vec<String>,
+}
+
+impl Report {
+    /// All tables of the chapters, in order.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.chapters.iter().flat_map(|c| &c.sections).map(|s| &s.table)
+    }
+}
+
+/// Writes the report of these results into `folder`, which is made if need be.
+///
+/// # Errors
+///
+/// The system's, with the folder's name.
+pub fn write(results: &Results, report: &Report, folder: &Path) -> Result<(), Error> {
+    write_files(folder, &results.to_json_lines(), &page(results, report))
+}
+
+/// Writes records and a page, as `results.jsonl` and `index.html`.
+///
+/// # Errors
+///
+/// As [`write()`].
+pub fn write_files(folder: &Path, records: &str, page: &str) -> Result<(), Error> {
+    let failed = |path: &Path| {
+        let what = format!(
+            "writing the report to {} (choose another folder with --report)",
+            towpath_shm::shown(path)
+        );
+        move |source| Error::system(what, source)
+    };
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    for (name, text) in [("results.jsonl", records), ("index.html", page)] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(failed(&path))?;
+    }
+    Ok(())
+}
