@@ -238,7 +238,7 @@ fn by_waiting() -> Curves {
         experiment: "mpi",
         title: "MPI: how ranks wait",
         note: "The provider waits by itself as the number of processes and cores asks for; beside it what the same costs if it always looked on as with a core each, or always gave way as where cores \
-               are shared (`TOWPATH_CROWDED`).",
+               are shared (`TOWPATH_OVERSUBSCRIBED`).",
         figures: ["", ""],
         by_waiting: true,
         rivals,

@@ -18,8 +18,8 @@ pub struct Crossbeam;
 /// Places in the queue: as many as one of ours has packets.
 const PLACES: usize = 1024;
 
-fn wait(crowded: bool) {
-    if crowded { std::thread::yield_now() } else { std::hint::spin_loop() }
+fn wait(oversubscribed: bool) {
+    if oversubscribed { std::thread::yield_now() } else { std::hint::spin_loop() }
 }
 
 impl Contender for Crossbeam {
@@ -34,7 +34,7 @@ impl Contender for Crossbeam {
     fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
         let (there, back) = (ArrayQueue::new(PLACES), ArrayQueue::new(PLACES));
         let stop = AtomicBool::new(false);
-        let crowded = run.placement.cores() < 2;
+        let oversubscribed = run.placement.cores() < 2;
         let limit = run.limit / 2;
         Ok(std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -43,7 +43,7 @@ impl Contender for Crossbeam {
                     while !stop.load(Ordering::Relaxed) {
                         match there.pop() {
                             Some(word) => drop(back.push(word)),
-                            None => wait(crowded),
+                            None => wait(oversubscribed),
                         }
                     }
                 });
@@ -53,7 +53,7 @@ impl Contender for Crossbeam {
                     for count in 0..n {
                         let _ = there.push(count);
                         while back.pop().is_none() {
-                            wait(crowded);
+                            wait(oversubscribed);
                         }
                     }
                     Ok::<(), std::convert::Infallible>(())
@@ -67,7 +67,7 @@ impl Contender for Crossbeam {
     fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
         let queue = ArrayQueue::new(PLACES);
         let (w, procs) = (writers as usize, writers as usize + 1);
-        let crowded = run.placement.cores() < procs;
+        let oversubscribed = run.placement.cores() < procs;
         // Writers still at work.
         let left = AtomicU64::new(u64::from(writers));
         let mut result = Stress { shares: vec![0.0; w], ..Stress::default() };
@@ -81,7 +81,7 @@ impl Contender for Crossbeam {
                     pinned(placement.core_for(n + 1, procs), || {
                         for sent in 0..mine {
                             while queue.push(n as u64).is_err() {
-                                wait(crowded);
+                                wait(oversubscribed);
                             }
                             if sent % 1024 == 1023 && Instant::now() > deadline {
                                 break;
@@ -109,7 +109,7 @@ impl Contender for Crossbeam {
                     if left == 0 && queue.is_empty() {
                         break;
                     }
-                    wait(crowded);
+                    wait(oversubscribed);
                 }
                 result.seconds = start.elapsed().as_secs_f64();
                 if result.shares.iter().all(|&s| s == 0.0) {

@@ -120,7 +120,7 @@ impl Contender for Iceoryx2 {
         const ROUNDS: u64 = 200;
         const LAST: u64 = 1;
         let stage = Stage::new(2, 1)?;
-        let crowded = run.placement.cores() < 2;
+        let oversubscribed = run.placement.cores() < 2;
         stage.perform(run, |node, rank| {
             let there = stage.short((node, rank), "there", 2)?;
             let back = stage.short((node, rank), "back", 2)?;
@@ -134,7 +134,7 @@ impl Contender for Iceoryx2 {
                 }
                 stage.check()?;
                 // Its best in each case: a yield takes longer than the message.
-                if crowded { std::thread::yield_now() } else { std::hint::spin_loop() }
+                if oversubscribed { std::thread::yield_now() } else { std::hint::spin_loop() }
             };
             if rank == 0 {
                 while receive()? != LAST {
