@@ -25,6 +25,7 @@ mod native;
 mod park;
 mod plain;
 mod processor;
+mod random;
 mod streaming;
 mod switch;
 
@@ -42,6 +43,7 @@ pub use processor::{
     ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network,
     Park, Place, Prefetch, Processor, RollBack, Scheduling,
 };
+pub use random::Random;
 pub use streaming::{copy_by_lines, copy_past_caches};
 
 pub use core::sync::atomic::Ordering;

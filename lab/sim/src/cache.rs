@@ -1,12 +1,13 @@
-//! Caches: what comes into them, what has to go, and who notices.
+//! Caches: lines that come and go, reservations, and waiters that spin.
 //!
 //! Whether a processor has a line is in `memory.rs` (`copies`); here are the sets of finite caches
 //! (round robin within a set), reservations, and spinners, who sleep until their line goes.
 
-use crate::engine::{Doing, Engine, FOREVER, NONE, Permit};
-use crate::events::{Kind, Time};
+use crate::engine::Engine;
+use crate::events::{FOREVER, Kind, Time};
 use crate::memory::copy;
-use crate::parameters::{BUS, NO_COHERENCE};
+use crate::request::NONE;
+use crate::thread::{Doing, Permit};
 
 impl Engine {
     /// A cache loses its copy.
@@ -15,7 +16,8 @@ impl Engine {
         self.lose(line, cpu);
     }
 
-    /// The copy is gone: so is a reservation on it, and whoever spins on it looks again.
+    /// Follows the loss of a copy: its reservation is lost, and a waiter that spins on it
+    /// looks again.
     pub fn lose(&mut self, line: usize, cpu: usize) {
         let now = self.now;
         let spin = self.p.spin;
@@ -51,51 +53,27 @@ impl Engine {
         thread.clock = thread.clock.max(self.now);
     }
 
-    /// A line comes into a cache; another one may have to go.
-    pub fn install(&mut self, line: usize, cpu: usize, state: u8) {
-        if state != copy::INVALID
-            && !self.cpus[cpu].sets.is_empty()
-            && self.memory.copy(line, cpu) == copy::INVALID
-        {
-            let ways = self.p.ways as usize;
-            let it = &mut self.cpus[cpu];
-            let set = line % it.next_way.len();
-            let lines = &mut it.sets[set * ways..][..ways];
-            let is_free = |&l: &u32| l == NONE || self.memory.copy(l as usize, cpu) == copy::INVALID;
-            let own = lines.iter().position(|&l| l as usize == line);
-            let way = own.or_else(|| lines.iter().position(is_free)).unwrap_or_else(|| {
-                let way = usize::from(it.next_way[set]);
-                it.next_way[set] = ((way + 1) % ways) as u8;
-                way
-            });
-            let victim = std::mem::replace(&mut lines[way], line as u32);
-            if victim != NONE
-                && victim as usize != line
-                && self.memory.copy(victim as usize, cpu) != copy::INVALID
-            {
-                self.evict(victim as usize, cpu);
-            }
+    /// Finds a place for a line in a finite cache. Returns the line that has to leave it.
+    pub fn make_room(&mut self, line: usize, cpu: usize) -> Option<usize> {
+        if self.cpus[cpu].sets.is_empty() || self.memory.copy(line, cpu) != copy::INVALID {
+            return None;
         }
-        self.memory.set_copy(line, cpu, state);
-    }
-
-    fn evict(&mut self, line: usize, cpu: usize) {
-        self.counters.evictions += 1;
-        if self.p.fabric == NO_COHERENCE {
-            return self.drop_line(line, cpu);
-        }
-        if self.once {
-            return self.held_evict(line, cpu);
-        }
-        let dirty = self.memory.copy(line, cpu) >= copy::OWNED;
-        self.invalidate(line, cpu);
-        if dirty {
-            if self.p.fabric == BUS {
-                self.bus_write_back(line, cpu)
-            } else {
-                self.directory_write_back(line, cpu)
-            }
-        }
+        let ways = self.p.ways as usize;
+        let it = &mut self.cpus[cpu];
+        let set = line % it.next_way.len();
+        let lines = &mut it.sets[set * ways..][..ways];
+        let is_free = |&l: &u32| l == NONE || self.memory.copy(l as usize, cpu) == copy::INVALID;
+        let own = lines.iter().position(|&l| l as usize == line);
+        let way = own.or_else(|| lines.iter().position(is_free)).unwrap_or_else(|| {
+            let way = usize::from(it.next_way[set]);
+            it.next_way[set] = ((way + 1) % ways) as u8;
+            way
+        });
+        let victim = std::mem::replace(&mut lines[way], line as u32);
+        let leaves = victim != NONE
+            && victim as usize != line
+            && self.memory.copy(victim as usize, cpu) != copy::INVALID;
+        leaves.then_some(victim as usize)
     }
 
     // ---- spinners ----
@@ -112,8 +90,7 @@ impl Engine {
         true
     }
 
-    /// The thread sleeps until somebody who sees the line change wakes it, or until the
-    /// deadline.
+    /// Lets the thread sleep until a change of the line wakes it, or until the deadline.
     pub fn wait_for_line(&mut self, t: usize, line: u32, deadline: Time) {
         self.cpus[self.threads[t].cpu].spinning = line;
         let thread = &mut self.threads[t];

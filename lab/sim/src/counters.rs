@@ -1,6 +1,7 @@
-//! What a run counts.
+//! Counters: the events of a run that are counted.
 
 use crate::events::Time;
+use crate::request::Op;
 
 /// The most classes of distance that misses are told apart by: local, and through 1, 2, …
 /// routers (or the classes of a machine without routers).
@@ -13,11 +14,11 @@ pub const DISTANCES: usize = 8;
 pub struct Counters {
     /// Shared accesses of all kinds.
     pub accesses: u64,
-    /// Of these, those that the cache satisfied at once.
+    /// Accesses that the cache satisfied at once.
     pub hits: u64,
-    /// Lines fetched, by distance of whoever supplied them.
+    /// Lines fetched, by the distance of the supplier.
     pub misses: [u64; DISTANCES],
-    /// Of these, those that another cache supplied.
+    /// Lines fetched from another cache.
     pub from_caches: u64,
     /// Requests for ownership of a line that the cache had already.
     pub upgrades: u64,
@@ -25,24 +26,24 @@ pub struct Counters {
     pub updates: u64,
     /// Compare-and-swaps.
     pub exchanges: u64,
-    /// Of these, those that found another value.
+    /// Compare-and-swaps that found another value.
     pub failed_exchanges: u64,
     /// Double compare-and-swaps.
     pub double_exchanges: u64,
-    /// Of these, those that found other values.
+    /// Double compare-and-swaps that found other values.
     pub failed_double_exchanges: u64,
     /// Double compare-and-swaps begun anew, since a line was lost between its load and
     /// its store.
     pub double_retries: u64,
     /// Advisory loads.
     pub advisory_loads: u64,
-    /// Of these, those that found the line locked.
+    /// Advisory loads that found the line locked.
     pub advisory_refusals: u64,
     /// Store-conditionals that succeeded.
     pub conditionals: u64,
     /// Store-conditionals that failed.
     pub failed_conditionals: u64,
-    /// Of these, those that failed at home, after a request.
+    /// Store-conditionals that failed at home, after a request.
     pub failed_at_home: u64,
     /// Invalidations sent to nodes (or, on a bus, caches that lost the line).
     pub invalidations: u64,
@@ -64,19 +65,19 @@ pub struct Counters {
     pub messages: u64,
     /// Transactions on the bus.
     pub bus_transactions: u64,
-    /// How long the bus was held (write-once), in picoseconds.
+    /// Time for which the bus was held (write-once), in picoseconds.
     pub bus_held: Time,
     /// Words that were written through to memory (write-once).
     pub write_throughs: u64,
     /// Changed lines that went back to memory (write-once).
     pub write_backs: u64,
-    /// How long the busiest home was busy, in picoseconds.
+    /// Time for which the busiest home was busy, in picoseconds.
     pub home_busy: Time,
     /// Lines that were thrown out for lack of space.
     pub evictions: u64,
     /// Context switches.
     pub switches: u64,
-    /// Of these, those at the end of a time slice.
+    /// Context switches at the end of a time slice.
     pub preemptions: u64,
     /// Changes of counts of active threads by the operating system.
     pub active_changes: u64,
@@ -88,13 +89,25 @@ pub struct Counters {
     pub interrupts: u64,
     /// Prefetches that were sent.
     pub prefetches: u64,
-    /// Loads that a cache answered with what memory no longer held (no coherence).
+    /// Loads that a cache answered with a value that memory no longer held (no
+    /// coherence).
     pub stale: u64,
-    /// Whole caches that were written back and emptied.
+    /// Caches that were written back and emptied as a whole.
     pub flushes: u64,
 }
 
 impl Counters {
+    /// Counts a read-modify-write that found this value.
+    pub(crate) fn update(&mut self, op: Op, old: u64) {
+        match op {
+            Op::Exchange(expected, _) => {
+                self.exchanges += 1;
+                self.failed_exchanges += u64::from(old != expected);
+            }
+            _ => self.updates += 1,
+        }
+    }
+
     /// All lines fetched.
     pub fn all_misses(&self) -> u64 {
         self.misses.iter().sum()

@@ -1,4 +1,4 @@
-//! The queue of what is going to happen, in the order of (time, sequence).
+//! Queue of future events, in the order of (time, sequence).
 //!
 //! A calendar (Brown 1988) of one turn for what happens soon: a ring of short lists, one for each
 //! two nanoseconds of the next eight microseconds, with bits that say which of them are not empty,
@@ -12,7 +12,10 @@ use std::collections::BinaryHeap;
 /// Picoseconds since the start.
 pub type Time = u64;
 
-/// What happens. The two numbers beside it are explained here.
+/// Latest time of any clock (53 days), in picoseconds: sums of times do not overflow.
+pub(crate) const FOREVER: Time = 1 << 62;
+
+/// Kinds of events. The two numbers beside an event are named in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -22,7 +25,7 @@ pub(crate) enum Kind {
     HomeArrive,
     /// A home has finished with a request. (node)
     HomeFree,
-    /// What a processor waits for reaches it. (processor)
+    /// The answer that a processor waits for reaches it. (processor)
     Reply,
     /// A request was refused; the processor sends it again. (processor)
     Retry,
@@ -88,12 +91,11 @@ const KINDS: [Kind; 17] = [
     Kind::BusFree,
 ];
 
-/// How far a thread may run ahead when nothing at all is due: a program that only reads
-/// for ever must come to the end of the engine's patience.
+/// Longest lead of a thread when nothing at all is due, in picoseconds: a program that
+/// only reads for ever must come to the end of the engine's patience.
 const LEASH: Time = 100_000_000_000;
 
-/// How many lists the calendar has, and how many picoseconds (as a power of two) each
-/// stands for.
+/// Number of lists of the calendar; each stands for 2^[`WIDTH`] picoseconds.
 const LISTS: usize = 4096;
 const WIDTH: u32 = 11;
 /// No entry.
@@ -115,13 +117,13 @@ const NO_HOME: Event = Event { time: Time::MAX, order: Kind::HomeFree as u64, a:
 pub(crate) struct Events {
     /// The first entry of each list.
     first: Box<[u32; LISTS]>,
-    /// Which lists are not empty, and which of these words are not 0.
+    /// Bit set of the lists that are not empty, and of its own words that are not 0.
     filled: [u64; LISTS / 64],
     words: u64,
     entries: Vec<Entry>,
     /// Entries that are free, by `next`.
     free: u32,
-    /// What was too late for the calendar.
+    /// Events that were too late for the calendar.
     later: BinaryHeap<Reverse<Event>>,
     /// The list of the last event that happened: the calendar begins there. Its turn ends
     /// before this time.
@@ -137,13 +139,13 @@ pub(crate) struct Events {
     /// The earlier of these two.
     other: Time,
     sequence: u64,
-    /// The time of the earliest event, or earlier: nobody may run beyond it.
+    /// Time of the earliest event, or earlier: no thread may run beyond it.
     pub horizon: Time,
     /// The horizon is never later, whatever is due.
     pub ceiling: Time,
-    /// How many have happened.
+    /// Number of events that have happened.
     pub count: u64,
-    /// Of all events so far, in order.
+    /// Hash of all events so far, in order.
     pub hash: u64,
 }
 
@@ -313,7 +315,7 @@ impl Events {
         Some(self.happened(home))
     }
 
-    /// The same, if the heap's earliest may be the one, or two of the three have the same
+    /// Takes the earliest event, if it may be the heap's, or two of the three have one
     /// time.
     #[cold]
     fn pop_tied(&mut self, limit: Time) -> Option<Event> {
@@ -354,7 +356,7 @@ impl Events {
         event
     }
 
-    /// When the next one happens.
+    /// Returns the time of the next event.
     #[inline]
     pub fn next_time(&self) -> Option<Time> {
         let next = self.soon.min(self.other);
@@ -382,7 +384,7 @@ mod tests {
     fn near_and_far_events_come_in_order() {
         // Against a sorted list: times within one list of the calendar, within its turn, beyond it,
         // and far beyond.
-        let mut random = crate::random::Random::new(3, 0);
+        let mut random = towpath_machine::Random::stream(3, 0);
         let mut events = Events::new();
         let (mut pending, mut now) = (Vec::new(), 0);
         for round in 0..200_000 {

@@ -20,31 +20,27 @@
 #![deny(unsafe_code)]
 
 mod access;
-mod bus;
 mod cache;
-mod capabilities;
 mod counters;
-mod directory;
-mod double;
+mod dcas;
 mod engine;
 mod events;
-mod incoherent;
+mod interconnect;
+mod machine;
 pub mod machines;
 mod memory;
-mod network;
 mod os;
 pub mod parameters;
-mod past_cache;
 mod processor;
-mod random;
+mod request;
 mod simulation;
 mod standstill;
-mod write_once;
+mod task;
+mod thread;
 
 pub use counters::{Counters, DISTANCES};
 pub use events::Time;
 pub use parameters::{ParameterError, Parameters};
-pub use past_cache::{Macro, Macros};
+pub use processor::uncached::{Macro, Macros};
 pub use processor::{Note, Sim, SimArena, SimBytes, SimCell, SimMutex, SimWord};
-pub use random::Random;
 pub use simulation::{Outcome, Simulation, Stuck};

@@ -20,7 +20,7 @@ const FILES: [(&str, &str); 6] = [
     ("graviton3", include_str!("machines/graviton3.toml")),
 ];
 
-/// Why a machine's file can't be used.
+/// Error in a machine's file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}{what}", line.map(|l| format!(", line {l}: ")).unwrap_or(": ".into()))]
 pub struct FileError {
@@ -28,7 +28,7 @@ pub struct FileError {
     pub file: String,
     /// The line, from 1, if it is one line's fault.
     pub line: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// The error, and the remedy.
     pub what: String,
 }
 
@@ -102,7 +102,7 @@ pub fn from_text(file: &str, text: &str) -> Result<Parameters, FileError> {
     Ok(parameters)
 }
 
-/// Sets what a key stands for: a parameter, or a table of them.
+/// Sets a key's value: a parameter, or a table of them.
 fn set_all(
     parameters: &mut Parameters,
     name: &str,

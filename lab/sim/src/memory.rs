@@ -1,30 +1,37 @@
-//! Shared memory: the values of words, the lines that they lie on, and who has a copy of
-//! which line.
+//! Shared memory: the values of words, their lines, and the copies of lines in caches.
 //!
 //! One array of values is exact: the model performs a write only when all other copies are gone,
 //! and nobody's clock runs ahead of an event.
 
 use towpath_machine::Place;
 
-/// A copy of a line in a cache. Ordered: who may read, who may write.
+/// States of a copy of a line in a cache, ordered by the accesses that they allow.
 pub(crate) mod copy {
-    /// Not there.
+    /// No copy.
     pub const INVALID: u8 = 0;
-    /// One of several, clean or owned by somebody else.
-    pub const SHARED: u8 = 1;
+    /// There, in a cache that is not coherent: only ordinary accesses may use it.
+    pub const PRIVATE: u8 = 1;
+    /// One of several, clean or owned by another cache.
+    pub const SHARED: u8 = 2;
     /// One of several; this cache supplies it (bus).
-    pub const OWNED: u8 = 2;
+    pub const OWNED: u8 = 3;
     /// The only one.
-    pub const MODIFIED: u8 = 3;
+    pub const MODIFIED: u8 = 4;
 }
 
 /// The bit of a word's number that says that it lies at memory, and is never cached.
 pub(crate) const AT_MEMORY: u32 = 1 << 31;
 
-/// What the directory (or the bus, in its order) knows of a line.
+/// Returns a word's place in the memory's values.
+#[inline(always)]
+pub(crate) fn place_of(word: u32) -> usize {
+    (word & !AT_MEMORY) as usize
+}
+
+/// State of a line at its directory (or on the bus, in its order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody has it.
+    /// No cache has it.
     Unowned,
     /// The sharers have it, memory is right.
     Shared,
@@ -46,7 +53,7 @@ pub(crate) struct Line {
     pub settled: u64,
 }
 
-/// What machines with write-once caches or advisory locks know of a line beside that.
+/// Marks of a line on machines with write-once caches or advisory locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     /// Its holder has changed it, and memory does not know.
@@ -54,7 +61,8 @@ pub(crate) struct Mark {
     /// The bus has carried its holder's write to memory, and the holder has yet to
     /// perform it.
     pub through: bool,
-    /// One more than the processor that has its advisory lock; 0: nobody.
+    /// One more than the number of the processor that has its advisory lock; 0 if none
+    /// has.
     pub locked: u16,
 }
 
@@ -144,7 +152,7 @@ impl Memory {
 
     #[inline(always)]
     pub fn line_of(&self, word: u32) -> usize {
-        (word & !AT_MEMORY) as usize >> self.shift
+        place_of(word) >> self.shift
     }
 
     #[inline(always)]
@@ -185,7 +193,7 @@ impl Memory {
         }
     }
 
-    /// What must always hold of a line: one who may write, or many who may read.
+    /// Checks the rule that always holds of a line: one writer, or many readers.
     pub fn check(&self, line: usize) -> Result<(), String> {
         let copies = &self.copies[line * self.processors..][..self.processors];
         let count = |least: u8| copies.iter().filter(|&&c| c >= least).count();
@@ -198,8 +206,8 @@ impl Memory {
         Ok(())
     }
 
-    /// What must hold when nothing is under way: nothing is busy, and whoever has a copy
-    /// is known.
+    /// Checks the rules of a line with nothing under way: it is not busy, and all its
+    /// copies are known.
     pub fn check_at_rest(&self, line: usize) -> Result<(), String> {
         self.check(line)?;
         let it = self.lines[line];

@@ -1,15 +1,14 @@
-//! A machine's parameters: names, units, what they mean, and where their values come
-//! from.
+//! Parameters of a machine: names, units, meanings, and the sources of their values.
 //!
 //! One table (the macro at the end) makes the structure, the reading of files, `--set`, and the
 //! description, so that they cannot disagree.
 
-mod fit;
+mod validate;
 
 use crate::events::Time;
 
-/// Where a value comes from: a mark (S: the paper itself; P: another public source, read;
-/// R: one from memory; D: derived; E: estimated; user) and a word about it.
+/// Source of a value: a mark (S: the paper itself; P: another public source, read; R: one
+/// from memory; D: derived; E: estimated; user) and a word about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source(pub String);
 
@@ -22,7 +21,7 @@ pub enum Value {
     Text(String),
 }
 
-/// What kinds of values there are.
+/// Kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A length of time: `"5.1ns"`, `"100us"`; kept in picoseconds.
@@ -35,13 +34,13 @@ pub enum Unit {
     Choice(&'static [&'static str]),
 }
 
-/// Why a value can't be used.
+/// Error in a parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// There is no such parameter.
     #[error("no parameter is called `{name}`{}", suggestion.as_ref().map(|s| format!(": do you mean `{s}`?")).unwrap_or_default())]
     Unknown {
-        /// As given.
+        /// The name as given.
         name: String,
         /// The most similar name.
         suggestion: Option<String>,
@@ -51,9 +50,9 @@ pub enum ParameterError {
     Unfit {
         /// The parameter.
         name: String,
-        /// What it must be.
+        /// Description of the values that it takes.
         expected: String,
-        /// As given.
+        /// The value as given.
         found: String,
     },
     /// Values don't fit together.
@@ -62,7 +61,7 @@ pub enum ParameterError {
 }
 
 impl Unit {
-    /// What a value of this kind looks like.
+    /// Describes the values of this kind.
     pub fn expected(self) -> String {
         match self {
             Unit::Time => "a time with its unit, like \"100ns\" (ps, ns, us, ms, s)".into(),
@@ -151,21 +150,21 @@ pub struct Described {
     pub name: &'static str,
     /// Its value, as it would be read.
     pub value: String,
-    /// Where that comes from.
+    /// Source of the value.
     pub source: Source,
-    /// What it is.
+    /// Meaning of the parameter.
     pub meaning: &'static str,
-    /// Of which kind of machine it is a part; of every kind if empty.
+    /// Kind of machine that it is a part of; empty: every kind.
     pub only: &'static str,
-    /// Of what kind the value is.
+    /// Kind of the value.
     pub unit: Unit,
     /// The value as the simulator uses it: picoseconds, bytes, a number, or the place
     /// among the choices.
     pub number: u64,
 }
 
-/// How often two names have the same letters at the same distance from either end: enough
-/// to find slips.
+/// Number of equal letters at equal distances from either end of two names: enough to
+/// find slips.
 fn likeness(a: &str, b: &str) -> usize {
     let front = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     let back = a.bytes().rev().zip(b.bytes().rev()).take_while(|(x, y)| x == y).count();
@@ -177,9 +176,9 @@ macro_rules! parameters {
         /// The parameters of a machine. Times are in picoseconds.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Parameters {
-            /// How users call the machine.
+            /// Name of the machine, for users.
             pub name: String,
-            /// What it is.
+            /// Description of the machine.
             pub title: String,
             $( #[doc = $meaning] pub $field: u64, )*
             sources: Vec<Source>,
@@ -189,7 +188,7 @@ macro_rules! parameters {
         const TABLE: &[(&str, Unit, &str, &str)] = &[ $( ($name, $unit, $only, $default), )* ];
 
         impl Parameters {
-            /// Nothing set but what has a default.
+            /// Makes a machine with nothing set but the defaults.
             pub(crate) fn empty(name: &str) -> Self {
                 let default = |text: &str, unit: Unit| unit.read(&Value::Text(text.into())).unwrap_or(0);
                 Parameters {
@@ -229,7 +228,7 @@ macro_rules! parameters {
 }
 
 impl Parameters {
-    /// Whether a parameter of that kind of machine concerns this one.
+    /// Returns whether a parameter of that kind of machine concerns this one.
     fn has(&self, only: &str) -> bool {
         let is = |word: &str| match word {
             "bus" => self.fabric == BUS,
@@ -282,7 +281,8 @@ impl Parameters {
         self.check()
     }
 
-    /// Which parameters of this kind of machine have neither been set nor have a default.
+    /// Returns the parameters of this kind of machine that have neither a value nor a
+    /// default.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         TABLE
             .iter()
@@ -332,7 +332,7 @@ pub const LOCAL_FIRST: u64 = 2;
 pub const NO_MISS: u64 = 1;
 /// `os.policy`.
 pub const GANG: u64 = 1;
-/// `os.blocking`: whoever blocks lets others run, and looks again when it is its turn.
+/// `os.blocking`: a waiter that blocks lets others run, and looks again at its turn.
 pub const YIELD: u64 = 1;
 
 parameters! {

@@ -7,33 +7,41 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 
 use crate::counters::Counters;
-use crate::engine::{Engine, FOREVER, Thread};
-use crate::events::Time;
-use crate::parameters::Parameters;
-use crate::processor::{Note, Sim, SimArena};
+use crate::engine::Engine;
+use crate::events::{FOREVER, Time};
+use crate::interconnect::atomic_bus::AtomicBus;
+use crate::interconnect::directory::DirectoryNetwork;
+use crate::interconnect::split_bus::SplitBus;
+use crate::interconnect::uncached::Uncached;
+use crate::machine::Machine;
+use crate::parameters::{BUS, NO_COHERENCE, Parameters, WRITE_ONCE};
+use crate::processor::coherent::Coherent;
+use crate::processor::uncached::PastCache;
+use crate::processor::{AccessPath, Note, Sim, SimArena};
+use crate::thread::Thread;
 
-/// How much stack a thread has. Only what it touches takes memory.
+/// Size of a thread's stack, in bytes. Only touched pages take memory.
 const STACK: usize = 128 << 10;
 
-/// How a run ended.
+/// Outcome of a run that has ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// When the last thread ended, in picoseconds.
+    /// End of the last thread, in picoseconds.
     pub time: Time,
-    /// What was counted.
+    /// All counts.
     pub counters: Counters,
     /// Events that happened.
     pub events: u64,
     /// A hash of all events in order: equal for equal runs, on every host.
     pub trace: u64,
-    /// What algorithms noted.
+    /// Notes of the algorithms.
     pub notes: Vec<Note>,
 }
 
-/// Why a run did not end.
+/// Reason why a run did not end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stuck {
-    /// Nothing can happen any more, or nobody has written or computed anything for ten
+    /// Nothing can happen any more, or no thread has written or computed for ten
     /// simulated seconds.
     #[error("nobody gets on any more (deadlock):\n{0}")]
     Deadlock(String),
@@ -44,7 +52,8 @@ pub enum Stuck {
 
 /// A machine with threads that have yet to run.
 pub struct Simulation {
-    engine: Rc<RefCell<Engine>>,
+    machine: Rc<RefCell<Machine>>,
+    path: Rc<dyn AccessPath>,
     coroutines: Vec<Coroutine<(), (), (), DefaultStack>>,
     notes: Rc<RefCell<Vec<Note>>>,
     seed: u64,
@@ -74,28 +83,30 @@ impl Simulation {
         if let Err(error) = parameters.check() {
             panic!("{}: {error}", parameters.name);
         }
+        let (machine, path) = assemble(parameters, processors, seed);
         Simulation {
-            engine: Rc::new(RefCell::new(Engine::new(parameters, processors, seed))),
+            machine: Rc::new(RefCell::new(machine)),
+            path,
             coroutines: Vec::new(),
             notes: Rc::default(),
             seed,
         }
     }
 
-    /// What makes words in the machine's memory.
+    /// Returns the maker of words in the machine's memory.
     pub fn arena(&self) -> SimArena {
-        SimArena(Rc::clone(&self.engine))
+        SimArena(Rc::clone(&self.machine))
     }
 
     /// The number of processors.
     pub fn processors(&self) -> usize {
-        self.engine.borrow().cpus.len()
+        self.machine.borrow().engine.cpus.len()
     }
 
     /// No random jitter of latencies (0 to 2 ns otherwise): for measuring the machine
     /// itself.
     pub fn without_jitter(&mut self) {
-        self.engine.borrow_mut().jitter = 0;
+        self.machine.borrow_mut().engine.jitter = 0;
     }
 
     /// A thread with number `id` on a processor. Several may share one.
@@ -103,8 +114,8 @@ impl Simulation {
         self.spawn_boxed(processor, id, 0, Box::new(body));
     }
 
-    /// The same, as part of one of several programs (jobs), which gang scheduling runs
-    /// one at a time.
+    /// Adds a thread of one of several programs (jobs), which gang scheduling runs one at
+    /// a time.
     pub fn spawn_in_job(
         &mut self,
         processor: usize,
@@ -119,7 +130,7 @@ impl Simulation {
     fn spawn_boxed(&mut self, processor: usize, id: usize, job: usize, body: Box<dyn FnOnce(&Sim)>) {
         let thread = self.coroutines.len();
         {
-            let e = &mut *self.engine.borrow_mut();
+            let e = &mut self.machine.borrow_mut().engine;
             e.threads.push(Thread::new(processor, id, job));
             e.numbers.entry((job, id)).or_insert(thread);
             e.cpus[processor].queue.push_back(thread);
@@ -127,10 +138,11 @@ impl Simulation {
             e.jobs = e.jobs.max(job + 1);
             e.unfinished += 1;
         }
-        let (engine, notes, seed) = (Rc::clone(&self.engine), Rc::clone(&self.notes), self.seed);
+        let (machine, path) = (Rc::clone(&self.machine), Rc::clone(&self.path));
+        let (notes, seed) = (Rc::clone(&self.notes), self.seed);
         let stack = DefaultStack::new(STACK).expect("memory for a coroutine's stack");
         self.coroutines.push(Coroutine::with_stack(stack, move |yielder, ()| {
-            let cpu = Sim::new(&engine, yielder, thread, id, seed, &notes);
+            let cpu = Sim::new(&machine, &path, yielder, thread, id, seed, &notes);
             body(&cpu);
             // It ends when its clock's time has come.
             cpu.synchronize();
@@ -158,18 +170,19 @@ impl Simulation {
         self.run_until(Time::MAX)
     }
 
-    /// What is still under way comes to its end, and the model is checked (debug builds).
+    /// Lets all that is under way end, and checks the model (debug builds).
     fn settle(&self) {
         if cfg!(debug_assertions) {
-            let e = &mut *self.engine.borrow_mut();
-            e.finish_transactions();
-            if let Err(error) = e.check_at_rest() {
+            let machine = &mut *self.machine.borrow_mut();
+            machine.finish_transactions();
+            if let Err(error) = machine.check_at_rest() {
                 panic!("at the end: {error}");
             }
         }
     }
 
-    /// The same, but for no longer than so many simulated picoseconds.
+    /// Runs until all threads have ended, but no longer than so many simulated
+    /// picoseconds.
     ///
     /// # Errors
     ///
@@ -177,38 +190,58 @@ impl Simulation {
     pub fn run_until(mut self, limit: Time) -> Result<Outcome, Stuck> {
         let limit = limit.min(FOREVER - 1);
         {
-            let e = &mut *self.engine.borrow_mut();
-            e.events.ceiling = limit + 1;
-            e.start();
+            let machine = &mut *self.machine.borrow_mut();
+            machine.engine.events.ceiling = limit + 1;
+            machine.start();
         }
         loop {
-            let next = self.engine.borrow_mut().next(limit);
+            let next = self.machine.borrow_mut().next(limit);
             let Some(thread) = next else { break };
-            let hits = self.engine.borrow().counters.hits;
+            let hits = self.machine.borrow().engine.counters.hits;
             let result = self.coroutines[thread].resume(());
-            let e = &mut *self.engine.borrow_mut();
-            e.looked(thread, 1 + e.counters.hits - hits);
+            let machine = &mut *self.machine.borrow_mut();
+            let e = &mut machine.engine;
+            e.threads[thread].looked(1 + e.counters.hits - hits, e.progress);
             match result {
-                CoroutineResult::Yield(()) => e.stopped(thread),
-                CoroutineResult::Return(()) => e.ended(thread),
+                CoroutineResult::Yield(()) => machine.stopped(thread),
+                CoroutineResult::Return(()) => machine.ended(thread),
             }
         }
-        let e = self.engine.borrow();
+        let machine = self.machine.borrow();
+        let e = &machine.engine;
         let (time, events, trace) = (e.now, e.events.count, e.events.hash);
         if e.unfinished > 0 {
             let positions = e.positions();
-            let is_over = e.events.next_time().is_some_and(|t| t > limit) && !e.is_stuck(limit);
+            let is_over = e.events.next_time().is_some_and(|t| t > limit)
+                && !e.standstill.is_stuck(limit, e.progress, &e.threads);
             return Err(if is_over { Stuck::Limit(positions) } else { Stuck::Deadlock(positions) });
         }
-        drop(e);
+        drop(machine);
         self.settle();
-        let e = self.engine.borrow();
         Ok(Outcome {
             time,
-            counters: e.all_counters(),
+            counters: self.machine.borrow().all_counters(),
             events,
             trace,
             notes: std::mem::take(&mut self.notes.borrow_mut()),
         })
     }
+}
+
+/// Makes the machine that the parameters describe: its engine, its interconnect, and the
+/// path of its processors' accesses.
+fn assemble(p: &Parameters, processors: usize, seed: u64) -> (Machine, Rc<dyn AccessPath>) {
+    let engine = Engine::new(p, processors, seed);
+    if p.fabric == NO_COHERENCE {
+        let memory = Uncached::new(processors);
+        let path = Rc::new(PastCache(memory.clone()));
+        return (Machine { engine, interconnect: Box::new(memory) }, path);
+    }
+    let path = Rc::new(Coherent::new(p));
+    let machine = match (p.fabric, p.protocol) {
+        (BUS, WRITE_ONCE) => Machine { engine, interconnect: Box::new(AtomicBus::default()) },
+        (BUS, _) => Machine { engine, interconnect: Box::new(SplitBus::new(p.banks as usize)) },
+        _ => Machine { engine, interconnect: Box::new(DirectoryNetwork::new(p, processors)) },
+    };
+    (machine, path)
 }

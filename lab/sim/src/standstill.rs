@@ -5,80 +5,49 @@
 //! computed or ended for [`PATIENCE`], and every thread that something can still happen to has
 //! looked [`LOOKS`] times since. A thread that waits for a change without a deadline does not
 //! count: only another thread can let it go on.
+//!
+//! [`LOOKS`]: crate::thread::LOOKS
 
-use crate::engine::{Doing, Engine, FOREVER};
 use crate::events::Time;
+use crate::thread::Thread;
 
-/// How long at least the machine goes on while nobody writes, computes or ends.
+/// Shortest time without a write, a computation or an end before a machine counts as
+/// stuck, in picoseconds.
 const PATIENCE: Time = 10_000_000_000_000;
-/// How many accesses at least each thread makes meanwhile.
-const LOOKS: u64 = 20_000;
 
-/// What is known of a standstill.
+/// State of the search for a standstill.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
-    /// Before this time it is not looked for again.
+    /// Time before which it is not looked for again.
     next: Time,
-    /// It has been found.
+    /// True if it has been found.
     found: bool,
 }
 
-/// How many accesses a thread has made since the machine's last progress.
-#[derive(Debug, Default)]
-pub(crate) struct Looks {
-    /// When that progress was.
-    since: Time,
-    count: u64,
+impl Standstill {
+    /// Returns until when a machine goes on whose last progress was then, before
+    /// [`Standstill::gives_up`] is asked.
+    #[inline]
+    pub fn patience_ends(&self, progress: Time) -> Time {
+        self.next.max(progress.saturating_add(PATIENCE))
+    }
+
+    /// Returns whether the machine is stuck: nothing happens before
+    /// [`Standstill::patience_ends`], but at `due`. If it is not, it is asked again after a while,
+    /// which grows so that asking costs little.
+    pub fn gives_up(&mut self, due: Time, progress: Time, threads: &[Thread]) -> bool {
+        self.found = stands_still(progress, threads);
+        let waited = due.saturating_sub(progress);
+        self.next = due.saturating_add(waited / 4);
+        self.found
+    }
+
+    /// Returns whether a machine that has stopped is stuck, and not only at that limit.
+    pub fn is_stuck(&self, limit: Time, progress: Time, threads: &[Thread]) -> bool {
+        self.found || limit > progress.saturating_add(PATIENCE) && stands_still(progress, threads)
+    }
 }
 
-impl Engine {
-    /// A thread has got on by so many accesses.
-    #[inline]
-    pub fn looked(&mut self, t: usize, accesses: u64) {
-        let looks = &mut self.threads[t].looks;
-        if looks.since != self.progress {
-            *looks = Looks { since: self.progress, count: 0 };
-        }
-        looks.count += accesses;
-    }
-
-    /// A thread loses its processor while it waits for a change: it would look and wait
-    /// again until there is one.
-    pub fn has_spun(&mut self, t: usize) {
-        if self.threads[t].deadline >= FOREVER {
-            self.looked(t, LOOKS);
-        }
-    }
-
-    /// Until when a machine without progress goes on before [`Engine::stands_still`] is
-    /// asked.
-    #[inline]
-    pub fn patience_ends(&self) -> Time {
-        self.standstill.next.max(self.progress.saturating_add(PATIENCE))
-    }
-
-    /// Nothing happens before [`Engine::patience_ends`], but at that time. Returns
-    /// whether the machine is stuck; if not, it is asked again after a while, which grows so that
-    /// asking costs little.
-    pub fn gives_up(&mut self, time: Time) -> bool {
-        self.standstill.found = self.stands_still();
-        let waited = time.saturating_sub(self.progress);
-        self.standstill.next = time.saturating_add(waited / 4);
-        self.standstill.found
-    }
-
-    /// Whether the machine, which has stopped, is stuck, and has not only come to that
-    /// limit.
-    pub fn is_stuck(&self, limit: Time) -> bool {
-        self.standstill.found || limit > self.progress.saturating_add(PATIENCE) && self.stands_still()
-    }
-
-    /// Whether nobody can do more than it has done in vain.
-    fn stands_still(&self) -> bool {
-        self.threads.iter().all(|thread| match thread.doing {
-            Doing::Done => true,
-            Doing::Spinning | Doing::Parked(_) if thread.deadline >= FOREVER => true,
-            _ => thread.looks.since == self.progress && thread.looks.count >= LOOKS,
-        })
-    }
+fn stands_still(progress: Time, threads: &[Thread]) -> bool {
+    threads.iter().all(|thread| thread.is_stuck(progress))
 }

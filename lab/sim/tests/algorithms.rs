@@ -15,7 +15,7 @@ use towpath_sync::{Barrier, Lock, Policy, Surroundings, Wait, for_each_barrier, 
 const PROCS: [usize; 5] = [1, 2, 3, 8, 64];
 const POLICIES: [Policy; 3] = [Policy::Spin, Policy::SpinThenPark, Policy::Park];
 
-/// Who a processor is, to those who ask.
+/// Identity of a processor, for lock algorithms that ask.
 struct Member(u32);
 
 impl Surroundings for Member {
@@ -45,7 +45,7 @@ impl Run {
         }
     }
 
-    /// How often each processor does something: often on few, seldom on many.
+    /// Number of rounds of each processor: many on few processors, few on many.
     fn rounds(&self) -> u64 {
         (96 / self.procs as u64).max(3)
     }
@@ -54,7 +54,8 @@ impl Run {
         format!("{algorithm} on {} of {}, {}", self.procs, self.machine.name, self.policy.name())
     }
 
-    /// The same body on each processor, sharing what `make` makes, with the way to wait.
+    /// Runs one body on each processor, sharing the value of `make`, with the way to
+    /// wait.
     fn all<T: 'static>(
         &self,
         algorithm: &str,
@@ -129,7 +130,7 @@ fn locks_on_sx4() {
     locks("sx4");
 }
 
-/// What the threads took out, and how many of them are done.
+/// Values that the threads took out, and the number of threads that are done.
 #[derive(Default)]
 struct Taken {
     values: RefCell<Vec<u64>>,

@@ -1,5 +1,5 @@
-//! Files of machines as nobody should write them: an error that says where and what, or a
-//! machine that works; never a panic, never an endless run.
+//! Hostile files of machines: an error with its place and cause, or a machine that works;
+//! never a panic, never an endless run.
 
 use proptest::prelude::*;
 use towpath_machine::{Arena, FetchOp, Ordering::Relaxed, Park, Place, Processor};
@@ -42,7 +42,7 @@ const VALUES: [&str; 24] = [
     "{ value = { value = 1 } }",
 ];
 
-/// What is done to a file.
+/// Damage to a file.
 #[derive(Clone, Debug)]
 enum Change {
     /// A line's value is replaced.

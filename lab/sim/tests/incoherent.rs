@@ -1,5 +1,5 @@
-//! The machine without cache coherence: what it takes, what goes wrong on it, and what
-//! doesn't.
+//! The machine without cache coherence: its times, and the programs that go wrong on it
+//! or don't.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ fn sx4() -> Parameters {
     machines::by_name("sx4").unwrap()
 }
 
-/// What something takes on an idle machine, in nanoseconds.
+/// Measures an operation on an idle machine, in nanoseconds.
 fn time(what: impl FnOnce(&Sim, &SimWord) + 'static) -> f64 {
     let mut s = Simulation::new(&sx4(), 1, 1);
     s.without_jitter();
@@ -165,7 +165,7 @@ fn stale_loads_are_counted() {
 }
 
 #[test]
-fn an_ordinary_store_stays_in_the_cache_until_it_is_flushed_or_displaced() {
+fn an_ordinary_store_stays_in_the_cache_until_it_leaves() {
     // 64 KiB further on, a line takes another one's place.
     for (flushes, displaces) in [(false, false), (true, false), (false, true)] {
         let mut s = Simulation::new(&sx4(), 2, 1);
@@ -191,8 +191,8 @@ fn an_ordinary_store_stays_in_the_cache_until_it_is_flushed_or_displaced() {
     }
 }
 
-/// Everybody adds to a common sum by ordinary loads and stores, under a test&set lock.
-/// Returns the sum.
+/// Lets all threads add to a common sum by ordinary loads and stores, under a test&set
+/// lock. Returns the sum.
 fn sum_under_a_lock(flushes: bool) -> u64 {
     let mut s = Simulation::new(&sx4(), 4, 3);
     let arena = s.arena();
@@ -232,7 +232,8 @@ fn a_general_lock_has_to_flush_the_cache() {
 
 // ---- what may be seen ----
 
-/// One thread: what it does with the words in some ordering, and what it reads.
+/// Program of one thread: its accesses to the words in some ordering, and the values that
+/// it reads.
 type Program = fn(&Sim, &[SimWord], [Ordering; 2]) -> Vec<u64>;
 
 fn outcomes(programs: &'static [Program], orders: [Ordering; 2]) -> BTreeSet<Vec<u64>> {
@@ -330,8 +331,8 @@ fn what_is_not_ordered_is_reordered_and_what_is_ordered_is_not() {
     assert_eq!(outcomes(STORE_BUFFERING, STRONG), BTreeSet::from([vec![0, 1], vec![1, 0], vec![1, 1]]));
 }
 
-/// What one writes and others read at random: words, data, bytes; then a flag that says
-/// up to where all of it is written.
+/// A stream of random words, data and bytes that one thread writes and others read; then
+/// a flag that says up to where all of it is written.
 struct Stream {
     words: Vec<SimWord>,
     cells: Vec<towpath_sim::SimCell>,

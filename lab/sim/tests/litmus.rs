@@ -8,11 +8,12 @@ use std::rc::Rc;
 use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Sim, Simulation, machines};
 
-/// One thread: what it does with the words, and what it reads (0 where it doesn't).
+/// Program of one thread: its accesses to the words, and the values that it reads (0 if
+/// none).
 type Program = fn(&Sim, &[towpath_sim::SimWord]) -> Vec<u64>;
 
-/// What was seen in many runs with pauses of all lengths before each access, on lines of
-/// their own and on a common one.
+/// Collects the outcomes of many runs with pauses of all lengths before each access, on
+/// lines of their own and on a common one.
 fn outcomes(machine: &str, programs: &'static [Program]) -> BTreeSet<Vec<u64>> {
     let mut p = machines::by_name(machine).unwrap();
     if machine == "paradigm" {

@@ -22,8 +22,8 @@ fn simulation(p: &Parameters, processors: usize) -> Simulation {
     s
 }
 
-/// What the second processor's access takes after the first one's, in nanoseconds; with
-/// what it counted.
+/// Measures the second processor's access after the first one's, in nanoseconds; with its
+/// counts.
 fn access(
     p: &Parameters,
     home: u32,
@@ -121,7 +121,7 @@ fn the_modern_machines_return_their_classes() {
 }
 
 #[test]
-fn load_linked_comes_shared_and_a_failed_conditional_invalidates_nobody() {
+fn load_linked_shares_and_a_failed_conditional_keeps_copies() {
     // N34.
     let p = machine("origin2000", &[]);
     let mut s = simulation(&p, 4);
@@ -173,7 +173,7 @@ fn a_context_switch_loses_the_reservation() {
     assert!(outcome.counters.preemptions >= 2, "{:?}", outcome.counters);
 }
 
-/// Everybody adds to counters in several ways; the sums must come out.
+/// Lets all threads add to counters in several ways; the sums must come out.
 fn count(p: &Parameters, processors: usize, seed: u64) -> Outcome {
     let mut s = Simulation::new(p, processors, seed);
     let arena = s.arena();

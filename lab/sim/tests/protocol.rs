@@ -38,12 +38,12 @@ fn machine(name: &str, changes: &[&str]) -> Parameters {
     p
 }
 
-/// What all words hold, by the log; and when the last access was performed.
+/// Values of all words, by the log; and the time of the last access.
 #[derive(Default)]
 struct Log {
     values: Vec<u64>,
     last: u64,
-    /// Operations at memory: begin, end, what they returned.
+    /// Operations at memory: begin, end, results.
     additions: Vec<Vec<(u64, u64, u64)>>,
     next: u64,
 }
@@ -165,7 +165,7 @@ fn act(cpu: &Sim, work: &Work) {
     }
 }
 
-/// What only some machines can do.
+/// Performs accesses that only some machines have.
 fn act_more(cpu: &Sim, work: &Work) {
     let pick = |n: usize| cpu.random().below(n as u64) as usize;
     let n = work.cached.len();

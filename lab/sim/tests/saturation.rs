@@ -1,5 +1,5 @@
-//! What is saturated serves at the rate that its occupancy allows, and no faster: the
-//! bus, its data lines, a bank of memory, a port, the bisection, a home.
+//! Saturated parts serve at the rate that their occupancy allows, and no faster: the bus,
+//! its data lines, a bank of memory, a port, the bisection, a home.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ fn machine(name: &str, changes: &[&str]) -> Parameters {
 
 const EACH: usize = 300;
 
-/// So many processors read so many lines of their own; the home of a processor's lines is
-/// given. The whole time, in nanoseconds.
+/// Lets so many processors read so many lines of their own, with given homes. Returns the
+/// whole time, in nanoseconds.
 fn reading(p: &Parameters, readers: &[usize], home: impl Fn(usize) -> u32) -> f64 {
     let mut s = Simulation::new(p, p.processors as usize, 1);
     s.without_jitter();

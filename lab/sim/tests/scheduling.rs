@@ -1,5 +1,5 @@
-//! The operating system: nobody is forgotten, whatever he does when his time slice ends;
-//! time goes forward; stolen cycles are stolen.
+//! The operating system: no thread is forgotten, whatever it does when its time slice
+//! ends; time goes forward; stolen cycles are stolen.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ fn origin(changes: &[&str]) -> Parameters {
 const SHORT: [&str; 2] = ["os.switch=1us", "os.quantum=10us"];
 
 #[test]
-fn a_spinner_whose_slice_ended_in_the_middle_of_an_access_gives_way() {
+fn a_spinner_whose_slice_ended_within_an_access_gives_way() {
     // The other thread of the processor, behind it in the queue, is the one that it waits for. Many
     // phases: in some the slice ends during the spinner's miss.
     for policy in ["os.policy=time-sharing", "os.policy=gang"] {
@@ -38,7 +38,7 @@ fn a_spinner_whose_slice_ended_in_the_middle_of_an_access_gives_way() {
 }
 
 #[test]
-fn threads_of_one_program_share_a_processor_under_gang_scheduling_too() {
+fn threads_of_one_program_share_a_processor_in_a_gang() {
     // The other program has ended long ago.
     let p = origin(&[&SHORT[..], &["os.policy=gang"]].concat());
     let mut s = Simulation::new(&p, 2, 1);
@@ -78,7 +78,7 @@ fn who_only_misses_is_preempted_too() {
 }
 
 #[test]
-fn what_an_interrupted_operation_at_memory_returned_survives_the_next_thread() {
+fn an_interrupted_operation_at_memory_keeps_its_result() {
     // Interrupts, time slices and operations at memory at once: each thread's results are its own.
     let p = origin(&[&SHORT[..], &["os.interrupt_every=3us", "os.interrupt_cost=2.5us"]].concat());
     let mut s = Simulation::new(&p, 2, 4);
@@ -98,7 +98,7 @@ fn what_an_interrupted_operation_at_memory_returned_survives_the_next_thread() {
 }
 
 #[test]
-fn a_wakeup_before_the_sleeper_sleeps_is_not_lost_and_does_not_turn_back_time() {
+fn a_wake_before_the_sleep_is_kept_and_time_goes_forward() {
     let p = origin(&["os.block=50us", "os.wake=0", "os.switch=1us"]);
     let mut s = Simulation::new(&p, 2, 1);
     let word = s.arena().word(Place::Home(0), 0);
@@ -427,9 +427,9 @@ fn yielding_costs_a_call_if_alone_and_a_switch_if_not() {
     }
 }
 
-/// How long 25 µs of computing take with two threads on a processor and slices of 10 µs,
-/// by one that asks to stay (or that another processor keeps), over many phases: the least and the
-/// most. And whether the other thread's turn always came right after it had let go.
+/// Measures 25 µs of computing with two threads on a processor and slices of 10 µs, by
+/// one that asks to stay (or that another processor keeps), over many phases: the least and the
+/// most. Returns also whether the other thread's turn always came right after the first had let go.
 fn twenty_five(kept: bool, grace: &str) -> (u64, u64, bool) {
     let p = origin(&["os.switch=1us", "os.quantum=10us", grace]);
     let (mut least, mut most, mut gives_way) = (u64::MAX, 0, true);

@@ -1,5 +1,5 @@
-//! The bus that is held, with write-once caches, and what its processors and its
-//! operating system can do beside reading and writing: the costs, the states, who is refused.
+//! The atomic bus with write-once caches, and the capabilities of its processors and
+//! operating system: costs, states, refusals.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,8 +12,8 @@ use towpath_sim::{Counters, Parameters, Sim, SimWord, Simulation, machines};
 /// A cycle, in picoseconds.
 const CYCLE: u64 = 40_000;
 
-/// The machine without the instructions around accesses, so that only what an access
-/// itself takes is seen.
+/// Makes the machine without the instructions around accesses, so that only an access's
+/// own time is seen.
 fn machine(changes: &[&str]) -> Parameters {
     let mut p = machines::by_name("paradigm").unwrap();
     for change in ["processor.instructions=0"].iter().chain(changes) {
@@ -24,8 +24,8 @@ fn machine(changes: &[&str]) -> Parameters {
 
 type Step = fn(&Sim, &[SimWord; 3]);
 
-/// Each processor does its steps when it is its turn, one after another; returns what
-/// each of them took, in cycles, and what it counted. The first two words share a line.
+/// Lets each processor do its steps at its turn, one after another. Returns the time of
+/// each, in cycles, and its counts. The first two words share a line.
 fn walk(p: &Parameters, steps: &[(usize, Step)]) -> Vec<(u64, Counters)> {
     let mut s = Simulation::new(p, 4, 1);
     s.without_jitter();
@@ -91,7 +91,7 @@ fn a_line_goes_through_the_states_of_write_once() {
 }
 
 #[test]
-fn a_dirty_line_that_must_leave_goes_back_to_memory_and_a_reserved_one_does_not() {
+fn an_evicted_dirty_line_goes_back_and_a_reserved_one_does_not() {
     // One set of two lines; three lines.
     let p = machine(&["cache.size=32"]);
     for (writes, backs) in [(1, 0), (2, 1)] {
@@ -127,7 +127,7 @@ fn the_bus_serves_at_its_occupancy() {
     assert!(outcome.counters.bus_held <= outcome.time);
 }
 
-/// What processor 0 takes for something, in cycles, once its cache has what it needs.
+/// Measures an operation of processor 0, in cycles, once its cache has all lines.
 fn warm(p: &Parameters, act: Step) -> u64 {
     walk(p, &[(0, act), (0, act), (0, act)])[2].0
 }
@@ -311,7 +311,7 @@ fn the_system_takes_threads_that_do_not_run_off_their_count() {
 }
 
 #[test]
-fn who_is_switched_out_with_a_lock_that_the_system_knows_is_rolled_back() {
+fn a_holder_switched_out_with_a_known_lock_is_rolled_back() {
     let p = machine(&["os.quantum=40us", "os.switch=8us"]);
     // Where the holder is when its time slice ends, and what the other one finds then.
     for (stage, found) in [(0, [10, 20]), (1, [10, 20]), (2, [11, 21])] {

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use towpath_sim::Random;
+use towpath_machine::Random;
 use towpath_structures::nonblocking::StableError;
 use towpath_sync::Policy;
 
@@ -102,7 +102,7 @@ fn batch(
     }
     let task = Task { structure: contest.structure, reads: 0, seed: run.seed, recorded: true };
     let mut crew = Crew::start(contest, Some(&room), board, (procs, policy, task), run)?;
-    let mut random = Random::new(run.seed, 0);
+    let mut random = Random::stream(run.seed, 0);
     let mut died_taking = 0;
     let mut begun = vec![0; procs];
     for _ in 0..count {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use towpath_sim::Random;
+use towpath_machine::Random;
 use towpath_sync::Policy;
 
 use super::board::{Around, Board, Member, SUPERVISOR};
@@ -88,7 +88,7 @@ pub fn throughput(load: &Load, run: &Run<'_>) -> Result<Samples, Error> {
     let mut crew = Crew::start(contest, room.as_ref(), board, (load.procs as usize, load.policy, task), run)?;
     std::thread::sleep(run.limit / 10);
     let (before, mut counted, mut without) = (board.latencies(), Counted::default(), Counted::default());
-    let mut random = Random::new(run.seed, 0);
+    let mut random = Random::stream(run.seed, 0);
     if load.stopped > 0 {
         stopping(
             &mut crew,

@@ -3,8 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towpath_machine::Processor;
-use towpath_sim::Random;
+use towpath_machine::{Processor, Random};
 use towpath_structures::nonblocking::StableError;
 
 use super::board::{Board, MOST, Member, TOKENS};
@@ -43,7 +42,7 @@ const fn keys(structure: Structure) -> u64 {
 
 /// Puts in what a structure has in it while it is measured.
 pub fn fill(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> Result<(), StableError> {
-    let mut random = Random::new(7, 0);
+    let mut random = Random::stream(7, 0);
     let ops: Vec<Op> = match structure {
         Structure::Stack | Structure::Fifo => (1..=1024).map(|value| Op::Put(0, value)).collect(),
         // From the last on, so that each is put in at the beginning.
@@ -94,7 +93,7 @@ fn loaded<T: Subject + ?Sized>(
     task: &Task,
 ) -> Result<(), StableError> {
     let me = member.me;
-    let mut random = Random::new(task.seed, me as u64);
+    let mut random = Random::stream(task.seed, me as u64);
     let (has_keys, keys) = (task.structure.has_keys(), keys(task.structure));
     let done = board.done(me);
     // Goes on counting where a predecessor has ended. Relaxed, here and below: a count, and a flag
@@ -148,7 +147,7 @@ fn with_keys<T: Subject + ?Sized>(
     let is_right = |n: u64, value: u64| value / VERSIONS == key(n);
     subject.recover(member, &|p| p == me)?;
     check_keys(subject, member, board, me)?;
-    let mut random = Random::new(task.seed, 0);
+    let mut random = Random::stream(task.seed, 0);
     while read(board.end()) == 0 {
         let (n, turn) = (random.below(KEYS), random.below(VERSIONS));
         let there = read(board.present(me)) >> n & 1 == 1;
@@ -256,7 +255,7 @@ fn with_tokens<T: Subject + ?Sized>(
     write(board.intent(me), 0);
     let mut mine = Vec::with_capacity(TOKENS);
     mine.extend((0..TOKENS).filter(|token| read(board.token(*token)) == mark(OUT, me)));
-    let mut random = Random::new(task.seed, 0);
+    let mut random = Random::stream(task.seed, 0);
     while read(board.end()) == 0 {
         let number = random.word();
         let puts = number.is_multiple_of(2) || mine.len() > TOKENS / 4;

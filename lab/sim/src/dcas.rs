@@ -12,34 +12,13 @@
 //!   Any store to the line gives it up, and so does the loss of the copy that took it; ordinary
 //!   loads and stores don't look at it.
 
-use crate::engine::{Engine, Op, Permit, Request, Want};
+use crate::engine::Engine;
+use crate::machine::Machine;
 use crate::memory::copy;
 use crate::parameters::CAS2;
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// LL.
-    #[default]
-    First,
-    /// LLP.
-    Second,
-    /// SCP and SC.
-    Stores,
-    /// All of it in one.
-    Locked,
-}
-
-/// A double compare-and-swap.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Double {
-    stage: Stage,
-    pub words: [u32; 2],
-    pub old: [u64; 2],
-    pub new: [u64; 2],
-    /// What was loaded.
-    seen: [u64; 2],
-}
+use crate::request::{NONE, Op, Request, Want};
+use crate::task::{Double, Stage};
+use crate::thread::Permit;
 
 impl Engine {
     /// A thread's double compare-and-swap, from its beginning.
@@ -48,75 +27,10 @@ impl Engine {
         Double { stage, words, old, new, seen: [0; 2] }
     }
 
-    /// Gets on with it. Returns whether it has stored; `None` if the thread must stop
-    /// first.
-    pub fn double(&mut self, t: usize) -> Option<bool> {
-        loop {
-            let Double { stage, words, old, new, .. } = self.threads[t].double;
-            let cpu = self.threads[t].cpu;
-            let lines = words.map(|word| self.memory.line_of(word));
-            match stage {
-                Stage::First | Stage::Second => {
-                    let i = usize::from(stage == Stage::Second);
-                    if !self.may(t, words[i], Op::Load) {
-                        return None;
-                    }
-                    let seen = self.perform(t, words[i], Op::Load, self.p.linked);
-                    self.threads[t].double.seen[i] = seen;
-                    let it = &mut self.cpus[cpu];
-                    if stage == Stage::First {
-                        // An interrupt that waits for this access loses the reservation at once.
-                        it.reservation =
-                            if self.threads[t].stolen == 0 { lines[0] as u32 } else { crate::engine::NONE };
-                        self.threads[t].double.stage = Stage::Second;
-                        continue;
-                    }
-                    it.second = lines[1] as u32;
-                    if self.threads[t].double.seen != old {
-                        return Some(self.is_double(t, false));
-                    }
-                    self.threads[t].double.stage = Stage::Stores;
-                }
-                Stage::Stores => {
-                    let granted = self.permit(t)? == Permit::Granted;
-                    let stands = if granted {
-                        !self.threads[t].failed
-                    } else {
-                        let it = &self.cpus[cpu];
-                        [it.reservation as usize, it.second as usize] == lines
-                    };
-                    if !stands {
-                        self.counters.double_retries += 1;
-                        self.threads[t].double.stage = Stage::First;
-                        continue;
-                    }
-                    if !granted && lines.iter().any(|&line| self.memory.copy(line, cpu) != copy::MODIFIED) {
-                        let request = Request::new(Want::Both, Op::Store(new[0]), lines[0], words[0]);
-                        self.ask(t, cpu, Request { second: lines[1] as u32, ..request });
-                        return None;
-                    }
-                    for (word, new) in words.into_iter().zip(new) {
-                        self.perform(t, word, Op::Store(new), self.p.conditional);
-                    }
-                    return Some(self.is_double(t, true));
-                }
-                Stage::Locked => {
-                    if self.permit(t)? == Permit::Granted {
-                        let stored = self.threads[t].result != 0;
-                        return Some(self.is_double(t, stored));
-                    }
-                    let request = Request::new(Want::Locked, Op::Store(new[0]), lines[0], words[0]);
-                    self.ask(t, cpu, Request { second: lines[1] as u32, ..request });
-                    return None;
-                }
-            }
-        }
-    }
-
-    /// It is over.
+    /// Ends a double compare-and-swap.
     fn is_double(&mut self, t: usize, stored: bool) -> bool {
         let thread = &mut self.threads[t];
-        self.cpus[thread.cpu].reservation = crate::engine::NONE;
+        self.cpus[thread.cpu].reservation = NONE;
         thread.clock += self.p.dcas_cost + self.p.instructions;
         self.counters.double_exchanges += 1;
         self.counters.failed_double_exchanges += u64::from(!stored);
@@ -135,5 +49,74 @@ impl Engine {
         }
         *locked = mine;
         true
+    }
+}
+
+impl Machine {
+    /// Gets on with it. Returns whether it has stored; `None` if the thread must stop
+    /// first.
+    pub fn double(&mut self, t: usize) -> Option<bool> {
+        loop {
+            let Double { stage, words, old, new, .. } = self.engine.threads[t].double;
+            let cpu = self.engine.threads[t].cpu;
+            let lines = words.map(|word| self.engine.memory.line_of(word));
+            match stage {
+                Stage::First | Stage::Second => {
+                    let i = usize::from(stage == Stage::Second);
+                    if !self.may(t, words[i], Op::Load) {
+                        return None;
+                    }
+                    let seen = self.engine.perform(t, words[i], Op::Load, self.engine.p.linked);
+                    self.engine.threads[t].double.seen[i] = seen;
+                    let it = &mut self.engine.cpus[cpu];
+                    if stage == Stage::First {
+                        // An interrupt that waits for this access loses the reservation at once.
+                        it.reservation =
+                            if self.engine.threads[t].stolen == 0 { lines[0] as u32 } else { NONE };
+                        self.engine.threads[t].double.stage = Stage::Second;
+                        continue;
+                    }
+                    it.second = lines[1] as u32;
+                    if self.engine.threads[t].double.seen != old {
+                        return Some(self.engine.is_double(t, false));
+                    }
+                    self.engine.threads[t].double.stage = Stage::Stores;
+                }
+                Stage::Stores => {
+                    let granted = self.engine.permit(t)? == Permit::Granted;
+                    let stands = if granted {
+                        !self.engine.threads[t].failed
+                    } else {
+                        let it = &self.engine.cpus[cpu];
+                        [it.reservation as usize, it.second as usize] == lines
+                    };
+                    if !stands {
+                        self.engine.counters.double_retries += 1;
+                        self.engine.threads[t].double.stage = Stage::First;
+                        continue;
+                    }
+                    if !granted
+                        && lines.iter().any(|&line| self.engine.memory.copy(line, cpu) != copy::MODIFIED)
+                    {
+                        let request = Request::new(Want::Both, Op::Store(new[0]), lines[0], words[0]);
+                        self.ask(t, cpu, Request { second: lines[1] as u32, ..request });
+                        return None;
+                    }
+                    for (word, new) in words.into_iter().zip(new) {
+                        self.engine.perform(t, word, Op::Store(new), self.engine.p.conditional);
+                    }
+                    return Some(self.engine.is_double(t, true));
+                }
+                Stage::Locked => {
+                    if self.engine.permit(t)? == Permit::Granted {
+                        let stored = self.engine.threads[t].result != 0;
+                        return Some(self.engine.is_double(t, stored));
+                    }
+                    let request = Request::new(Want::Locked, Op::Store(new[0]), lines[0], words[0]);
+                    self.ask(t, cpu, Request { second: lines[1] as u32, ..request });
+                    return None;
+                }
+            }
+        }
     }
 }

@@ -4,22 +4,27 @@
 //! coroutine's own stack can lend it.
 #![allow(unsafe_code)]
 
+mod capabilities;
+pub(crate) mod coherent;
+pub(crate) mod uncached;
+
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use corosensei::Yielder;
 use towpath_machine::{
     Arena, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Place, Prefetch, Processor,
-    Scheduling,
+    Random, Scheduling,
 };
 
-use crate::access::Task;
-use crate::engine::{Doing, Engine, FOREVER, Op, Request, Want};
-use crate::events::Time;
-use crate::memory::AT_MEMORY;
-use crate::parameters::{LL_SC, NO_COHERENCE};
-use crate::past_cache::Macros;
-use crate::random::Random;
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::events::{FOREVER, Time};
+use crate::machine::Machine;
+use crate::parameters::Parameters;
+use crate::request::Op;
+use crate::task::Task;
+use crate::thread::Doing;
 
 /// A shared word: its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,31 +44,73 @@ pub struct SimBytes {
 /// Makes words in the simulated memory. Lines without a home are dealt out to the nodes
 /// in turn.
 #[derive(Clone, Debug)]
-pub struct SimArena(pub(crate) Rc<RefCell<Engine>>);
+pub struct SimArena(pub(crate) Rc<RefCell<Machine>>);
 
 impl Arena<Sim> for SimArena {
     fn word(&self, place: Place, value: u64) -> SimWord {
-        SimWord(self.0.borrow_mut().memory.word(place, value))
+        SimWord(self.0.borrow_mut().engine.memory.word(place, value))
     }
     fn cell(&self, place: Place, value: u64) -> SimCell {
-        SimCell(self.0.borrow_mut().memory.word(place, value))
+        SimCell(self.0.borrow_mut().engine.memory.word(place, value))
     }
     fn bytes(&self, len: usize) -> SimBytes {
-        SimBytes { first: self.0.borrow_mut().memory.run(len.div_ceil(8)), len }
+        SimBytes { first: self.0.borrow_mut().engine.memory.run(len.div_ceil(8)), len }
     }
+}
+
+/// Path of a processor's accesses that its cache does not answer at once.
+///
+/// Chosen with the interconnect: [`coherent::Coherent`] caches, or [`uncached::PastCache`].
+pub(crate) trait AccessPath: std::fmt::Debug {
+    /// Loads a word that the cache does not have.
+    fn load(&self, cpu: &Sim, word: u32, order: Ordering) -> u64;
+    /// Stores to a word that the cache may not write.
+    fn store(&self, cpu: &Sim, word: u32, value: u64, order: Ordering);
+    /// Reads a datum that the cache does not have.
+    fn read(&self, cpu: &Sim, cell: u32) -> u64;
+    /// Writes a datum that the cache may not write.
+    fn write(&self, cpu: &Sim, cell: u32, value: u64);
+    /// Performs a read-modify-write, as the machine's processors do it.
+    fn update(&self, cpu: &Sim, word: u32, op: Op) -> u64;
+    /// Loads and reserves a word.
+    fn link(&self, cpu: &Sim, word: u32) -> u64;
+    /// Stores to a word if its reservation stands.
+    fn conditional(&self, cpu: &Sim, word: u32, value: u64) -> bool;
+    /// Copies bytes in.
+    fn copy_in(&self, cpu: &Sim, to: &SimBytes, at: usize, from: &[u8]);
+    /// Copies bytes out.
+    fn copy_out(&self, cpu: &Sim, from: &SimBytes, at: usize, to: &mut [u8]);
+    /// Waits until a word has a wanted value.
+    fn spin(
+        &self,
+        cpu: &Sim,
+        word: u32,
+        order: Ordering,
+        budget: u64,
+        done: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, u64>;
+    /// Executes a fence.
+    fn fence(&self, cpu: &Sim);
+    /// Makes the processor's own stores visible, where they are not at once.
+    fn synchronise(&self, _cpu: &Sim) {}
+    /// Asks for a line early.
+    fn prefetch(&self, cpu: &Sim, word: u32, op: Op);
+    /// Performs a load of ordinary C.
+    fn ordinary_load(&self, cpu: &Sim, word: u32) -> u64;
+    /// Performs a store of ordinary C.
+    fn ordinary_store(&self, cpu: &Sim, word: u32, value: u64);
+    /// Writes the whole cache back and empties it, where that is needed.
+    fn flush(&self, _cpu: &Sim) {}
 }
 
 /// A thread on a simulated processor.
 pub struct Sim {
-    pub(crate) engine: Rc<RefCell<Engine>>,
+    pub(crate) machine: Rc<RefCell<Machine>>,
     yielder: *const Yielder<(), ()>,
     pub(crate) thread: usize,
     id: usize,
-    /// `processor.atomics` is `ll-sc`.
-    loops: bool,
-    /// `fabric` is `none`.
-    pub(crate) incoherent: bool,
-    pub(crate) macros: Cell<Macros>,
+    path: Rc<dyn AccessPath>,
+    pub(crate) macros: Cell<uncached::Macros>,
     random: RefCell<Random>,
     notes: Rc<RefCell<Vec<Note>>>,
     noting: Cell<bool>,
@@ -72,11 +119,11 @@ pub struct Sim {
 /// Something that an algorithm has said of itself ([`Processor::note`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// When, in picoseconds.
+    /// Time of the note, in picoseconds.
     pub time: Time,
-    /// Which thread.
+    /// The thread's number.
     pub thread: usize,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
@@ -88,30 +135,33 @@ impl std::fmt::Debug for Sim {
 
 impl Sim {
     pub(crate) fn new(
-        engine: &Rc<RefCell<Engine>>,
+        machine: &Rc<RefCell<Machine>>,
+        path: &Rc<dyn AccessPath>,
         yielder: &Yielder<(), ()>,
         thread: usize,
         id: usize,
         seed: u64,
         notes: &Rc<RefCell<Vec<Note>>>,
     ) -> Self {
-        let loops = engine.borrow().p.atomics == LL_SC;
-        let incoherent = engine.borrow().p.fabric == NO_COHERENCE;
         Sim {
-            engine: Rc::clone(engine),
+            machine: Rc::clone(machine),
             yielder,
             thread,
             id,
-            loops,
-            incoherent,
+            path: Rc::clone(path),
             macros: Cell::default(),
-            random: RefCell::new(Random::new(seed, thread as u64)),
+            random: RefCell::new(Random::stream(seed, thread as u64)),
             notes: Rc::clone(notes),
             noting: Cell::new(false),
         }
     }
 
-    /// From now on, what algorithms note is kept.
+    /// Borrows the engine.
+    pub(crate) fn engine(&self) -> RefMut<'_, Engine> {
+        RefMut::map(self.machine.borrow_mut(), |machine| &mut machine.engine)
+    }
+
+    /// Switches the keeping of algorithms' notes on or off.
     pub fn keep_notes(&self, keep: bool) {
         self.noting.set(keep);
     }
@@ -123,7 +173,7 @@ impl Sim {
 
     /// Private computation of exactly so many picoseconds.
     pub fn compute(&self, ps: Time) {
-        let mut e = self.engine.borrow_mut();
+        let mut e = self.engine();
         let thread = &mut e.threads[self.thread];
         thread.clock = thread.clock.saturating_add(ps).min(FOREVER);
         let clock = thread.clock;
@@ -133,13 +183,13 @@ impl Sim {
 
     /// This thread's clock, in picoseconds.
     pub fn clock(&self) -> Time {
-        self.engine.borrow().threads[self.thread].clock
+        self.machine.borrow().engine.threads[self.thread].clock
     }
 
-    /// What was counted until this thread's clock.
-    pub fn counters(&self) -> crate::Counters {
+    /// Returns all counts until this thread's clock.
+    pub fn counters(&self) -> Counters {
         self.synchronize();
-        self.engine.borrow().all_counters()
+        self.machine.borrow().all_counters()
     }
 
     /// Until the engine lets this thread go on.
@@ -152,77 +202,50 @@ impl Sim {
         unsafe { &*self.yielder }.suspend(());
     }
 
-    /// Performs an operation when its time has come. Returns what the word held before.
+    /// Performs an operation that the cache allows at once. Returns the word's old value.
     #[inline(always)]
-    pub(crate) fn operate(&self, word: u32, op: Op, cost: impl Fn(&Engine) -> Time) -> u64 {
+    fn hit(&self, word: u32, op: Op, cost: impl Fn(&Parameters) -> Time) -> Option<u64> {
+        let e = &mut self.machine.borrow_mut().engine;
+        e.is_hit(self.thread, word, op).then(|| e.perform(self.thread, word, op, cost(&e.p)))
+    }
+
+    /// Performs an operation when its time has come. Returns the word's value before.
+    #[inline(always)]
+    pub(crate) fn operate(&self, word: u32, op: Op, cost: impl Fn(&Parameters) -> Time) -> u64 {
         {
-            let e = &mut *self.engine.borrow_mut();
-            let cost = cost(e);
-            if e.may(self.thread, word, op) {
-                return e.perform(self.thread, word, op, cost);
+            let machine = &mut *self.machine.borrow_mut();
+            let cost = cost(&machine.engine.p);
+            if machine.may(self.thread, word, op) {
+                return machine.engine.perform(self.thread, word, op, cost);
             }
-            e.threads[self.thread].task = Task::operation(word, op, cost);
+            machine.engine.threads[self.thread].task = Task::operation(word, op, cost);
         }
         self.result()
     }
 
-    /// Until the engine has done what this thread has begun.
+    /// Waits until the engine has finished this thread's task.
     #[inline(never)]
     pub(crate) fn result(&self) -> u64 {
         self.stop();
-        self.engine.borrow().threads[self.thread].task.old
+        self.machine.borrow().engine.threads[self.thread].task.old
     }
 
-    /// A cached read-modify-write, as the machine's processors do it.
-    #[inline(always)]
+    /// Begins a task. Returns its result when it is done.
+    pub(crate) fn begin(&self, task: Task) -> u64 {
+        let result = self.machine.borrow_mut().begin(self.thread, task);
+        result.unwrap_or_else(|| self.result())
+    }
+
+    /// Performs a read-modify-write, as the machine's processors do it.
     pub(crate) fn update(&self, word: u32, op: Op) -> u64 {
-        if self.incoherent {
-            return self.incoherent_update(word, op);
-        }
-        if word & AT_MEMORY != 0 {
-            return self.operate(word, op, |e| e.p.rmw);
-        }
-        if !self.loops {
-            let old = self.operate(word, op, |e| e.p.rmw);
-            let counters = &mut self.engine.borrow_mut().counters;
-            match op {
-                Op::Exchange(expected, _) => {
-                    counters.exchanges += 1;
-                    counters.failed_exchanges += u64::from(old != expected);
-                }
-                _ => counters.updates += 1,
-            }
-            return old;
-        }
-        let old = self.engine.borrow_mut().begin(self.thread, Task::update(word, op));
-        old.unwrap_or_else(|| self.result())
-    }
-
-    fn link(&self, word: u32) -> u64 {
-        if self.incoherent {
-            return self.incoherent_link(word);
-        }
-        assert!(
-            word & AT_MEMORY == 0,
-            "load-linked of a word at memory, which has no reservation: use a fetch-op"
-        );
-        let old = self.engine.borrow_mut().begin(self.thread, Task::link(word));
-        old.unwrap_or_else(|| self.result())
-    }
-
-    fn conditional(&self, word: u32, value: u64) -> bool {
-        if self.incoherent {
-            return self.incoherent_conditional(word, value);
-        }
-        let failed = self.engine.borrow_mut().begin(self.thread, Task::conditional(word, value));
-        failed.unwrap_or_else(|| self.result()) == 0
+        self.path.update(self, word, op)
     }
 
     /// Stops until all that happens before this thread's clock has happened.
     pub(crate) fn synchronize(&self) {
         loop {
             {
-                let e = &mut *self.engine.borrow_mut();
+                let e = &mut *self.engine();
                 if e.permit(self.thread).is_some() {
                     e.now = e.threads[self.thread].clock;
                     return;
@@ -232,20 +255,9 @@ impl Sim {
         }
     }
 
-    fn charge(&self, ps: Time) {
-        let thread = &mut self.engine.borrow_mut().threads[self.thread];
+    pub(crate) fn charge(&self, ps: Time) {
+        let thread = &mut self.engine().threads[self.thread];
         thread.clock = thread.clock.saturating_add(ps).min(FOREVER);
-    }
-}
-
-impl Engine {
-    pub(crate) fn all_counters(&self) -> crate::Counters {
-        crate::Counters {
-            accesses: self.counters.accesses + self.counters.hits,
-            messages: self.network.messages,
-            home_busy: self.directory.busiest(),
-            ..self.counters.clone()
-        }
     }
 }
 
@@ -260,17 +272,16 @@ impl Processor for Sim {
     }
     #[inline(always)]
     fn load(&self, word: &SimWord, order: Ordering) -> u64 {
-        if self.incoherent {
-            return self.incoherent_load(word.0, order);
+        match self.hit(word.0, Op::Load, |p| p.load) {
+            Some(value) => value,
+            None => self.path.load(self, word.0, order),
         }
-        self.operate(word.0, Op::Load, |e| e.p.load)
     }
     #[inline(always)]
     fn store(&self, word: &SimWord, value: u64, order: Ordering) {
-        if self.incoherent {
-            return self.incoherent_store(word.0, value, order);
+        if self.hit(word.0, Op::Store(value), |p| p.store).is_none() {
+            self.path.store(self, word.0, value, order);
         }
-        self.operate(word.0, Op::Store(value), |e| e.p.store);
     }
     fn swap(&self, word: &SimWord, value: u64, _order: Ordering) -> u64 {
         self.update(word.0, Op::Swap(value))
@@ -297,65 +308,27 @@ impl Processor for Sim {
         self.update(word.0, Op::And(mask))
     }
     fn fence(&self, _order: Ordering) {
-        if self.incoherent {
-            return self.synchronising();
-        }
-        let cost = self.engine.borrow().p.fence;
-        self.charge(cost);
+        self.path.fence(self);
     }
     fn read(&self, cell: &SimCell) -> u64 {
-        if self.incoherent {
-            return self.incoherent_read(cell.0);
+        match self.hit(cell.0, Op::Load, |p| p.load) {
+            Some(value) => value,
+            None => self.path.read(self, cell.0),
         }
-        self.operate(cell.0, Op::Load, |e| e.p.load)
     }
     fn write(&self, cell: &SimCell, value: u64) {
-        if self.incoherent {
-            return self.incoherent_write(cell.0, value);
+        if self.hit(cell.0, Op::Store(value), |p| p.store).is_none() {
+            self.path.write(self, cell.0, value);
         }
-        self.operate(cell.0, Op::Store(value), |e| e.p.store);
     }
-
-    /// Word by word, so that each line is fetched and each word charged.
     fn copy_in(&self, to: &SimBytes, at: usize, from: &[u8]) {
         assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
-        if self.incoherent {
-            return self.incoherent_copy_in(to, at, from);
-        }
-        let mut done = 0;
-        while done < from.len() {
-            let (word, start) = (to.first + ((at + done) / 8) as u32, (at + done) % 8);
-            let part = (8 - start).min(from.len() - done);
-            let mut bytes = [0; 8];
-            bytes[start..start + part].copy_from_slice(&from[done..done + part]);
-            let mask = if part == 8 { u64::MAX } else { ((1 << (8 * part)) - 1) << (8 * start) };
-            if mask == u64::MAX {
-                self.operate(word, Op::Store(u64::from_le_bytes(bytes)), |e| e.p.store);
-            } else {
-                // Nobody else writes these bytes meanwhile.
-                let old = self.operate(word, Op::Load, |e| e.p.load);
-                self.operate(word, Op::Store(old & !mask | u64::from_le_bytes(bytes)), |e| e.p.store);
-            }
-            done += part;
-        }
+        self.path.copy_in(self, to, at, from);
     }
     fn copy_out(&self, from: &SimBytes, at: usize, to: &mut [u8]) {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
-        if self.incoherent {
-            return self.incoherent_copy_out(from, at, to);
-        }
-        let mut done = 0;
-        while done < to.len() {
-            let (word, start) = (from.first + ((at + done) / 8) as u32, (at + done) % 8);
-            let part = (8 - start).min(to.len() - done);
-            let bytes = self.operate(word, Op::Load, |e| e.p.load).to_le_bytes();
-            to[done..done + part].copy_from_slice(&bytes[start..start + part]);
-            done += part;
-        }
+        self.path.copy_out(self, from, at, to);
     }
-
-    /// Words at memory are polled, with real traffic; cached ones are waited for without
-    /// any until their line changes.
     fn spin_until(
         &self,
         word: &SimWord,
@@ -363,34 +336,11 @@ impl Processor for Sim {
         budget: u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64> {
-        if self.incoherent {
-            return self.incoherent_spin(word.0, order, budget, done);
-        }
-        let mut deadline = None;
-        loop {
-            let value = self.load(word, order);
-            if done(value) {
-                return Ok(value);
-            }
-            if budget == 0 {
-                return Err(value);
-            }
-            let now = self.clock();
-            let deadline = *deadline.get_or_insert_with(|| now.saturating_add(budget.saturating_mul(1000)));
-            if now >= deadline {
-                return Err(value);
-            }
-            if word.0 & AT_MEMORY != 0 {
-                let poll = self.engine.borrow().p.fetch_poll;
-                self.charge(poll);
-            } else if self.engine.borrow_mut().spin(self.thread, word.0, deadline) {
-                self.stop();
-            }
-        }
+        self.path.spin(self, word.0, order, budget, &mut done)
     }
 
-    /// Unlike work this is no progress: who only backs off and looks again, for ever, is
-    /// stuck.
+    /// Charges time that is no progress, unlike work: a thread that only backs off and
+    /// looks again, for ever, is stuck.
     fn delay(&self, ns: u64) {
         self.charge(ns.saturating_mul(1000));
     }
@@ -410,30 +360,33 @@ impl Processor for Sim {
 
 impl Park for Sim {
     fn park(&self, word: &SimWord, expected: u64, timeout_ns: u64) {
+        // (P1) SeqCst: looks after all earlier accesses of the sleeper; pairs with the waker's
+        // store, which `wake` (P2) makes visible first.
         let value = self.load(word, Ordering::SeqCst);
         {
-            let e = &mut *self.engine.borrow_mut();
+            let machine = &mut *self.machine.borrow_mut();
             if value as u32 != expected as u32 {
+                let e = &mut machine.engine;
                 e.threads[self.thread].clock += e.p.system_call;
                 return;
             }
-            e.park(self.thread, word.0, timeout_ns.saturating_mul(1000).min(FOREVER));
+            machine.park(self.thread, word.0, timeout_ns.saturating_mul(1000).min(FOREVER));
         }
         self.stop();
     }
     fn wake(&self, word: &SimWord, count: u32) -> u32 {
-        if self.incoherent {
-            self.synchronising();
-        }
+        // (P2) Makes the waker's store visible before it looks for sleepers; pairs with (P1).
+        self.path.synchronise(self);
         self.synchronize();
-        let e = &mut *self.engine.borrow_mut();
-        let woken = e.wake(self.thread, word.0, count);
+        let machine = &mut *self.machine.borrow_mut();
+        let woken = machine.wake(self.thread, word.0, count);
+        let e = &mut machine.engine;
         e.threads[self.thread].clock += u64::from(woken.max(1)) * e.p.system_call;
         woken
     }
     fn yield_now(&self) {
         self.synchronize();
-        let stops = self.engine.borrow_mut().give_way(self.thread);
+        let stops = self.machine.borrow_mut().give_way(self.thread);
         if stops {
             self.stop();
         }
@@ -442,9 +395,11 @@ impl Park for Sim {
 
 impl FetchOp for Sim {
     fn fetch_load(&self, word: &SimWord) -> u64 {
+        // (P3) SeqCst: fetch-ops have one total order; pairs with (P4).
         self.load(word, Ordering::SeqCst)
     }
     fn fetch_store(&self, word: &SimWord, value: u64) {
+        // (P4) SeqCst: fetch-ops have one total order; pairs with (P3).
         self.store(word, value, Ordering::SeqCst);
     }
     fn fetch_increment(&self, word: &SimWord) -> u64 {
@@ -460,14 +415,14 @@ impl FetchOp for Sim {
 
 impl LlSc for Sim {
     fn load_linked(&self, word: &SimWord) -> u64 {
-        self.link(word.0)
+        self.path.link(self, word.0)
     }
     fn store_conditional(&self, word: &SimWord, value: u64) -> bool {
-        self.conditional(word.0, value)
+        self.path.conditional(self, word.0, value)
     }
     fn validate(&self, word: &SimWord) -> bool {
         self.synchronize();
-        let e = &mut *self.engine.borrow_mut();
+        let e = &mut *self.engine();
         let thread = &mut e.threads[self.thread];
         thread.clock += e.p.load;
         e.cpus[thread.cpu].reservation as usize == e.memory.line_of(word.0)
@@ -478,7 +433,7 @@ impl Scheduling for Sim {
     /// From a page that the kernel shares with its users: a load that hits.
     fn is_preempted(&self, id: usize) -> bool {
         self.synchronize();
-        let e = &mut *self.engine.borrow_mut();
+        let e = &mut *self.engine();
         e.threads[self.thread].clock += e.p.load;
         let job = e.threads[self.thread].job;
         let Some(&t) = e.numbers.get(&(job, id)) else { return false };
@@ -489,9 +444,10 @@ impl Scheduling for Sim {
     fn stay(&self, on: bool) {
         self.synchronize();
         let stops = {
-            let e = &mut *self.engine.borrow_mut();
+            let machine = &mut *self.machine.borrow_mut();
+            let e = &mut machine.engine;
             e.threads[self.thread].clock += e.p.store;
-            e.stay(self.thread, on)
+            machine.stay(self.thread, on)
         };
         if stops {
             self.stop();
@@ -502,39 +458,21 @@ impl Scheduling for Sim {
     /// lie in the line by which the lock is handed over, so that this one brings it here.
     fn keep(&self, id: usize) -> bool {
         self.synchronize();
-        let e = &mut *self.engine.borrow_mut();
+        let machine = &mut *self.machine.borrow_mut();
+        let e = &mut machine.engine;
         e.threads[self.thread].clock += e.p.load + e.p.store;
         let job = e.threads[self.thread].job;
         let Some(&t) = e.numbers.get(&(job, id)) else { return true };
-        e.keep(t)
-    }
-}
-
-impl Sim {
-    fn prefetch(&self, word: u32, op: Op) {
-        if self.incoherent {
-            return;
-        }
-        self.synchronize();
-        let e = &mut *self.engine.borrow_mut();
-        let cpu = e.threads[self.thread].cpu;
-        let line = e.memory.line_of(word);
-        e.threads[self.thread].clock += e.p.load;
-        let have = e.memory.copy(line, cpu);
-        if have >= op.need() || e.cpus[cpu].request.active || word & AT_MEMORY != 0 {
-            return;
-        }
-        e.counters.prefetches += 1;
-        e.send(cpu, Request { prefetch: true, ..Request::new(Want::of(op, word, have), op, line, word) });
+        machine.keep(t)
     }
 }
 
 impl Prefetch for Sim {
     fn prefetch_exclusive(&self, word: &SimWord) {
-        self.prefetch(word.0, Op::Store(0));
+        self.path.prefetch(self, word.0, Op::Store(0));
     }
     fn prefetch_shared(&self, word: &SimWord) {
-        self.prefetch(word.0, Op::Load);
+        self.path.prefetch(self, word.0, Op::Load);
     }
 }
 
@@ -545,18 +483,21 @@ pub struct SimMutex(std::sync::OnceLock<u32>);
 
 impl Sim {
     fn word_of(&self, mutex: &SimMutex) -> SimWord {
-        SimWord(*mutex.0.get_or_init(|| self.engine.borrow_mut().memory.word(Place::NewLine, 0)))
+        SimWord(*mutex.0.get_or_init(|| self.engine().memory.word(Place::NewLine, 0)))
     }
 }
 
-/// 0 free, 1 held, 2 held and somebody sleeps.
+/// States of the word: 0 free, 1 held, 2 held and some thread may sleep.
 impl KernelMutex for Sim {
     type Mutex = SimMutex;
     fn mutex_init(_mutex: &SimMutex) {}
     fn mutex_lock(&self, mutex: &SimMutex) -> LockOutcome {
         let word = self.word_of(mutex);
-        let call = self.engine.borrow().p.mutex_path;
+        let call = self.machine.borrow().engine.p.mutex_path;
         self.charge(call);
+        // (P5) Acquire, here and in the loop: the new holder sees what the last one did; pairs with
+        // the Release (P6) in `mutex_unlock`. Relaxed: a failure orders nothing, the loop looks
+        // again.
         if self.compare_exchange(&word, 0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return LockOutcome::Acquired;
         }
@@ -567,6 +508,7 @@ impl KernelMutex for Sim {
     }
     fn mutex_try_lock(&self, mutex: &SimMutex) -> LockOutcome {
         let word = self.word_of(mutex);
+        // (P7) Acquire: like (P5), pairs with (P6). Relaxed: a failure gives no right to the data.
         match self.compare_exchange(&word, 0, 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => LockOutcome::Acquired,
             Err(_) => LockOutcome::Busy,
@@ -575,8 +517,9 @@ impl KernelMutex for Sim {
     fn mutex_make_consistent(&self, _mutex: &SimMutex) {}
     fn mutex_unlock(&self, mutex: &SimMutex) {
         let word = self.word_of(mutex);
-        let call = self.engine.borrow().p.mutex_path;
+        let call = self.machine.borrow().engine.p.mutex_path;
         self.charge(call);
+        // (P6) Release: publishes the holder's writes; pairs with (P5) and (P7).
         if self.swap(&word, 0, Ordering::Release) == 2 {
             self.wake(&word, 1);
         }

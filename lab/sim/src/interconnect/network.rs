@@ -1,4 +1,4 @@
-//! How long messages travel, and what they occupy on the way.
+//! The network: how long messages travel, and which ports and links they occupy.
 //!
 //! **Hypercube.** Nodes hang on routers, whose numbers differ in as many bits as there are hops. A
 //! hub's ports, in and out, are each occupied by a message for a while; so is the bisection, by
@@ -43,10 +43,10 @@ pub(crate) struct Network {
     /// By class: from cache to cache, and from memory.
     between: [Time; 3],
     memory: [Time; 3],
-    /// What a request has taken when its home replies.
+    /// Time that a request has taken when its home replies.
     before: Time,
-    /// Until when the bisection is occupied in either direction, and what stays 0, for
-    /// messages that don't cross it.
+    /// End of the bisection's occupancy in either direction, and a 0 for messages that
+    /// don't cross it.
     crossing: [Time; 3],
     /// Messages that crossed the network.
     pub messages: u64,

@@ -1,4 +1,4 @@
-//! Which values fit together.
+//! Validation: the values of parameters that fit together.
 
 use super::{
     BUS, LLP_SCP, MOESI, NACK, NO_ADVISORY, NO_COHERENCE, NO_COUNTS, NO_DCAS, NO_ROLL_BACK, ParameterError,
@@ -13,7 +13,7 @@ const DAY: Time = 86_400 * SECOND;
 const LINES: u64 = 1 << 26;
 
 impl Parameters {
-    /// Whether the values fit together.
+    /// Checks that the values fit together.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Parameters {
         self.check_system()
     }
 
-    /// Not every machine can have everything.
+    /// Checks that the machine can have its special capabilities.
     fn check_capabilities(&self) -> Result<(), ParameterError> {
         let bad = |text: &str| Err(ParameterError::Inconsistent(text.into()));
         let is_held = self.fabric == BUS && self.protocol == WRITE_ONCE;

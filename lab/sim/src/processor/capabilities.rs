@@ -1,20 +1,22 @@
-//! The threads' side of what few machines have: double compare-and-swap, advisory locks,
-//! counts of active threads, holders of locks that are rolled back. A machine's file declares them
-//! (`processor.dcas`, `processor.advisory`, `os.active_counts`, `os.roll_back`); on another machine
-//! they panic, and experiments refuse before that.
+//! Capabilities of few machines, on the threads' side: double compare-and-swap, advisory
+//! locks, counts of active threads, holders of locks that are rolled back. A machine's file
+//! declares them (`processor.dcas`, `processor.advisory`, `os.active_counts`, `os.roll_back`); on
+//! another machine they panic, and experiments refuse before that.
 
 use towpath_machine::{ActiveThreads, AdvisoryLoad, Dcas, Ordering, Processor, RollBack};
 
-use crate::access::{Known, Task};
-use crate::engine::{Op, Section};
 use crate::memory::AT_MEMORY;
 use crate::parameters::{NO_ADVISORY, NO_COUNTS, NO_DCAS, NO_ROLL_BACK, Parameters};
 use crate::processor::{Sim, SimWord};
+use crate::request::Op;
+use crate::task::{Known, Task};
+use crate::thread::Section;
 
 impl Sim {
-    /// Panics if the machine lacks what is asked of it.
+    /// Panics if the machine lacks a capability.
     fn insist(&self, there: impl FnOnce(&Parameters) -> bool, lack: &str) {
-        let p = &self.engine.borrow().p;
+        let e = self.engine();
+        let p = &e.p;
         assert!(there(p), "{}{lack}, or use an algorithm without", p.name);
     }
 }
@@ -26,17 +28,12 @@ impl Dcas for Sim {
             words[0] != words[1] && words.iter().all(|word| word & AT_MEMORY == 0),
             "DCAS takes two different words, neither of them at memory"
         );
-        let done = {
-            let e = &mut *self.engine.borrow_mut();
-            assert!(
-                e.p.dcas != NO_DCAS,
-                "{} has no DCAS: give it `processor.dcas`, or use an algorithm without",
-                e.p.name
-            );
+        self.insist(|p| p.dcas != NO_DCAS, " has no DCAS: give it `processor.dcas`");
+        {
+            let e = &mut *self.engine();
             e.threads[self.thread].double = e.new_double(words, old, new);
-            e.begin(self.thread, Task::double())
-        };
-        done.unwrap_or_else(|| self.result()) != 0
+        }
+        self.begin(Task::double()) != 0
     }
 }
 
@@ -44,8 +41,8 @@ impl AdvisoryLoad for Sim {
     fn advisory_load(&self, word: &SimWord) -> Option<u64> {
         self.insist(|p| p.advisory != NO_ADVISORY, " has no advisory locks: give it `processor.advisory`");
         assert!(word.0 & AT_MEMORY == 0, "words at memory have no advisory locks");
-        let value = self.operate(word.0, Op::Load, |e| e.p.load + e.p.advisory_cost);
-        let taken = self.engine.borrow_mut().take_advisory(self.thread, word.0);
+        let value = self.operate(word.0, Op::Load, |p| p.load + p.advisory_cost);
+        let taken = self.engine().take_advisory(self.thread, word.0);
         taken.then_some(value)
     }
 }
@@ -62,24 +59,20 @@ impl ActiveThreads for Sim {
             return false;
         }
         // In the instant in which it was counted: nothing has happened since.
-        self.engine.borrow_mut().threads[self.thread].counted = Some(count.0);
+        self.engine().threads[self.thread].counted = Some(count.0);
         true
     }
     fn leave(&self, count: &SimWord) {
         self.update(count.0, Op::Add(u64::MAX));
-        self.engine.borrow_mut().threads[self.thread].counted = None;
+        self.engine().threads[self.thread].counted = None;
     }
 }
 
 impl Sim {
     fn known(&self, word: &SimWord, op: Op, known: Known) -> bool {
         assert!(word.0 & AT_MEMORY == 0, "what the system puts back does not lie at memory");
-        let done = {
-            let e = &mut *self.engine.borrow_mut();
-            let cost = e.p.store;
-            e.begin(self.thread, Task::known(word.0, op, known, cost))
-        };
-        done.unwrap_or_else(|| self.result()) == 0
+        let cost = self.engine().p.store;
+        self.begin(Task::known(word.0, op, known, cost)) == 0
     }
 }
 
@@ -96,7 +89,7 @@ impl RollBack for Sim {
         }
         // In the instant in which it was taken.
         let section = Section { lock: lock.0, tentative: None };
-        self.engine.borrow_mut().threads[self.thread].section = Some(section);
+        self.engine().threads[self.thread].section = Some(section);
         true
     }
     fn store_tentatively(&self, word: &SimWord, value: u64) -> bool {

@@ -1,0 +1,62 @@
+//! Interconnects: the ways of a request that a processor's cache cannot satisfy.
+//!
+//! One is chosen when the machine is made (`assemble` in `simulation.rs`), by the parameters
+//! `fabric` and `bus.protocol`:
+//!
+//! | `fabric` | `bus.protocol` | interconnect | file |
+//! | --- | --- | --- | --- |
+//! | `directory` | | directories at the homes of lines, and the network between them | `directory.rs`, `network.rs` |
+//! | `bus` | `moesi` | snooping bus with split transactions | `split_bus.rs` |
+//! | `bus` | `write-once` | bus that is held for a transaction, write-once caches | `atomic_bus.rs`, `write_once.rs` |
+//! | `none` | | memory without cache coherence | `uncached.rs` |
+
+pub(crate) mod atomic_bus;
+pub(crate) mod directory;
+mod network;
+pub(crate) mod split_bus;
+pub(crate) mod uncached;
+mod write_once;
+
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::events::Event;
+use crate::request::Op;
+
+/// Effect of an interconnect's event on other parts of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    Nothing,
+    /// The request of this processor is complete.
+    Complete(usize),
+    /// The word that the operating system wanted to change for this processor is changed.
+    Changed(usize),
+}
+
+/// Carrier of the processors' requests, which keeps their caches coherent or not.
+pub(crate) trait Interconnect: std::fmt::Debug {
+    /// Sends the request of a processor (`Cpu::request`) on its way.
+    fn issue(&mut self, e: &mut Engine, cpu: usize);
+
+    /// Lets one of the interconnect's own events happen.
+    fn on_event(&mut self, e: &mut Engine, event: Event) -> Effect;
+
+    /// Takes a line out of a cache that needs its place.
+    fn evict(&mut self, e: &mut Engine, line: usize, cpu: usize);
+
+    /// Changes a word in memory past all caches, on behalf of the operating system: done
+    /// at [`Effect::Changed`].
+    fn change(&mut self, _e: &mut Engine, _cpu: usize, word: u32, op: Op) {
+        unreachable!("{op:?} of word {word} by the system: `Parameters::check` refuses that here");
+    }
+
+    /// Goes on after the operating system has answered [`Effect::Changed`].
+    fn resume(&mut self, _e: &mut Engine) {}
+
+    /// Checks the interconnect's rules for a machine on which nothing is under way any
+    /// more.
+    fn check_at_rest(&self, e: &Engine) -> Result<(), String>;
+
+    /// Adds the interconnect's own counts.
+    fn count(&self, _counters: &mut Counters) {}
+}

@@ -1,0 +1,198 @@
+//! A machine: the engine and the interconnect that was chosen for it, and the loop.
+
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::events::{Event, Kind, Time};
+use crate::interconnect::{Effect, Interconnect};
+use crate::memory::copy;
+use crate::parameters::NO_MISS;
+use crate::request::{NONE, Request, Want};
+use crate::thread::{Doing, Permit};
+
+/// An engine with its interconnect.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub engine: Engine,
+    pub interconnect: Box<dyn Interconnect>,
+}
+
+impl Machine {
+    /// Sends a processor's request to the memory system.
+    #[inline]
+    pub fn send(&mut self, cpu: usize, request: Request) {
+        let e = &mut self.engine;
+        e.counters.accesses += 1;
+        match request.want {
+            Want::Upgrade | Want::Conditional => e.counters.upgrades += 1,
+            Want::Fetch => e.counters.fetch_ops += 1,
+            Want::Read | Want::Exclusive | Want::Both | Want::Locked => {}
+        }
+        if e.p.reservation == NO_MISS && request.want != Want::Conditional {
+            e.forget_reservation(cpu);
+        }
+        e.cpus[cpu].request = request;
+        self.interconnect.issue(e, cpu);
+    }
+
+    /// Ends a processor's request, whose answer is there. Returns the thread that goes
+    /// on.
+    fn complete(&mut self, cpu: usize) -> Option<usize> {
+        let e = &mut self.engine;
+        let request = &mut e.cpus[cpu].request;
+        request.active = false;
+        let line = request.line as usize;
+        let (prefetch, failed, result) = (request.prefetch, request.failed, request.result);
+        let state = match request.want {
+            Want::Fetch | Want::Locked => None,
+            Want::Conditional | Want::Both if failed => None,
+            Want::Read if request.use_once => {
+                e.counters.overtaken += 1;
+                None
+            }
+            Want::Read if !request.exclusive => Some(copy::SHARED),
+            _ => Some(copy::MODIFIED),
+        };
+        let second = request.second;
+        if let Some(state) = state {
+            self.install(line, cpu, state);
+            if second != NONE {
+                self.install(second as usize, cpu, state);
+            }
+            if cfg!(debug_assertions)
+                && let Err(error) = self.engine.memory.check(line)
+            {
+                let request = &self.engine.cpus[cpu].request;
+                panic!("at {} ps, {request:?} of processor {cpu} complete: {error}", self.engine.now);
+            }
+        }
+        let e = &mut self.engine;
+        let it = &mut e.cpus[cpu];
+        if let Some(asked) = it.deferred.take() {
+            e.events.push(e.now + e.p.store, Kind::Intervene, cpu, usize::from(asked));
+        }
+        let t = it.current?;
+        let preempt = it.preempt;
+        let thread = &mut e.threads[t];
+        if thread.doing != Doing::Memory {
+            return None;
+        }
+        thread.permit = if prefetch { Permit::Turn } else { Permit::Granted };
+        thread.result = result;
+        thread.failed = failed;
+        thread.clock = e.now;
+        if preempt || thread.stolen > 0 {
+            // This one access, and then the interrupt or the next thread.
+            e.events.horizon = e.now;
+        }
+        thread.doing = Doing::Running;
+        Some(t)
+    }
+
+    /// Puts a line into a cache; another one may have to go.
+    pub fn install(&mut self, line: usize, cpu: usize, state: u8) {
+        if let Some(victim) = self.engine.make_room(line, cpu) {
+            self.engine.counters.evictions += 1;
+            self.interconnect.evict(&mut self.engine, victim, cpu);
+        }
+        self.engine.memory.set_copy(line, cpu, state);
+    }
+
+    // ---- the loop ----
+
+    /// Lets events happen until a thread goes on; `None` when no event is left, or no
+    /// thread makes progress.
+    pub fn next(&mut self, limit: Time) -> Option<usize> {
+        while self.engine.unfinished != 0 {
+            let e = &mut self.engine;
+            let patience = e.standstill.patience_ends(e.progress);
+            let Some(event) = e.events.pop(limit.min(patience)) else {
+                let due = e.events.next_time().filter(|&time| time > patience && time <= limit)?;
+                if e.standstill.gives_up(due, e.progress, &e.threads) {
+                    return None;
+                }
+                continue;
+            };
+            debug_assert!(event.time >= e.now, "{event:?} comes too late, at {} ps", e.now);
+            e.now = event.time;
+            if let Some(t) = self.happen(event)
+                && self.goes_on(t)
+            {
+                return Some(t);
+            }
+        }
+        None
+    }
+
+    fn happen(&mut self, event: Event) -> Option<usize> {
+        let a = event.a as usize;
+        let e = &mut self.engine;
+        match event.kind() {
+            Kind::Resume => {
+                let thread = &mut e.threads[a];
+                if thread.generation != event.b {
+                    return None;
+                }
+                thread.clock = thread.clock.max(e.now);
+                thread.doing = Doing::Running;
+                if thread.permit == Permit::Nothing {
+                    thread.permit = Permit::Turn;
+                }
+                return Some(a);
+            }
+            Kind::Reply => {
+                let request = &mut e.cpus[a].request;
+                request.replied = true;
+                if request.acks == 0 {
+                    return self.complete(a);
+                }
+            }
+            Kind::Timer => return e.timer(a),
+            Kind::Quantum => self.slice_ends(a, event.b),
+            Kind::Ready => self.ready(a, event.b),
+            Kind::Interrupt => self.interrupt(a),
+            _ => match self.interconnect.on_event(e, event) {
+                Effect::Nothing => {}
+                Effect::Complete(cpu) => return self.complete(cpu),
+                Effect::Changed(cpu) => {
+                    self.changed(cpu);
+                    self.interconnect.resume(&mut self.engine);
+                }
+            },
+        }
+        None
+    }
+
+    /// Lets all transactions end, when no thread runs any more.
+    pub fn finish_transactions(&mut self) {
+        while let Some(event) = self.engine.events.pop(Time::MAX) {
+            self.engine.now = event.time;
+            if !matches!(event.kind(), Kind::Quantum | Kind::Interrupt) {
+                self.happen(event);
+            }
+        }
+    }
+
+    /// Checks the rules for a machine on which nothing is under way any more.
+    pub fn check_at_rest(&self) -> Result<(), String> {
+        self.engine.check_requests()?;
+        self.interconnect.check_at_rest(&self.engine)
+    }
+
+    /// Gives a stopped thread's processor to another thread, if its time slice has ended.
+    pub fn stopped(&mut self, t: usize) {
+        let e = &mut self.engine;
+        let cpu = e.threads[t].cpu;
+        if e.cpus[cpu].preempt && matches!(e.threads[t].doing, Doing::Until | Doing::Spinning) {
+            e.cpus[cpu].preempt = false;
+            self.preempt(cpu);
+        }
+    }
+
+    /// Returns all that was counted so far.
+    pub fn all_counters(&self) -> Counters {
+        let counted = &self.engine.counters;
+        let mut counters = Counters { accesses: counted.accesses + counted.hits, ..counted.clone() };
+        self.interconnect.count(&mut counters);
+        counters
+    }
+}

@@ -1,0 +1,105 @@
+//! Tasks: operations that threads have begun, and their progress.
+
+use crate::events::Time;
+use crate::request::Op;
+
+/// The next step of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is none: the thread's coroutine goes on.
+    Done,
+    /// One operation.
+    Operate,
+    /// A load-linked.
+    Link,
+    /// The store-conditional that belongs to it; if it fails, from the beginning.
+    Update,
+    /// A store-conditional.
+    Conditional,
+    /// A double compare-and-swap (`double.rs`).
+    Double,
+    /// A store in a section that the system knows: nothing, if it has rolled the thread
+    /// back.
+    Known(Known),
+}
+
+/// A store under a lock that the system knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// A store that the system puts back.
+    Tentative,
+    /// A store after which the system puts nothing back any more.
+    Final,
+    /// The lock is free.
+    Free,
+}
+
+/// Operation that a thread has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub step: Step,
+    pub word: u32,
+    pub op: Op,
+    /// Duration of an operation.
+    pub cost: Time,
+    /// Old value of the word; of a store-conditional, 1 if it has failed.
+    pub old: u64,
+}
+
+impl Task {
+    pub const NONE: Task = Task { step: Step::Done, word: 0, op: Op::Load, cost: 0, old: 0 };
+
+    /// An operation that the machine performs as one.
+    #[inline(always)]
+    pub fn operation(word: u32, op: Op, cost: Time) -> Self {
+        Task { step: Step::Operate, word, op, cost, old: 0 }
+    }
+
+    /// A read-modify-write by LL/SC.
+    pub fn update(word: u32, op: Op) -> Self {
+        Task { step: Step::Link, word, op, ..Task::NONE }
+    }
+
+    /// The thread's double compare-and-swap.
+    pub fn double() -> Self {
+        Task { step: Step::Double, ..Task::NONE }
+    }
+
+    /// Its result is 0, or 1 if the thread has been rolled back.
+    pub fn known(word: u32, op: Op, known: Known, cost: Time) -> Self {
+        Task { step: Step::Known(known), word, op, cost, old: 0 }
+    }
+
+    pub fn link(word: u32) -> Self {
+        Task::update(word, Op::Load)
+    }
+
+    pub fn conditional(word: u32, value: u64) -> Self {
+        Task { step: Step::Conditional, word, op: Op::Store(value), ..Task::NONE }
+    }
+}
+
+/// Progress of a double compare-and-swap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// LL.
+    #[default]
+    First,
+    /// LLP.
+    Second,
+    /// SCP and SC.
+    Stores,
+    /// All of it in one.
+    Locked,
+}
+
+/// A double compare-and-swap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Double {
+    pub stage: Stage,
+    pub words: [u32; 2],
+    pub old: [u64; 2],
+    pub new: [u64; 2],
+    /// Values that were loaded.
+    pub seen: [u64; 2],
+}
