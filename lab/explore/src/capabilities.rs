@@ -1,4 +1,4 @@
-//! What a thread of the machine can do beyond reading and writing.
+//! Capabilities of a thread of the machine beyond reading and writing.
 
 use towpath_machine::{
     Dcas, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, RollBack, Scheduling,
@@ -68,6 +68,7 @@ impl LlSc for Explorer {
             if let Some(t) = inner.threads.get_mut(self.index) {
                 t.linked = Some(word.0);
             }
+            // (C1) Acquire: pairs with any Release write of the word, such as (C2).
             self.access(inner, "load_linked", word.0, (Ordering::Acquire, Ordering::Acquire), |_| None)
         })
     }
@@ -77,6 +78,8 @@ impl LlSc for Explorer {
             // At rest there is nobody who could have taken the reservation.
             let linked = inner.threads.get_mut(self.index).is_none_or(|t| t.linked.take() == Some(word.0));
             let succeeds = linked && !inner.ends_otherwise(self.index);
+            // (C2) AcqRel: publishes the writes before it; pairs with (C1) and other Acquire reads
+            // of the word. Relaxed: a failure writes nothing, and (C1) has read.
             let orders = (Ordering::AcqRel, Ordering::Relaxed);
             self.access(inner, "store_conditional", word.0, orders, |_| succeeds.then_some(value));
             succeeds
@@ -84,6 +87,7 @@ impl LlSc for Explorer {
     }
     fn validate(&self, word: &Word) -> bool {
         self.step("validate", word, Other::None, |inner| {
+            // (C3) Acquire: reads the word again, pairs with (C2).
             let orders = (Ordering::Acquire, Ordering::Acquire);
             self.access(inner, "validate", word.0, orders, |_| None);
             inner.threads.get(self.index).is_none_or(|t| t.linked == Some(word.0))
@@ -93,20 +97,26 @@ impl LlSc for Explorer {
 
 impl FetchOp for Explorer {
     fn fetch_load(&self, word: &Word) -> u64 {
+        // (C4) Acquire: pairs with the Release half of fetch-ops that write, (C5) to (C8).
         self.update("fetch_load", word, Ordering::Acquire, Ordering::Acquire, |_| None)
     }
     fn fetch_store(&self, word: &Word, value: u64) {
+        // (C5) AcqRel: operations at memory synchronise; pairs with (C4) to (C8). A failure cannot
+        // be.
         self.update("fetch_store", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(value));
     }
     fn fetch_increment(&self, word: &Word) -> u64 {
         let add = |v: u64| Some(v.wrapping_add(1));
+        // (C6) AcqRel: operations at memory synchronise; pairs with (C4) to (C8).
         self.update("fetch_increment", word, Ordering::AcqRel, Ordering::Acquire, add)
     }
     fn fetch_decrement(&self, word: &Word) -> u64 {
         let subtract = |v: u64| Some(v.wrapping_sub(1));
+        // (C7) AcqRel: operations at memory synchronise; pairs with (C4) to (C8).
         self.update("fetch_decrement", word, Ordering::AcqRel, Ordering::Acquire, subtract)
     }
     fn fetch_clear(&self, word: &Word) -> u64 {
+        // (C8) AcqRel: operations at memory synchronise; pairs with (C4) to (C8).
         self.update("fetch_clear", word, Ordering::AcqRel, Ordering::Acquire, |_| Some(0))
     }
 }
@@ -117,6 +127,9 @@ impl Dcas for Explorer {
         assert_ne!(a, b, "DCAS takes two different words");
         self.step("dcas", words[0], Other::None, |inner| {
             let succeeds = inner.words[a].value == old[0] && inner.words[b].value == old[1];
+            // (C9) AcqRel, and Acquire of both words below and of a failure: a DCAS that sees a
+            // value sees what was written before it; pairs with the AcqRel of the DCAS that wrote
+            // it, (C9).
             let orders = (Ordering::AcqRel, Ordering::Acquire);
             // Both reads first: what either word's value released orders what both writes release.
             for word in [a, b] {
@@ -151,6 +164,8 @@ impl Explorer {
                 return false;
             }
             let old = inner.words[word.0].value;
+            // (C10) Release: publishes the stores of the section; pairs with the Acquire (C11) of
+            // the next holder in `take`.
             self.put(inner, what, word, value(old), Ordering::Release);
             if let Some(t) = inner.threads.get_mut(self.index) {
                 change(&mut t.section, old);
@@ -166,6 +181,8 @@ impl Explorer {
 impl RollBack for Explorer {
     fn take(&self, lock: &Word) -> bool {
         self.step("take", lock, Other::None, |inner| {
+            // (C11) Acquire: pairs with the Release (C10) by which the lock became free. Relaxed: a
+            // failure gives no right to the data.
             let orders = (Ordering::Acquire, Ordering::Relaxed);
             let old = self.access(inner, "take", lock.0, orders, |v| v.is_multiple_of(2).then(|| v + 1));
             let taken = old.is_multiple_of(2);
@@ -250,6 +267,8 @@ impl Explorer {
             }
             let clock = state.clock;
             if inner.current.is_some() {
+                // (C12) Acquire: the new owner sees what the last one did; pairs with the Release
+                // (C13).
                 inner.acquire(self.index, clock, Ordering::Acquire);
             }
             inner.footprint.touch(object, true);
@@ -293,6 +312,7 @@ impl KernelMutex for Explorer {
                 return;
             }
             if inner.current.is_some() {
+                // (C13) Release: publishes the owner's writes; pairs with the Acquire (C12).
                 inner.mutexes[mutex].clock = inner.release(self.index, Ordering::Release);
             }
             let state = &mut inner.mutexes[mutex];

@@ -18,18 +18,18 @@ use crate::schedule::{Choice, Turn};
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     depth: usize,
-    /// How often somebody may be interrupted who could go on; `None`: as often as one
-    /// likes.
+    /// Maximum number of interruptions of threads that could go on; `None`: without
+    /// limit.
     preemptions: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Node {
     options: Vec<Choice>,
-    /// What was tried, and did what; the last one is being tried.
+    /// Footprints of the choices tried; the last one is being tried.
     tried: Vec<Footprint>,
     current: usize,
-    /// Who need not go on here: the same was seen in another order.
+    /// Choices that need not be tried here: an equal run was seen in another order.
     asleep: Vec<(Choice, Footprint)>,
     /// Interruptions before this step.
     interrupted: u32,
@@ -48,7 +48,7 @@ impl Tree {
         Tree { nodes: Vec::new(), depth: 0, preemptions }
     }
 
-    /// What a new node inherits from the step that led to it.
+    /// Returns a new node's inheritance from the step that led to it.
     fn inherited(&self) -> (Vec<(Choice, Footprint)>, u32) {
         let Some(parent) = self.nodes.last() else { return (Vec::new(), 0) };
         let choice = parent.options[parent.current];

@@ -1,14 +1,14 @@
-//! What can go wrong.
+//! Faults: kinds of errors, and their descriptions.
 
-/// What went wrong.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// No order of the calls explains their results.
     NotLinearizable,
-    /// Nobody can go on.
+    /// No thread can go on.
     Deadlock,
-    /// Nobody can go on, and somebody sleeps for a word that has changed.
+    /// No thread can go on, and one sleeps for a word that has changed.
     LostWakeUp,
     /// The threads run without end.
     Livelock,
@@ -32,10 +32,10 @@ impl Fault {
     }
 }
 
-/// What went wrong, and where.
+/// A fault, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which kind.
+    /// Kind of the fault.
     pub fault: Fault,
     /// The particulars, in several lines.
     pub text: String,

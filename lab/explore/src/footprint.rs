@@ -1,17 +1,17 @@
-//! What a step touched: whether its order with another one matters.
+//! Footprints of steps: two steps' order matters only if their footprints meet.
 
 use crate::machine::Object;
 
-/// What a step did: whether it could have been exchanged with a neighbour.
+/// Footprint of a step, by which it can be exchanged with a neighbour or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Footprint {
     /// Words and mutexes, and whether they were changed.
     pub touched: [Option<(Touched, bool)>; 2],
     /// Depends on everything.
     pub all: bool,
-    /// It was a call's first step.
+    /// True for a call's first step.
     pub begins: bool,
-    /// It was a call's last step.
+    /// True for a call's last step.
     pub ends: bool,
 }
 
@@ -32,8 +32,8 @@ impl Footprint {
         }
     }
 
-    /// Whether the order of two steps of different threads may matter: to the memory, or
-    /// to which call came before which.
+    /// Returns whether the order of two steps of different threads may matter: to the
+    /// memory, or to the order of calls.
     pub fn depends(&self, other: &Footprint) -> bool {
         let pairs =
             self.touched.iter().flatten().flat_map(|a| other.touched.iter().flatten().map(move |b| (a, b)));

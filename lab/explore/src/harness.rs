@@ -1,5 +1,5 @@
-//! Bodies for the families: what threads do with a queue, a stack, a lock, a barrier or a
-//! counter, and what is checked.
+//! Bodies for the families: the threads' operations on a queue, a stack, a lock, a
+//! barrier or a counter, and the checks of their results.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::specifications::{
 };
 use crate::subject::{Body, Plan, Subject};
 
-/// How a [`Case`] is made anew.
+/// Maker of a [`Case`]'s objects, for each run.
 pub type Make = Box<dyn Fn(&Plan, &Memory) -> Result<Rc<dyn Body>, String>>;
 
 /// A subject, put together from its parts.
@@ -95,7 +95,7 @@ pub trait Container: 'static {
     fn take(&self, cpu: &Explorer) -> Transferred;
 }
 
-/// Which end a container gives first.
+/// End of a container that gives first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The oldest.
@@ -104,14 +104,14 @@ pub enum Order {
     Lifo,
 }
 
-/// What each thread does, operation by operation: puts or takes. By the thread's number,
-/// again from the start after eight.
+/// Operations of each thread: puts or takes. By the thread's number, again from the start
+/// after eight.
 const SCRIPTS: [&[u8; 8]; 4] = [b"ppttptpt", b"ttppttpp", b"pttptppt", b"tptppptt"];
 
 struct Exchange<C> {
     container: C,
     order: Order,
-    /// How many values it has room for.
+    /// Number of values for which it has room.
     room: usize,
     plan: Plan,
     calls: History<Transfer, Transferred>,
@@ -180,7 +180,7 @@ impl<C: Container> Body for Exchange<C> {
     }
 }
 
-/// What each thread does with keys: inserts, removes or gets, and which key. By the
+/// Operations of each thread on keys: inserts, removes or gets, with the key. By the
 /// thread's number, again from the start after six.
 const LOOKUPS: [&[(u8, u64); 6]; 4] = [
     &[(b'i', 2), (b'r', 1), (b'g', 3), (b'i', 1), (b'r', 2), (b'g', 1)],
@@ -191,8 +191,8 @@ const LOOKUPS: [&[(u8, u64); 6]; 4] = [
 /// The keys in them.
 const KEYS: u64 = 3;
 
-/// How many entries an object must have room for, that is never to be full, beside those
-/// in the hands of threads.
+/// Number of entries for which an object must have room that is never to be full, beside
+/// those in the hands of threads.
 pub fn entries(plan: &Plan) -> usize {
     plan.threads * plan.ops + KEYS as usize
 }
@@ -321,11 +321,11 @@ impl<B: Both> Body for Swapping<B> {
 
 /// A lock.
 pub trait Exclusive: 'static {
-    /// What a holder keeps.
+    /// State of a holder.
     type Held;
-    /// Acquires; `None` if it cannot be had any more, because somebody died.
+    /// Acquires; `None` if the lock cannot be had any more, because a thread died.
     fn acquire(&self, cpu: &Explorer) -> Option<Self::Held>;
-    /// Acquires if nobody else has it or wants it.
+    /// Acquires if no other thread has the lock or waits for it.
     fn attempt(&self, cpu: &Explorer) -> Option<Self::Held> {
         self.acquire(cpu)
     }
@@ -343,15 +343,15 @@ enum Step {
 struct Exclusion<L> {
     lock: L,
     plan: Plan,
-    /// Not atomic: protected by the lock.
+    /// Count that the lock protects, not atomic.
     count: Cell,
-    /// What it must be: counted by the host, for which only one thread runs at a time.
+    /// Expected count, kept by the host, for which only one thread runs at a time.
     expected: std::cell::Cell<u64>,
     calls: History<Step, bool>,
 }
 
-/// Threads that acquire a lock and release it; each third time they only try. Nobody has
-/// it at the same time as somebody else, and what one holder wrote, the next one sees.
+/// Makes threads that acquire a lock and release it; each third time they only try. No
+/// two have it at a time, and the next holder sees the writes of the last one.
 pub fn exclusion<L: Exclusive>(plan: &Plan, memory: &Memory, lock: L) -> Rc<dyn Body> {
     let count = memory.cell(Place::NewLine, 0);
     Rc::new(Exclusion { lock, plan: *plan, count, expected: Default::default(), calls: History::default() })
@@ -434,8 +434,8 @@ struct Episodes<B> {
     calls: History<u64, ()>,
 }
 
-/// Threads that come to a barrier again and again. Nobody leaves before all have come,
-/// and what anybody wrote before, everybody sees after.
+/// Makes threads that come to a barrier again and again. None leaves before all have
+/// come, and after it each sees the others' earlier writes.
 pub fn episodes(plan: &Plan, memory: &Memory, barrier: impl Gather) -> Rc<dyn Body> {
     let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
     Rc::new(Episodes { barrier, plan: *plan, data, calls: History::default() })
@@ -474,7 +474,7 @@ struct Counting<F> {
     calls: History<Increment, u64>,
 }
 
-/// Threads that add one to a counter. What they get back must be linearizable.
+/// Makes threads that add one to a counter. The results must be linearizable.
 pub fn counting(plan: &Plan, increment: impl Fn(&Explorer) -> u64 + 'static) -> Rc<dyn Body> {
     Rc::new(Counting { increment, plan: *plan, calls: History::default() })
 }

@@ -1,4 +1,4 @@
-//! What was called, when, and with what result.
+//! Histories: calls, their times, and their results.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
@@ -10,13 +10,14 @@ use crate::run::End;
 /// One call of an operation, in the order of steps: from its first access to its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<Op, Res> {
-    /// Who called; `usize::MAX` before the threads started.
+    /// Number of the caller; `usize::MAX` before the threads started.
     pub thread: usize,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// When it first touched something.
+    /// Time of its first access.
     pub invoked: u64,
-    /// When it ended, and how; `None` if it has not (its thread is dead, or waits).
+    /// Time of its end, and the result; `None` if it has not ended (its thread is dead,
+    /// or waits).
     pub responded: Option<(u64, Res)>,
 }
 
@@ -34,7 +35,7 @@ impl<Op, Res> Default for History<Op, Res> {
 }
 
 impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
-    /// Calls the operation and writes down when, and what came of it.
+    /// Calls the operation and records its times and its result.
     pub fn call(&self, cpu: &Explorer, op: Op, run: impl FnOnce() -> Res) -> Res {
         cpu.begin(|| format!("{op:?}"));
         let index = {

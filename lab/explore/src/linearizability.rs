@@ -17,16 +17,16 @@ use crate::history::{Call, render};
 /// The most calls of a history.
 pub const MAX_CALLS: usize = 128;
 
-/// What an object does when one call comes after the other.
+/// Behaviour of an object when one call comes after the other.
 pub trait Specification {
     /// The object's state.
     type State: Clone + Eq + Hash;
-    /// What can be called.
+    /// Operations.
     type Op: Clone + Debug;
-    /// What comes back.
+    /// Results.
     type Result: Clone + Debug;
 
-    /// As it was made.
+    /// Returns the state of a new object.
     fn initial(&self) -> Self::State;
 
     /// The state after the call, if it could have had this result; `None` if not. A call
@@ -34,10 +34,10 @@ pub trait Specification {
     fn step(&self, state: &Self::State, op: &Self::Op, result: Option<&Self::Result>) -> Option<Self::State>;
 }
 
-/// Why a history isn't linearizable.
+/// Reason why a history isn't linearizable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoOrder {
-    /// How many calls an order can explain, at most.
+    /// Maximum number of calls that an order can explain.
     pub explained: usize,
     /// The calls.
     pub text: String,
@@ -79,7 +79,7 @@ struct Search<'a, S: Specification> {
 }
 
 impl<S: Specification> Search<'_, S> {
-    /// Whether the calls that are not in `done` can follow in this state.
+    /// Returns whether the calls that are not in `done` can follow in this state.
     fn from(&mut self, done: u128, state: &S::State) -> bool {
         self.explained = self.explained.max((done & self.completed).count_ones() as usize);
         if done & self.completed == self.completed {

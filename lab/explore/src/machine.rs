@@ -1,5 +1,5 @@
-//! The machine under exploration: words and data as numbers of places, threads with what
-//! each wants to do next, and no time.
+//! The machine under exploration: words and data as numbers of places, threads with the
+//! next access that each wants, and no time.
 //!
 //! Values are sequentially consistent, but what an access orders is no more than it asked for:
 //! threads have vector clocks, and two accesses to a datum that words do not order are a race, in
@@ -21,9 +21,9 @@ use crate::trace::Line;
 
 /// The most threads.
 pub const MAX_THREADS: usize = 8;
-/// One more: who looks at what is left when all others have ended.
+/// Number of clocks: one more than threads, for the final look when all have ended.
 pub(crate) const CLOCKS: usize = MAX_THREADS + 1;
-/// How often somebody may look again although nothing has changed, until nobody is
+/// Number of looks of a waiter although nothing has changed, after which no thread is
 /// expected to go on.
 const FUTILE: u32 = 3;
 
@@ -39,14 +39,14 @@ pub struct Word(pub(crate) usize);
 /// The number of a datum.
 #[derive(Debug)]
 pub struct Cell(pub(crate) usize);
-/// So many data of a byte each.
+/// Data of a byte each.
 #[derive(Debug)]
 pub struct Bytes {
     pub(crate) start: usize,
     pub(crate) len: usize,
 }
 
-/// What a step touches.
+/// Object that a step touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     Nothing,
@@ -54,7 +54,7 @@ pub(crate) enum Object {
     Mutex(usize),
 }
 
-/// When a thread's next step can be taken.
+/// Condition of a thread's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
@@ -82,26 +82,26 @@ pub(crate) enum Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Other {
     None,
-    /// A spinner's budget runs out: whenever nobody can do anything else, and if it is
-    /// short, a few times in a run at any time.
+    /// The end of a spinner's budget: whenever no thread can do anything else, and if it
+    /// is short, a few times in a run at any time.
     SpinEnds {
         early: bool,
     },
-    /// A sleeper's time is over: only if nobody can do anything else, and only where that
-    /// is no fault.
+    /// The end of a sleeper's time: only if no thread can do anything else, and only
+    /// where that is no fault.
     SleepEnds,
     /// Something fails for no reason that the program could see.
     Spurious,
 }
 
-/// What a thread does next.
+/// Next step of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub what: &'static str,
     pub object: Object,
     pub gate: Gate,
     pub other: Other,
-    /// How much time it takes to give up waiting, in nanoseconds.
+    /// Time until it gives up waiting, in nanoseconds.
     pub ns: u64,
 }
 
@@ -122,13 +122,13 @@ pub(crate) enum Life {
 pub(crate) struct Thread {
     pub life: Life,
     pub pending: Pending,
-    /// When it fell asleep, and whether it was woken since.
+    /// Step at which it fell asleep; and whether it was woken since.
     pub asleep: u64,
     pub woken: bool,
     /// The word of the reservation, if it stands.
     pub linked: Option<usize>,
-    /// The lock that it holds and the system knows, and what it has stored tentatively:
-    /// the word, and what that held.
+    /// The lock that it holds and the system knows, and its tentative store: the word,
+    /// and the word's old value.
     pub section: Option<(usize, Option<(usize, u64)>)>,
     /// The step in progress ends the other way.
     pub other: bool,
@@ -136,15 +136,16 @@ pub(crate) struct Thread {
     pub futile: u32,
     /// A call has begun, and not yet touched anything.
     pub beginning: bool,
-    /// Which one, if there is a trace.
+    /// Name of the call in progress, if there is a trace.
     pub call: String,
-    /// When the call in progress touched something first.
+    /// Time of the first access of the call in progress.
     pub invoked: Option<u64>,
     pub died: Option<u64>,
     pub clock: Clock,
-    /// What it has read without acquiring it: an acquire fence does.
+    /// Clock of the values that it has read without acquiring them: an acquire fence
+    /// acquires them.
     pub read: Clock,
-    /// As of its last release fence.
+    /// Clock of its last release fence.
     pub fenced: Clock,
 }
 
@@ -174,7 +175,7 @@ impl Thread {
 
 pub(crate) struct WordState {
     pub value: u64,
-    /// What an acquiring read of this value orders.
+    /// Clock that an acquiring read of this value joins.
     pub clock: Clock,
 }
 
@@ -188,7 +189,7 @@ pub(crate) struct Datum {
 #[derive(Default)]
 pub(crate) struct MutexState {
     pub owner: Option<usize>,
-    /// The last owner is gone, and nobody has declared the data consistent.
+    /// True if the last owner is dead, and no thread has declared the data consistent.
     pub inconsistent: bool,
     pub lost: bool,
     pub clock: Clock,
@@ -204,17 +205,16 @@ pub(crate) struct Inner {
     /// Bytes left on the last line.
     left: usize,
     pub threads: Vec<Thread>,
-    /// Whose step it is; nobody's while nothing runs.
+    /// Thread whose step it is; none while nothing runs.
     pub current: Option<usize>,
     pub stamp: u64,
     pub steps: u64,
-    /// Nanoseconds: a hundred for each step, and what those have waited who gave up
-    /// waiting.
+    /// Time in nanoseconds: a hundred for each step, and the waits that were given up.
     pub time: u64,
     /// Counts the writes that changed a word.
     pub changes: u64,
     pub left_over: Liberties,
-    /// Whether accesses to data are steps of their own.
+    /// True if accesses to data are steps of their own.
     pub data_steps: bool,
     pub footprint: Footprint,
     pub failure: Option<Failure>,
@@ -229,7 +229,8 @@ pub struct Memory(pub(crate) Rc<Machine>);
 
 pub(crate) struct Machine {
     pub inner: RefCell<Inner>,
-    /// A bit for each of the dead. Apart, for those who ask without being a processor.
+    /// Set of the dead, a bit for each. Apart, for questions that come from outside a
+    /// processor.
     pub dead: Arc<AtomicU64>,
 }
 
@@ -263,7 +264,7 @@ impl Memory {
         Explorer::at_rest(self.clone())
     }
 
-    /// What traces call the word.
+    /// Gives the word its name in traces.
     pub fn name(&self, word: &Word, name: &'static str) {
         self.0.inner.borrow_mut().names.push((word.0, name));
     }
@@ -274,7 +275,7 @@ impl Memory {
         self.0.dead.clone()
     }
 
-    /// How many lines there are by now.
+    /// Returns the number of lines by now.
     pub fn lines(&self) -> usize {
         self.0.inner.borrow().lines
     }
@@ -314,7 +315,7 @@ impl Inner {
         }
     }
 
-    /// Whether somebody who waits so may look.
+    /// Returns whether a thread that waits so may look.
     fn is_open(&self, index: usize) -> bool {
         match self.threads[index].pending.gate {
             Gate::Open => true,
@@ -325,8 +326,8 @@ impl Inner {
         }
     }
 
-    /// Everything that could come next, by thread. Empty: all have ended, or nobody can
-    /// go on.
+    /// Lists all possible next steps, by thread. Empty: all have ended, or none can go
+    /// on.
     pub fn options(&self, options: &mut Vec<Choice>) {
         options.clear();
         let alive = || (0..self.threads.len()).filter(|&i| self.threads[i].life == Life::Alive);
@@ -432,10 +433,12 @@ impl Inner {
         }
     }
 
-    /// The kernel puts back what the holder of a lock that it knows has stored
-    /// tentatively, and frees the lock.
+    /// Rolls back the holder of a lock that the kernel knows: puts back its tentative
+    /// store, and frees the lock.
     pub fn roll_back(&mut self, index: usize) {
         let Some((lock, tentative)) = self.threads[index].section.take() else { return };
+        // (M1) Release: the kernel frees the lock after it has put the words back; pairs with the
+        // Acquire (C11) of the next holder in `take`.
         let clock = self.release(index, Ordering::Release);
         if let Some((word, old)) = tentative {
             self.write_word(word, old, clock);
@@ -452,7 +455,7 @@ impl Inner {
         }
     }
 
-    /// What a write with this order makes visible.
+    /// Returns the clock that a write with this order makes visible.
     pub fn release(&mut self, index: usize, order: Ordering) -> Clock {
         let t = &mut self.threads[index];
         if matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst) {
@@ -464,7 +467,7 @@ impl Inner {
         }
     }
 
-    /// Writes a word: takes others' reservations, and lets those look again who wait for
+    /// Writes a word: takes others' reservations, and lets those look again that wait for
     /// a change.
     pub fn write_word(&mut self, word: usize, value: u64, clock: Clock) {
         let state = &mut self.words[word];

@@ -1,5 +1,5 @@
-//! What a thread of the machine can do: every capability, each access a step that the
-//! scheduler gives.
+//! A thread of the machine: every capability, each access a step that the scheduler
+//! gives.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -22,12 +22,13 @@ pub struct Explorer {
     /// Its place among the machine's threads.
     pub(crate) index: usize,
     pub(crate) id: usize,
-    /// Where it gives up the turn; null for one that acts while nothing runs.
+    /// Coroutine's yielder, by which it gives up the turn; null for one that acts while
+    /// nothing runs.
     yielder: *const Yielder<(), ()>,
 }
 
-/// A mutex of the kernel's: it gets its number when somebody uses it first, since it is
-/// made by `Default`, without a memory.
+/// Mutex of the kernel. It gets its number at its first use, since it is made by
+/// `Default`, without a memory.
 #[derive(Debug, Default)]
 pub struct KernelLock(pub(crate) OnceLock<usize>);
 
@@ -62,19 +63,19 @@ impl Explorer {
         &self.memory
     }
 
-    /// Whether the processor of this id is dead.
+    /// Returns whether the processor of this id is dead.
     pub fn is_dead(&self, id: usize) -> bool {
         // Relaxed: there is one thread of the host.
         id < 64 && self.memory.0.dead.load(Ordering::Relaxed) >> id & 1 == 1
     }
 
-    /// Whether the run is on: else (before it, after it, and while a panic unwinds)
-    /// accesses happen at once.
+    /// Returns whether the run is on: else (before it, after it, and while a panic
+    /// unwinds) accesses happen at once.
     fn runs(&self) -> bool {
         self.memory.0.inner.borrow().current == Some(self.index) && !std::thread::panicking()
     }
 
-    /// Says what it wants to do, and does it when its turn comes.
+    /// Announces a step, and takes it when its turn comes.
     pub(crate) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
         if self.runs() {
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
@@ -87,7 +88,7 @@ impl Explorer {
         access(&mut self.memory.0.inner.borrow_mut())
     }
 
-    /// Whether there is nothing to wait for.
+    /// Returns whether there is nothing to wait for.
     fn may_pass(&self, gate: Gate) -> bool {
         match gate {
             Gate::Open => true,
@@ -114,7 +115,7 @@ impl Explorer {
         self.turn(Pending { other, ..Pending::open(what, Object::Word(word.0)) }, access)
     }
 
-    /// One access to a word: what it finds, and what it makes of that.
+    /// Accesses a word once: `change` makes its new value of the old one.
     pub(crate) fn access(
         &self,
         inner: &mut Inner,
@@ -169,9 +170,8 @@ impl Explorer {
         })
     }
 
-    /// An access to data: a step only if it matters between which accesses somebody dies.
-    /// Otherwise two orders of accesses to data either are the same, or are a race that is found in
-    /// both.
+    /// Accesses data: a step only if it matters between which accesses a thread dies.
+    /// Otherwise two orders of accesses to data are either equal, or a race that is found in both.
     fn data<T>(&self, what: &'static str, at: usize, access: impl FnOnce(&mut Inner) -> (T, u64)) -> T {
         let found = |inner: &mut Inner| {
             let (result, value) = access(inner);
@@ -228,7 +228,7 @@ impl Explorer {
         (invoked, now)
     }
 
-    /// What this thread does at this instant, to be seen in traces.
+    /// Describes this thread's doings at this instant, for traces.
     pub fn say(&self, what: impl FnOnce() -> String) {
         self.memory.0.inner.borrow_mut().line(self.index, "says", || (String::new(), what()));
     }
@@ -267,7 +267,7 @@ impl Inner {
         }
     }
 
-    /// Whether this step ends the other way.
+    /// Returns whether this step ends the other way.
     pub(crate) fn ends_otherwise(&mut self, index: usize) -> bool {
         self.threads.get_mut(index).is_some_and(|t| std::mem::take(&mut t.other))
     }
@@ -315,7 +315,7 @@ impl Processor for Explorer {
     fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
         self.update("fetch_and", word, order, order, |v| Some(v & mask))
     }
-    /// No step: what a fence orders, it orders for its own thread.
+    /// Fences without a step: a fence orders only its own thread's accesses.
     fn fence(&self, order: Ordering) {
         let mut inner = self.memory.0.inner.borrow_mut();
         if inner.current == Some(self.index) {
@@ -349,7 +349,7 @@ impl Processor for Explorer {
             });
         }
     }
-    /// Likewise.
+    /// Copies bytes out, each access to data like `copy_in`'s.
     fn copy_out(&self, from: &Bytes, at: usize, to: &mut [u8]) {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
         for (n, piece) in to.chunks_mut(8).enumerate() {
@@ -406,8 +406,8 @@ impl Processor for Explorer {
     }
     /// Touches nothing that is shared: no step.
     fn work(&self, _ns: u64) {}
-    /// A hundred nanoseconds for each step so far, and what those have waited who gave up
-    /// waiting.
+    /// Returns a hundred nanoseconds for each step so far, and the waits that were given
+    /// up.
     fn now(&self) -> u64 {
         self.memory.0.inner.borrow().time
     }

@@ -18,68 +18,68 @@ use crate::schedule::{Choice, Schedule, Turn};
 use crate::subject::{Body, Liberties, Plan, Subject};
 use crate::trace::Line;
 
-/// What the scheduler sees before a step.
+/// Scheduler's view before a step.
 pub(crate) struct View<'a> {
-    /// What may come next, by thread; never empty.
+    /// Possible next steps, by thread; never empty.
     pub options: &'a [Choice],
-    /// Who took the last step.
+    /// Thread that took the last step.
     pub last: Option<usize>,
-    /// Whether it now gives way to the others.
+    /// True if it now gives way to the others.
     pub gives_way: bool,
-    /// Which step this is, from 0.
+    /// Number of the step, from 0.
     pub step: usize,
 }
 
-/// Decides who goes on.
+/// Chooser of the next step.
 pub(crate) trait Strategy {
     /// One of the options, or `None` to give the run up: others were like it.
     fn choose(&mut self, view: &View) -> Option<Choice>;
-    /// What the step that was chosen last has done.
+    /// Learns the footprint of the step that was chosen last.
     fn executed(&mut self, _footprint: &Footprint) {}
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What went wrong, if anything.
+    /// The fault, if there was one.
     pub failure: Option<Failure>,
     /// All decisions.
     pub schedule: Schedule,
     /// A digest of everything that the threads did: two runs that did the same have the
     /// same.
     pub digest: u64,
-    /// Whether the run was given up, since others are like it.
+    /// True if the run was given up, since others are like it.
     pub given_up: bool,
-    /// Whether somebody waits for the dead, for ever.
+    /// True if a thread waits for the dead, for ever.
     pub stranded: bool,
-    /// What everybody did, if that was asked for.
+    /// Steps of all threads, if they were asked for.
     pub trace: Vec<Line>,
 }
 
-/// What a run left behind.
+/// State that a run left behind.
 pub struct End<'a> {
     inner: &'a Inner,
     threads: usize,
 }
 
 impl End<'_> {
-    /// When the call that this thread is in was invoked.
+    /// Returns when the call that this thread is in was invoked.
     pub(crate) fn invoked(&self, thread: usize) -> Option<u64> {
         self.inner.threads.get(thread).and_then(|t| t.invoked)
     }
-    /// When this thread died, if it did.
+    /// Returns when this thread died, if it did.
     pub fn died(&self, thread: usize) -> Option<u64> {
         self.inner.threads[thread].died
     }
-    /// Whether all threads have ended, and nobody died.
+    /// Returns whether all threads have ended, and none died.
     pub fn all_ended(&self) -> bool {
         self.inner.threads.iter().all(|t| t.life == Life::Ended)
     }
-    /// Whether anybody died.
+    /// Returns whether a thread died.
     pub fn anybody_died(&self) -> bool {
         self.inner.threads.iter().any(|t| t.life == Life::Dead)
     }
-    /// How many threads the plan has.
+    /// Returns the number of threads of the plan.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -94,12 +94,12 @@ pub(crate) struct Runner {
     options: Vec<Choice>,
 }
 
-/// What all runs of a search have in common.
+/// Terms that all runs of a search have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub plan: Plan,
     pub liberties: Liberties,
-    /// After so many steps everybody takes turns, and after ten times as many the run
+    /// Number of steps after which threads take turns; after ten times as many the run
     /// counts as endless.
     pub bound: usize,
 }
@@ -112,7 +112,7 @@ struct Play<'a> {
 }
 
 thread_local! {
-    /// Whether panics of this thread are caught, and told of elsewhere.
+    /// True if panics of this thread are caught, and reported elsewhere.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -226,7 +226,7 @@ impl Runner {
             .unwrap_or_else(|| DefaultStack::new(STACK).expect("no memory for a coroutine's stack"))
     }
 
-    /// Lets threads take steps until all have ended or nobody can. `false`: the strategy
+    /// Lets threads take steps until all have ended or none can. `false`: the strategy
     /// has given the run up.
     fn advance(
         &mut self,
@@ -281,7 +281,7 @@ impl Runner {
     }
 }
 
-/// Whoever comes next by number.
+/// Chooses the next thread by number.
 pub(crate) fn in_turns(view: &View) -> Choice {
     let after = view.last.map_or(0, |last| last + 1);
     let lively = || view.options.iter().filter(|o| o.turn == Turn::Normal);
@@ -305,7 +305,7 @@ impl Play<'_> {
         self.resume(choice.thread);
     }
 
-    /// Lets a thread go on until it has said what it wants next.
+    /// Lets a thread go on until it has announced its next step.
     fn resume(&mut self, index: usize) {
         let inner = &self.memory.0.inner;
         inner.borrow_mut().current = Some(index);
@@ -338,7 +338,7 @@ impl Inner {
         if forgotten { Fault::LostWakeUp } else { Fault::Deadlock }
     }
 
-    /// Who waits for what.
+    /// Describes the waits of all threads.
     fn stuck(&self) -> String {
         let line = |(index, t): (usize, &crate::machine::Thread)| {
             let name = self.name_of(t.pending.object);

@@ -1,26 +1,26 @@
-//! A schedule: who took which step, written so that it can be given back.
+//! Schedules: the threads that take the steps of a run, in a text that can be given back.
 
 use std::fmt::{Display, Formatter, Write};
 use std::str::FromStr;
 
-/// How a thread's next step ends.
+/// End of a thread's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Turn {
-    /// As expected.
+    /// The expected one.
     Normal,
     /// The other way that it may: a wait times out, a store-conditional fails for no
     /// reason, a park returns at once.
     Other,
-    /// Not at all: the thread dies before it.
+    /// None at all: the thread dies before the step.
     Kill,
 }
 
 /// One decision of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Choice {
-    /// Who.
+    /// The thread's number.
     pub thread: usize,
-    /// How.
+    /// End of its step.
     pub turn: Turn,
 }
 
@@ -40,7 +40,7 @@ impl Choice {
 pub struct Schedule(pub Vec<Choice>);
 
 impl Schedule {
-    /// How often another thread goes on than the one before.
+    /// Returns the number of steps by another thread than the step before.
     pub fn switches(&self) -> usize {
         self.0.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count()
     }
@@ -73,7 +73,7 @@ impl Display for Schedule {
     }
 }
 
-/// Why a text is no schedule.
+/// Error in the text of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{piece}` is no part of a schedule: write runs separated by dots, such as 0x4 (thread 0 takes four steps), 0t1 (its wait times out), 2k (thread 2 dies)"

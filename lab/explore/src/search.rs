@@ -10,8 +10,8 @@ use crate::strategy::{ByChance, ByPriority, Written};
 use crate::subject::{Liberties, Plan, Subject};
 use crate::trace;
 
-/// Waiters ask only now and then whether somebody is dead: every 256 rounds of backing
-/// off, or every millisecond.
+/// Number of vain looks: waiters ask only now and then whether a process is dead, every
+/// 256 rounds of backing off, or every millisecond.
 const PATIENCE: u32 = 1_000;
 
 /// In which order schedules are tried.
@@ -22,7 +22,7 @@ pub enum Method {
     /// By random priorities that change at `depth` − 1 random steps (Burckhardt et al.
     /// 2010).
     Pct {
-        /// How many orderings of steps a fault may need.
+        /// Number of orderings of steps that a fault may need.
         depth: u32,
     },
     /// All of them.
@@ -32,18 +32,18 @@ pub enum Method {
     },
 }
 
-/// What to search.
+/// Settings of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How much happens in a run.
+    /// Extent of a run.
     pub plan: Plan,
-    /// How to search.
+    /// Method of the search.
     pub method: Method,
-    /// How many schedules, at most.
+    /// Maximum number of schedules.
     pub schedules: u64,
-    /// Where random choices start: the n-th schedule has the seed `seed + n`.
+    /// Seed of the first schedule: the n-th has the seed `seed + n`.
     pub seed: u64,
-    /// What the machine may do.
+    /// Liberties of the machine.
     pub liberties: Liberties,
     /// After so many steps of a run all threads take turns; after ten times as many the
     /// run counts as endless.
@@ -51,7 +51,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Random schedules, nobody dies.
+    /// Returns the settings of random schedules without deaths.
     pub fn new(plan: Plan, schedules: u64) -> Settings {
         Settings {
             plan,
@@ -74,29 +74,29 @@ impl Settings {
     }
 }
 
-/// Why nothing could be explored.
+/// Reason why nothing could be explored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// More threads than the machine has, or none.
     #[error("{threads} threads: the explorer has 1 to {MAX_THREADS}")]
     Threads {
-        /// So many were asked for.
+        /// Number of threads that were asked for.
         threads: usize,
     },
     /// The subject cannot be made for this plan.
     #[error("{subject}: {why}")]
     Plan {
-        /// Which one.
+        /// Name of the subject.
         subject: String,
-        /// Why not.
+        /// The subject's reason.
         why: String,
     },
-    /// A schedule decides what cannot be done.
+    /// A schedule takes decisions that cannot be taken.
     #[error(
         "the schedule does not fit: {passed_over} of its decisions cannot be taken. Give the subject, --threads, --ops, --waiting and --kill with which it was found"
     )]
     Misfit {
-        /// How many.
+        /// Number of decisions that were passed over.
         passed_over: usize,
     },
 }
@@ -106,21 +106,21 @@ pub enum Error {
 pub struct Found {
     /// The seed of the schedule that was found, if it came from one.
     pub seed: Option<u64>,
-    /// What went wrong under the shortest schedule.
+    /// The fault under the shortest schedule.
     pub failure: Failure,
     /// The schedule that was found.
     pub original: Schedule,
     /// The shortest one with the same kind of fault that was found from there.
     pub shortest: Schedule,
-    /// What of it has to be given to see it again: the rest follows.
+    /// Part of it that has to be given to see it again: the rest follows.
     pub replay: Schedule,
-    /// What everybody does under it.
+    /// Steps of all threads under it.
     pub trace: String,
     /// A digest of that run.
     pub digest: u64,
 }
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Schedules that were run, not counting those that were given up or served to
@@ -132,7 +132,7 @@ pub struct Report {
     pub steps: u64,
     /// Runs in which the living waited for the dead, which the subject does not exclude.
     pub stranded: u64,
-    /// Whether there is no other schedule.
+    /// True if there is no other schedule.
     pub exhausted: bool,
     /// The fault, if there is one.
     pub found: Option<Found>,
@@ -222,7 +222,7 @@ struct Searcher<'a> {
     settings: &'a Settings,
     terms: Terms,
     runner: Runner,
-    /// How long a run is in which everybody goes on as long as it can.
+    /// Length of a run in which each thread goes on as long as it can, in steps.
     length: usize,
 }
 
@@ -261,7 +261,7 @@ impl<'a> Searcher<'a> {
         Ok(schedule.clone())
     }
 
-    /// Makes a failing schedule short, and tells what happens under it.
+    /// Shortens a failing schedule, and describes its steps.
     fn explain(&mut self, failing: &Schedule, failure: Failure, seed: Option<u64>) -> Result<Found, Error> {
         let shortest = shrink(&mut self.runner, self.subject, &self.terms, failing, failure.fault);
         let outcome = self.run(&mut Written::new(&shortest), true)?;

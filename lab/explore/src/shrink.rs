@@ -7,7 +7,7 @@ use crate::schedule::{Schedule, Turn};
 use crate::strategy::Written;
 use crate::subject::Subject;
 
-/// How many runs it may take.
+/// Maximum number of runs.
 const RUNS: usize = 20_000;
 
 struct Shrinker<'a> {
@@ -35,8 +35,8 @@ pub(crate) fn shrink(
 }
 
 impl Shrinker<'_> {
-    /// Whether the schedule fails likewise and, as it is really taken, is shorter than
-    /// the best one.
+    /// Returns whether the schedule shows a fault of this kind and, as it is really
+    /// taken, is shorter than the best one.
     fn improves(&mut self, schedule: &Schedule) -> bool {
         if self.runs == 0 {
             return false;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::history::Call;
 use crate::linearizability::{NoOrder, Specification, linearize};
 
-/// What can be called on a queue or a stack.
+/// Operations on a queue or a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transfer {
     /// Put a value in.
@@ -14,10 +14,10 @@ pub enum Transfer {
     Take,
 }
 
-/// What comes back.
+/// Results of operations on a queue or a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transferred {
-    /// It is in.
+    /// Put in.
     Done,
     /// There is no space.
     Full,
@@ -30,14 +30,14 @@ pub enum Transferred {
 /// First in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo {
-    /// It has room for so many values, at least: it must not be full before.
+    /// Least number of values for which it has room: it must not be full before.
     pub room: usize,
 }
 
 /// Last in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifo {
-    /// It has room for so many values, at least: it must not be full before.
+    /// Least number of values for which it has room: it must not be full before.
     pub room: usize,
 }
 
@@ -83,7 +83,7 @@ macro_rules! container {
         }
 
         impl $name {
-            /// Whether the calls can be explained, and each `Full` has a reason.
+            /// Checks that the calls can be explained, and that each `Full` has a reason.
             ///
             /// # Errors
             ///
@@ -130,7 +130,7 @@ pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], room: usize) -
     })
 }
 
-/// A counter: each call adds one and returns what was there.
+/// Counter of which each call adds one and returns the old value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counter;
 
@@ -151,8 +151,8 @@ impl Specification for Counter {
     }
 }
 
-/// A barrier: who leaves an episode finds that all have come. Returns the first call that
-/// leaves too early, and who had not come.
+/// Checks a barrier: a thread that leaves an episode finds that all have come. Returns
+/// the first call that leaves too early, and the threads that had not come.
 pub fn leaves_too_early<R>(calls: &[Call<u64, R>], threads: usize) -> Option<(usize, usize)> {
     calls.iter().enumerate().find_map(|(at, call)| {
         let end = call.responded.as_ref()?.0;
@@ -177,7 +177,7 @@ pub fn overlap(inside: &[(usize, u64, Option<u64>)]) -> Option<(usize, usize)> {
     })
 }
 
-/// What can be called on an object with keys.
+/// Operations on an object with keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lookup {
     /// Put a value in, under a key or with a priority.
@@ -188,7 +188,7 @@ pub enum Lookup {
     Get(u64),
 }
 
-/// What comes back.
+/// Results of operations on an object with keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// This was, or is, there.
@@ -202,7 +202,7 @@ pub enum Answer {
 /// Keys in order, each with a value. Its calls answer with the value that was there.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
-    /// Whether a value that is put in replaces the one that is there.
+    /// True if a value that is put in replaces the one that is there.
     pub replaces: bool,
 }
 
@@ -272,16 +272,16 @@ impl Specification for Priorities {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pair;
 
-/// What can be done with them.
+/// Operations on a pair of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PairCall {
     /// Read one of them.
     Read(usize),
     /// Give both new values if they have the old ones.
     Swap {
-        /// What they must have.
+        /// Values that they must have.
         old: [u64; 2],
-        /// What they get.
+        /// Values that they get.
         new: [u64; 2],
     },
 }

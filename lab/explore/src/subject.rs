@@ -1,4 +1,4 @@
-//! What can be explored.
+//! Subjects of the explorer.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use crate::machine::Memory;
 use crate::processor::Explorer;
 use crate::run::End;
 
-/// How much is to happen.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Threads.
@@ -20,7 +20,7 @@ pub struct Plan {
 pub trait Subject {
     /// The name by which users choose it.
     fn name(&self) -> String;
-    /// What it is and what is checked, in a line.
+    /// Describes the subject and its checks, in a line.
     fn about(&self) -> String;
     /// Makes it anew in the memory of a run: for each schedule once.
     ///
@@ -28,12 +28,12 @@ pub trait Subject {
     ///
     /// If it cannot be made for this plan: why, and what would do.
     fn set_up(&self, plan: &Plan, memory: &Memory) -> Result<Rc<dyn Body>, String>;
-    /// Whether the others are to go on whoever dies. If not, it is no fault that they
-    /// wait for the dead.
+    /// Returns whether the others must go on after any death. If not, it is no fault that
+    /// they wait for the dead.
     fn endures_deaths(&self) -> bool {
         false
     }
-    /// Whether a sleeper may count on its timeout. If not, that nobody wakes it is a
+    /// Returns whether a sleeper may count on its timeout. If not, a missing wake is a
     /// fault.
     fn naps(&self) -> bool {
         false
@@ -42,13 +42,13 @@ pub trait Subject {
 
 /// One run of a subject.
 pub trait Body {
-    /// What each thread does; which one it is, its [`id`](towpath_machine::Processor::id)
-    /// says.
+    /// Runs a thread; its number is the processor's
+    /// [`id`](towpath_machine::Processor::id).
     fn thread(&self, cpu: &Explorer);
-    /// What is done when all others have ended: finding out what is left. Not where
-    /// somebody died and the subject doesn't endure it.
+    /// Takes a final look when all threads have ended. Not called after a death that the
+    /// subject doesn't endure.
     fn last(&self, _cpu: &Explorer) {}
-    /// Whether it went well.
+    /// Judges the run.
     ///
     /// # Errors
     ///
@@ -56,20 +56,20 @@ pub trait Body {
     fn judge(&self, end: &End) -> Result<(), Failure>;
 }
 
-/// What a machine may do beside running the program.
+/// Liberties of a machine beside running the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Liberties {
-    /// How many waits may time out although somebody else could go on.
+    /// Maximum number of waits that time out although another thread could go on.
     pub timeouts: u32,
-    /// How many steps may fail for no reason: store-conditionals, parks.
+    /// Maximum number of steps that fail for no reason: store-conditionals, parks.
     pub spurious: u32,
-    /// How many threads may die.
+    /// Maximum number of deaths.
     pub kills: u32,
-    /// Whether a sleep's timeout is a remedy like another (`true`), or sleeping until it
+    /// True if a sleep's timeout is a remedy like another; false if sleeping until it is
     /// a fault.
     pub naps: bool,
-    /// How often who waits for the dead may look again, in vain, until that is a fault;
-    /// 0: they need not get on.
+    /// Number of vain looks by which a waiter for the dead shows a fault; 0: it need not
+    /// get on.
     pub patience: u32,
 }
 

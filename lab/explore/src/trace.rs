@@ -1,4 +1,4 @@
-//! What a run did, step by step, to be read by people.
+//! Traces: the steps of a run, for readers.
 
 use std::fmt::Write;
 
@@ -7,9 +7,9 @@ use std::fmt::Write;
 pub struct Line {
     /// The step.
     pub step: u64,
-    /// Who took it.
+    /// Number of the thread that took it.
     pub thread: usize,
-    /// What it was.
+    /// Description of the step.
     pub what: String,
     /// On which word, datum or mutex.
     pub object: String,

@@ -1,4 +1,4 @@
-//! What is right passes: small subjects exhaustively, and the locks of `sync` within a
+//! Correct subjects pass: small ones exhaustively, and the locks of `sync` within a
 //! budget.
 
 mod support;
@@ -82,8 +82,8 @@ fn fewer_schedules_are_like_others_than_there_are() {
     assert_eq!((all.schedules, all.exhausted), (2, true));
 }
 
-/// What the calls of two threads on a few words can come to: all accesses and all orders
-/// of calls.
+/// Collects the outcomes of two threads' calls on a few words: all accesses and all
+/// orders of calls.
 fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<String>, Report) {
     let seen: Rc<RefCell<BTreeSet<String>>> = Rc::default();
     let collected = seen.clone();
@@ -98,7 +98,7 @@ fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<
     (set, report)
 }
 
-/// Threads that do what their script says: a letter for each access.
+/// Threads that follow a script: a letter for each access.
 struct Random {
     words: [Word; 2],
     scripts: [&'static [u8]; 2],

@@ -44,8 +44,8 @@ fn brute_force<S: Specification>(
     false
 }
 
-/// Calls of up to three threads: `(thread, gap, length, what, result)`; what takes too
-/// long never ends.
+/// Calls of up to three threads: `(thread, gap, length, operation, result)`; one that
+/// takes too long never ends.
 type Raw = Vec<(usize, u64, u64, usize, usize)>;
 
 fn raw() -> impl Strategy<Value = Raw> {

@@ -1,5 +1,5 @@
-//! The explorer over everything that `sync` lists, within a fixed budget: what is right
-//! passes, with and without deaths, and what is planted is found.
+//! The explorer over its whole list, within a fixed budget: correct subjects pass, with
+//! and without deaths, and planted faults are found.
 
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{STRUCTURES, find, subjects};
@@ -68,8 +68,8 @@ fn everything_passes_while_waiters_spin() {
     everything_passes(Policy::Spin, 400);
 }
 
-/// Their threads wait for nobody (over locks, for their holders): so one way of waiting
-/// will do. More schedules by the environment variable TOWPATH_SCHEDULES.
+/// Structures' threads wait for no other (over locks, for the holder): so one way of
+/// waiting will do. More schedules by the environment variable TOWPATH_SCHEDULES.
 #[test]
 fn every_structure_passes() {
     let schedules = std::env::var("TOWPATH_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);

@@ -1,5 +1,5 @@
-//! What `towpath explore` can explore: every lock, queue, barrier and counter of `sync`,
-//! by the lists of their families, its non-blocking structures, and the planted faults.
+//! Subjects of `towpath explore`: every lock, queue, barrier and counter, by the lists of
+//! their families, the non-blocking structures, and the planted faults.
 
 mod structures;
 
@@ -17,16 +17,16 @@ use towpath_sync::{
     for_each_lock,
 };
 
-/// How long a waiter spins before it yields or parks, in nanoseconds. There is no time:
-/// that it is less than what the explorer holds for patient is what counts.
+/// Budget of a waiter's spinning before it yields or parks, in nanoseconds. There is no
+/// time: that it is less than the explorer's limit for patience is enough.
 const BUDGET: u64 = 5_000;
 
 /// The families, by which all their members can be chosen together.
 pub const FAMILIES: [&str; 4] = ["counter", "lock", "barrier", "queue"];
-/// Likewise, those of the structures in type-stable memory, and DCAS.
+/// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 
-/// How many values a queue has room for: few, so that it gets full.
+/// Number of values for which a queue has room: few, so that it gets full.
 const ROOM: usize = 3;
 
 /// Everything that can be explored, with waiters that wait in this way: right ones by
@@ -90,8 +90,8 @@ fn counter<M: Primitive<Explorer>>(cases: &mut Vec<Case>) {
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
 }
 
-/// Whether sleepers count on their timeouts: under `robust` they look by themselves for
-/// the dead, and for a lock that was left to whoever is awake.
+/// Returns whether sleepers count on their timeouts: under `robust` they look by
+/// themselves for the dead, and for a lock that was left to any waiter that is awake.
 fn naps(name: &str) -> bool {
     name.split('/').any(|part| part == "robust")
 }

@@ -2,8 +2,8 @@
 //!
 //! Not [`Bershad`]'s, whose readers see what never was (those of [`RolledBack`] look twice): that
 //! is what `planted/bershad-readers` shows (G19); and a list in memory that is not type-stable is
-//! [`towpath_structures::planted::ListRetyped`] (G18). Guerraoui's DCAS has two descriptors for each
-//! participant here, so that they are used again.
+//! [`towpath_structures::planted::ListRetyped`] (G18). Guerraoui's DCAS has two descriptors for
+//! each participant here, so that they are used again.
 
 use std::rc::Rc;
 
@@ -38,7 +38,7 @@ pub const FAMILIES: [&str; 10] = [
     "dependency-map",
 ];
 
-/// How many values a stack or a queue has room for.
+/// Number of values for which a stack or a queue has room.
 const ROOM: usize = 4;
 
 struct Shrunk;
@@ -49,7 +49,7 @@ impl Variant for Shrunk {
 
 type Small = Guerraoui<Explorer, Boxed, Shrunk>;
 
-/// A call on what has keys.
+/// Calls an operation on an object with keys.
 macro_rules! by_key {
     ($it:expr, $actor:expr, $lookup:expr) => {
         match $lookup {

@@ -44,12 +44,12 @@ impl Nodes {
 
 const INDEX: u64 = 0xffff;
 
-/// The same node under the next number.
+/// Returns the node under the next number.
 fn counted(old: u64, node: u64) -> u64 {
     (old & !INDEX).wrapping_add(INDEX + 1) | node
 }
 
-/// How a stack protects itself from a node that went and came back.
+/// Protection of a stack from a node that went and came back.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Aba {
     Unprotected,
@@ -134,7 +134,7 @@ pub struct MichaelScott {
     head: Word,
     tail: Word,
     nodes: Nodes,
-    /// Whether it looks again whether `head` is what it was.
+    /// True if it looks again whether `head` is unchanged.
     looks_again: bool,
 }
 
@@ -297,7 +297,7 @@ pub fn barrier(has_sense: bool) -> Case {
     Case::new("barrier", "a centralised barrier", make)
 }
 
-/// What is wrong with a lock on which waiters park.
+/// Fault of a lock on which waiters park.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Slip {
     None,
@@ -305,7 +305,7 @@ pub enum Slip {
     LooksTooEarly,
     /// Tests, then sets.
     TestThenSet,
-    /// Releases without ordering what was done.
+    /// Releases without ordering the holder's accesses.
     Relaxed,
 }
 
