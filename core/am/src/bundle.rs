@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use towpath_machine::{Ordering, Park, Processor};
-use towpath_sync::Policy;
+use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
 
 use crate::attach::SharedMemory;
 use crate::claim::Claim;
@@ -59,11 +59,6 @@ impl<D: Domain> core::fmt::Debug for Bundle<D> {
             .finish_non_exhaustive()
     }
 }
-
-/// How long a sleeper sleeps before it looks after things, in nanoseconds: bounds the
-/// delay of a message whose sender died just before waking us. Twenty times a second cost well
-/// under 1 % of a core.
-const NAP: u64 = 50_000_000;
 
 /// About what an empty poll takes, in nanoseconds.
 const POLL: u64 = 8;
@@ -136,10 +131,8 @@ impl<D: Domain> Endpoint<D> {
     /// Number of empty polls that cost about as much as a sleep: messages that come soon are found
     /// soonest by polling.
     fn polls_before_waiting(&self) -> u64 {
-        match self.core.domain.policy() {
-            Policy::Park => 0,
-            _ => self.core.domain.budget() / POLL,
-        }
+        let domain = &self.core.domain;
+        if domain.policy().spins() { domain.budget() / POLL } else { 0 }
     }
 
     /// Polls the endpoint, or all of its bundle, waiting when there is nothing, until `until` is
@@ -205,6 +198,33 @@ fn happened<D: Domain>(members: &[Rc<Core<D>>], events: Events, until: &impl Unt
         || events.can_send && members.iter().all(|core| core.can_send())
 }
 
+/// Sleeps on the doorbell for at most `nap` nanoseconds (asked last), unless an event has happened.
+fn sleep<D: Domain>(
+    first: &Rc<Core<D>>,
+    members: &[Rc<Core<D>>],
+    events: Events,
+    until: &impl Until,
+    nap: impl FnOnce() -> u64,
+) {
+    let (domain, cpu) = (&first.domain, first.cpu());
+    let Some(doorbell) = domain.me().and_then(|me| domain.doorbell(me.index)) else { return };
+    // Acquire: before the last look at the queues.
+    let rung = cpu.load(doorbell, Ordering::Acquire);
+    until.announce_sleep();
+    if members.iter().all(|core| core.fall_asleep()) && !happened(members, events, until) {
+        // Nobody rings when space appears, or for what was claimed before we said that we sleep and
+        // will be passed over.
+        let soon = events.can_send || members.iter().any(|core| core.is_behind());
+        let nap = nap().min(if soon { STALL } else { u64::MAX });
+        domain.asleep(true);
+        cpu.park(doorbell, rung, nap);
+        domain.asleep(false);
+    }
+    for core in members {
+        core.wake_up();
+    }
+}
+
 fn wait_for<D: Domain>(
     first: &Rc<Core<D>>,
     members: &[Rc<Core<D>>],
@@ -216,50 +236,22 @@ fn wait_for<D: Domain>(
         return true;
     }
     let (domain, cpu) = (&first.domain, first.cpu());
-    let (policy, budget) = (domain.policy(), domain.budget());
+    let strategy = Strategy::new(domain.policy(), domain.budget(), &Limits::MESSAGE);
+    let mut state = WaitState::default();
     let deadline = timeout.map(|t| cpu.now().saturating_add(u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)));
     let left = || deadline.map_or(u64::MAX, |d| d.saturating_sub(cpu.now()));
-    let mut yields = 0u32;
     loop {
-        let crowded = policy == Policy::Adaptive && domain.oversubscribed();
-        // Spin.
-        let spin = match policy {
-            Policy::Spin => 1_000_000,
-            Policy::SpinThenYield | Policy::SpinThenPark => budget,
-            Policy::Park => 0,
-            Policy::Adaptive if crowded => 0,
-            Policy::Adaptive => 10 * budget,
-        };
-        if first.spin_for(spin, || happened(members, events, until)) {
-            return true;
-        }
-        // Yield, or sleep.
-        let sleep = match policy {
-            Policy::Spin | Policy::SpinThenYield => false,
-            Policy::SpinThenPark | Policy::Park => true,
-            Policy::Adaptive => !crowded || yields >= 8,
-        };
-        if !sleep {
-            if policy != Policy::Spin {
-                cpu.yield_now();
-                yields += 1;
+        match strategy.next(&mut state, || domain.oversubscribed()) {
+            Step::Spin(ns) => {
+                if first.spin_for(ns, || happened(members, events, until)) {
+                    return true;
+                }
+                if !state.is_between_rounds() {
+                    continue;
+                }
             }
-        } else if let Some(doorbell) = domain.me().and_then(|me| domain.doorbell(me.index)) {
-            // Acquire: before the last look at the queues.
-            let rung = cpu.load(doorbell, Ordering::Acquire);
-            until.announce_sleep();
-            if members.iter().all(|core| core.fall_asleep()) && !happened(members, events, until) {
-                // Nobody rings when space appears, or for what was claimed before we said that we
-                // sleep and will be passed over.
-                let soon = events.can_send || members.iter().any(|core| core.is_behind());
-                let nap = left().min(if soon { STALL } else { NAP });
-                domain.asleep(true);
-                cpu.park(doorbell, rung, nap);
-                domain.asleep(false);
-            }
-            for core in members {
-                core.wake_up();
-            }
+            Step::Yield => cpu.yield_now(),
+            Step::Park(nap) => sleep(first, members, events, until, || left().min(nap)),
         }
         if happened(members, events, until) {
             return true;

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 
 use rustix::thread::sched_getaffinity;
-use towpath_sync::Surroundings;
+use towpath_sync::{Surroundings, is_oversubscribed};
 
 use crate::layout::CPU_WORDS;
 use crate::limits;
@@ -20,7 +20,7 @@ impl Surroundings for Inner {
         // Relaxed, all three: hints, which order nothing.
         let running = counts.entered.load(Ordering::Relaxed) & !counts.asleep.load(Ordering::Relaxed);
         let cores = counts.cores.load(Ordering::Relaxed).max(1);
-        u64::from(running.count_ones()) > cores
+        is_oversubscribed(running.count_ones().into(), cores)
     }
 
     /// Rank and generation in 31 bits.

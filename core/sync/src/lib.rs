@@ -21,4 +21,7 @@ pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Guard, Init, Mutex, RawLock};
 pub use primitive::{AtMemory, Atomics, Kind, LoadLinked, Primitive, Universal};
 pub use space::WaitForSpace;
-pub use waiting::{Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting};
+pub use waiting::strategy;
+pub use waiting::{
+    Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting, is_oversubscribed,
+};

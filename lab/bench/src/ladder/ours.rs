@@ -22,6 +22,7 @@ use towpath_fi::device::protocol::frame::Frame;
 use towpath_fi::device::protocol::wire::{Arrived, Content, LINE, RawFrame};
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_machine::{Native, Park, Processor};
+use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 use towpath_sync::{Wait, Waiting};
 
 use super::native::{Anything, Link};
@@ -32,16 +33,17 @@ use towpath_host::process::SharedPages;
 pub const ADDRESS_WORDS: usize = 5;
 const DOORBELL: usize = 3;
 const ASLEEP: usize = 4;
-/// How long it looks on with a core to itself before it makes room for others, in
-/// nanoseconds.
-const LOOKS_ON: u64 = 20_000;
-/// And before it asks whether cores are shared, and yields if they are: more than an
-/// answer takes from a partner that is running.
+/// First look for an answer, in nanoseconds: longer than a partner that is running takes, and
+/// before it is asked whether cores are shared.
 const GLANCE: u64 = 500;
-/// How often it yields where cores are shared before it sleeps, and how long it sleeps at
-/// most, in nanoseconds: as the device does under an MPI.
-const YIELDS: u32 = 8;
-const NAP: u64 = 1_000_000;
+/// The device's rounds under an MPI: with a core to itself it spins for 20 µs, then yields; where
+/// cores are shared it yields eight times, then sleeps for at most a millisecond at a time.
+const STRATEGY: Strategy = Strategy {
+    spare: Course { spin: 20_000, rest: Rest::Yield },
+    oversubscribed: Course { spin: 0, rest: Rest::Park { yields: 8 } },
+    first_nap: 1_000_000,
+    longest_nap: 1_000_000,
+};
 
 /// Slots that are not met yet.
 pub struct Opened {
@@ -58,7 +60,7 @@ pub struct Ours<'a> {
     partner: usize,
     cpu: Native,
     wait: Wait<'a>,
-    /// There are more processes than cores.
+    /// Answer of the surroundings in the last wait.
     oversubscribed: Cell<bool>,
 }
 
@@ -109,23 +111,25 @@ impl Ours<'_> {
     /// Waits for the next frame, which did not come at once.
     #[cold]
     fn wait_for(&self, into: &PairIn) -> Found {
-        let mut round = 0;
+        let mut state = WaitState::default();
         loop {
-            self.oversubscribed.set(self.wait.around.oversubscribed());
-            if let Some(found) = into.find(if self.oversubscribed.get() { 0 } else { LOOKS_ON }) {
-                return found;
+            let step = STRATEGY.next(&mut state, || self.wait.around.oversubscribed());
+            self.oversubscribed.set(state.is_oversubscribed());
+            match step {
+                Step::Spin(ns) => {
+                    if let Some(found) = into.find(ns) {
+                        return found;
+                    }
+                }
+                Step::Yield => self.cpu.yield_now(),
+                Step::Park(nap) => self.sleep(into, nap),
             }
-            self.make_room(into, round);
-            round += 1;
         }
     }
 
-    /// Lets others run: the `round`-th time in a row.
+    /// Sleeps for at most `nap` nanoseconds, unless a frame has come.
     #[cold]
-    fn make_room(&self, into: &PairIn, round: u32) {
-        if !self.oversubscribed.get() || round < YIELDS {
-            return self.cpu.yield_now();
-        }
+    fn sleep(&self, into: &PairIn, nap: u64) {
         let word = |n| self.pages.word(self.rank * ADDRESS_WORDS + n);
         // Acquire: before the last look; pairs with the Release in `ring`.
         let rung = word(DOORBELL).load(Ordering::Acquire);
@@ -133,7 +137,7 @@ impl Ours<'_> {
         word(ASLEEP).store(1, Ordering::Relaxed);
         publish_then_look();
         if !into.is_ready() {
-            self.cpu.park(word(DOORBELL), rung, NAP);
+            self.cpu.park(word(DOORBELL), rung, nap);
         }
         word(ASLEEP).store(0, Ordering::Relaxed);
     }
@@ -146,7 +150,7 @@ impl Ours<'_> {
         publish_then_look();
         // Relaxed: ordered by the fence.
         if word(ASLEEP).load(Ordering::Relaxed) != 0 {
-            // Release: what was sent comes before; pairs with the Acquire in `make_room`.
+            // Release: what was sent comes before; pairs with the Acquire in `sleep`.
             word(DOORBELL).fetch_add(1, Ordering::Release);
             self.cpu.wake(word(DOORBELL), 1);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_machine::Native;
 use towpath_shm::Memory;
 use towpath_structures::dcas::Actor;
-use towpath_sync::{Policy, Surroundings, Wait};
+use towpath_sync::{Policy, Surroundings, Wait, is_oversubscribed};
 
 use towpath_host::Error;
 
@@ -211,7 +211,7 @@ impl Surroundings for Around<'_> {
         // Relaxed, here and below: hints.
         let running =
             self.board.entered().load(Ordering::Relaxed) & !self.board.asleep().load(Ordering::Relaxed);
-        running.count_ones() > self.cores
+        is_oversubscribed(running.count_ones().into(), self.cores.into())
     }
     fn identity(&self) -> u32 {
         self.identity

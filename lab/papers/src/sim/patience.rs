@@ -9,6 +9,7 @@
 use towpath_machine::{Park, Processor};
 use towpath_sim::Parameters;
 use towpath_sim::parameters::YIELD;
+use towpath_sync::strategy::BackOff;
 use towpath_sync::{Abandoned, Alone, Policy, Wait, Waiting};
 
 /// What the algorithms' own proportional pauses are made for: nanoseconds for each waiter
@@ -61,22 +62,16 @@ impl Patience {
     /// if it is time to let others run. By competitive spinning a waiter that has backed off for as
     /// long as a context switch gives way, and begins anew when it runs again.
     fn pause(&self, round: u32) -> Option<u64> {
-        let pause = |round: u32| self.base() << round.min(self.doublings);
+        let back_off = BackOff { base: self.base(), doublings: self.doublings };
         match self.wait.policy {
             // Those who block at once let others run instead of waiting.
             Policy::Park => None,
             Policy::SpinThenPark | Policy::SpinThenYield => {
-                let mut spent = 0;
-                let rounds = (0..).take_while(|&r| {
-                    let spins = spent < self.wait.budget;
-                    spent += pause(r);
-                    spins
-                });
-                let rounds = rounds.count() as u32;
+                let rounds = back_off.rounds_within(self.wait.budget);
                 let round = round % (rounds + 1);
-                (round < rounds).then(|| pause(round))
+                (round < rounds).then(|| back_off.pause(round))
             }
-            _ => Some(pause(round)),
+            Policy::Spin | Policy::Adaptive => Some(back_off.pause(round)),
         }
     }
 }

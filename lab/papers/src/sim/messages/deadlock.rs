@@ -139,7 +139,7 @@ impl<'a, 'm, C: Claim<Sim>> Wrongly<'a, 'm, C> {
         let mut round = 0;
         loop {
             match self.endpoint.try_request(self.to, ASK, &[]) {
-                Err(Error::NotSent) => self.cpu.delay(self.habits.period.turn(round)),
+                Err(Error::NotSent) => self.cpu.delay(self.habits.period.space.pause(round)),
                 result => return result,
             }
             round += 1;

@@ -478,7 +478,7 @@ fn waiting_sender_learns_of_a_death_within_a_few_turns() {
             let blocked = Blocked::default();
             simulate(&blocked, "towpath", members, seed);
             assert_eq!(blocked.done.get(), members - 1);
-            let turns = (blocked.latest.get() - blocked.died.get()) / Period::ENTERPRISE.turn(64);
+            let turns = (blocked.latest.get() - blocked.died.get()) / Period::ENTERPRISE.space.pause(64);
             assert!(turns < 16, "{turns} turns, {members} members");
         }
     }

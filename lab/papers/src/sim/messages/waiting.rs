@@ -12,54 +12,37 @@
 //!   double six times.
 
 use towpath_machine::{Ordering, Processor};
-use towpath_sync::{Abandoned, PARKED, Waiting};
+use towpath_sync::strategy::BackOff;
+use towpath_sync::{Abandoned, PARKED, Spinning, Waiting};
 
 /// Spinning with the constants of a machine's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// Between the first two attempts at a lock, in nanoseconds.
-    pub retry: u64,
-    /// How often that doubles.
-    pub retry_doublings: u32,
-    /// The first pause in front of a full queue, in nanoseconds.
-    pub pause: u64,
-    /// How often it doubles.
-    pub doublings: u32,
+    /// Pauses between attempts at a lock.
+    pub retry: BackOff,
+    /// Pauses in front of a full queue.
+    pub space: BackOff,
 }
 
 impl Period {
-    /// For the Enterprise 5000.
-    pub const ENTERPRISE: Period = Period { retry: 24, retry_doublings: 0, pause: 480, doublings: 6 };
-
-    /// The `round`-th pause in front of a full queue, in nanoseconds.
-    pub fn turn(&self, round: u32) -> u64 {
-        self.pause << round.min(self.doublings)
-    }
+    /// Pauses on the Enterprise 5000.
+    pub const ENTERPRISE: Period =
+        Period { retry: BackOff { base: 24, doublings: 0 }, space: BackOff { base: 480, doublings: 6 } };
 }
 
 impl<P: Processor> Waiting<P> for Period {
     fn parks(&self) -> bool {
         false
     }
-    fn wait_until(
-        &self,
-        cpu: &P,
-        word: &P::Word,
-        mut done: impl FnMut(u64) -> bool,
-    ) -> Result<u64, Abandoned> {
-        loop {
-            // Acquire: pairs with the Release in `release`.
-            if let Ok(value) = cpu.spin_until(word, Ordering::Acquire, 1_000_000, &mut done) {
-                return Ok(value);
-            }
-        }
+    fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned> {
+        Spinning.wait_until(cpu, word, done)
     }
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
-        cpu.delay(self.retry << round.min(self.retry_doublings));
+        cpu.delay(self.retry.pause(round));
         Ok(())
     }
     fn back_off_for_space(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
-        cpu.delay(self.turn(round));
+        cpu.delay(self.space.pause(round));
         Ok(())
     }
     fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
@@ -67,14 +50,12 @@ impl<P: Processor> Waiting<P> for Period {
     }
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, _turn: u64) {
         // Relaxed: a hint; the caller looks again. Accepted or not is all the same.
-        let _ = cpu.spin_until(word, Ordering::Relaxed, self.turn(round), |v| v & !PARKED != seen);
+        let _ = cpu.spin_until(word, Ordering::Relaxed, self.space.pause(round), |v| v & !PARKED != seen);
     }
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
-        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock
-        // that calls this.
-        cpu.store(word, value, Ordering::Release);
+        Spinning.release(cpu, word, value);
     }
-    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, _count: u32) {
-        self.release(cpu, word, value);
+    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
+        Spinning.release_some(cpu, word, value, count);
     }
 }

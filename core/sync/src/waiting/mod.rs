@@ -1,0 +1,146 @@
+//! Waiting policies: how to wait is a parameter of every operation that may have to.
+//!
+//! A waiter that parks leaves [`PARKED`] in the word that it waits for; whoever changes the word
+//! sees the bit in the value that it replaces and wakes the sleepers. Waking thus costs nothing
+//! when nobody sleeps. Values proper use bits 0 to 62, and a change that a waiter may wait for
+//! changes the low 32 bits (what a futex compares).
+//!
+//! A word at memory cannot be marked (memory does not compare), so those who wait for one leave the
+//! mark in a *bell* beside it, a word in the caches, and park on that. They look at the word once
+//! more in between, and whoever changes the word looks at the bell afterwards: one of the two sees
+//! the other.
+
+use towpath_machine::Processor;
+
+mod policy;
+mod spinning;
+pub mod strategy;
+mod surroundings;
+mod wait;
+
+pub use policy::Policy;
+pub use spinning::Spinning;
+pub use surroundings::{Alone, Surroundings, is_oversubscribed};
+pub use wait::Wait;
+
+/// The bit of a waited-for word that says that somebody is parked on it.
+pub const PARKED: u64 = 1 << 63;
+
+/// The wait was given up, since what it waited for cannot come any more (its bringer is
+/// dead).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandoned;
+
+/// How to wait, and how to let go so that waiters notice.
+pub trait Waiting<P: Processor> {
+    /// Whether waiters may be parked, so that releases must look for them.
+    fn parks(&self) -> bool;
+
+    /// Waits until `done` accepts the word's value (given without [`PARKED`]), which was
+    /// read with Acquire. Returns that value.
+    ///
+    /// # Errors
+    ///
+    /// [`Abandoned`] if the surroundings say that waiting is in vain.
+    fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned>;
+
+    /// The same with pauses of as many nanoseconds as `pause` makes of the word's value
+    /// (likewise without [`PARKED`]): proportional and exponential back-off. With a bell if the
+    /// word lies at memory: then released by [`Waiting::release_ringing`] with the same one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    fn wait_until_pausing(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: Option<&P::Word>,
+        _pause: impl FnMut(u64) -> u64,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        match bell {
+            Some(bell) => self.wait_until_rung(cpu, word, bell, done),
+            None => self.wait_until(cpu, word, done),
+        }
+    }
+
+    /// As [`Waiting::wait_until`] for a word at memory, with its bell: released by
+    /// [`Waiting::release_ringing`] with the same one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    fn wait_until_rung(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        _bell: &P::Word,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        self.wait_until(cpu, word, done)
+    }
+
+    /// This way of waiting, but spinning `times` as long where it spins before it sleeps
+    /// or yields: for barriers, where those who have not yet arrived come one after the other.
+    fn scaled(&self, _times: u64) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
+
+    /// Waits a little where there is no word to wait for: the `round`-th time in a row
+    /// (from 0).
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned>;
+
+    /// The same in front of a full queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`Waiting::wait_until`].
+    #[inline(always)]
+    fn back_off_for_space(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
+        self.back_off(cpu, round)
+    }
+
+    /// How often to try a lock without queueing before queueing for it: 0, except where a
+    /// place in a FIFO queue could make everybody wait for a process that isn't running.
+    fn attempts_before_queueing(&self, cpu: &P) -> u32;
+
+    /// Waits for the word to differ from `seen` (both without [`PARKED`]), for a turn of
+    /// at most about `turn` nanoseconds: spins, yields or sleeps. May return early for no reason.
+    fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64);
+
+    /// Wakes whoever is parked on the word, for algorithms that keep a mark of their own.
+    fn wake_all(&self, _cpu: &P, _word: &P::Word) {}
+
+    /// The caller's identity among the processes that share the lock, 1 to 2³¹ − 1: what
+    /// a robust lock writes down.
+    fn identity(&self) -> u32 {
+        1
+    }
+
+    /// Whether the process of that identity is alive.
+    fn is_alive(&self, _identity: u32) -> bool {
+        true
+    }
+
+    /// Writes a word that others may wait for, with Release, and wakes them.
+    fn release(&self, cpu: &P, word: &P::Word, value: u64);
+
+    /// The same for a word at memory, with the bell that its waiters were given.
+    fn release_ringing(&self, cpu: &P, word: &P::Word, _bell: &P::Word, value: u64) {
+        self.release(cpu, word, value);
+    }
+
+    /// As [`Waiting::release`], waking at most `count` of them, for words of which only
+    /// so many waiters can make use. The rest stay asleep until the next time, or (since the mark
+    /// for them may come too late) until their turn is over: only for waiters in
+    /// [`Waiting::wait_turn`].
+    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
+}

@@ -1,0 +1,41 @@
+//! Surroundings of a waiter: load of the machine, identities, deaths.
+
+/// What a waiter can learn about the world around it. Asked only on slow paths.
+pub trait Surroundings: Sync {
+    /// Whether more runnable participants than cores share the machine.
+    fn oversubscribed(&self) -> bool {
+        false
+    }
+    /// Whether waiting is in vain. Asked about every millisecond of a wait.
+    fn abandoned(&self) -> bool {
+        false
+    }
+    /// The calling process's identity, 1 to 2³¹ − 1.
+    fn identity(&self) -> u32 {
+        1
+    }
+    /// Whether the process of that identity is alive.
+    fn is_alive(&self, _identity: u32) -> bool {
+        true
+    }
+    /// How many deaths of participants were noted so far.
+    fn deaths(&self) -> u64 {
+        0
+    }
+    /// The caller is about to sleep (`true`) or has woken (`false`): it does not, or does
+    /// again, count as runnable.
+    fn asleep(&self, _asleep: bool) {}
+}
+
+/// Surroundings of which nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Surroundings for Alone {}
+
+/// Returns whether that many runnable participants oversubscribe that many cores: then a waiter
+/// that spins keeps the core from one that could bring what it waits for.
+#[inline(always)]
+pub const fn is_oversubscribed(runnable: u64, cores: u64) -> bool {
+    runnable > cores
+}

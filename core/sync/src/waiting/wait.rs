@@ -1,0 +1,269 @@
+//! A policy in its surroundings: waiting as it is chosen when the program runs.
+
+use towpath_machine::{Ordering, Park, Processor};
+
+use super::strategy::{BackOff, Limits, Step, Strategy, WaitState};
+use super::{Abandoned, PARKED, Policy, Surroundings, Waiting};
+
+/// A policy in its surroundings: what operations are given.
+#[derive(Clone, Copy)]
+pub struct Wait<'a> {
+    /// What to do.
+    pub policy: Policy,
+    /// What is known about the world.
+    pub around: &'a dyn Surroundings,
+    /// How long to spin before yielding or parking, in nanoseconds: about the cost of a
+    /// context switch.
+    pub budget: u64,
+}
+
+/// Interval between two questions to the surroundings, in nanoseconds.
+const ASK_EVERY: u64 = 1_000_000;
+/// Number of rounds of back-off between two questions to the surroundings.
+const ASK_ROUNDS: u32 = 256;
+/// Number of attempts at a lock before queueing when oversubscribed.
+const ATTEMPTS: u32 = 200;
+
+impl<P: Processor + Park> Waiting<P> for Wait<'_> {
+    #[inline(always)]
+    fn parks(&self) -> bool {
+        self.policy.parks()
+    }
+
+    #[inline]
+    fn wait_until(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        // (1) Acquire: pairs with the Release (2) in `release` or the Release of the algorithm that
+        // writes the word.
+        match cpu.spin_until(word, Ordering::Acquire, 0, |v| done(v & !PARKED)) {
+            Ok(value) => Ok(value & !PARKED),
+            Err(_) => self.wait_slowly(cpu, word, None, &mut |spin| {
+                // (3) Acquire: as (1).
+                cpu.spin_until(word, Ordering::Acquire, spin, |v| done(v & !PARKED))
+            }),
+        }
+    }
+
+    fn wait_until_pausing(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: Option<&P::Word>,
+        mut pause: impl FnMut(u64) -> u64,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        self.wait_slowly(cpu, word, bell, &mut |spin| {
+            // (3) Acquire: as (1).
+            cpu.poll_until(word, Ordering::Acquire, spin, |v| pause(v & !PARKED), |v| done(v & !PARKED))
+        })
+    }
+
+    fn wait_until_rung(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: &P::Word,
+        mut done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, Abandoned> {
+        self.wait_slowly(cpu, word, Some(bell), &mut |spin| {
+            // (3) Acquire: as (1).
+            cpu.spin_until(word, Ordering::Acquire, spin, &mut done)
+        })
+    }
+
+    fn scaled(&self, times: u64) -> Self {
+        Wait { budget: self.budget.saturating_mul(times.max(1)), ..*self }
+    }
+
+    fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned> {
+        match BackOff::NATIVE.next(self.policy, round, || self.around.oversubscribed()) {
+            Step::Spin(ns) => cpu.delay(ns),
+            Step::Yield | Step::Park(_) => cpu.yield_now(),
+        }
+        let asks = round % ASK_ROUNDS == ASK_ROUNDS - 1;
+        if asks && self.around.abandoned() { Err(Abandoned) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
+        if self.policy == Policy::Adaptive && self.around.oversubscribed() { ATTEMPTS } else { 0 }
+    }
+
+    fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64) {
+        let strategy = Strategy::new(self.policy, self.budget.min(turn), &Limits::TURN);
+        let mut state = WaitState::after(round);
+        let oversubscribed = || self.around.oversubscribed();
+        let Step::Spin(spin) = strategy.next(&mut state, oversubscribed) else { return };
+        // Relaxed: a hint; the caller looks again.
+        let Err(value) = cpu.spin_until(word, Ordering::Relaxed, spin, |v| v & !PARKED != seen) else {
+            return;
+        };
+        match strategy.next(&mut state, oversubscribed) {
+            Step::Spin(_) => {}
+            Step::Yield => cpu.yield_now(),
+            Step::Park(_) => {
+                if self.marks(cpu, word, value) {
+                    self.sleep(cpu, word, value, turn);
+                }
+            }
+        }
+    }
+
+    fn wake_all(&self, cpu: &P, word: &P::Word) {
+        cpu.wake(word, u32::MAX);
+    }
+
+    fn identity(&self) -> u32 {
+        self.around.identity()
+    }
+
+    fn is_alive(&self, identity: u32) -> bool {
+        self.around.is_alive(identity)
+    }
+
+    #[inline(always)]
+    fn release(&self, cpu: &P, word: &P::Word, value: u64) {
+        if Waiting::<P>::parks(self) {
+            // (2) Release: pairs with the Acquire (1), (3) in the waiters. An exchange, since the
+            // old value tells whether one is parked.
+            if cpu.swap(word, value, Ordering::Release) & PARKED != 0 {
+                cpu.wake(word, u32::MAX);
+            }
+        } else {
+            // Release: as (2); nobody can be parked.
+            cpu.store(word, value, Ordering::Release);
+        }
+    }
+
+    fn release_ringing(&self, cpu: &P, word: &P::Word, bell: &P::Word, value: u64) {
+        // (2) Release: as in `release`.
+        cpu.store(word, value, Ordering::Release);
+        if !Waiting::<P>::parks(self) {
+            return;
+        }
+        // (8) SeqCst: pairs with the fence (7) in `sleep_beside`. Either the waiter sees the new
+        // value or we see its mark.
+        cpu.fence(Ordering::SeqCst);
+        // Relaxed: ordered by (8). If the exchange fails, somebody else has rung meanwhile, after
+        // our change of the word.
+        let heard = cpu.load(bell, Ordering::Relaxed);
+        if heard & PARKED != 0 {
+            let rung = heard.wrapping_add(1) & !PARKED;
+            if cpu.compare_exchange(bell, heard, rung, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                cpu.wake(bell, u32::MAX);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
+        if Waiting::<P>::parks(self) {
+            // (4) Release: as (2).
+            if cpu.swap(word, value, Ordering::Release) & PARKED != 0 && cpu.wake(word, count) == count {
+                // Perhaps more are parked: leave the mark for the next release. Relaxed: it carries
+                // no data.
+                cpu.fetch_or(word, PARKED, Ordering::Relaxed);
+            }
+        } else {
+            // Release: as (2); nobody can be parked.
+            cpu.store(word, value, Ordering::Release);
+        }
+    }
+}
+
+impl Wait<'_> {
+    /// `probe` spins for so long at most, and reads with Acquire.
+    #[cold]
+    fn wait_slowly<P: Processor + Park>(
+        &self,
+        cpu: &P,
+        word: &P::Word,
+        bell: Option<&P::Word>,
+        probe: &mut impl FnMut(u64) -> Result<u64, u64>,
+    ) -> Result<u64, Abandoned> {
+        let strategy = Strategy::new(self.policy, self.budget, &Limits::LOCK);
+        let mut state = WaitState::default();
+        let (mut since_asked, mut seen) = (0u64, 0);
+        loop {
+            match strategy.next(&mut state, || self.around.oversubscribed()) {
+                Step::Spin(ns) => {
+                    match probe(ns) {
+                        Ok(value) => return Ok(value & !PARKED),
+                        Err(value) => seen = value,
+                    }
+                    since_asked += ns;
+                }
+                Step::Yield => {
+                    cpu.yield_now();
+                    since_asked += self.budget;
+                }
+                Step::Park(nap) => match bell {
+                    Some(bell) => {
+                        if let Some(value) = self.sleep_beside(cpu, bell, nap, probe) {
+                            return Ok(value & !PARKED);
+                        }
+                        since_asked += nap;
+                    }
+                    None if self.marks(cpu, word, seen) => {
+                        self.sleep(cpu, word, seen, nap);
+                        since_asked += nap;
+                    }
+                    None => {}
+                },
+            }
+            if since_asked >= ASK_EVERY && state.is_between_rounds() {
+                since_asked = 0;
+                if self.around.abandoned() {
+                    // The dead may have brought it before they died, and it may be what woke us:
+                    // who gives up now would take it along.
+                    return match probe(0) {
+                        Ok(value) => Ok(value & !PARKED),
+                        Err(_) => Err(Abandoned),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Leaves the mark of a sleeper in a word that holds `seen`.
+    fn marks<P: Processor>(&self, cpu: &P, word: &P::Word, seen: u64) -> bool {
+        // Relaxed: the bit carries no data; parking compares the value again.
+        seen & PARKED != 0
+            || cpu.compare_exchange(word, seen, seen | PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn sleep<P: Processor + Park>(&self, cpu: &P, word: &P::Word, seen: u64, nap: u64) {
+        self.around.asleep(true);
+        cpu.park(word, seen, nap);
+        self.around.asleep(false);
+    }
+
+    /// Sleeps until the bell rings, unless the word has changed meanwhile: then returns
+    /// its value.
+    fn sleep_beside<P: Processor + Park>(
+        &self,
+        cpu: &P,
+        bell: &P::Word,
+        nap: u64,
+        probe: &mut impl FnMut(u64) -> Result<u64, u64>,
+    ) -> Option<u64> {
+        // Relaxed: (7) orders it. The count in the bell tells whether it was rung since.
+        let heard = cpu.load(bell, Ordering::Relaxed);
+        if !self.marks(cpu, bell, heard) {
+            return None;
+        }
+        // (7) SeqCst: pairs with the fence (8) in `release_ringing`.
+        cpu.fence(Ordering::SeqCst);
+        match probe(0) {
+            Ok(value) => Some(value),
+            Err(_) => {
+                self.sleep(cpu, bell, heard, nap);
+                None
+            }
+        }
+    }
+}
