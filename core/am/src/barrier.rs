@@ -65,7 +65,7 @@ impl Endpoint {
     /// # }
     /// ```
     pub fn barrier(&self) -> Result<(), Error> {
-        if self.core.depth.get() > 0 {
+        if self.core.dispatch.depth.get() > 0 {
             return Err(Error::InUse("a handler may not wait at a barrier".into()));
         }
         let world = self.world();

@@ -7,14 +7,15 @@ use std::time::Duration;
 use towpath_machine::{Ordering, Park, Processor};
 use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
 
-use crate::attach::SharedMemory;
 use crate::claim::Claim;
-use crate::domain::{Domain, Side};
-use crate::endpoint::{Core, Endpoint};
+use crate::domain::Side;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::queue::STALL;
+use crate::shared_memory::SharedMemory;
+use crate::state::{Bundled, Core, Domain};
 
-/// What [`Bundle::wait`] waits for.
+/// Events that [`Bundle::wait`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Events {
     /// A message (or one that came back) can be polled.
@@ -29,26 +30,15 @@ impl Default for Events {
     }
 }
 
-pub(crate) struct BundleInner<D: Domain> {
-    pub members: RefCell<Vec<Rc<Core<D>>>>,
-}
-
-impl<D: Domain> BundleInner<D> {
-    pub fn remove(&self, core: &Rc<Core<D>>) {
-        self.members.borrow_mut().retain(|m| !Rc::ptr_eq(m, core));
-    }
-}
-
-/// A sequential bundle: its endpoints belong to one thread. Waiting in any of them polls
-/// all of them.
+/// Sequential bundle: endpoints of one thread. Waiting in any of them polls all of them.
 pub struct Bundle<D: Domain = SharedMemory> {
-    inner: Rc<BundleInner<D>>,
+    inner: Rc<Bundled<D>>,
     events: Cell<Events>,
 }
 
 impl<D: Domain> Default for Bundle<D> {
     fn default() -> Self {
-        Bundle { inner: Rc::new(BundleInner { members: RefCell::default() }), events: Cell::default() }
+        Bundle { inner: Rc::new(Bundled { members: RefCell::default() }), events: Cell::default() }
     }
 }
 
@@ -60,11 +50,11 @@ impl<D: Domain> core::fmt::Debug for Bundle<D> {
     }
 }
 
-/// About what an empty poll takes, in nanoseconds.
+/// Time of an empty poll, in nanoseconds, about.
 const POLL: u64 = 8;
 
 impl Bundle {
-    /// An empty bundle. In another domain: [`Bundle::default`].
+    /// Makes an empty bundle. In another domain: [`Bundle::default`].
     pub fn new() -> Bundle {
         Bundle::default()
     }
@@ -74,24 +64,24 @@ impl<D: Domain> Bundle<D> {
     /// Moves an endpoint here from whatever bundle it was in.
     pub fn add(&self, endpoint: &Endpoint<D>) {
         let core = &endpoint.core;
-        if let Some(old) = core.bundle.borrow().upgrade() {
+        if let Some(old) = core.company.bundle.borrow().upgrade() {
             old.remove(core);
         }
         self.inner.members.borrow_mut().push(core.clone());
-        *core.bundle.borrow_mut() = Rc::downgrade(&self.inner);
+        *core.company.bundle.borrow_mut() = Rc::downgrade(&self.inner);
     }
 
-    /// How many endpoints it has.
+    /// Returns the number of its endpoints.
     pub fn len(&self) -> usize {
         self.inner.members.borrow().len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it has no endpoint.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What [`Bundle::wait`] waits for.
+    /// Sets the events that [`Bundle::wait`] waits for.
     pub fn set_events(&self, events: Events) {
         self.events.set(events);
     }
@@ -128,15 +118,15 @@ impl<D: Domain> Endpoint<D> {
         wait_for(&self.core, core::slice::from_ref(&self.core), Events::default(), timeout, &())
     }
 
-    /// Number of empty polls that cost about as much as a sleep: messages that come soon are found
-    /// soonest by polling.
+    /// Returns the number of empty polls that cost about as much as a sleep. Messages
+    /// that come soon are found soonest by polling.
     fn polls_before_waiting(&self) -> u64 {
         let domain = &self.core.domain;
         if domain.policy().spins() { domain.budget() / POLL } else { 0 }
     }
 
-    /// Polls the endpoint, or all of its bundle, waiting when there is nothing, until `until` is
-    /// reached or about until `timeout` has passed with nothing to do.
+    /// Polls the endpoint, or all of its bundle, until `until` is reached, or about until
+    /// no message has come for `timeout`.
     pub(crate) fn poll_until_or(&self, timeout: Option<Duration>, until: &impl Until) {
         let patience = self.polls_before_waiting();
         let mut idle = 0;
@@ -146,7 +136,7 @@ impl<D: Domain> Endpoint<D> {
             } else if idle < patience {
                 idle += 1;
             } else {
-                let bundle = self.core.bundle.borrow().upgrade();
+                let bundle = self.core.company.bundle.borrow().upgrade();
                 let alone = core::slice::from_ref(&self.core);
                 let happened = match &bundle {
                     Some(bundle) => {
@@ -179,17 +169,18 @@ impl<D: Domain> Endpoint<D> {
     }
 }
 
-/// End of a wait for something else than an endpoint's events.
+/// End of a wait for another event than an endpoint's.
 pub(crate) trait Until {
-    /// Returns whether it has come.
+    /// Returns whether the event has come.
     fn is_reached(&self) -> bool {
         false
     }
-    /// Tells those that bring it about that the waiter is about to sleep at its doorbell.
+    /// Announces to the processes that bring the event about that the waiter is about to
+    /// sleep at its doorbell.
     fn announce_sleep(&self) {}
 }
 
-/// Waits for the endpoint's events only.
+/// Wait for the endpoint's events only.
 impl Until for () {}
 
 fn happened<D: Domain>(members: &[Rc<Core<D>>], events: Events, until: &impl Until) -> bool {
@@ -198,7 +189,8 @@ fn happened<D: Domain>(members: &[Rc<Core<D>>], events: Events, until: &impl Unt
         || events.can_send && members.iter().all(|core| core.can_send())
 }
 
-/// Sleeps on the doorbell for at most `nap` nanoseconds (asked last), unless an event has happened.
+/// Sleeps on the doorbell for at most `nap` nanoseconds (asked last), unless an event has
+/// happened.
 fn sleep<D: Domain>(
     first: &Rc<Core<D>>,
     members: &[Rc<Core<D>>],
@@ -208,12 +200,12 @@ fn sleep<D: Domain>(
 ) {
     let (domain, cpu) = (&first.domain, first.cpu());
     let Some(doorbell) = domain.me().and_then(|me| domain.doorbell(me.index)) else { return };
-    // Acquire: before the last look at the queues.
+    // (W2) Acquire: before the last look at the queues; pairs with the Release (W1) of senders.
     let rung = cpu.load(doorbell, Ordering::Acquire);
     until.announce_sleep();
     if members.iter().all(|core| core.fall_asleep()) && !happened(members, events, until) {
-        // Nobody rings when space appears, or for what was claimed before we said that we sleep and
-        // will be passed over.
+        // No process wakes this one when space appears, or for packets that were claimed before it
+        // said that it sleeps, and that will be passed over.
         let soon = events.can_send || members.iter().any(|core| core.is_behind());
         let nap = nap().min(if soon { STALL } else { u64::MAX });
         domain.asleep(true);

@@ -1,5 +1,5 @@
-//! The directory of a world's endpoints: taking an entry, readying its receive block,
-//! closing it; and what the dead left in theirs.
+//! Directory of a domain's endpoints: takes, readies and closes entries, and repairs those of the
+//! dead.
 //!
 //! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
 //! While it is being taken over, `open` is 0 and nobody finds it.
@@ -8,28 +8,23 @@ use towpath_machine::{LINE, Ordering, OwnLine, Processor};
 use towpath_shm::ParticipantId;
 use towpath_sync::PARKED;
 
+use crate::census::{Members, owner_lives};
 use crate::claim::Claim;
-use crate::domain::{Domain, Entry, Members, Side};
+use crate::domain::{Entry, Hooks, Membership, Side};
 use crate::error::Error;
+use crate::message::Direction;
 use crate::name::Name;
 use crate::outstanding::Outstanding;
 use crate::packet::{CLAIMED, FREE, Header};
 use crate::queue::{CLOSED, Census, TICKET, intent, tail_generation};
 use crate::segment::Segment;
 
-/// Between two looks at what somebody else has to do, in nanoseconds.
+/// Time between two looks at the progress of another process, in nanoseconds.
 const A_MOMENT: u64 = 100_000;
 
-/// What can be done to a domain's directory.
-pub(crate) trait Directory: Domain {
-    /// Whether the entry's present incarnation lives.
-    fn owner_alive(&self, entry: &Entry<Self::Cpu>) -> bool {
-        // Acquire: pairs with the Release when an endpoint is taken or given up.
-        let owner = self.cpu().load(&entry.owner, Ordering::Acquire);
-        owner != 0 && self.is_alive(ParticipantId::from_bits(owner))
-    }
-
-    /// Makes an entry of the directory ours: the one of our rank if possible.
+/// Operations on a domain's directory.
+pub(crate) trait Directory: Membership + Hooks {
+    /// Takes an entry of the directory for a participant: the one of its rank if possible.
     fn take_entry(&self, me: ParticipantId) -> Result<u16, Error> {
         let n = self.config().endpoints;
         let in_order = || (0..n).map(|i| ((me.index + i) % n) as u16);
@@ -38,14 +33,16 @@ pub(crate) trait Directory: Domain {
         for used in [false, true] {
             for endpoint in in_order() {
                 let entry = self.entry(endpoint)?;
-                // Acquire: as in `owner_alive`.
+                // (E1) Acquire, both: pairs with the Release when an endpoint is taken (E2) or given
+                // up (E3).
                 let owner = self.cpu().load(&entry.owner, Ordering::Acquire);
                 let free = if used {
-                    !self.owner_alive(&entry)
+                    !owner_lives(self, &entry)
                 } else {
                     owner == 0 && self.cpu().load(&entry.generation, Ordering::Acquire) == 0
                 };
-                // AcqRel: takes over what the last owner left, and shows our name.
+                // (E2) AcqRel: takes over the state that the last owner left (E3), and shows the new
+                // owner; pairs with (E1).
                 let (word, ours) = (&entry.owner, me.to_bits());
                 if free
                     && self
@@ -62,12 +59,13 @@ pub(crate) trait Directory: Domain {
         )))
     }
 
+    /// Gives up an entry that was not opened.
     fn give_up_entry(&self, entry: &Entry<Self::Cpu>) {
-        // Release: pairs with the Acquire of whoever takes it next.
+        // (E3) Release: pairs with the Acquire (E1), (E2) of the next owner.
         self.cpu().store(&entry.owner, 0, Ordering::Release);
     }
 
-    /// Readies the receive block of an entry that we own. Returns the new generation, and
+    /// Readies the receive block of an entry that the caller owns. Returns the new generation, and
     /// the requests to the last owner that it did not finish and whose senders may not have
     /// noticed.
     fn open_entry(
@@ -77,7 +75,7 @@ pub(crate) trait Directory: Domain {
         segment: &Segment<Self::Segment>,
     ) -> Result<(u64, Vec<Outstanding>), Error> {
         let (entry, cpu) = (self.entry(me)?, self.cpu());
-        // Release throughout, pairing with the Acquire in `Core::peer`; the entry is ours.
+        // (E4) Release throughout: the entry is the caller's; pairs with the Acquire (E6) of senders.
         cpu.store(&entry.open, 0, Ordering::Release);
         cpu.store(&entry.signal, 0, Ordering::Release);
         self.bury(&entry);
@@ -87,44 +85,47 @@ pub(crate) trait Directory: Domain {
         let mut outstanding = Vec::new();
         if !first {
             self.wait_for_stragglers(me)?;
-            let side = self.side(me, false)?;
+            let side = self.side(me, Direction::Request)?;
             let destination = Name { endpoint: me, generation: last };
             outstanding = Outstanding::take_all(cpu, side.queue(), side.claim(), destination, |_| true);
         }
         let generation = last + 1;
+        // (E4) Release: as above; pairs with the Acquire (E6).
         cpu.store(&entry.generation, generation, Ordering::Release);
-        for reply in [false, true] {
-            self.reset(&self.side(me, reply)?, first, generation);
+        for direction in [Direction::Request, Direction::Reply] {
+            self.reset(&self.side(me, direction)?, first, generation);
         }
         let shared = if matches!(segment, Segment::Shared(_)) { segment.len() } else { 0 };
+        // (E4) Release, both: as above; pair with the Acquire (E6).
         cpu.store(&entry.segment_len, shared / LINE as u64 * LINE as u64, Ordering::Release);
         cpu.store(&entry.open, owner.to_bits(), Ordering::Release);
         Ok((generation, outstanding))
     }
 
-    /// Deals with what an entry's last owner was doing elsewhere when it died.
+    /// Takes back the intents of an entry's last owner, and closes queues whose lock it may have
+    /// held when it died.
     fn bury(&self, entry: &Entry<Self::Cpu>) {
         let cpu = self.cpu();
         let OwnLine(intents) = &entry.intents;
         for word in intents {
-            // Acquire: what it did before it wrote this.
+            // (E5) Acquire: the steps before it wrote this; pairs with the Release (C1) of claims.
             let intent = cpu.load(word, Ordering::Acquire);
             let queue = (intent & 0xffff).wrapping_sub(1);
             if intent & intent::LOCKING == intent::LOCKING
                 && queue < u64::from(self.config().endpoints) * 2
                 && self.config().algorithm != crate::Algorithm::Posix
-                && let Ok(side) = self.side((queue / 2) as u16, queue % 2 == 1)
+                && let Ok(side) = self.side((queue / 2) as u16, direction_of(queue))
                 && !self.gets_free(&side)
             {
-                // It may have held the queue's lock. Relaxed: whoever sees the bit only stops.
+                // It may have held the queue's lock. Relaxed: a sender that sees the bit only stops.
                 cpu.fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
             }
-            // Release: after that.
+            // (E7) Release: after that; pairs with the Acquire (E5) of survivors.
             cpu.store(word, 0, Ordering::Release);
         }
     }
 
-    /// Whether the lock in front of a queue can be had within a while: then nobody died
+    /// Returns whether the lock in front of a queue can be had within a while: then no process died
     /// holding it.
     fn gets_free(&self, side: &Self::Side) -> bool {
         let around = self.around(side.queue());
@@ -137,16 +138,16 @@ pub(crate) trait Directory: Domain {
         })
     }
 
-    /// Takes the intent to lock one of our queues back from the dead who did not hold the
-    /// lock, so that nobody waits for them.
+    /// Takes intents to lock a queue back from the dead that did not hold the lock, so that no
+    /// sender waits for them.
     fn acquit(&self, side: &Self::Side) {
         let cpu = self.cpu();
         for entry in (0..self.config().endpoints as u16).filter_map(|e| self.entry(e).ok()) {
             for word in &entry.intents.0 {
-                // Acquire: what the dead did before.
+                // (E5) Acquire: the steps of the dead before; pairs with the Release (C1) of claims.
                 let intent = cpu.load(word, Ordering::Acquire);
                 if intent::phase(intent, side.queue().id) == Some(intent::LOCKING)
-                    && !self.owner_alive(&entry)
+                    && !owner_lives(self, &entry)
                     && self.gets_free(side)
                 {
                     // Relaxed: fails if a successor has done it.
@@ -159,10 +160,10 @@ pub(crate) trait Directory: Domain {
     /// Waits until no living sender is about to write into the receive block's old
     /// queues: as long as one is stopped in the middle of a send to the predecessor.
     fn wait_for_stragglers(&self, me: u16) -> Result<(), Error> {
-        for reply in [false, true] {
-            let side = self.side(me, reply)?;
-            // SeqCst: after this no claim succeeds, and those before it are visible; pairs with
-            // (C4) in `claim/locked.rs`.
+        for direction in [Direction::Request, Direction::Reply] {
+            let side = self.side(me, direction)?;
+            // (D2) SeqCst: after this no claim succeeds, and those before it are visible; pairs with
+            // (C4) in `claim/locked.rs` and with (D1).
             self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::SeqCst);
             while self.is_written(me, &side) {
                 self.pause(A_MOMENT);
@@ -171,17 +172,19 @@ pub(crate) trait Directory: Domain {
         Ok(())
     }
 
-    /// Whether a living sender may still write into a closed queue: it has a ticket, a
-    /// packet or a block there and has not published it.
+    /// Returns whether a living sender may still write into a closed queue: it has a ticket, a packet
+    /// or a block there and has not published it.
     fn is_written(&self, me: u16, side: &Self::Side) -> bool {
         let (q, cpu, census) = (side.queue(), self.cpu(), Members(self));
-        // Acquire, all of them: pair with the Release of those who claim, publish and let go.
+        // (E8) Acquire, all of them: pair with the Release of senders that claim (C1), publish (Q2)
+        // and let go (B2).
         let intended = (0..census.members())
             .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), q.id).is_some());
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let mut published = vec![false; q.blocks.len()];
         let mut claimed = false;
         for ticket in consumed..consumed.saturating_add(q.len()) {
+            // (E8) Acquire: pairs with (Q2).
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
             claimed |= header.state() == CLAIMED
                 && !self.config().algorithm.has_laps()
@@ -194,6 +197,7 @@ pub(crate) trait Directory: Domain {
             }
         }
         let filled = q.blocks.iter().zip(published).any(|(block, published)| {
+            // (E8) Acquire: pairs with (B2).
             let owner = cpu.load(&block.owner, Ordering::Acquire);
             owner != 0
                 && !published
@@ -203,20 +207,21 @@ pub(crate) trait Directory: Domain {
         intended || claimed || filled
     }
 
-    /// Closes an endpoint that we own.
+    /// Closes an endpoint of the caller's.
     fn close_entry(&self, me: u16) {
         let Ok(entry) = self.entry(me) else { return };
-        for reply in [false, true] {
-            if let Ok(side) = self.side(me, reply) {
-                // AcqRel: as above.
+        for direction in [Direction::Request, Direction::Reply] {
+            if let Ok(side) = self.side(me, direction) {
+                // (E9) AcqRel: after the endpoint's last steps; pairs with the Acquire of claims.
                 self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::AcqRel);
             }
         }
-        // Release: pairs with the Acquire in `Core::peer` and in `owner_alive`.
+        // (E3) Release, both: pair with the Acquire (E1), (E6) of senders and of the next owner (E2).
         self.cpu().store(&entry.open, 0, Ordering::Release);
         self.cpu().store(&entry.owner, 0, Ordering::Release);
     }
 
+    /// Returns the name of a rank's first open endpoint.
     fn name_of_rank(&self, rank: u32) -> Option<Name> {
         let n = self.config().endpoints;
         (0..n).map(|i| ((rank + i) % n) as u16).find_map(|endpoint| {
@@ -225,12 +230,12 @@ pub(crate) trait Directory: Domain {
         })
     }
 
-    /// The entry, owner and generation of an endpoint, if it is open. An entry that
-    /// somebody is taking over still shows its last owner's name in `open`, and is not open.
+    /// Returns the entry, owner and generation of an endpoint, if it is open. An entry that is being
+    /// taken over still shows its last owner in `open`, and is not open.
     fn opened(&self, endpoint: u16) -> Option<(Self::Entry, ParticipantId, u64)> {
         let entry = self.entry(endpoint).ok()?;
-        // Acquire, all of them: pair with the Release in `open_entry`. The generation changes only
-        // while `open` is 0.
+        // (E6) Acquire, all of them: pair with the Release (E4) in `open_entry`. The generation
+        // changes only while `open` is 0.
         let cpu = self.cpu();
         let open = cpu.load(&entry.open, Ordering::Acquire);
         let generation = cpu.load(&entry.generation, Ordering::Acquire);
@@ -240,9 +245,9 @@ pub(crate) trait Directory: Domain {
         steady.then(|| (entry, ParticipantId::from_bits(open), generation))
     }
 
-    /// Empties a queue that nobody but its owner touches now, for a generation of its
-    /// endpoint. Tickets go on where they were, so that nothing that a predecessor's sender
-    /// remembers fits. `first`: the memory was never used and is all zero.
+    /// Empties a queue that only its owner touches now, for a generation of its endpoint. Tickets go
+    /// on where they were, so that a predecessor's sender remembers none that fits. `first`: the
+    /// memory was never used and is all zero.
     ///
     /// Everything is ordered by the last store (Release), which opens the queue: senders that see
     /// the new generation in the tail see the rest.
@@ -262,10 +267,15 @@ pub(crate) trait Directory: Domain {
         side.renew_locks(first);
         cpu.store(&q.control.consumed, base, Ordering::Relaxed);
         cpu.store(&q.control.head, base & !PARKED, Ordering::Relaxed);
-        // Release: see above; pairs with the Acquire in `Core::peer` (of the entry, which follows)
-        // and in the claims.
+        // (E10) Release: see above; pairs with the Acquire (E6) in `Core::peer` (of the entry, which
+        // follows) and in the claims.
         cpu.store(&q.control.tail, base | tail_generation(generation), Ordering::Release);
     }
 }
 
-impl<D: Domain> Directory for D {}
+impl<D: Membership + Hooks> Directory for D {}
+
+/// Returns the direction of a queue, by its number.
+fn direction_of(queue: u64) -> Direction {
+    if queue % 2 == 1 { Direction::Reply } else { Direction::Request }
+}

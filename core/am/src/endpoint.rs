@@ -1,114 +1,33 @@
-//! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their
-//! own.
+//! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their own.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
-use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use towpath_machine::Processor;
-use towpath_shm::{ParticipantId, World};
+use towpath_shm::World;
 use towpath_sync::PARKED;
 
-use crate::attach::SharedMemory;
-use crate::bundle::BundleInner;
 use crate::directory::Directory;
-use crate::domain::{Domain, Side, Word};
-use crate::error::{Error, Status};
-use crate::habit::Habit;
+use crate::domain::Side;
+use crate::error::Error;
 use crate::layout::WorldConfig;
+use crate::message::Direction;
 use crate::name::{Name, Tag};
-use crate::outstanding::Outstanding;
-use crate::packet::MAX_ARGS;
+use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::path::FIRST_QUOTA;
 use crate::queue::{Receiver, Sender};
+use crate::reply_predictor::ReplyPredictor;
 use crate::segment::{PrivateSegment, Segment, SegmentKind};
-use crate::signal::Signalled;
-use crate::token::{Operation, Token};
+use crate::shared_memory::SharedMemory;
+use crate::signalled::HANDLERS;
+use crate::state::{Back, Company, Core, Dispatch, Domain, Link, Mapping, Own, Peer, Tables, Token, Upkeep};
 
-/// How many handlers an endpoint has.
-pub const HANDLERS: usize = 256;
-
-/// Where an entry of the translation table leads.
-pub(crate) struct Mapping<D: Domain> {
-    pub peer: Rc<Peer<D>>,
-    pub name: Name,
-    pub tag: Tag,
-}
-
-/// Another endpoint (or this one), as a destination.
-pub(crate) struct Peer<D: Domain> {
-    pub name: Name,
-    pub entry: D::Entry,
-    pub participant: ParticipantId,
-    pub request: Link<D>,
-    pub reply: Link<D>,
-    /// It is dead or gone, and what was on the way to it has been returned.
-    pub gone: Cell<bool>,
-    /// Which packet we are likely to send it next.
-    pub habit: Cell<Habit>,
-}
-
-/// One queue of another endpoint.
-pub(crate) struct Link<D: Domain> {
-    pub side: D::Side,
-    pub sender: RefCell<Sender>,
-}
-
-/// One of this endpoint's own queues.
-pub(crate) struct Own<D: Domain> {
-    pub side: D::Side,
-    pub receiver: RefCell<Receiver>,
-    /// How many messages one poll delivers at most: adjusts itself.
-    pub quota: Cell<usize>,
-}
-
-/// A message that could not be delivered, on its way to this endpoint's own handler 0.
-pub(crate) struct Return {
-    pub status: Status,
-    pub operation: Operation,
-    pub handler: u8,
-    pub destination: Name,
-    pub tag: Tag,
-    pub args: [u32; MAX_ARGS],
-    pub count: usize,
-}
-
-/// An endpoint's insides, which its handlers' tokens see.
-pub struct Core<D: Domain> {
-    pub(crate) domain: D,
-    pub(crate) entry: D::Entry,
-    pub(crate) name: Name,
-    pub(crate) request: Own<D>,
-    pub(crate) reply: Own<D>,
-    pub(crate) tag: Cell<Tag>,
-    pub(crate) handlers: RefCell<Vec<Option<Rc<D::Handler>>>>,
-    pub(crate) translations: RefCell<Vec<Option<Mapping<D>>>>,
-    pub(crate) peers: RefCell<Vec<Option<Rc<Peer<D>>>>>,
-    pub(crate) segment: Segment<D::Segment>,
-    /// How many handlers are running, one inside the other.
-    pub(crate) depth: Cell<u32>,
-    /// Payloads of medium messages while their handlers run, one buffer for each depth.
-    pub(crate) scratch: RefCell<Vec<Vec<u8>>>,
-    pub(crate) returns: RefCell<VecDeque<Return>>,
-    /// To be sent back when there is time and space.
-    pub(crate) owed: RefCell<Vec<Outstanding>>,
-    pub(crate) idle_polls: Cell<u32>,
-    pub(crate) deaths_seen: Cell<u64>,
-    pub(crate) last_check: Cell<u64>,
-    /// When the endpoint last looked after what polls don't see, in nanoseconds.
-    pub(crate) last_look: Cell<u64>,
-    pub(crate) bundle: RefCell<Weak<BundleInner<D>>>,
-    /// Whether a reply is waiting for space.
-    pub(crate) replying: Cell<bool>,
-    pub(crate) signalled: Signalled,
-}
-
-/// An Active Message endpoint. Not to be shared between threads: see
-/// [`crate::ParallelEndpoint`].
+/// Active Message endpoint. It belongs to one thread: for several, see
+/// [`ParallelEndpoint`](crate::ParallelEndpoint).
 ///
-/// Its receive block lies in its domain's memory: the world's, if nothing else is said. Dropping it
-/// closes it: what others had sent and it had not handled comes back to them.
+/// Its receive block lies in its domain's memory: by default, the world's. Dropping it closes it:
+/// messages that peers had sent and it had not handled come back to them.
 pub struct Endpoint<D: Domain = SharedMemory> {
     pub(crate) core: Rc<Core<D>>,
 }
@@ -119,8 +38,8 @@ impl<D: Domain> core::fmt::Debug for Endpoint<D> {
     }
 }
 
-/// What an endpoint's receive block has in use: all 0 when nothing is on the way to it
-/// and nothing was lost.
+/// Packets and blocks of an endpoint's receive block that are in use: all 0 when no message is on
+/// the way to it and none was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Packets of the request queue.
@@ -134,14 +53,14 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Whether nothing is in use.
+    /// Returns whether no packet and no block is in use.
     pub fn is_clean(&self) -> bool {
         *self == Audit::default()
     }
 }
 
 impl Endpoint {
-    /// An endpoint of the calling process, without a segment, in a bundle of its own.
+    /// Makes an endpoint of the calling process, without a segment, in a bundle of its own.
     ///
     /// # Errors
     ///
@@ -151,7 +70,7 @@ impl Endpoint {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::None)
     }
 
-    /// The same with a segment of `len` bytes in private memory.
+    /// Makes an endpoint with a segment of `len` bytes in private memory.
     ///
     /// # Errors
     ///
@@ -160,7 +79,7 @@ impl Endpoint {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Private(len))
     }
 
-    /// The same with its part of the world's memory as segment, into which senders store
+    /// Makes an endpoint with its part of the world's memory as segment, into which senders store
     /// directly.
     ///
     /// # Errors
@@ -170,20 +89,20 @@ impl Endpoint {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Shared)
     }
 
-    /// Its world.
+    /// Returns its world.
     pub fn world(&self) -> &World {
         self.core.domain.world()
     }
 
-    /// Sets handler `index`; handler 0 gets the messages of ours that came back. A
-    /// handler may reply, and may not send requests or poll.
+    /// Sets handler `index`; handler 0 gets this endpoint's messages that came back. A handler may
+    /// reply, and may not send requests or poll.
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.set_boxed_handler(index, Box::new(handler));
     }
 }
 
 impl<D: Domain> Endpoint<D> {
-    /// An endpoint of the calling process in any domain, in a bundle of its own.
+    /// Makes an endpoint of the calling process in any domain, in a bundle of its own.
     ///
     /// # Errors
     ///
@@ -191,16 +110,19 @@ impl<D: Domain> Endpoint<D> {
     pub fn in_domain(mut domain: D, segment: SegmentKind) -> Result<Endpoint<D>, Error> {
         let participant = domain
             .me()
-            .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
+            .ok_or_else(|| Error::NotInitialised(
+                    "this process has not entered the world; call World::enter first (after a fork, in the child too)"
+                        .into(),
+                ))?;
         let me = domain.take_entry(participant)?;
         domain.act_for(me);
         let entry = domain.entry(me)?;
         let segment =
             Endpoint::segment_of(&domain, me, segment).inspect_err(|_| domain.give_up_entry(&entry))?;
         let (generation, owed) = domain.open_entry(me, participant, &segment)?;
-        let own = |reply| -> Result<Own<D>, Error> {
-            let side = domain.side(me, reply)?;
-            // Relaxed: our own queue, just made.
+        let own = |direction| -> Result<Own<D>, Error> {
+            let side = domain.side(me, direction)?;
+            // Relaxed: the endpoint's own queue, just made.
             let head = domain.cpu().load(&side.queue().control.head, Ordering::Relaxed);
             Ok(Own {
                 receiver: RefCell::new(Receiver { head, published: head, ..Receiver::default() }),
@@ -211,24 +133,19 @@ impl<D: Domain> Endpoint<D> {
         let core = Rc::new(Core {
             entry,
             name: Name { endpoint: me, generation },
-            request: own(false)?,
-            reply: own(true)?,
             tag: Cell::new(Tag::ALL),
-            handlers: RefCell::new((0..HANDLERS).map(|_| None).collect()),
-            translations: RefCell::new(Vec::new()),
-            peers: RefCell::new((0..domain.config().endpoints).map(|_| None).collect()),
             segment,
-            depth: Cell::new(0),
-            scratch: RefCell::new(Vec::new()),
-            returns: RefCell::new(VecDeque::new()),
-            owed: RefCell::new(owed),
-            idle_polls: Cell::new(0),
-            deaths_seen: Cell::new(domain.deaths()),
-            last_check: Cell::new(0),
-            last_look: Cell::new(0),
-            bundle: RefCell::new(Weak::new()),
-            replying: Cell::new(false),
-            signalled: Signalled::default(),
+            request: own(Direction::Request)?,
+            reply: own(Direction::Reply)?,
+            tables: Tables {
+                handlers: RefCell::new((0..HANDLERS).map(|_| None).collect()),
+                translations: RefCell::new(Vec::new()),
+                peers: RefCell::new((0..domain.config().endpoints).map(|_| None).collect()),
+            },
+            dispatch: Dispatch::default(),
+            back: Back { owed: RefCell::new(owed), ..Back::default() },
+            upkeep: Upkeep { deaths_seen: Cell::new(domain.deaths()), ..Upkeep::default() },
+            company: Company { bundle: RefCell::new(Weak::new()), poll_replies: RefCell::new(None) },
             domain,
         });
         Ok(Endpoint { core })
@@ -245,22 +162,22 @@ impl<D: Domain> Endpoint<D> {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> Name {
         self.core.name
     }
 
-    /// Its world's configuration.
+    /// Returns its world's configuration.
     pub fn config(&self) -> &WorldConfig {
         self.core.domain.config()
     }
 
-    /// Where it lives.
+    /// Returns the domain that it lives in.
     pub fn domain(&self) -> &D {
         &self.core.domain
     }
 
-    /// Its tag: [`Tag::ALL`] at first.
+    /// Returns its tag: [`Tag::ALL`] at first.
     pub fn tag(&self) -> Tag {
         self.core.tag.get()
     }
@@ -270,21 +187,21 @@ impl<D: Domain> Endpoint<D> {
         self.core.tag.set(tag);
     }
 
-    /// Its segment.
+    /// Returns its segment.
     pub fn segment(&self) -> &Segment<D::Segment> {
-        self.core.segment()
+        &self.core.segment
     }
 
     /// Sets handler `index`, in any domain: see [`Endpoint::set_handler`].
     pub fn set_boxed_handler(&self, index: u8, handler: Box<D::Handler>) {
-        self.core.signalled.mark(index, false);
-        self.core.handlers.borrow_mut()[usize::from(index)] = Some(handler.into());
+        self.core.dispatch.signalled.mark(index, false);
+        self.core.tables.handlers.borrow_mut()[usize::from(index)] = Some(handler.into());
     }
 
     /// Removes handler `index`: messages for it go back to their senders.
     pub fn clear_handler(&self, index: u8) {
-        self.core.signalled.mark(index, false);
-        self.core.handlers.borrow_mut()[usize::from(index)] = None;
+        self.core.dispatch.signalled.mark(index, false);
+        self.core.tables.handlers.borrow_mut()[usize::from(index)] = None;
     }
 
     /// Maps entry `index` of the translation table to an endpoint and the tag that its
@@ -302,7 +219,7 @@ impl<D: Domain> Endpoint<D> {
         if peer.gone.get() || !self.core.is_here(&peer) {
             return Err(no_such_endpoint());
         }
-        let mut table = self.core.translations.borrow_mut();
+        let mut table = self.core.tables.translations.borrow_mut();
         if table.len() <= index {
             table.resize_with(index + 1, || None);
         }
@@ -316,19 +233,19 @@ impl<D: Domain> Endpoint<D> {
     ///
     /// [`Error::NotInitialised`] if it was not mapped.
     pub fn unmap(&self, index: usize) -> Result<(), Error> {
-        match self.core.translations.borrow_mut().get_mut(index).and_then(Option::take) {
+        match self.core.tables.translations.borrow_mut().get_mut(index).and_then(Option::take) {
             Some(_) => Ok(()),
-            None => Err(Error::NotInitialised(format!("translation table entry {index}"))),
+            None => Err(Error::NotInitialised(format!("translation table entry {index} leads nowhere"))),
         }
     }
 
-    /// What entry `index` maps to.
+    /// Returns the endpoint and the tag that entry `index` leads to.
     pub fn mapping(&self, index: usize) -> Option<(Name, Tag)> {
-        self.core.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
+        self.core.tables.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
     }
 
-    /// The name of the first open endpoint of the process with this rank, if it has one
-    /// by now.
+    /// Returns the name of the first open endpoint of the process with this rank, if it has one by
+    /// now.
     pub fn name_of_rank(&self, rank: u32) -> Option<Name> {
         self.core.domain.name_of_rank(rank)
     }
@@ -378,16 +295,16 @@ impl<D: Domain> Endpoint<D> {
     /// message comes back to handler 0.
     #[inline]
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.core.request_short(index, handler, args, true)
+        self.core.request_to(index, Outgoing::request(handler, args, Body::Short, OnFull::Wait))
     }
 
-    /// As [`Endpoint::request`], but only if it can go out at once.
+    /// Sends a request with arguments only, if it can go out at once.
     ///
     /// # Errors
     ///
     /// [`Error::NotSent`] if it can't, with no effect; otherwise as [`Endpoint::request`].
     pub fn try_request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.core.request_short(index, handler, args, false)
+        self.core.request_to(index, Outgoing::request(handler, args, Body::Short, OnFull::GiveUp))
     }
 
     /// Sends a request with a payload for the handler: at most a block
@@ -403,7 +320,8 @@ impl<D: Domain> Endpoint<D> {
         args: &[u32],
         payload: &[u8],
     ) -> Result<(), Error> {
-        self.core.request_medium(index, handler, args, payload, true)
+        let body = Body::Medium(payload);
+        self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::Wait))
     }
 
     /// Stores `payload` at `offset` of the destination's segment, then runs the handler
@@ -420,11 +338,12 @@ impl<D: Domain> Endpoint<D> {
         payload: &[u8],
         offset: u64,
     ) -> Result<(), Error> {
-        self.core.request_long(index, handler, args, payload, offset, true)
+        let body = Body::Long { payload, offset };
+        self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::Wait))
     }
 
-    /// The same, but only if it can go out at once. The source may be reused on return
-    /// all the same.
+    /// Stores and runs a handler as [`Endpoint::request_long`], if it can go out at once. The source
+    /// may be reused on return all the same.
     ///
     /// # Errors
     ///
@@ -438,17 +357,18 @@ impl<D: Domain> Endpoint<D> {
         payload: &[u8],
         offset: u64,
     ) -> Result<(), Error> {
-        self.core.request_long(index, handler, args, payload, offset, false)
+        let body = Body::Long { payload, offset };
+        self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::GiveUp))
     }
 
-    /// Delivers what is there: replies before requests, a bounded number. Returns how
-    /// many messages. From a handler: nothing.
+    /// Delivers messages that have arrived: replies before requests, a bounded number. Returns their
+    /// number. From a handler: delivers none.
     #[inline]
     pub fn poll(&self) -> usize {
         self.core.poll()
     }
 
-    /// What the receive block has in use.
+    /// Returns the packets and blocks of the receive block that are in use.
     pub fn audit(&self) -> Audit {
         let count =
             |own: &Own<D>| own.receiver.borrow().in_use(own.side.claim(), own.side.queue(), self.core.cpu());
@@ -457,8 +377,8 @@ impl<D: Domain> Endpoint<D> {
         Audit { request_packets, request_blocks, reply_packets, reply_blocks }
     }
 
-    /// Looks after the receive block now, instead of some time while nothing arrives:
-    /// notices deaths, frees what the dead had claimed, returns what was on the way to them.
+    /// Looks after the receive block now, instead of some time while no message arrives: notices
+    /// deaths, frees packets that the dead had claimed, returns messages that were on the way to them.
     pub fn recover(&self) {
         self.core.domain.check_deaths();
         self.core.look_after(true);
@@ -466,12 +386,12 @@ impl<D: Domain> Endpoint<D> {
 }
 
 fn no_such_endpoint() -> Error {
-    Error::BadArgument("there is no endpoint of that name (any more)".into())
+    Error::BadArgument("there is no endpoint of that name (any more); ask for its name again".into())
 }
 
 impl<D: Domain> Drop for Endpoint<D> {
     fn drop(&mut self) {
-        if let Some(bundle) = self.core.bundle.borrow().upgrade() {
+        if let Some(bundle) = self.core.company.bundle.borrow().upgrade() {
             bundle.remove(&self.core);
         }
         if !self.core.domain.has_ended() {
@@ -481,28 +401,9 @@ impl<D: Domain> Drop for Endpoint<D> {
 }
 
 impl<D: Domain> Core<D> {
-    pub(crate) fn segment(&self) -> &Segment<D::Segment> {
-        &self.segment
-    }
-
-    #[inline(always)]
-    pub(crate) fn cpu(&self) -> &D::Cpu {
-        self.domain.cpu()
-    }
-
-    #[inline(always)]
-    pub(crate) fn intent(&self, reply: bool) -> &Word<D> {
-        &self.entry.intents.0[usize::from(reply)]
-    }
-
-    #[inline(always)]
-    pub(crate) fn block_intent(&self, reply: bool) -> &Word<D> {
-        &self.entry.intents.0[2 + usize::from(reply)]
-    }
-
-    /// The destination of that name, attached.
+    /// Attaches the destination of that name.
     pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer<D>>, Error> {
-        let known = self.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);
+        let known = self.tables.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);
         if let Some(peer) = known
             && peer.name == name
         {
@@ -512,10 +413,10 @@ impl<D: Domain> Core<D> {
             Some((entry, owner, generation)) if generation == name.generation => (entry, owner),
             _ => return Err(no_such_endpoint()),
         };
-        let link = |reply| -> Result<Link<D>, Error> {
-            let side = self.domain.side(name.endpoint, reply)?;
+        let link = |direction| -> Result<Link<D>, Error> {
+            let side = self.domain.side(name.endpoint, direction)?;
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
-            // Acquire: pairs with the Release in `reset` and in the receiver's publications.
+            // (E6) Acquire: pairs with the Release (E10) in `reset` and in the receiver's publications.
             sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
             Ok(Link { side, sender: RefCell::new(sender) })
         };
@@ -523,12 +424,12 @@ impl<D: Domain> Core<D> {
             name,
             entry,
             participant: owner,
-            request: link(false)?,
-            reply: link(true)?,
+            request: link(Direction::Request)?,
+            reply: link(Direction::Reply)?,
             gone: Cell::new(false),
-            habit: Cell::new(Habit::NONE),
+            predictor: Cell::new(ReplyPredictor::NONE),
         });
-        self.peers.borrow_mut()[usize::from(name.endpoint)] = Some(peer.clone());
+        self.tables.peers.borrow_mut()[usize::from(name.endpoint)] = Some(peer.clone());
         Ok(peer)
     }
 }

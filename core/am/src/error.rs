@@ -1,4 +1,4 @@
-//! What can go wrong, and why a message came back.
+//! Errors of calls, and reasons why messages come back.
 
 use core::fmt;
 
@@ -22,7 +22,7 @@ pub enum Error {
     /// The message can't go out at once, and the call was not to wait.
     #[error("not sent: no space at the destination now; poll and try again")]
     NotSent,
-    /// Not allowed while the endpoint is running a handler, or the entry is taken.
+    /// The endpoint is running a handler, or the entry is taken.
     #[error("in use: {0}")]
     InUse(String),
     /// The world's memory doesn't make sense, or was made by another version.
@@ -51,7 +51,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Why a message could not be delivered: what handler 0 is told. The reasons are those of
+/// Reason why a message could not be delivered, as handler 0 is told. The reasons are those of
 /// Active Messages II.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -73,9 +73,9 @@ pub enum Status {
     BadLength = 6,
     /// The destination's process is there, but has closed the endpoint.
     BadEndpoint = 7,
-    /// The destination is there, but nobody can send to it any more: a process died
-    /// holding the (not robust) lock in front of its queue.
-    Congestion = 8,
+    /// The destination is there, but no sender can reach its queue any more: a process died holding
+    /// the (not robust) lock in front of it.
+    QueueAbandoned = 8,
     /// The destination died, or another endpoint has taken its place; whether it handled
     /// the message is unknown.
     Unreachable = 9,
@@ -94,7 +94,7 @@ impl Status {
             5 => Status::BadSegmentOffset,
             6 => Status::BadLength,
             7 => Status::BadEndpoint,
-            8 => Status::Congestion,
+            8 => Status::QueueAbandoned,
             9 => Status::Unreachable,
             10 => Status::ReplyRejected,
             _ => return None,

@@ -6,7 +6,7 @@ use towpath_shm::{OBJECT_BYTES, WorldSpec};
 use towpath_sync::Policy;
 
 use crate::claim::{Algorithm, Locks};
-use crate::domain::Entry;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::Control;

@@ -12,35 +12,42 @@
 //! world's [`SharedMemory`].
 #![deny(unsafe_code)]
 
-mod attach;
 mod barrier;
 mod bundle;
+mod census;
 mod deliver;
 mod directory;
 pub mod domain;
 mod endpoint;
+mod entry;
 mod error;
-mod habit;
 mod layout;
+mod message;
 mod name;
+mod outgoing;
 mod outstanding;
 mod parallel;
+mod reply_predictor;
 mod segment;
 mod send;
+mod shared_memory;
 mod signal;
+mod signalled;
+mod state;
 mod token;
 
 pub use towpath_channel::{claim, packet, path, queue, suspicion};
 
-pub use attach::SharedMemory;
 pub use bundle::{Bundle, Events};
 pub use claim::Algorithm;
 pub use endpoint::{Audit, Endpoint};
 pub use error::{Error, Status};
 pub use layout::{LAYOUT, Layout, MAX_ENDPOINTS, WorldConfig};
+pub use message::{Direction, Operation, Payload, Returned};
 pub use name::{Name, Tag};
 pub use packet::MAX_ARGS;
 pub use parallel::{ParallelBundle, ParallelEndpoint};
-pub use segment::{Segment, SegmentKind};
+pub use segment::{PrivateSegment, Segment, SegmentKind};
+pub use shared_memory::{SharedMemory, SharedSegment};
 pub use signal::SignalEndpoint;
-pub use token::{Operation, Payload, Returned, Token};
+pub use state::{Domain, Token};

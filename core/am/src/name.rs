@@ -1,7 +1,7 @@
 //! Names and tags.
 
-/// An endpoint's name: opaque, to be compared and passed on. A later endpoint in the same
-/// place has another name.
+/// Name of an endpoint: opaque, to be compared and passed on. A later endpoint in the same place
+/// has another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     pub(crate) endpoint: u16,
@@ -9,30 +9,30 @@ pub struct Name {
 }
 
 impl Name {
-    /// As a number, to pass it on in arguments or by other means.
+    /// Returns it as a number, to pass it on in arguments or by other means.
     pub const fn to_bits(self) -> u64 {
         self.generation << 16 | self.endpoint as u64
     }
 
-    /// The inverse of [`Name::to_bits`]. Any number gives a name; mapping it fails if
-    /// there is no such endpoint.
+    /// Returns the name with this number ([`Name::to_bits`]). Any number gives a name; mapping it
+    /// fails if there is no such endpoint.
     pub const fn from_bits(bits: u64) -> Name {
         Name { endpoint: bits as u16, generation: bits >> 16 }
     }
 }
 
-/// What a message must show at its destination. An endpoint accepts a message if its own
+/// Tag: a key that a message shows at its destination. An endpoint accepts a message if its own
 /// tag is [`Tag::ALL`] or equals the message's, and never if its own tag is [`Tag::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 
 impl Tag {
-    /// Accepts nothing.
+    /// Tag of an endpoint that accepts no message.
     pub const NONE: Tag = Tag(0);
-    /// Accepts everything.
+    /// Tag of an endpoint that accepts every message.
     pub const ALL: Tag = Tag(u64::MAX);
 
-    /// Whether an endpoint with this tag accepts a message with that one.
+    /// Returns whether an endpoint with this tag accepts a message with that one.
     pub const fn accepts(self, message: Tag) -> bool {
         self.0 == u64::MAX || self.0 != 0 && self.0 == message.0
     }

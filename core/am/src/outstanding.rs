@@ -1,42 +1,36 @@
-//! Messages on their way back: requests that their receiver did not finish, found in its
-//! queue after its end.
+//! Messages on their way back: requests that their receiver did not finish.
 //!
-//! Whoever finds one takes it by an exchange of its header: its sender, which notices that the
-//! receiver is gone, or the receiver's successor, before it resets the queue.
+//! A survivor finds them in the receiver's queue after its end, and takes each by an exchange of its
+//! header: the sender, which notices that the receiver is gone, or the receiver's successor, before
+//! it resets the queue.
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::PARKED;
 
 use crate::claim::Claim;
 use crate::error::Status;
+use crate::message::{Direction, Operation, Returned};
 use crate::name::{Name, Tag};
 use crate::packet::{Form, Header, MAX_ARGS, SKIPPED};
 use crate::queue::Queue;
-use crate::token::Operation;
 
-/// One of them.
+/// Message that comes back to its sender.
 pub struct Outstanding {
-    /// Why it comes back.
-    pub status: Status,
-    /// The sending endpoint's incarnation, as in the header.
+    /// Reason, call, handler and destination.
+    pub returned: Returned,
+    /// Code of the sending endpoint's incarnation, as in the header.
     pub source: u32,
-    /// For whom it was.
-    pub destination: Name,
-    /// How it was sent.
-    pub operation: Operation,
-    /// For which handler.
-    pub handler: u8,
-    /// With which tag.
+    /// Tag that it was sent with.
     pub tag: Tag,
-    /// Its arguments.
+    /// Arguments.
     pub args: [u32; MAX_ARGS],
-    /// How many of them.
+    /// Number of arguments.
     pub count: usize,
 }
 
 impl Outstanding {
-    /// Takes all that are there and that `mine` accepts by their source. Their blocks are
-    /// freed.
+    /// Takes all requests out of a queue that `mine` accepts by their source, and frees their
+    /// blocks.
     pub fn take_all<P: Processor>(
         cpu: &P,
         q: &Queue<'_, P>,
@@ -44,17 +38,17 @@ impl Outstanding {
         destination: Name,
         mine: impl Fn(u32) -> bool,
     ) -> Vec<Outstanding> {
-        // Acquire: pairs with the Release (Q3) in `Receiver::done`.
+        // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let mut all = Vec::new();
         for ticket in consumed..consumed.saturating_add(q.len()) {
             let word = &q.slot(ticket).header;
-            // Acquire: pairs with the Release (Q2) of the publication.
+            // (O2) Acquire: pairs with the Release (Q2) of the publication.
             let header = Header(cpu.load(word, Ordering::Acquire));
             if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
                 continue;
             }
-            // So that nobody returns it twice. Relaxed: nothing else hangs on it.
+            // So that no other survivor returns it, too. Relaxed: nothing else hangs on it.
             let (taken, relaxed) = (header.with_state(SKIPPED).0, Ordering::Relaxed);
             if cpu.compare_exchange(word, header.0, taken, relaxed, relaxed).is_err() {
                 continue;
@@ -68,17 +62,16 @@ impl Outstanding {
                 pair[1] = (both >> 32) as u32;
             }
             if header.has_block() {
-                // Whoever takes the endpoint over waits until nobody writes there any more.
+                // A successor waits until no sender writes there any more.
                 q.free_block(cpu, header.block());
             }
             // Of a long transfer only the last piece is answered.
             let Some(form) = header.form().filter(|f| *f != Form::LongPart) else { continue };
+            let operation = Operation::of(form, Direction::Request);
+            let (status, handler) = (Status::Unreachable, header.handler());
             all.push(Outstanding {
-                status: Status::Unreachable,
+                returned: Returned { status, operation, handler, destination },
                 source: header.source(),
-                destination,
-                operation: Operation::of(form, false),
-                handler: header.handler(),
                 tag: Tag(cpu.read(&q.slot(ticket).tag)),
                 args,
                 count,

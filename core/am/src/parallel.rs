@@ -1,18 +1,21 @@
 //! Parallel bundles: endpoints that several threads use.
+//!
+//! An endpoint knows nothing of threads: it has a function that polls the replies of endpoints that
+//! the process shares with other threads, and a parallel bundle sets it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Park};
 
-use crate::attach::SharedMemory;
-use crate::endpoint::{Audit, Core, Endpoint};
+use crate::endpoint::{Audit, Endpoint};
 use crate::error::Error;
 use crate::name::{Name, Tag};
-use crate::token::Token;
+use crate::outgoing::{Body, OnFull, Outgoing};
+use crate::state::Token;
 
-/// A parallel bundle: several threads may poll it and send through its endpoints. Whoever
-/// waits for space polls all of them.
+/// Parallel bundle: several threads may poll it and send through its endpoints. A thread that waits
+/// for space polls all of them.
 #[derive(Default)]
 pub struct ParallelBundle {
     members: RwLock<Vec<Arc<ParallelEndpoint>>>,
@@ -25,7 +28,7 @@ impl core::fmt::Debug for ParallelBundle {
 }
 
 impl ParallelBundle {
-    /// An empty bundle.
+    /// Makes an empty bundle.
     pub fn new() -> Arc<ParallelBundle> {
         Arc::default()
     }
@@ -37,7 +40,9 @@ impl ParallelBundle {
     /// As [`Endpoint::into_parallel`].
     pub fn add(self: &Arc<Self>, endpoint: Endpoint) -> Result<Arc<ParallelEndpoint>, Error> {
         let endpoint = endpoint.into_parallel()?;
-        *endpoint.lock().0.core.domain.parallel.borrow_mut() = Arc::downgrade(self);
+        let bundle = Arc::downgrade(self);
+        *endpoint.lock().0.core.company.poll_replies.borrow_mut() =
+            Some(Box::new(move || bundle.upgrade().map_or(0, |bundle| bundle.poll_replies())));
         let endpoint = Arc::new(ParallelEndpoint { bundle: Arc::downgrade(self), ..endpoint });
         self.members.write().unwrap_or_else(PoisonError::into_inner).push(endpoint.clone());
         Ok(endpoint)
@@ -49,12 +54,12 @@ impl ParallelBundle {
         self.members.write().unwrap_or_else(PoisonError::into_inner).retain(|m| !Arc::ptr_eq(m, endpoint));
     }
 
-    /// How many endpoints it has.
+    /// Returns the number of its endpoints.
     pub fn len(&self) -> usize {
         self.all().len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it has no endpoint.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,11 +74,11 @@ impl ParallelBundle {
         self.all().iter().map(|endpoint| endpoint.poll()).sum()
     }
 
-    /// The replies alone, while a reply of one of them waits for space.
-    pub(crate) fn poll_replies(&self) -> usize {
+    /// Polls only the replies, while a reply of one of the endpoints waits for space.
+    fn poll_replies(&self) -> usize {
         let replies = |endpoint: &Arc<ParallelEndpoint>| match endpoint.inner.try_lock() {
             Ok(guard) => guard.0.core.poll_replies(),
-            // In use: by us, or by somebody who polls it himself.
+            // In use: by this thread, or by another that polls it.
             Err(_) => 0,
         };
         self.all().iter().map(replies).sum()
@@ -108,12 +113,13 @@ impl ParallelBundle {
     }
 }
 
-/// An endpoint that several threads may send through and poll: its calls take turns.
+/// Endpoint that several threads may send through and poll: its calls take turns.
+///
 /// While one thread waits for space the others can poll and send (except after the first piece of a
 /// long transfer, whose rest must follow).
 pub struct ParallelEndpoint {
     inner: Mutex<Movable>,
-    /// The bundle that it lives in, if it shares one.
+    /// Bundle that it is in, if it is in one.
     bundle: Weak<ParallelBundle>,
 }
 
@@ -123,14 +129,14 @@ impl core::fmt::Debug for ParallelEndpoint {
     }
 }
 
-/// An endpoint that may change threads.
+/// Endpoint that may change threads.
 struct Movable(Endpoint);
 
 #[allow(unsafe_code)]
 // SAFETY: everything that the endpoint shares without atomic counts (`Rc`s of its core, its peers
 // and its handlers) is reachable from this endpoint alone (`into_parallel` has taken it out of its
-// bundle, and handlers, which are `Send + Sync`, can't hold a part of it), so all of it moves
-// between threads together.
+// bundle, and handlers, which are `Send + Sync`, can't hold a part of it; its function
+// that polls other endpoints is `Send`), so all of it moves between threads together.
 unsafe impl Send for Movable {}
 
 impl Endpoint {
@@ -141,10 +147,10 @@ impl Endpoint {
     ///
     /// [`Error::InUse`], with nothing changed, if it is polled at this moment (from a handler).
     pub fn into_parallel(self) -> Result<ParallelEndpoint, Error> {
-        if let Some(bundle) = self.core.bundle.borrow().upgrade() {
+        if let Some(bundle) = self.core.company.bundle.borrow().upgrade() {
             bundle.remove(&self.core);
         }
-        *self.core.bundle.borrow_mut() = std::rc::Weak::new();
+        *self.core.company.bundle.borrow_mut() = std::rc::Weak::new();
         if std::rc::Rc::strong_count(&self.core) != 1 {
             return Err(Error::InUse("the endpoint is being polled".into()));
         }
@@ -161,19 +167,17 @@ impl ParallelEndpoint {
     /// Moves it back into the hands of one thread.
     pub fn into_sequential(self) -> Endpoint {
         let endpoint = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner).0;
-        endpoint.core.domain.parallel.take();
+        endpoint.core.company.poll_replies.take();
         endpoint
     }
 
-    /// Tries under the lock until it goes out; polls there too, and lets the others have
+    /// Tries under the lock until the message goes out; polls there too, and lets other threads have
     /// the lock in between.
-    fn until_sent(
-        &self,
-        mut attempt: impl FnMut(&Core<SharedMemory>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn until_sent(&self, index: usize, handler: u8, args: &[u32], body: Body<'_>) -> Result<(), Error> {
+        let out = Outgoing::request(handler, args, body, OnFull::GiveUp);
         loop {
             let endpoint = self.lock();
-            match attempt(&endpoint.0.core) {
+            match endpoint.0.core.request_to(index, out) {
                 Err(Error::NotSent) => {}
                 result => return result,
             }
@@ -188,48 +192,48 @@ impl ParallelEndpoint {
         }
     }
 
-    /// As [`Endpoint::name`].
+    /// Returns its name.
     pub fn name(&self) -> Name {
         self.lock().0.name()
     }
 
-    /// As [`Endpoint::map`].
+    /// Maps an entry of the translation table: see [`Endpoint::map`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Endpoint::map`].
     pub fn map(&self, index: usize, name: Name, tag: Tag) -> Result<(), Error> {
         self.lock().0.map(index, name, tag)
     }
 
-    /// As [`Endpoint::map_world`].
+    /// Maps entry `r` of the translation table to rank `r`: see [`Endpoint::map_world`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Endpoint::map_world`].
     pub fn map_world(&self) -> Result<(), Error> {
         self.lock().0.map_world()
     }
 
-    /// As [`Endpoint::set_handler`].
+    /// Sets a handler: see [`Endpoint::set_handler`].
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.lock().0.set_handler(index, handler);
     }
 
-    /// As [`Endpoint::request`].
+    /// Sends a request with arguments only: see [`Endpoint::request`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Endpoint::request`].
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.until_sent(|core| core.request_short(index, handler, args, false))
+        self.until_sent(index, handler, args, Body::Short)
     }
 
-    /// As [`Endpoint::request_medium`].
+    /// Sends a request with a payload: see [`Endpoint::request_medium`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Endpoint::request_medium`].
     pub fn request_medium(
         &self,
         index: usize,
@@ -237,14 +241,14 @@ impl ParallelEndpoint {
         args: &[u32],
         payload: &[u8],
     ) -> Result<(), Error> {
-        self.until_sent(|core| core.request_medium(index, handler, args, payload, false))
+        self.until_sent(index, handler, args, Body::Medium(payload))
     }
 
-    /// As [`Endpoint::request_long`].
+    /// Stores into the destination's segment: see [`Endpoint::request_long`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Endpoint::request_long`].
     pub fn request_long(
         &self,
         index: usize,
@@ -253,10 +257,10 @@ impl ParallelEndpoint {
         payload: &[u8],
         offset: u64,
     ) -> Result<(), Error> {
-        self.until_sent(|core| core.request_long(index, handler, args, payload, offset, false))
+        self.until_sent(index, handler, args, Body::Long { payload, offset })
     }
 
-    /// As [`Endpoint::poll`]; 0 at once if another thread is using the endpoint.
+    /// Polls: see [`Endpoint::poll`]. Returns 0 at once if another thread is using the endpoint.
     pub fn poll(&self) -> usize {
         match self.inner.try_lock() {
             Ok(guard) => guard.0.poll(),
@@ -282,7 +286,7 @@ impl ParallelEndpoint {
         }
     }
 
-    /// As [`Endpoint::audit`].
+    /// Returns the packets and blocks in use: see [`Endpoint::audit`].
     pub fn audit(&self) -> Audit {
         self.lock().0.audit()
     }

@@ -1,11 +1,11 @@
-//! An endpoint's segment: where long transfers are stored.
+//! Segment of an endpoint: the memory that long transfers are stored in.
 
 use core::cell::RefCell;
 
 use towpath_machine::Processor;
 
-use crate::attach::SharedSegment;
 use crate::domain::Stored;
+use crate::shared_memory::SharedSegment;
 
 /// The memory that long transfers to an endpoint are stored in: none, private to its
 /// process, or shared.
@@ -24,18 +24,18 @@ pub enum Segment<S = SharedSegment> {
     Shared(S),
 }
 
-/// Which segment a new endpoint is to have.
+/// Kind of segment that a new endpoint is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// None.
+    /// No segment.
     None,
-    /// So many bytes of its process's memory.
+    /// Segment of this many bytes in its process's memory.
     Private(usize),
-    /// Its part of the domain's memory.
+    /// Its part of the domain's memory, as long as the world was made for.
     Shared,
 }
 
-/// A segment in private memory.
+/// Segment in private memory.
 pub struct PrivateSegment {
     bytes: RefCell<Box<[u8]>>,
 }
@@ -57,7 +57,7 @@ impl PrivateSegment {
 }
 
 impl<S: Stored> Segment<S> {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Segment::None => 0,
@@ -66,7 +66,7 @@ impl<S: Stored> Segment<S> {
         }
     }
 
-    /// Whether nothing can be stored in it.
+    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -100,7 +100,7 @@ impl<S: Stored> Segment<S> {
         }
     }
 
-    /// Stores a block of a bulk queue. `false` if the range is not in the segment.
+    /// Stores a block of a bulk queue. Returns `false` if the range is not in the segment.
     pub(crate) fn store<P: Processor>(
         &self,
         cpu: &P,

@@ -1,8 +1,10 @@
-//! Sending: to whom, in which form; `path.rs` claims, fills and publishes; then the
-//! receiver is woken if it sleeps.
+//! Sending: looks the destination up, chooses the form, claims, fills, publishes and wakes.
 //!
-//! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no
-//! more: a block that it had claimed and not published is found by the receiver's sweep; pieces of
+//! [`Route::send`] claims, fills and publishes one packet; this file adds the destination, its
+//! liveness, and the pieces of long transfers.
+//!
+//! **A sender that dies** leaves what the claim algorithm says of each step (`towpath_channel`), and
+//! no more: a block that it had claimed and not published is found by the receiver's sweep; pieces of
 //! a long transfer that were delivered stay stored, and the handler does not run.
 
 use core::cell::Cell;
@@ -13,16 +15,18 @@ use towpath_machine::{Park, Processor};
 use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
-use crate::domain::{Domain, Side, Step, Stored};
-use crate::endpoint::{Core, Link, Peer, Return};
+use crate::domain::{Side, Step, Stored};
 use crate::error::{Error, Status};
+use crate::message::{Direction, Operation, Returned, Source};
 use crate::name::{Name, Tag};
+use crate::outgoing::{Body, OnFull, Outgoing};
+use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, pack_range, source_code};
-use crate::path::{Failure, Meanwhile, Outgoing, Piece, Route};
+use crate::path::{self, Failure, Meanwhile, Piece, Route};
 use crate::queue::intent;
-use crate::token::{Operation, Source};
+use crate::state::{Core, Domain, Link, Peer};
 
-/// A reply waits for space.
+/// Mark of a reply that waits for space, until it is dropped.
 struct Replying<'a>(&'a Cell<bool>, bool);
 
 impl<'a> Replying<'a> {
@@ -37,13 +41,13 @@ impl Drop for Replying<'_> {
     }
 }
 
-/// A message waits for space. All of the bundle is polled meanwhile: its endpoints have
-/// one thread, and another's full queue may be what we wait for.
+/// Message that waits for space. All of the bundle is polled meanwhile: its endpoints have one
+/// thread, and the full queue of another may be the reason for the wait.
 struct Waiter<'a, D: Domain, W> {
     core: &'a Core<D>,
     peer: &'a Peer<D>,
     link: &'a Link<D>,
-    reply: bool,
+    direction: Direction,
     waiting: &'a W,
 }
 
@@ -57,7 +61,7 @@ impl<D: Domain, W> Copy for Waiter<'_, D, W> {}
 
 impl<D: Domain, W> Waiter<'_, D, W> {
     fn replying(&self) -> Option<Replying<'_>> {
-        self.reply.then(|| Replying::new(&self.core.replying))
+        self.direction.is_reply().then(|| Replying::new(&self.core.dispatch.replying))
     }
 }
 
@@ -67,22 +71,25 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
     }
     fn poll(&self) -> usize {
         let _replying = self.replying();
-        if self.reply { self.core.poll_bundle_replies() } else { self.core.poll_bundle() }
+        match self.direction {
+            Direction::Reply => self.core.poll_bundle_replies(),
+            Direction::Request => self.core.poll_bundle(),
+        }
     }
     fn pause(&self, round: u32) {
         let (side, cpu) = (&self.link.side, self.core.cpu());
         side.claim().await_space(side.queue(), &self.link.sender.borrow(), cpu, self.waiting, round);
     }
-    /// A turn may be a sleep of a millisecond. A sender that looks around only after many
-    /// of them leaves a dead one's place at the head of its own queue, and whoever waits for space
-    /// there does the same.
+    /// Returns whether it is time to look around. A turn may be a sleep of a millisecond: a sender
+    /// that looks around only after many of them leaves a dead sender's place at the head of its own
+    /// queue, and peers that wait for space there do the same.
     fn is_due(&self, round: u32) -> bool {
-        let Core { domain, deaths_seen, last_look, .. } = self.core;
+        let Core { domain, upkeep, .. } = self.core;
         round.is_multiple_of(64)
-            || domain.deaths() != deaths_seen.get()
+            || domain.deaths() != upkeep.deaths_seen.get()
             || domain
                 .look_every()
-                .is_some_and(|every| domain.cpu().now().wrapping_sub(last_look.get()) >= every)
+                .is_some_and(|every| domain.cpu().now().wrapping_sub(upkeep.last_look.get()) >= every)
     }
     fn look_around(&self) -> bool {
         let _replying = self.replying();
@@ -93,62 +100,68 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
 
 #[cold]
 fn not_mapped(index: usize) -> Error {
-    Error::NotInitialised(format!("translation table entry {index}"))
+    Error::NotInitialised(format!(
+        "translation table entry {index} leads nowhere; map it first (Endpoint::map, Endpoint::map_world)"
+    ))
 }
 
+#[cold]
 fn too_many(args: &[u32]) -> Error {
-    Error::BadArgument(format!("{} arguments: at most {MAX_ARGS}", args.len()))
+    Error::BadArgument(format!(
+        "{} arguments: at most {MAX_ARGS}; send the rest as a medium message's payload",
+        args.len()
+    ))
 }
 
 impl<D: Domain> Core<D> {
     fn mapped(&self, index: usize) -> Result<(Rc<Peer<D>>, Tag), Error> {
-        match self.translations.borrow().get(index) {
+        match self.tables.translations.borrow().get(index) {
             Some(Some(mapping)) => Ok((mapping.peer.clone(), mapping.tag)),
             _ => Err(not_mapped(index)),
         }
     }
 
-    fn may_request(&self) -> Result<(), Error> {
-        if self.depth.get() > 0 {
+    /// Sends a request to the endpoint that entry `index` of the translation table leads to.
+    #[inline]
+    pub(crate) fn request_to(&self, index: usize, out: Outgoing<'_>) -> Result<(), Error> {
+        if self.dispatch.depth.get() > 0 {
             return Err(Error::InUse("a handler may reply, but not send requests".into()));
         }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn request_short(
-        &self,
-        index: usize,
-        handler: u8,
-        args: &[u32],
-        wait: bool,
-    ) -> Result<(), Error> {
-        self.may_request()?;
-        // Borrowed meanwhile: no handler can reach the table.
-        match self.translations.borrow().get(index) {
-            Some(Some(mapping)) => self.short(&mapping.peer, false, handler, mapping.tag, args, wait),
-            _ => Err(not_mapped(index)),
+        if let Body::Short = out.body {
+            // Borrowed meanwhile: no handler can reach the table.
+            return match self.tables.translations.borrow().get(index) {
+                Some(Some(mapping)) => self.short(&mapping.peer, &Outgoing { tag: mapping.tag, ..out }),
+                _ => Err(not_mapped(index)),
+            };
         }
+        let (peer, tag) = self.mapped(index)?;
+        self.with_payload(&peer, &Outgoing { tag, ..out })
     }
 
+    /// Sends a reply to the sender of a request.
     #[inline]
-    pub(crate) fn reply_short(&self, to: Source, handler: u8, tag: Tag, args: &[u32]) -> Result<(), Error> {
-        if self.signalled.running.get() {
-            return self.reply_from_signal(to, handler, tag, args);
+    pub(crate) fn reply_to(&self, to: Source, out: Outgoing<'_>) -> Result<(), Error> {
+        if self.dispatch.signalled.running.get() {
+            return match out.body {
+                Body::Short => self.reply_from_signal(to, &out),
+                _ => Err(Error::NotSent),
+            };
         }
         match self.requester(to) {
-            Ok(peer) => self.short(&peer, true, handler, tag, args, true),
-            Err(name) => self.reply_to_nobody(name, Form::Short, handler, tag, args),
+            Ok(peer) if matches!(out.body, Body::Short) => self.short(&peer, &out),
+            Ok(peer) => self.with_payload(&peer, &out),
+            Err(name) => self.reply_in_vain(name, &out),
         }
     }
 
-    /// The endpoint that a reply goes to, or the name of the one that is gone.
+    /// Returns the endpoint that a reply goes to, or the name of one that is gone.
     #[inline(always)]
     fn requester(&self, source: Source) -> Result<Rc<Peer<D>>, Name> {
         let name = match source {
             Source::Named(name) => name,
             Source::Coded(code) => {
-                if let Some(Some(peer)) = self.peers.borrow().get(usize::from(from_source_code(code).0))
+                if let Some(Some(peer)) =
+                    self.tables.peers.borrow().get(usize::from(from_source_code(code).0))
                     && source_code(peer.name.endpoint, peer.name.generation) == code
                     && !peer.gone.get()
                 {
@@ -160,98 +173,45 @@ impl<D: Domain> Core<D> {
         self.peer(name).map_err(|_| name)
     }
 
-    /// A reply whose requester is gone.
+    /// Brings a reply back whose requester is gone.
     #[cold]
-    fn reply_to_nobody(
-        &self,
-        to: Name,
-        form: Form,
-        handler: u8,
-        tag: Tag,
-        args: &[u32],
-    ) -> Result<(), Error> {
-        if args.len() > MAX_ARGS {
-            return Err(too_many(args));
+    fn reply_in_vain(&self, to: Name, out: &Outgoing<'_>) -> Result<(), Error> {
+        if out.args.len() > MAX_ARGS {
+            return Err(too_many(out.args));
         }
-        let out = self.outgoing(form, handler, tag, args, 0);
-        self.bring_back(Status::BadEndpoint, to, true, &out);
+        self.bring_back(Status::BadEndpoint, to, out);
         Ok(())
     }
 
     #[inline(always)]
-    pub(crate) fn outgoing<'a>(
-        &self,
-        form: Form,
-        handler: u8,
-        tag: Tag,
-        args: &'a [u32],
-        aux: u64,
-    ) -> Outgoing<'a> {
+    pub(crate) fn content<'a>(&self, out: &Outgoing<'a>, form: Form, aux: u64) -> path::Outgoing<'a> {
         let source = source_code(self.name.endpoint, self.name.generation);
-        Outgoing { form, handler, tag: tag.0, args, aux, source }
+        path::Outgoing { form, handler: out.handler, tag: out.tag.0, args: out.args, aux, source }
     }
 
+    /// Sends a message without a payload.
     #[inline(always)]
-    fn short(
-        &self,
-        peer: &Rc<Peer<D>>,
-        reply: bool,
-        handler: u8,
-        tag: Tag,
-        args: &[u32],
-        wait: bool,
-    ) -> Result<(), Error> {
-        if args.len() > MAX_ARGS {
-            return Err(too_many(args));
+    fn short(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> Result<(), Error> {
+        if out.args.len() > MAX_ARGS {
+            return Err(too_many(out.args));
         }
-        let out = self.outgoing(Form::Short, handler, tag, args, 0);
-        self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
+        let content = self.content(out, Form::Short, 0);
+        self.outcome(self.packet(peer, out.direction, &content, None, out.on_full), peer, out)
     }
 
-    pub(crate) fn request_medium(
-        &self,
-        index: usize,
-        handler: u8,
-        args: &[u32],
-        payload: &[u8],
-        wait: bool,
-    ) -> Result<(), Error> {
-        self.may_request()?;
-        let (peer, tag) = self.mapped(index)?;
-        self.medium(&peer, false, handler, tag, args, payload, wait)
-    }
-
-    pub(crate) fn reply_medium(
-        &self,
-        to: Source,
-        handler: u8,
-        tag: Tag,
-        args: &[u32],
-        payload: &[u8],
-    ) -> Result<(), Error> {
-        if self.signalled.running.get() {
-            return Err(Error::NotSent);
+    /// Sends a message with a payload.
+    fn with_payload(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> Result<(), Error> {
+        if out.args.len() > MAX_ARGS {
+            return Err(too_many(out.args));
         }
-        match self.requester(to) {
-            Ok(peer) => self.medium(&peer, true, handler, tag, args, payload, true),
-            Err(name) => self.reply_to_nobody(name, Form::Medium, handler, tag, args),
+        match out.body {
+            Body::Short => self.short(peer, out),
+            Body::Medium(payload) => self.medium(peer, out, payload),
+            Body::Long { payload, offset } => self.long(peer, out, payload, offset),
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a message is that many things")]
-    fn medium(
-        &self,
-        peer: &Rc<Peer<D>>,
-        reply: bool,
-        handler: u8,
-        tag: Tag,
-        args: &[u32],
-        payload: &[u8],
-        wait: bool,
-    ) -> Result<(), Error> {
-        if args.len() > MAX_ARGS {
-            return Err(too_many(args));
-        }
+    fn medium(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>, payload: &[u8]) -> Result<(), Error> {
         let block_size = self.domain.config().block_size as usize;
         if payload.len() > block_size {
             return Err(Error::BadArgument(format!(
@@ -259,79 +219,38 @@ impl<D: Domain> Core<D> {
                 payload.len()
             )));
         }
-        let out = self.outgoing(Form::Medium, handler, tag, args, 0);
+        let content = self.content(out, Form::Medium, 0);
         let piece = Piece { bytes: payload, offset: 0, whole: (0, 0) };
-        self.outcome(self.packet(peer, reply, &out, Some(piece), wait), peer, reply, &out)
+        self.outcome(self.packet(peer, out.direction, &content, Some(piece), out.on_full), peer, out)
     }
 
-    pub(crate) fn request_long(
-        &self,
-        index: usize,
-        handler: u8,
-        args: &[u32],
-        payload: &[u8],
-        offset: u64,
-        wait: bool,
-    ) -> Result<(), Error> {
-        self.may_request()?;
-        let (peer, tag) = self.mapped(index)?;
-        self.long(&peer, false, (handler, tag, args), payload, offset, wait)
-    }
-
-    pub(crate) fn reply_long(
-        &self,
-        to: Source,
-        handler: u8,
-        tag: Tag,
-        args: &[u32],
-        payload: &[u8],
-        offset: u64,
-    ) -> Result<(), Error> {
-        if self.signalled.running.get() {
-            return Err(Error::NotSent);
-        }
-        match self.requester(to) {
-            Ok(peer) => self.long(&peer, true, (handler, tag, args), payload, offset, true),
-            Err(name) => self.reply_to_nobody(name, Form::Long, handler, tag, args),
-        }
-    }
-
-    fn long(
-        &self,
-        peer: &Rc<Peer<D>>,
-        reply: bool,
-        (handler, tag, args): (u8, Tag, &[u32]),
-        payload: &[u8],
-        offset: u64,
-        wait: bool,
-    ) -> Result<(), Error> {
-        if args.len() > MAX_ARGS {
-            return Err(too_many(args));
-        }
+    fn long(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>, payload: &[u8], offset: u64) -> Result<(), Error> {
         let len = payload.len() as u64;
         if offset >= MAX_OFFSET || len >= MAX_OFFSET {
             return Err(Error::BadArgument(format!(
                 "a transfer of {len} bytes to offset {offset}: both must be below {MAX_OFFSET}"
             )));
         }
-        // Acquire: pairs with the Release in `open_entry`.
+        // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
         let shared = self.cpu().load(&peer.entry.segment_len, Ordering::Acquire);
         if shared > 0 && len <= MAX_STORED && !peer.gone.get() {
-            return self.store_directly(peer, reply, (handler, tag, args), payload, offset, wait, shared);
+            return self.store_directly(peer, out, payload, offset, shared);
         }
         let block_size = self.domain.config().block_size as usize;
         let mut at = 0;
         loop {
             let end = (at + block_size).min(payload.len());
             let last = end == payload.len();
-            let form = if last { Form::Long } else { Form::LongPart };
-            let out = self.outgoing(form, handler, tag, if last { args } else { &[] }, 0);
+            let content = match last {
+                true => self.content(out, Form::Long, 0),
+                false => path::Outgoing { args: &[], ..self.content(out, Form::LongPart, 0) },
+            };
             let piece = Piece { bytes: &payload[at..end], offset: offset + at as u64, whole: (offset, len) };
             // Once a piece is out the rest must follow.
-            let result = self.packet(peer, reply, &out, Some(piece), wait || at > 0);
+            let on_full = if at > 0 { OnFull::Wait } else { out.on_full };
+            let result = self.packet(peer, out.direction, &content, Some(piece), on_full);
             let gone = matches!(result, Err(Failure::Gone));
-            let out = Outgoing { form: Form::Long, args, ..out };
-            self.outcome(result, peer, reply, &out)?;
+            self.outcome(result, peer, out)?;
             if last || gone {
                 return Ok(());
             }
@@ -339,79 +258,80 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Stores into the destination's shared segment, then announces it.
-    #[expect(clippy::too_many_arguments, reason = "one caller, which passes its own arguments on")]
+    /// Stores into the destination's shared segment of `shared` bytes, then announces it.
     fn store_directly(
         &self,
         peer: &Rc<Peer<D>>,
-        reply: bool,
-        (handler, tag, args): (u8, Tag, &[u32]),
+        out: &Outgoing<'_>,
         payload: &[u8],
         offset: u64,
-        wait: bool,
         shared: u64,
     ) -> Result<(), Error> {
         let len = payload.len() as u64;
-        let out = self.outgoing(Form::LongStored, handler, tag, args, pack_range(offset, len));
         if offset + len <= shared {
             let segment = self.domain.segment(peer.name.endpoint)?;
             if offset + len > segment.len() {
                 return Err(Error::BadWorld("a segment's length does not fit its place".into()));
             }
-            let link = if reply { &peer.reply } else { &peer.request };
-            let (q, intent) = (link.side.queue(), self.intent(reply));
-            // SeqCst, the exchange and the look at the tail: either a successor sees our intent and
-            // waits for us, or we see that the queue is closed and don't touch the segment, which
-            // may be the successor's by now; pairs with the exchange in `wait_for_stragglers`.
+            let link = peer.link(out.direction);
+            let (q, intent) = (link.side.queue(), self.intent(out.direction));
+            // (D1) SeqCst, the exchange and the look at the tail: either a successor sees the intent
+            // and waits for this sender, or the sender sees that the queue is closed and does not
+            // touch the segment, which may be the successor's by now; pairs with (D2) in
+            // `wait_for_stragglers`.
             self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
             let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
             if here {
                 segment.write(offset as usize, payload);
             }
-            // Release: after that.
+            // (D3) Release: after the bytes; pairs with the Acquire (E5) of the census.
             self.cpu().store(intent, 0, Ordering::Release);
             if !here {
-                return self.outcome(Err(Failure::Gone), peer, reply, &out);
+                return self.outcome(Err(Failure::Gone), peer, out);
             }
         }
         // Otherwise the receiver finds the range wrong and sends it back.
-        self.outcome(self.packet(peer, reply, &out, None, wait), peer, reply, &out)
+        let content = self.content(out, Form::LongStored, pack_range(offset, len));
+        self.outcome(self.packet(peer, out.direction, &content, None, out.on_full), peer, out)
     }
 
-    /// What a failure means to the caller: a message to somebody who is gone comes back
-    /// to handler 0.
+    /// Turns a failure into the caller's result: a message whose destination is gone comes back to
+    /// handler 0.
     #[inline(always)]
     fn outcome(
         &self,
         result: Result<(), Failure>,
         peer: &Rc<Peer<D>>,
-        reply: bool,
         out: &Outgoing<'_>,
     ) -> Result<(), Error> {
         match result {
             Ok(()) => Ok(()),
             Err(Failure::NotSent) => Err(Error::NotSent),
             Err(Failure::Gone) => {
-                if !self.is_here(peer) {
-                    // Earlier ones come back first.
-                    self.lose(peer);
-                }
-                self.bring_back(self.reason(peer), peer.name, reply, out);
+                self.destination_gone(peer, out);
                 Ok(())
             }
         }
     }
 
     #[cold]
-    fn bring_back(&self, status: Status, destination: Name, reply: bool, out: &Outgoing<'_>) {
+    fn destination_gone(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) {
+        if !self.is_here(peer) {
+            // Earlier ones come back first.
+            self.lose(peer);
+        }
+        self.bring_back(self.reason(peer), peer.name, out);
+    }
+
+    #[cold]
+    fn bring_back(&self, status: Status, destination: Name, out: &Outgoing<'_>) {
         let mut args = [0; MAX_ARGS];
         args[..out.args.len()].copy_from_slice(out.args);
-        self.returns.borrow_mut().push_back(Return {
-            status,
-            operation: Operation::of(out.form, reply),
-            handler: out.handler,
-            destination,
-            tag: Tag(out.tag),
+        let operation = Operation::of(out.form(), out.direction);
+        self.back.returns.borrow_mut().push_back(Outstanding {
+            returned: Returned { status, operation, handler: out.handler, destination },
+            source: source_code(self.name.endpoint, self.name.generation),
+            tag: out.tag,
             args,
             count: out.args.len(),
         });
@@ -422,16 +342,16 @@ impl<D: Domain> Core<D> {
     pub(crate) fn packet(
         &self,
         peer: &Peer<D>,
-        reply: bool,
-        out: &Outgoing<'_>,
+        direction: Direction,
+        content: &path::Outgoing<'_>,
         piece: Option<Piece<'_>>,
-        wait: bool,
+        on_full: OnFull,
     ) -> Result<(), Failure> {
         if peer.gone.get() {
-            // Its queues may still take messages, but what was in them has been returned already.
+            // Its queues may still take messages, but those in them have been returned already.
             return Err(Failure::Gone);
         }
-        let link = if reply { &peer.reply } else { &peer.request };
+        let link = peer.link(direction);
         self.domain.charge(Step::Send);
         let queue = link.side.queue();
         let around = self.domain.around(queue);
@@ -440,57 +360,54 @@ impl<D: Domain> Core<D> {
             queue,
             claim: link.side.claim(),
             sender: &link.sender,
-            intent: self.intent(reply),
-            block_intent: self.block_intent(reply),
+            intent: self.intent(direction),
+            block_intent: self.block_intent(direction),
         };
-        let meanwhile = Waiter { core: self, peer, link, reply, waiting: &waiting };
-        let must_wake = route.send(self.cpu(), out, piece, wait, &waiting, meanwhile)?;
+        let meanwhile = Waiter { core: self, peer, link, direction, waiting: &waiting };
+        let patient = on_full == OnFull::Wait;
+        let must_wake = route.send(self.cpu(), content, piece, patient, &waiting, meanwhile)?;
         let known = || (link.sender.borrow().alone, link.sender.borrow().next_ticket);
-        if let Some(habit) = peer.habit.get().after(reply, known) {
-            peer.habit.set(habit);
+        if let Some(predictor) = peer.predictor.get().on_send(direction, known) {
+            peer.predictor.set(predictor);
         }
         if must_wake {
-            self.ring(peer);
+            self.wake(peer);
         }
         Ok(())
     }
 
     /// Wakes the process that owns an endpoint.
     #[cold]
-    fn ring(&self, peer: &Peer<D>) {
+    fn wake(&self, peer: &Peer<D>) {
         if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
-            // Release: the publication comes before; pairs with the Acquire in `wait_for`.
+            // (W1) Release: the publication comes before; pairs with the Acquire (W2) in `wait_for`.
             self.cpu().fetch_add(doorbell, 1, Ordering::Release);
             self.cpu().wake(doorbell, u32::MAX);
         }
         let address = &peer.entry.signal;
-        // Relaxed: seen, if the queue was seen to be asleep. AcqRel: one of those who see it takes
-        // it; pairs with itself and with the Release in `leave`.
+        // Relaxed: seen, if the queue was seen to be asleep.
         if self.cpu().load(address, Ordering::Relaxed) != 0 {
+            // (W3) AcqRel: one of the senders that see it takes it; pairs with itself and with the
+            // Release (W4) in `leave`.
             let address = self.cpu().swap(address, 0, Ordering::AcqRel);
             if address != 0 {
-                self.domain.interrupt(peer.participant, address, !self.signalled.running.get());
+                let ask = !self.dispatch.signalled.running.get();
+                self.domain.interrupt(peer.participant, address, ask);
             }
         }
     }
 
-    /// Sends an undeliverable message back: its status, operation and destination's
-    /// generation in one cell. For a request, as a reply would be sent; for a reply, only if there
-    /// is space at once. `false`: there is none.
+    /// Sends an undeliverable message back: its status, operation and destination's generation in
+    /// one cell. Returns `false` if there is no space.
     #[cold]
-    pub(crate) fn send_back(
-        &self,
-        to: Name,
-        destination: Name,
-        status: Status,
-        operation: Operation,
-        (handler, tag, args): (u8, Tag, &[u32]),
-        wait: bool,
-    ) -> bool {
+    pub(crate) fn send_back(&self, to: Name, back: &Outstanding, on_full: OnFull) -> bool {
         let Ok(peer) = self.peer(to) else { return true };
+        let Returned { status, operation, handler, destination } = back.returned;
         let aux = status as u64 | (operation as u64) << 8 | destination.generation << 16;
-        let out = self.outgoing(Form::Returned, handler, tag, args, aux);
-        // A message to somebody who is gone need not come back to us: we did not send the original.
-        !matches!(self.packet(&peer, true, &out, None, wait), Err(Failure::NotSent))
+        let args = &back.args[..back.count];
+        let out = Outgoing { on_full, ..Outgoing::reply(handler, back.tag, args, Body::Short) };
+        let content = self.content(&out, Form::Returned, aux);
+        // If its sender is gone it need not come back here: this endpoint did not send the original.
+        !matches!(self.packet(&peer, Direction::Reply, &content, None, on_full), Err(Failure::NotSent))
     }
 }

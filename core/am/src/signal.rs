@@ -46,90 +46,48 @@ use std::rc::Rc;
 use towpath_machine::Processor;
 use towpath_shm::{Interrupts, Ticker};
 
-use crate::attach::SharedMemory;
 use crate::claim::{Algorithm, Claim};
-use crate::domain::{Domain, Side};
-use crate::endpoint::{Core, Endpoint, HANDLERS, Own, Peer};
+use crate::domain::{Membership, Side};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::message::{Direction, Source};
 use crate::name::Tag;
+use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, source_code};
 use crate::queue::Arrival;
-use crate::token::{Source, Token};
+use crate::signalled::Kept;
+use crate::state::{Core, Domain, Own, Peer, Token};
 
-/// How often the timer interrupts the thread: bounds the delay of a message whose sender
-/// died just before its signal.
+/// Period of the timer that interrupts the thread: bounds the delay of a message whose sender died
+/// just before its signal.
 const TICK: Duration = Duration::from_millis(50);
-/// The same where a message has been claimed and is not there yet, or there are more than
-/// one signal takes.
+/// Time until the next signal where a packet was claimed whose message is not there yet, or there
+/// are more messages than one signal takes.
 const SOON: Duration = Duration::from_micros(50);
-/// How many messages one signal takes from a queue at most.
+/// Maximum number of messages that one signal takes from a queue.
 const QUOTA: u32 = 64;
-/// How often it looks again because something came meanwhile.
+/// Maximum number of looks in one signal because messages came meanwhile.
 const ROUNDS: u32 = 4;
 
-/// What an endpoint's core knows of signals.
-#[derive(Default)]
-pub(crate) struct Signalled {
-    /// Its handlers run in a signal now.
-    pub running: Cell<bool>,
-    /// A bit for each handler that may.
-    safe: [Cell<u64>; HANDLERS / 64],
-    kept: Cell<Option<Kept>>,
-}
-
-impl Signalled {
-    /// Marks a handler.
-    pub fn mark(&self, handler: u8, safe: bool) {
-        let bits = &self.safe[usize::from(handler) / 64];
-        let bit = 1 << (handler % 64);
-        bits.set(if safe { bits.get() | bit } else { bits.get() & !bit });
-    }
-
-    fn is_safe(&self, handler: u8) -> bool {
-        self.safe[usize::from(handler) / 64].get() >> (handler % 64) & 1 == 1
-    }
-
-    fn keeps_one(&self) -> bool {
-        let kept = self.kept.take();
-        self.kept.set(kept);
-        kept.is_some()
-    }
-}
-
-/// A reply that found no space.
-#[derive(Clone, Copy)]
-struct Kept {
-    source: Source,
-    handler: u8,
-    tag: Tag,
-    args: [u32; MAX_ARGS],
-    count: usize,
-}
-
-/// What is at the front of a queue.
+/// Message at the front of a queue.
 enum Front {
     Nothing,
-    /// For an ordinary poll.
+    /// Message for an ordinary poll.
     Other,
     Safe(Arrival),
 }
 
 impl<D: Domain> Core<D> {
-    /// As `reply_short`, from a handler that runs in a signal: waits for nothing, and
-    /// allocates nothing.
+    /// Sends a short reply from a handler that runs in a signal: neither waits nor allocates. A reply
+    /// that finds no space is kept.
     #[cold]
-    pub(crate) fn reply_from_signal(
-        &self,
-        source: Source,
-        handler: u8,
-        tag: Tag,
-        given: &[u32],
-    ) -> Result<(), Error> {
+    pub(crate) fn reply_from_signal(&self, source: Source, out: &Outgoing<'_>) -> Result<(), Error> {
         let mut args = [0; MAX_ARGS];
-        args.get_mut(..given.len()).ok_or(Error::NotSent)?.copy_from_slice(given);
-        let reply = Kept { source, handler, tag, args, count: given.len() };
+        let count = out.args.len();
+        args.get_mut(..count).ok_or(Error::NotSent)?.copy_from_slice(out.args);
+        let reply = Kept { source, handler: out.handler, tag: out.tag, args, count };
         if !self.try_reply(&reply) {
-            self.signalled.kept.set(Some(reply));
+            self.dispatch.signalled.kept.set(Some(reply));
         }
         Ok(())
     }
@@ -137,42 +95,51 @@ impl<D: Domain> Core<D> {
     fn try_reply(&self, reply: &Kept) -> bool {
         let Some(peer) = self.known(reply.source) else { return false };
         let args = &reply.args[..reply.count];
-        let out = self.outgoing(Form::Short, reply.handler, reply.tag, args, 0);
-        self.packet(&peer, true, &out, None, false).is_ok()
+        let content =
+            self.content(&Outgoing::reply(reply.handler, reply.tag, args, Body::Short), Form::Short, 0);
+        self.packet(&peer, Direction::Reply, &content, None, OnFull::GiveUp).is_ok()
     }
 
-    /// The reply that a signal has kept, in the ordinary way.
+    /// Sends the reply that a signal has kept, in the ordinary way.
     fn send_kept(&self) {
-        if let Some(Kept { source, handler, tag, args, count }) = self.signalled.kept.take() {
+        if let Some(Kept { source, handler, tag, args, count }) = self.dispatch.signalled.kept.take() {
             // Not too many arguments: that has been seen.
-            let _ = self.reply_short(source, handler, tag, &args[..count]);
+            let _ = self.reply_to(source, Outgoing::reply(handler, tag, &args[..count], Body::Short));
         }
     }
 
-    /// The sender of a message, if it is known without asking the directory.
+    /// Returns the sender of a message, if it is known without asking the directory.
     fn known(&self, source: Source) -> Option<Rc<Peer<D>>> {
         let code = match source {
             Source::Coded(code) => code,
             Source::Named(name) => source_code(name.endpoint, name.generation),
         };
-        let peers = self.peers.try_borrow().ok()?;
+        let peers = self.tables.peers.try_borrow().ok()?;
         let peer = peers.get(usize::from(from_source_code(code).0))?.as_ref()?;
         let same = source_code(peer.name.endpoint, peer.name.generation) == code && !peer.gone.get();
         same.then(|| peer.clone())
     }
 
-    fn front(&self, own: &Own<D>, reply: bool) -> Front {
+    fn front(&self, own: &Own<D>, direction: Direction) -> Front {
+        let reply = direction.is_reply();
         let Ok(mut receiver) = own.receiver.try_borrow_mut() else { return Front::Other };
         let (q, cpu) = (own.side.queue(), self.cpu());
         let Some(arrival) = receiver.next(own.side.claim(), q, cpu) else { return Front::Nothing };
         let header = arrival.header;
         let is_simple =
             header.form() == Some(Form::Short) && header.args() <= LINE_ARGS && !header.has_block();
-        let has_handler = self.signalled.is_safe(header.handler())
-            && self.handlers.try_borrow().is_ok_and(|all| all[usize::from(header.handler())].is_some());
+        let has_handler = self.dispatch.signalled.is_safe(header.handler())
+            && self
+                .tables
+                .handlers
+                .try_borrow()
+                .is_ok_and(|all| all[usize::from(header.handler())].is_some());
         let is_ours = || reply || self.tag.get().accepts(Tag(cpu.read(&q.slot(arrival.ticket).tag)));
-        let can_be_answered =
-            || reply || !self.signalled.keeps_one() && self.known(Source::Coded(header.source())).is_some();
+        let can_be_answered = || {
+            reply
+                || !self.dispatch.signalled.keeps_one()
+                    && self.known(Source::Coded(header.source())).is_some()
+        };
         if is_simple && has_handler && is_ours() && can_be_answered() {
             Front::Safe(arrival)
         } else {
@@ -180,15 +147,15 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Delivers what may be delivered in a signal, from one queue. Returns how many
-    /// messages.
-    fn poll_in_signal(&self, own: &Own<D>, reply: bool) -> u32 {
+    /// Delivers messages of one queue that may be delivered in a signal. Returns their number.
+    fn poll_in_signal(&self, direction: Direction) -> u32 {
+        let own = self.own(direction);
         let (claim, q, cpu) = (own.side.claim(), own.side.queue(), self.cpu());
         let mut delivered = 0;
         while delivered < QUOTA
-            && let Front::Safe(arrival) = self.front(own, reply)
+            && let Front::Safe(arrival) = self.front(own, direction)
         {
-            self.deliver(q, arrival, reply);
+            self.deliver(q, arrival, direction);
             own.receiver.borrow_mut().done(claim, q, cpu, arrival);
             delivered += 1;
         }
@@ -199,14 +166,15 @@ impl<D: Domain> Core<D> {
         delivered
     }
 
-    /// Says at both queues that we are away. `false`: something has been claimed that is
-    /// not there yet, or is there by now. Where the front is for an ordinary poll, nobody needs to
-    /// call us.
+    /// Says at both queues that the thread is away. Returns `false` if a packet has been claimed whose
+    /// message is not there yet, or is there by now. Where the front is for an ordinary poll, no
+    /// sender needs to call the thread.
     fn leave(&self, address: u64) -> bool {
-        // Release: before the queues say so; pairs with the AcqRel in `Core::ring`.
+        // (W4) Release: before the queues say so; pairs with the AcqRel (W3) in `Core::wake`.
         self.cpu().store(&self.entry.signal, address, Ordering::Release);
-        [(&self.reply, true), (&self.request, false)].into_iter().all(|(own, reply)| {
-            match self.front(own, reply) {
+        Direction::REPLIES_FIRST.into_iter().all(|direction| {
+            let own = self.own(direction);
+            match self.front(own, direction) {
                 Front::Safe(_) => false,
                 Front::Other => true,
                 Front::Nothing => own.receiver.try_borrow().is_ok_and(|receiver| {
@@ -216,7 +184,7 @@ impl<D: Domain> Core<D> {
         })
     }
 
-    /// Senders need not wake us for now.
+    /// Says at both queues that senders need not wake the thread for now.
     fn come_back(&self) {
         for own in [&self.reply, &self.request] {
             own.side.claim().wake_up(own.side.queue(), self.cpu());
@@ -224,12 +192,12 @@ impl<D: Domain> Core<D> {
     }
 }
 
-/// An endpoint that a real-time signal polls when a message arrives while its thread does
-/// something else. It belongs to the thread that made it.
+/// Endpoint that a real-time signal polls when a message arrives while its thread does other work.
+/// It belongs to the thread that made it.
 ///
-/// The signal does not see to everything: what it may not handle, and what waits behind the packet
-/// of a sender that has died or stands still in the middle of a send, waits for an ordinary poll.
-/// So poll now and then where there is time.
+/// Some messages wait for an ordinary poll: those that the signal may not handle, and those behind
+/// the packet of a sender that has died or stands still in the middle of a send. So poll now and
+/// then where there is time.
 ///
 /// System calls of the thread may be interrupted: twenty times a second at least. They are begun
 /// again where the system does that (`SA_RESTART`); `sleep` and `poll` end early.
@@ -256,7 +224,7 @@ impl<D: Domain> Core<D> {
 /// # }
 /// ```
 pub struct SignalEndpoint {
-    /// Goes first: then no signal is handled any more.
+    /// Dropped first: then no signal is handled any more.
     interrupts: Interrupts,
     inner: Rc<Inner>,
 }
@@ -265,10 +233,10 @@ struct Inner {
     endpoint: Endpoint,
     address: Cell<u64>,
     ticker: OnceCell<Ticker>,
-    /// How many calls the thread is in, one inside the other. Relaxed, here and with the
-    /// next ones, and fences for the compiler: a signal handler is the same thread.
+    /// Number of calls that the thread is in, one inside the other. Relaxed, here and with the next
+    /// ones, and fences for the compiler: a signal handler is the same thread.
     busy: AtomicU32,
-    /// A signal came meanwhile.
+    /// True if a signal came meanwhile.
     missed: AtomicBool,
     signals: AtomicU64,
     handled: AtomicU64,
@@ -283,14 +251,14 @@ impl core::fmt::Debug for SignalEndpoint {
     }
 }
 
-/// The thread is in a call.
+/// Mark of a thread that is in a call, until it is dropped.
 struct Busy<'a>(&'a Inner);
 
 impl<'a> Busy<'a> {
     fn new(inner: &'a Inner) -> Self {
         inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // SeqCst, for the compiler only: what the call does comes after this; pairs with the one in
-        // `drop`, and with handlers, which are the same thread.
+        // (B1) SeqCst, for the compiler only: the call's steps come after this; pairs with the fence
+        // (B2) in `drop`, and with handlers, which are the same thread.
         compiler_fence(Ordering::SeqCst);
         Busy(inner)
     }
@@ -298,13 +266,13 @@ impl<'a> Busy<'a> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        // SeqCst, for the compiler only: as in `new`.
+        // (B2) SeqCst, for the compiler only: the call's steps come before; pairs with (B1).
         compiler_fence(Ordering::SeqCst);
         self.0.busy.store(self.0.busy.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 }
 
-/// The signal's handler.
+/// Handler of the signal.
 ///
 /// # Safety
 ///
@@ -322,28 +290,29 @@ unsafe fn interrupted(data: *const ()) {
 }
 
 impl Inner {
-    /// Delivers what may be delivered here, and says that we are away.
+    /// Delivers messages that may be delivered here, and says that the thread is away.
     fn serve(&self) {
         let core = &self.endpoint.core;
         // One that is polled with others, or by other threads: not here. Nor before everything is
         // ready.
-        let alone = core.bundle.try_borrow().is_ok_and(|bundle| bundle.strong_count() == 0);
-        let (true, Some(ticker)) = (alone && core.depth.get() == 0, self.ticker.get()) else { return };
+        let alone = core.company.bundle.try_borrow().is_ok_and(|bundle| bundle.strong_count() == 0);
+        let (true, Some(ticker)) = (alone && core.dispatch.depth.get() == 0, self.ticker.get()) else {
+            return;
+        };
         let mut later = true;
         for _ in 0..ROUNDS {
             self.missed.store(false, Ordering::Relaxed);
             {
                 let _busy = Busy::new(self);
-                core.signalled.running.set(true);
-                if let Some(kept) = core.signalled.kept.take()
+                core.dispatch.signalled.running.set(true);
+                if let Some(kept) = core.dispatch.signalled.kept.take()
                     && !core.try_reply(&kept)
                 {
-                    core.signalled.kept.set(Some(kept));
+                    core.dispatch.signalled.kept.set(Some(kept));
                 }
-                let delivered =
-                    core.poll_in_signal(&core.reply, true) + core.poll_in_signal(&core.request, false);
-                core.signalled.running.set(false);
-                let all = self.handled.load(Ordering::Relaxed) + u64::from(delivered);
+                let delivered = Direction::REPLIES_FIRST.map(|direction| core.poll_in_signal(direction));
+                core.dispatch.signalled.running.set(false);
+                let all = self.handled.load(Ordering::Relaxed) + u64::from(delivered[0] + delivered[1]);
                 self.handled.store(all, Ordering::Relaxed);
                 later = !core.leave(self.address.get());
             }
@@ -374,7 +343,7 @@ impl SignalEndpoint {
                 Algorithm::Towpath.name()
             )));
         }
-        if endpoint.core.bundle.borrow().strong_count() > 0 {
+        if endpoint.core.company.bundle.borrow().strong_count() > 0 {
             return Err(Error::BadArgument("an endpoint that a signal polls can't be in a bundle".into()));
         }
         let inner = Rc::new(Inner {
@@ -416,7 +385,7 @@ impl SignalEndpoint {
     pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.with(|endpoint| {
             endpoint.set_handler(index, handler);
-            endpoint.core.signalled.mark(index, true);
+            endpoint.core.dispatch.signalled.mark(index, true);
         });
     }
 
@@ -457,12 +426,12 @@ impl SignalEndpoint {
         }
     }
 
-    /// How many signals have come so far, those of the timer included.
+    /// Returns the number of signals so far, those of the timer included.
     pub fn signals(&self) -> u64 {
         self.inner.signals.load(Ordering::Relaxed)
     }
 
-    /// How many messages were handled in a signal so far, or before a call returned
+    /// Returns the number of messages that were handled in a signal so far, or before a call returned
     /// ([`SignalEndpoint::with`]).
     pub fn handled(&self) -> u64 {
         self.inner.handled.load(Ordering::Relaxed)
@@ -474,13 +443,12 @@ impl Drop for SignalEndpoint {
         let inner = &*self.inner;
         // From here on signals do nothing.
         inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // SeqCst, for the compiler only: as in `Busy`.
+        // (B1) SeqCst, for the compiler only: pairs with handlers, which are the same thread.
         compiler_fence(Ordering::SeqCst);
         let core = &inner.endpoint.core;
-        let domain: &SharedMemory = &core.domain;
-        if !domain.has_ended() {
+        if !core.domain.has_ended() {
             core.send_kept();
-            // Release: whoever takes the address later takes nobody's.
+            // (W4) Release: a sender that takes the address from now on takes none; pairs with (W3).
             core.cpu().store(&core.entry.signal, 0, Ordering::Release);
             core.come_back();
         }

@@ -45,7 +45,7 @@ fn counting(counts: &Counts) -> impl Fn(&Token<'_>) + Send + Sync + 'static {
     let counts = counts.clone();
     move |message| {
         if let Some(returned) = message.returned() {
-            assert!(matches!(returned.status, Status::Unreachable | Status::Congestion), "{returned:?}");
+            assert!(matches!(returned.status, Status::Unreachable | Status::QueueAbandoned), "{returned:?}");
         }
         *counts.lock().unwrap().entry(message.args()[0]).or_default() += 1;
     }

@@ -116,7 +116,7 @@ fn sender(world: &World, rank: u32, receiver: Name) -> Endpoint {
 
 fn counting_returned(page: Page, word: usize) -> impl Fn(&Token<'_>) + Send + Sync + 'static {
     move |message| {
-        assert_eq!(message.returned().map(|r| r.status), Some(Status::Congestion), "{message:?}");
+        assert_eq!(message.returned().map(|r| r.status), Some(Status::QueueAbandoned), "{message:?}");
         page.0[word].fetch_add(1, Ordering::Release);
     }
 }

@@ -15,7 +15,7 @@
 //!   holds everybody up for as long as it is stopped. If it dies, `posix` passes the lock on and
 //!   the next owner finds the queue as it is (each step below leaves it valid); the spin locks
 //!   cannot: whoever waits learns of the death, the queue is closed, and its senders get their
-//!   messages back (`Status::Congestion`). If its words are damaged,
+//!   messages back (`Status::QueueAbandoned`). If its words are damaged,
 //!   `suspicion.rs` finds that out.
 //! * With a claimed packet: the receiver waits for a stopped one; the place of a dead one is passed
 //!   over and freed.

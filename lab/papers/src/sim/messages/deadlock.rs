@@ -4,9 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use towpath_am::Direction;
 use towpath_am::Error;
 use towpath_am::claim::Claim;
-use towpath_am::domain::{Domain, Side};
+use towpath_am::domain::{Memory, Side};
 use towpath_am::packet::{Form, Header, READY_BULK, source_code};
 use towpath_am::queue::{ClaimError, Sender};
 use towpath_machine::Processor;
@@ -151,7 +152,7 @@ impl<'a, 'm, C: Claim<Sim>> Wrongly<'a, 'm, C> {
         let (cpu, wait) = (self.cpu, &self.habits.period);
         let me = self.endpoint.name().to_bits();
         let domain = self.endpoint.domain();
-        let (entry, side) = (domain.entry(me as u16)?, domain.side(self.to as u16, false)?);
+        let (entry, side) = (domain.entry(me as u16)?, domain.side(self.to as u16, Direction::Request)?);
         let (q, claim, intent) = (side.queue(), side.claim(), &entry.intents.0[0]);
         let ticket = self.until_claimed(&side, |s| claim.claim(q, s, cpu, wait, intent));
         // A sender may be delayed anywhere: here by up to 7 µs, as its clock happens to stand.

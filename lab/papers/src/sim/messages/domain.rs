@@ -4,9 +4,9 @@
 //! What an endpoint executes besides its accesses to shared memory is charged as [`Costs`].
 
 use towpath_am::claim::Claim;
-use towpath_am::domain::{Domain, Entry, Side, Step, Stored};
+use towpath_am::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
 use towpath_am::queue::Queue;
-use towpath_am::{Error, Name, SegmentKind, Token, WorldConfig};
+use towpath_am::{Direction, Domain, Error, Name, SegmentKind, Token, WorldConfig};
 use towpath_machine::Processor;
 use towpath_shm::ParticipantId;
 use towpath_sim::{Sim, SimBytes, SimWord};
@@ -146,19 +146,14 @@ impl<'m, C: Claim<Sim>> Simulated<'m, C> {
 }
 
 impl<'m, C: Claim<Sim>> Domain for Simulated<'m, C> {
+    type Handler = dyn Fn(&Token<'_, Self>) + 'm;
+}
+
+impl<'m, C: Claim<Sim>> Memory for Simulated<'m, C> {
     type Cpu = Sim;
     type Side = SimSide<'m, C>;
     type Entry = &'m Entry<Sim>;
     type Segment = SimSegment<'m>;
-    type Handler = dyn Fn(&Token<'_, Self>) + 'm;
-    type Around<'a>
-        = ()
-    where
-        Self: 'a;
-    type Wait<'a>
-        = Period
-    where
-        Self: 'a;
 
     fn cpu(&self) -> &Sim {
         self.cpu
@@ -171,15 +166,17 @@ impl<'m, C: Claim<Sim>> Domain for Simulated<'m, C> {
     fn entry(&self, endpoint: u16) -> Result<&'m Entry<Sim>, Error> {
         Ok(&self.part(endpoint)?.entry)
     }
-    fn side(&self, endpoint: u16, reply: bool) -> Result<SimSide<'m, C>, Error> {
-        let ring = &self.part(endpoint)?.rings[usize::from(reply)];
+    fn side(&self, endpoint: u16, direction: Direction) -> Result<SimSide<'m, C>, Error> {
+        let ring = &self.part(endpoint)?.rings[usize::from(direction.is_reply())];
         Ok(SimSide { queue: ring.queue(), ring })
     }
     fn segment(&self, endpoint: u16) -> Result<SimSegment<'m>, Error> {
         let bytes = self.part(endpoint)?.segment;
         Ok(SimSegment { cpu: self.cpu, bytes, len: self.world.config.segment_bytes })
     }
+}
 
+impl<C: Claim<Sim>> Membership for Simulated<'_, C> {
     fn me(&self) -> Option<ParticipantId> {
         Some(ParticipantId { index: self.rank, generation: 1 })
     }
@@ -196,17 +193,25 @@ impl<'m, C: Claim<Sim>> Domain for Simulated<'m, C> {
         self.world.deaths()
     }
     fn check_deaths(&self) {}
-    fn patience(&self) -> u64 {
-        self.habits.patience
-    }
-    /// It was killed, or the simulation is being taken down.
+    /// Returns whether it was killed, or the simulation is being taken down.
     fn has_ended(&self) -> bool {
         !self.world.lives(self.rank) || std::thread::panicking()
     }
-
     fn doorbell(&self, rank: u32) -> Option<&SimWord> {
         self.world.bells.get(rank as usize)
     }
+}
+
+impl<C: Claim<Sim>> Hooks for Simulated<'_, C> {
+    type Around<'a>
+        = ()
+    where
+        Self: 'a;
+    type Wait<'a>
+        = Period
+    where
+        Self: 'a;
+
     fn around<'a>(&'a self, _queue: &'a Queue<'a, Sim>) {}
     fn wait<'a, 'b: 'a>(&'a self, _around: &'a ()) -> Period {
         self.habits.period
@@ -224,7 +229,9 @@ impl<'m, C: Claim<Sim>> Domain for Simulated<'m, C> {
     fn pause(&self, ns: u64) {
         self.cpu.delay(ns);
     }
-
+    fn patience(&self) -> u64 {
+        self.habits.patience
+    }
     fn charge(&self, step: Step) {
         let costs = &self.habits.costs;
         self.cpu.work(match step {

@@ -5,8 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use towpath_am::Direction;
 use towpath_am::claim::Claim;
-use towpath_am::domain::{Domain, Side};
+use towpath_am::domain::{Memory, Side};
 use towpath_am::queue::Sender;
 use towpath_am::{Name, Operation, Payload, SegmentKind, Status, Tag};
 use towpath_machine::{Park, Processor};
@@ -301,7 +302,8 @@ impl Program for Claimed {
         if place.me == place.members - 1 {
             let (me, other) = (endpoint.name().to_bits(), server.to_bits());
             let (domain, wait) = (endpoint.domain(), &place.setup.habits.period);
-            let (entry, side) = (domain.entry(me as u16).unwrap(), domain.side(0, false).unwrap());
+            let (entry, side) =
+                (domain.entry(me as u16).unwrap(), domain.side(0, Direction::Request).unwrap());
             let mut sender = Sender::new(me as u16, (me >> 16) as u16, other >> 16);
             let claim = side.claim();
             claim.claim(side.queue(), &mut sender, place.cpu, wait, &entry.intents.0[0]).unwrap();

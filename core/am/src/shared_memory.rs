@@ -1,36 +1,35 @@
-//! The domain of native endpoints, a world's memory: from its area to queues. The one
-//! place of this room that makes references into shared memory.
+//! Domain of native endpoints, a world's memory: from its area to queues.
+//!
+//! The only file of this room that makes references into shared memory.
 #![allow(unsafe_code)]
 
-use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use towpath_machine::{Native, Plain, Processor};
 use towpath_shm::{Area, ParticipantId, World};
 use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::claim::{Any, Locks};
-use crate::domain::{Domain, Entry, Side, Stored};
+use crate::domain::{Entry, Hooks, Membership, Memory, Side, Stored};
 use crate::error::Error;
 use crate::layout::{Layout, WorldConfig};
-use crate::parallel::ParallelBundle;
+use crate::message::Direction;
 use crate::queue::{CLOSED, Control, Queue, STALL, intent};
 use crate::suspicion::Suspicion;
-use crate::token::Token;
 
 // SAFETY: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are
 // atomic; all zero is a free entry; no `Drop`.
 unsafe impl Plain for Entry<Native> {}
 
-/// A queue in shared memory and the way to claim in it.
+/// Queue in shared memory, with the way to claim in it.
 pub struct NativeSide {
     queue: Queue<'static, Native>,
     claim: Any<'static, Native>,
     locks: &'static Locks<Native>,
 }
 
-/// A world's message area, attached.
+/// Message area of a world, attached.
 ///
 /// The references that it hands out are `'static` in type only: they are valid while it lives.
 /// Everything that keeps one keeps an `Arc<Attached>` too (fields of [`NativeSide`] never leave the
@@ -75,9 +74,9 @@ impl Attached {
         Ok(&self.slice(offset, 1)?[0])
     }
 
-    /// Whether the entry's present incarnation lives.
+    /// Returns whether an entry's present owner lives.
     fn owner_alive(&self, entry: &Entry<Native>) -> bool {
-        // Acquire: pairs with the Release when an endpoint is taken or given up.
+        // (E1) Acquire: pairs with the Release when an endpoint is taken (E2) or given up (E3).
         let owner = entry.owner.load(Ordering::Acquire);
         owner != 0 && self.world.is_alive(ParticipantId::from_bits(owner))
     }
@@ -86,7 +85,8 @@ impl Attached {
         self.layout.blocks_start + u64::from(endpoint) * self.layout.stride
     }
 
-    fn side(&self, endpoint: u16, reply: bool) -> Result<NativeSide, Error> {
+    fn side(&self, endpoint: u16, direction: Direction) -> Result<NativeSide, Error> {
+        let reply = direction.is_reply();
         self.entry(endpoint)?;
         let q = &self.layout.queue;
         let start = self.block_start(endpoint) + if reply { self.layout.reply } else { 0 };
@@ -111,7 +111,7 @@ impl Attached {
         })
     }
 
-    /// The endpoint's segment in shared memory.
+    /// Returns the endpoint's segment in shared memory.
     fn segment(&self, endpoint: u16) -> Result<SharedSegment, Error> {
         self.entry(endpoint)?;
         let start = self.block_start(endpoint) + self.layout.segment;
@@ -145,7 +145,7 @@ impl Side<Native> for NativeSide {
     }
 }
 
-/// A segment in the world's memory.
+/// Segment in the world's memory, into which senders store.
 #[derive(Debug)]
 pub struct SharedSegment(towpath_machine::NativeBytes);
 
@@ -161,21 +161,25 @@ impl Stored for SharedSegment {
     }
 }
 
-/// The domain of native endpoints: a world's memory.
+/// Domain of native endpoints: the memory of a world.
 pub struct SharedMemory {
     attached: Arc<Attached>,
     cpu: Native,
     policy: Policy,
     budget: u64,
-    /// The process whose endpoint it is. A child that is forked from it only has copies
-    /// of what lies in private memory.
+    /// Process whose endpoint it is. A child that is forked from it only has copies of what lies in
+    /// private memory.
     process: u32,
-    /// The parallel bundle that the endpoint lives in, if it shares one.
-    pub(crate) parallel: RefCell<Weak<ParallelBundle>>,
+}
+
+impl core::fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SharedMemory").field("config", &self.attached.config).finish_non_exhaustive()
+    }
 }
 
 impl SharedMemory {
-    /// The world's, for one endpoint.
+    /// Attaches a world's memory, for one endpoint.
     pub(crate) fn new(world: &World) -> Result<SharedMemory, Error> {
         let attached = Attached::new(world)?;
         Ok(SharedMemory {
@@ -183,22 +187,21 @@ impl SharedMemory {
             policy: attached.config.waiting,
             budget: world.switch_cost(),
             process: std::process::id(),
-            parallel: RefCell::default(),
             attached,
         })
     }
 
-    /// The world.
-    pub(crate) fn world(&self) -> &World {
+    /// Returns the world.
+    pub fn world(&self) -> &World {
         &self.attached.world
     }
 }
 
-/// Who waits for a queue, and what it can learn.
+/// Surroundings of a sender or receiver that waits for a queue.
 pub struct Around<'a> {
     attached: &'a Attached,
     queue: &'a Queue<'a, Native>,
-    /// This waiter's part in finding out whether the lock's words are damaged.
+    /// Part of this waiter in finding out whether the lock's words are damaged.
     suspicion: Suspicion,
 }
 
@@ -216,8 +219,8 @@ impl Surroundings for Around<'_> {
         self.attached.world.surroundings().oversubscribed()
     }
 
-    /// Whether a lock in front of the queue can never be had again: somebody died on it,
-    /// or its words are damaged.
+    /// Returns whether a lock in front of the queue can never be had again: its holder died, or its
+    /// words are damaged.
     fn abandoned(&self) -> bool {
         // Relaxed: once closed for this generation, always closed.
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
@@ -225,7 +228,7 @@ impl Surroundings for Around<'_> {
         }
         let id = self.queue.id;
         let died = self.attached.intents().any(|(_, entry, word)| {
-            // Acquire: pairs with the Release of those who change their intent.
+            // (E5) Acquire: pairs with the Release with which claimers change their intent (C1).
             let intent = word.load(Ordering::Acquire);
             intent::phase(intent, id) == Some(intent::LOCKING) && !self.attached.owner_alive(entry)
         });
@@ -239,15 +242,11 @@ impl Surroundings for Around<'_> {
     }
 }
 
-impl Domain for SharedMemory {
+impl Memory for SharedMemory {
     type Cpu = Native;
     type Side = NativeSide;
     type Entry = &'static Entry<Native>;
     type Segment = SharedSegment;
-    /// [`crate::ParallelEndpoint`] moves them between threads.
-    type Handler = dyn Fn(&Token<'_>) + Send + Sync;
-    type Around<'a> = Around<'a>;
-    type Wait<'a> = Wait<'a>;
 
     #[inline(always)]
     fn cpu(&self) -> &Native {
@@ -263,13 +262,15 @@ impl Domain for SharedMemory {
     fn entry(&self, endpoint: u16) -> Result<&'static Entry<Native>, Error> {
         self.attached.entry(endpoint)
     }
-    fn side(&self, endpoint: u16, reply: bool) -> Result<NativeSide, Error> {
-        self.attached.side(endpoint, reply)
+    fn side(&self, endpoint: u16, direction: Direction) -> Result<NativeSide, Error> {
+        self.attached.side(endpoint, direction)
     }
     fn segment(&self, endpoint: u16) -> Result<SharedSegment, Error> {
         self.attached.segment(endpoint)
     }
+}
 
+impl Membership for SharedMemory {
     fn me(&self) -> Option<ParticipantId> {
         self.world().entered()
     }
@@ -288,18 +289,18 @@ impl Domain for SharedMemory {
     fn check_deaths(&self) {
         self.world().check_deaths();
     }
-
     fn has_ended(&self) -> bool {
         std::process::id() != self.process
     }
-
-    fn look_every(&self) -> Option<u64> {
-        Some(STALL)
-    }
-
     fn doorbell(&self, rank: u32) -> Option<&AtomicU64> {
         (rank < self.world().size()).then(|| self.world().doorbell(rank))
     }
+}
+
+impl Hooks for SharedMemory {
+    type Around<'a> = Around<'a>;
+    type Wait<'a> = Wait<'a>;
+
     #[inline(always)]
     fn around<'a>(&'a self, queue: &'a Queue<'a, Native>) -> Around<'a> {
         Around { attached: &self.attached, queue, suspicion: Suspicion::new(self.cpu.id() as u16) }
@@ -325,14 +326,12 @@ impl Domain for SharedMemory {
     fn pause(&self, ns: u64) {
         std::thread::sleep(std::time::Duration::from_nanos(ns));
     }
-
+    fn look_every(&self) -> Option<u64> {
+        Some(STALL)
+    }
     fn interrupt(&self, participant: ParticipantId, address: u64, ask: bool) {
         if !ask || self.world().is_alive(participant) {
             self.world().interrupt(participant, address);
         }
-    }
-
-    fn poll_replies_of_others(&self) -> usize {
-        self.parallel.borrow().upgrade().map_or(0, |bundle| bundle.poll_replies())
     }
 }

@@ -1,0 +1,50 @@
+//! Entry of an endpoint in the directory of its domain.
+//!
+//! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process that
+//! takes the entry over. `signal`: stored by the owner, taken by senders. `intents`: written by the
+//! owner, read by survivors.
+//!
+//! **Crashes.** See `directory.rs`.
+
+use towpath_machine::{Arena, OwnLine, Place, Processor};
+
+/// Entry of an endpoint in the directory; natively its layout in shared memory.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Entry<P: Processor> {
+    /// Bits of the participant that owns the endpoint, or 0.
+    pub owner: P::Word,
+    /// Number of times that it has been taken; the low bits are the endpoint's generation.
+    pub generation: P::Word,
+    /// Bits of the owner while the queues may be used: until the endpoint is closed, or its next
+    /// owner readies it.
+    pub open: P::Word,
+    /// Bytes of the shared segment that are in use as such (0: the segment is private).
+    pub segment_len: P::Word,
+    /// Address at which the owner's thread can be interrupted
+    /// ([`towpath_shm::Interrupts::address`]), while the thread is away and is to be told of
+    /// messages. A sender that takes the address interrupts.
+    pub signal: P::Word,
+    /// Unused.
+    pub spare: [P::Word; 3],
+    /// Intents of the owner for request queues and for reply queues (see
+    /// [`crate::queue::intent`]); then, for each kind, the queue on which it may hold a block that it
+    /// has not published: the queue's number plus one.
+    pub intents: OwnLine<[P::Word; 4]>,
+}
+
+impl<P: Processor> Entry<P> {
+    /// Makes a free entry, on two lines.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        let word = || arena.word(Place::SameLine, 0);
+        Entry {
+            owner: arena.word(Place::NewLine, 0),
+            generation: word(),
+            open: word(),
+            segment_len: word(),
+            signal: word(),
+            spare: [word(), word(), word()],
+            intents: OwnLine([arena.word(Place::NewLine, 0), word(), word(), word()]),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! State of an endpoint: its domain, queues, tables, and the messages on their way back.
+//!
+//! | part | contents | used by |
+//! | --- | --- | --- |
+//! | `domain`, `entry`, `name` | the endpoint's place in the world | all |
+//! | `request`, `reply` | its own queues | `deliver.rs`, `signal.rs`, `bundle.rs` |
+//! | `tables` | handlers, translations, peers | `endpoint.rs`, `send.rs`, `deliver.rs` |
+//! | `dispatch` | running handlers, and replies that wait | `deliver.rs`, `send.rs`, `signal.rs` |
+//! | `back` | messages on their way back | `send.rs`, `deliver.rs` |
+//! | `upkeep` | times and counts of the looks at deaths | `deliver.rs`, `send.rs` |
+//! | `company` | the endpoints that are polled with it | `bundle.rs`, `parallel.rs` |
+//!
+//! **Fields.** All of it belongs to the thread that uses the endpoint; what lies in the domain's
+//! memory is reached through `entry` and the queues.
+
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use towpath_shm::ParticipantId;
+
+use crate::domain::{Hooks, Membership, Memory, Word};
+use crate::message::{Direction, Payload, Returned, Source};
+use crate::name::{Name, Tag};
+use crate::outstanding::Outstanding;
+use crate::packet::MAX_ARGS;
+use crate::queue::{Receiver, Sender};
+use crate::reply_predictor::ReplyPredictor;
+use crate::segment::Segment;
+use crate::shared_memory::SharedMemory;
+use crate::signalled::Signalled;
+
+/// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its handlers.
+pub trait Domain: Memory + Membership + Hooks {
+    /// Type of a handler: the trait object that says which captures handlers may hold.
+    type Handler: ?Sized + Fn(&Token<'_, Self>);
+}
+
+impl Domain for SharedMemory {
+    /// Handlers are `Send + Sync`: [`crate::ParallelEndpoint`] moves them between threads.
+    type Handler = dyn Fn(&Token<'_>) + Send + Sync;
+}
+
+/// Message in the hands of its handler, with the right to one reply.
+pub struct Token<'a, D: Domain = SharedMemory> {
+    pub(crate) core: &'a Core<D>,
+    pub(crate) source: Source,
+    pub(crate) tag: Tag,
+    pub(crate) args: [u32; MAX_ARGS],
+    pub(crate) count: usize,
+    pub(crate) payload: Payload<'a>,
+    pub(crate) direction: Direction,
+    pub(crate) replied: Cell<bool>,
+    pub(crate) returned: Option<Returned>,
+}
+
+/// Entry of the translation table.
+pub(crate) struct Mapping<D: Domain> {
+    pub peer: Rc<Peer<D>>,
+    pub name: Name,
+    pub tag: Tag,
+}
+
+/// Another endpoint (or this one), as a destination.
+pub(crate) struct Peer<D: Domain> {
+    pub name: Name,
+    pub entry: D::Entry,
+    pub participant: ParticipantId,
+    pub request: Link<D>,
+    pub reply: Link<D>,
+    /// True once it is dead or closed, and messages on the way to it have been returned.
+    pub gone: Cell<bool>,
+    /// Prediction of the packet that answers its next message.
+    pub predictor: Cell<ReplyPredictor>,
+}
+
+impl<D: Domain> Peer<D> {
+    #[inline(always)]
+    pub fn link(&self, direction: Direction) -> &Link<D> {
+        if direction.is_reply() { &self.reply } else { &self.request }
+    }
+}
+
+/// One queue of another endpoint.
+pub(crate) struct Link<D: Domain> {
+    pub side: D::Side,
+    pub sender: RefCell<Sender>,
+}
+
+/// One of this endpoint's own queues.
+pub(crate) struct Own<D: Domain> {
+    pub side: D::Side,
+    pub receiver: RefCell<Receiver>,
+    /// Maximum number of messages that one poll delivers: adjusts itself.
+    pub quota: Cell<usize>,
+}
+
+/// Tables of an endpoint. A running handler can't reach them.
+pub(crate) struct Tables<D: Domain> {
+    pub handlers: RefCell<Vec<Option<Rc<D::Handler>>>>,
+    pub translations: RefCell<Vec<Option<Mapping<D>>>>,
+    pub peers: RefCell<Vec<Option<Rc<Peer<D>>>>>,
+}
+
+/// Handlers that run, and replies that wait for space.
+#[derive(Default)]
+pub(crate) struct Dispatch {
+    /// Number of handlers that are running, one inside the other.
+    pub depth: Cell<u32>,
+    /// Payloads of medium messages while their handlers run, one buffer for each depth.
+    pub scratch: RefCell<Vec<Vec<u8>>>,
+    /// True while a reply waits for space.
+    pub replying: Cell<bool>,
+    /// Handlers that may run in a signal, and the reply that one of them has left.
+    pub signalled: Signalled,
+}
+
+/// Messages on their way back.
+#[derive(Default)]
+pub(crate) struct Back {
+    /// Messages of this endpoint's that could not be delivered, for its own handler 0.
+    pub returns: RefCell<VecDeque<Outstanding>>,
+    /// Messages of others that are to be sent back when there is time and space.
+    pub owed: RefCell<Vec<Outstanding>>,
+}
+
+/// Times and counts of the endpoint's looks at deaths and late packets.
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    /// Number of empty polls.
+    pub idle_polls: Cell<u32>,
+    /// Number of deaths at the last look.
+    pub deaths_seen: Cell<u64>,
+    /// Time of the last question for deaths, in nanoseconds.
+    pub last_check: Cell<u64>,
+    /// Time of the last look, in nanoseconds.
+    pub last_look: Cell<u64>,
+}
+
+/// Endpoints of one thread that are polled together.
+pub(crate) struct Bundled<D: Domain> {
+    pub members: RefCell<Vec<Rc<Core<D>>>>,
+}
+
+impl<D: Domain> Bundled<D> {
+    pub fn remove(&self, core: &Rc<Core<D>>) {
+        self.members.borrow_mut().retain(|m| !Rc::ptr_eq(m, core));
+    }
+}
+
+/// Function that polls only the replies of endpoints which the process shares with other threads.
+pub(crate) type PollReplies = Box<dyn Fn() -> usize + Send>;
+
+/// Endpoints that are polled with this one.
+pub(crate) struct Company<D: Domain> {
+    /// Its sequential bundle, if it is in one.
+    pub bundle: RefCell<Weak<Bundled<D>>>,
+    /// Its parallel bundle, if it is in one (`parallel.rs`).
+    pub poll_replies: RefCell<Option<PollReplies>>,
+}
+
+/// State of an endpoint, which its handlers' tokens refer to.
+pub struct Core<D: Domain> {
+    pub(crate) domain: D,
+    pub(crate) entry: D::Entry,
+    pub(crate) name: Name,
+    pub(crate) tag: Cell<Tag>,
+    pub(crate) segment: Segment<D::Segment>,
+    pub(crate) request: Own<D>,
+    pub(crate) reply: Own<D>,
+    pub(crate) tables: Tables<D>,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) back: Back,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) company: Company<D>,
+}
+
+impl<D: Domain> Core<D> {
+    #[inline(always)]
+    pub(crate) fn cpu(&self) -> &D::Cpu {
+        self.domain.cpu()
+    }
+
+    #[inline(always)]
+    pub(crate) fn own(&self, direction: Direction) -> &Own<D> {
+        if direction.is_reply() { &self.reply } else { &self.request }
+    }
+
+    #[inline(always)]
+    pub(crate) fn intent(&self, direction: Direction) -> &Word<D> {
+        &self.entry.intents.0[usize::from(direction.is_reply())]
+    }
+
+    #[inline(always)]
+    pub(crate) fn block_intent(&self, direction: Direction) -> &Word<D> {
+        &self.entry.intents.0[2 + usize::from(direction.is_reply())]
+    }
+}
