@@ -3,12 +3,12 @@
 //! **Source.** The barrier is the world's ([`towpath_shm::Episode`]); the waiting is
 //! [`Endpoint::wait`]'s.
 //!
-//! **Progress.** Blocking, by nature. A rank that waits here handles messages, so peers that wait for
-//! its answers before they arrive go on.
+//! **Progress.** Blocking, by nature. A rank that waits here handles messages, so peers that wait
+//! for its answers before they arrive go on.
 //!
-//! **Crashes.** As at `World::barrier`: all waiters get the same error, and the next barrier is among
-//! the survivors. If the last to arrive dies before it has woken the others, they wake by themselves
-//! within 50 ms.
+//! **Crashes.** As at `World::barrier`: all waiters get the same error, and the next barrier is
+//! among the survivors. If the last to arrive dies before it has woken the others, they wake by
+//! themselves within 50 ms.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::error::Error;
 /// Longest wait between two questions to the kernel for deaths.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The end of an episode, or a death that may be the reason why it can't end without help.
+/// The end of an episode, or a death that may be the reason why it can't end without
+/// help.
 struct Ended<'a> {
     world: &'a towpath_shm::World,
     episode: &'a towpath_shm::Episode,
@@ -37,21 +38,22 @@ impl Until for Ended<'_> {
 }
 
 impl Endpoint {
-    /// Waits until all ranks are here, polling meanwhile: handlers run. Waits as the world's waiting
-    /// policy says, without a time-out, as [`World::barrier`](towpath_shm::World::barrier) does;
-    /// ranks may wait at either. Not-yet-started ranks are waited for; ranks that have left, or are
-    /// known to be dead, are not.
+    /// Waits until all ranks are here, polling meanwhile: handlers run. Waits as the
+    /// world's waiting policy says, without a time-out, as
+    /// [`World::barrier`](towpath_shm::World::barrier) does; ranks may wait at either.
+    /// Not-yet-started ranks are waited for; ranks that have left, or are known to be dead, are
+    /// not.
     ///
     /// What peers had sent to this endpoint before they arrived has been handled when it returns.
-    /// (Except the message of another thread that stands still in the middle of its send.) Replies of
-    /// peers that were still waiting here may be under way.
+    /// (Except the message of another thread that stands still in the middle of its send.) Replies
+    /// of peers that were still waiting here may be under way.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank has died since
-    /// the last barrier: all that wait get it, and the next barrier is among the survivors.
-    /// [`Error::World`] with [`NotEntered`](towpath_shm::Error::NotEntered). [`Error::InUse`] from a
-    /// handler.
+    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank has died
+    /// since the last barrier: all that wait get it, and the next barrier is among the survivors.
+    /// [`Error::World`] with [`NotEntered`](towpath_shm::Error::NotEntered). [`Error::InUse`] from
+    /// a handler.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), towpath_am::Error> {
@@ -75,8 +77,8 @@ impl Endpoint {
             episode.look_around()?;
             self.poll_until_or(Some(LOOK), &until);
         }
-        // Peers published their messages before they arrived: they are ready. Not for ever, if peers
-        // that have gone on send more.
+        // Peers published their messages before they arrived: they are ready. Not for ever, if
+        // peers that have gone on send more.
         let most = 2 * u64::from(self.config().packets);
         let mut handled = 0;
         while handled < most {

@@ -13,7 +13,8 @@ pub(crate) fn owner_lives<D: Membership>(domain: &D, entry: &Entry<D::Cpu>) -> b
     owner != 0 && domain.is_alive(ParticipantId::from_bits(owner))
 }
 
-/// Census of the endpoints of a directory: two members for each, for its requests and replies.
+/// Census of the endpoints of a directory: two members for each, for its requests and
+/// replies.
 pub(crate) struct Members<'a, D>(pub &'a D);
 
 impl<D: Membership + Hooks> Census for Members<'_, D> {

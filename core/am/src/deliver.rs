@@ -159,8 +159,8 @@ impl<D: Domain> Core<D> {
         self.deliver_slowly(q, Received { arrival, direction, tag, args });
     }
 
-    /// Prefetches the line of the packet that is likely to answer a message of this endpoint: see
-    /// `reply_predictor.rs`. A hint: the code may be nonsense.
+    /// Prefetches the line of the packet that is likely to answer a message of this
+    /// endpoint: see `reply_predictor.rs`. A hint: the code may be nonsense.
     #[inline(always)]
     fn anticipate(&self, source: u32) {
         if let Some(Some(peer)) = self.tables.peers.borrow().get(usize::from(from_source_code(source).0)) {
@@ -175,8 +175,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Returns the name of the incarnation that has this code. A code that makes no sense gives a
-    /// name that no endpoint has.
+    /// Returns the name of the incarnation that has this code. A code that makes no sense
+    /// gives a name that no endpoint has.
     pub(crate) fn name_of(&self, code: u32) -> Name {
         let (endpoint, low) = from_source_code(code);
         // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
@@ -231,7 +231,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Checks a message against the endpoint's tag, handlers, segment and its queue's blocks.
+    /// Checks a message against the endpoint's tag, handlers, segment and its queue's
+    /// blocks.
     fn check(
         &self,
         q: &Queue<'_, D::Cpu>,
@@ -374,7 +375,8 @@ impl<D: Domain> Core<D> {
         self.run(|| handler(&token));
     }
 
-    /// Delivers messages that never left, or never arrived, to this endpoint's own handler 0.
+    /// Delivers messages that never left, or never arrived, to this endpoint's own
+    /// handler 0.
     #[cold]
     fn deliver_returns(&self) -> usize {
         let mut delivered = 0;
@@ -411,8 +413,9 @@ impl<D: Domain> Core<D> {
         })
     }
 
-    /// Looks after late heads, deaths, and messages that were on the way to the dead: a receiver
-    /// that only polls sees none of them. `now`: asks for deaths even if that was done lately.
+    /// Looks after late heads, deaths, and messages that were on the way to the dead: a
+    /// receiver that only polls sees none of them. `now`: asks for deaths even if that was done
+    /// lately.
     #[cold]
     pub(crate) fn look_after(&self, now: bool) {
         let (time, upkeep) = (self.cpu().now(), &self.upkeep);
@@ -442,8 +445,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Looks after one of the endpoint's queues. `acquit`: takes intents to lock it back from the
-    /// dead; `sweep`: frees packets and blocks of the dead.
+    /// Looks after one of the endpoint's queues. `acquit`: takes intents to lock it back
+    /// from the dead; `sweep`: frees packets and blocks of the dead.
     fn look_after_queue(&self, own: &Own<D>, acquit: bool, sweep: bool) {
         let (claim, q, census) = (own.side.claim(), own.side.queue(), Members(&self.domain));
         if acquit && self.domain.config().algorithm.is_locked() {
@@ -462,8 +465,8 @@ impl<D: Domain> Core<D> {
 
     /// Returns whether a peer's endpoint is open, and still the same.
     pub(crate) fn is_here(&self, peer: &Peer<D>) -> bool {
-        // (E1) Acquire: pairs with the Release when the endpoint was closed (E3) or taken by another
-        // process (E2).
+        // (E1) Acquire: pairs with the Release when the endpoint was closed (E3) or taken by
+        // another process (E2).
         let read = |word| self.cpu().load(word, Ordering::Acquire);
         read(&peer.entry.owner) == peer.participant.to_bits()
             && read(&peer.entry.generation) == peer.name.generation
@@ -506,9 +509,9 @@ impl<D: Domain> Core<D> {
         self.back.returns.borrow_mut().extend(all);
     }
 
-    /// Sends back requests that a predecessor did not finish, and replies that this endpoint could
-    /// not take, as far as there is space now. Not while a reply waits for space: the two would
-    /// claim by the same intent.
+    /// Sends back requests that a predecessor did not finish, and replies that this
+    /// endpoint could not take, as far as there is space now. Not while a reply waits for space:
+    /// the two would claim by the same intent.
     fn return_owed(&self) {
         while !self.dispatch.replying.get()
             && let Some(back) = self.back.owed.borrow_mut().pop()

@@ -1,5 +1,5 @@
-//! Directory of a domain's endpoints: takes, readies and closes entries, and repairs those of the
-//! dead.
+//! Directory of a domain's endpoints: takes, readies and closes entries, and repairs
+//! those of the dead.
 //!
 //! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
 //! While it is being taken over, `open` is 0 and nobody finds it.
@@ -24,7 +24,8 @@ const A_MOMENT: u64 = 100_000;
 
 /// Operations on a domain's directory.
 pub(crate) trait Directory: Membership + Hooks {
-    /// Takes an entry of the directory for a participant: the one of its rank if possible.
+    /// Takes an entry of the directory for a participant: the one of its rank if
+    /// possible.
     fn take_entry(&self, me: ParticipantId) -> Result<u16, Error> {
         let n = self.config().endpoints;
         let in_order = || (0..n).map(|i| ((me.index + i) % n) as u16);
@@ -33,16 +34,16 @@ pub(crate) trait Directory: Membership + Hooks {
         for used in [false, true] {
             for endpoint in in_order() {
                 let entry = self.entry(endpoint)?;
-                // (E1) Acquire, both: pairs with the Release when an endpoint is taken (E2) or given
-                // up (E3).
+                // (E1) Acquire, both: pairs with the Release when an endpoint is taken (E2) or
+                // given up (E3).
                 let owner = self.cpu().load(&entry.owner, Ordering::Acquire);
                 let free = if used {
                     !owner_lives(self, &entry)
                 } else {
                     owner == 0 && self.cpu().load(&entry.generation, Ordering::Acquire) == 0
                 };
-                // (E2) AcqRel: takes over the state that the last owner left (E3), and shows the new
-                // owner; pairs with (E1).
+                // (E2) AcqRel: takes over the state that the last owner left (E3), and shows the
+                // new owner; pairs with (E1).
                 let (word, ours) = (&entry.owner, me.to_bits());
                 if free
                     && self
@@ -65,9 +66,9 @@ pub(crate) trait Directory: Membership + Hooks {
         self.cpu().store(&entry.owner, 0, Ordering::Release);
     }
 
-    /// Readies the receive block of an entry that the caller owns. Returns the new generation, and
-    /// the requests to the last owner that it did not finish and whose senders may not have
-    /// noticed.
+    /// Readies the receive block of an entry that the caller owns. Returns the new
+    /// generation, and the requests to the last owner that it did not finish and whose senders may
+    /// not have noticed.
     fn open_entry(
         &self,
         me: u16,
@@ -75,7 +76,8 @@ pub(crate) trait Directory: Membership + Hooks {
         segment: &Segment<Self::Segment>,
     ) -> Result<(u64, Vec<Outstanding>), Error> {
         let (entry, cpu) = (self.entry(me)?, self.cpu());
-        // (E4) Release throughout: the entry is the caller's; pairs with the Acquire (E6) of senders.
+        // (E4) Release throughout: the entry is the caller's; pairs with the Acquire (E6) of
+        // senders.
         cpu.store(&entry.open, 0, Ordering::Release);
         cpu.store(&entry.signal, 0, Ordering::Release);
         self.bury(&entry);
@@ -96,14 +98,14 @@ pub(crate) trait Directory: Membership + Hooks {
             self.reset(&self.side(me, direction)?, first, generation);
         }
         let shared = if matches!(segment, Segment::Shared(_)) { segment.len() } else { 0 };
-        // (E4) Release, both: as above; pair with the Acquire (E6).
+        // (E4) Release, both: as above; each pairs with the Acquire (E6).
         cpu.store(&entry.segment_len, shared / LINE as u64 * LINE as u64, Ordering::Release);
         cpu.store(&entry.open, owner.to_bits(), Ordering::Release);
         Ok((generation, outstanding))
     }
 
-    /// Takes back the intents of an entry's last owner, and closes queues whose lock it may have
-    /// held when it died.
+    /// Takes back the intents of an entry's last owner, and closes queues whose lock it
+    /// may have held when it died.
     fn bury(&self, entry: &Entry<Self::Cpu>) {
         let cpu = self.cpu();
         let OwnLine(intents) = &entry.intents;
@@ -117,7 +119,8 @@ pub(crate) trait Directory: Membership + Hooks {
                 && let Ok(side) = self.side((queue / 2) as u16, direction_of(queue))
                 && !self.gets_free(&side)
             {
-                // It may have held the queue's lock. Relaxed: a sender that sees the bit only stops.
+                // It may have held the queue's lock. Relaxed: a sender that sees the bit only
+                // stops.
                 cpu.fetch_or(&side.queue().control.tail, CLOSED, Ordering::Relaxed);
             }
             // (E7) Release: after that; pairs with the Acquire (E5) of survivors.
@@ -125,8 +128,8 @@ pub(crate) trait Directory: Membership + Hooks {
         }
     }
 
-    /// Returns whether the lock in front of a queue can be had within a while: then no process died
-    /// holding it.
+    /// Returns whether the lock in front of a queue can be had within a while: then no
+    /// process died holding it.
     fn gets_free(&self, side: &Self::Side) -> bool {
         let around = self.around(side.queue());
         let wait = self.wait(&around);
@@ -138,13 +141,14 @@ pub(crate) trait Directory: Membership + Hooks {
         })
     }
 
-    /// Takes intents to lock a queue back from the dead that did not hold the lock, so that no
-    /// sender waits for them.
+    /// Takes intents to lock a queue back from the dead that did not hold the lock, so
+    /// that no sender waits for them.
     fn acquit(&self, side: &Self::Side) {
         let cpu = self.cpu();
         for entry in (0..self.config().endpoints as u16).filter_map(|e| self.entry(e).ok()) {
             for word in &entry.intents.0 {
-                // (E5) Acquire: the steps of the dead before; pairs with the Release (C1) of claims.
+                // (E5) Acquire: the steps of the dead before; pairs with the Release (C1) of
+                // claims.
                 let intent = cpu.load(word, Ordering::Acquire);
                 if intent::phase(intent, side.queue().id) == Some(intent::LOCKING)
                     && !owner_lives(self, &entry)
@@ -162,8 +166,8 @@ pub(crate) trait Directory: Membership + Hooks {
     fn wait_for_stragglers(&self, me: u16) -> Result<(), Error> {
         for direction in [Direction::Request, Direction::Reply] {
             let side = self.side(me, direction)?;
-            // (D2) SeqCst: after this no claim succeeds, and those before it are visible; pairs with
-            // (C4) in `claim/locked.rs` and with (D1).
+            // (D2) SeqCst: after this no claim succeeds, and those before it are visible; it
+            // pairs with the load (C4) in `claim/locked.rs` and with (D1).
             self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::SeqCst);
             while self.is_written(me, &side) {
                 self.pause(A_MOMENT);
@@ -172,19 +176,18 @@ pub(crate) trait Directory: Membership + Hooks {
         Ok(())
     }
 
-    /// Returns whether a living sender may still write into a closed queue: it has a ticket, a packet
-    /// or a block there and has not published it.
+    /// Returns whether a living sender may still write into a closed queue: it has a
+    /// ticket, a packet or a block there and has not published it.
     fn is_written(&self, me: u16, side: &Self::Side) -> bool {
         let (q, cpu, census) = (side.queue(), self.cpu(), Members(self));
-        // (E8) Acquire, all of them: pair with the Release of senders that claim (C1), publish (Q2)
-        // and let go (B2).
         let intended = (0..census.members())
             .any(|m| m / 2 != usize::from(me) && intent::phase(census.intent(m), q.id).is_some());
+        // (E8) Acquire: pairs with the Release (Q3) of the dead owner.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
         let mut published = vec![false; q.blocks.len()];
         let mut claimed = false;
         for ticket in consumed..consumed.saturating_add(q.len()) {
-            // (E8) Acquire: pairs with (Q2).
+            // (E8) Acquire: pairs with the Release of senders that publish (Q2).
             let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
             claimed |= header.state() == CLAIMED
                 && !self.config().algorithm.has_laps()
@@ -197,7 +200,7 @@ pub(crate) trait Directory: Membership + Hooks {
             }
         }
         let filled = q.blocks.iter().zip(published).any(|(block, published)| {
-            // (E8) Acquire: pairs with (B2).
+            // (E8) Acquire: pairs with the Release of senders that let a block go (B2).
             let owner = cpu.load(&block.owner, Ordering::Acquire);
             owner != 0
                 && !published
@@ -216,7 +219,8 @@ pub(crate) trait Directory: Membership + Hooks {
                 self.cpu().fetch_or(&side.queue().control.tail, CLOSED, Ordering::AcqRel);
             }
         }
-        // (E3) Release, both: pair with the Acquire (E1), (E6) of senders and of the next owner (E2).
+        // (E3) Release, both: each pairs with the Acquire (E1), (E6) of senders, and with that of
+        // the next owner (E2).
         self.cpu().store(&entry.open, 0, Ordering::Release);
         self.cpu().store(&entry.owner, 0, Ordering::Release);
     }
@@ -230,12 +234,12 @@ pub(crate) trait Directory: Membership + Hooks {
         })
     }
 
-    /// Returns the entry, owner and generation of an endpoint, if it is open. An entry that is being
-    /// taken over still shows its last owner in `open`, and is not open.
+    /// Returns the entry, owner and generation of an endpoint, if it is open. An entry
+    /// that is being taken over still shows its last owner in `open`, and is not open.
     fn opened(&self, endpoint: u16) -> Option<(Self::Entry, ParticipantId, u64)> {
         let entry = self.entry(endpoint).ok()?;
-        // (E6) Acquire, all of them: pair with the Release (E4) in `open_entry`. The generation
-        // changes only while `open` is 0.
+        // (E6) Acquire, all of them: each pairs with the Release (E4) in `open_entry`. The
+        // generation changes only while `open` is 0.
         let cpu = self.cpu();
         let open = cpu.load(&entry.open, Ordering::Acquire);
         let generation = cpu.load(&entry.generation, Ordering::Acquire);
@@ -245,9 +249,9 @@ pub(crate) trait Directory: Membership + Hooks {
         steady.then(|| (entry, ParticipantId::from_bits(open), generation))
     }
 
-    /// Empties a queue that only its owner touches now, for a generation of its endpoint. Tickets go
-    /// on where they were, so that a predecessor's sender remembers none that fits. `first`: the
-    /// memory was never used and is all zero.
+    /// Empties a queue that only its owner touches now, for a generation of its endpoint.
+    /// Tickets go on where they were, so that a predecessor's sender remembers none that fits.
+    /// `first`: the memory was never used and is all zero.
     ///
     /// Everything is ordered by the last store (Release), which opens the queue: senders that see
     /// the new generation in the tail see the rest.
@@ -267,8 +271,8 @@ pub(crate) trait Directory: Membership + Hooks {
         side.renew_locks(first);
         cpu.store(&q.control.consumed, base, Ordering::Relaxed);
         cpu.store(&q.control.head, base & !PARKED, Ordering::Relaxed);
-        // (E10) Release: see above; pairs with the Acquire (E6) in `Core::peer` (of the entry, which
-        // follows) and in the claims.
+        // (E10) Release: see above; pairs with the Acquire (E6) in `Core::peer` (of the entry,
+        // which follows) and in the claims.
         cpu.store(&q.control.tail, base | tail_generation(generation), Ordering::Release);
     }
 }

@@ -10,8 +10,8 @@
 //! | [`Hooks`] | waiting, interrupts, and the clock of a simulated machine |
 //!
 //! Native endpoints live in the shared memory of a world of processes
-//! ([`SharedMemory`](crate::SharedMemory)), which is the default wherever a type takes a domain. The
-//! laboratory has another one, in the memory of a simulated machine.
+//! ([`SharedMemory`](crate::SharedMemory)), which is the default wherever a type takes a domain.
+//! The laboratory has another one, in the memory of a simulated machine.
 //!
 //! A domain belongs to one endpoint: it holds the processor that the endpoint acts on. Other
 //! processes may write to everything in its memory, so each reader checks what it reads.
@@ -38,8 +38,8 @@ pub trait Side<P: Processor> {
     fn queue(&self) -> &Queue<'_, P>;
     /// Returns the claim algorithm.
     fn claim(&self) -> &Self::Claim;
-    /// Makes the locks in front of the queue new. `first`: their memory was never used and is all
-    /// zero. Only for the queue's owner, while no other process uses it.
+    /// Makes the locks in front of the queue new. `first`: their memory was never used
+    /// and is all zero. Only for the queue's owner, while no other process uses it.
     fn renew_locks(&self, first: bool);
 }
 
@@ -102,15 +102,16 @@ pub trait Membership: Memory {
     fn size(&self) -> u32;
     /// Returns whether a participant lives, and has not left.
     fn is_alive(&self, participant: ParticipantId) -> bool;
-    /// Returns whether the rank's last process died, and no other one has taken its place.
+    /// Returns whether the rank's last process died, and no other one has taken its
+    /// place.
     fn has_died(&self, rank: u32) -> bool;
     /// Returns the number of deaths that were noted so far.
     fn deaths(&self) -> u64;
     /// Asks for deaths that were not noted yet, and notes them.
     fn check_deaths(&self);
-    /// Returns whether the calling process is at its end, or is a forked child of the endpoint's
-    /// process, and must not touch the domain's memory: its endpoints then stay as they are, like
-    /// those of the dead.
+    /// Returns whether the calling process is at its end, or is a forked child of the
+    /// endpoint's process, and must not touch the domain's memory: its endpoints then stay as they
+    /// are, like those of the dead.
     #[inline(always)]
     fn has_ended(&self) -> bool {
         false
@@ -119,7 +120,8 @@ pub trait Membership: Memory {
     fn doorbell(&self, rank: u32) -> Option<&<Self::Cpu as Processor>::Word>;
 }
 
-/// Step of an endpoint, for domains whose processors take time for it ([`Hooks::charge`]).
+/// Step of an endpoint, for domains whose processors take time for it
+/// ([`Hooks::charge`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Composing and sending a packet.
@@ -161,13 +163,13 @@ pub trait Hooks: Memory {
     fn patience(&self) -> u64 {
         STALL
     }
-    /// Returns the longest time for which a waiting sender does not look around, in nanoseconds;
-    /// `None`: it only counts turns.
+    /// Returns the longest time for which a waiting sender does not look around, in
+    /// nanoseconds; `None`: it only counts turns.
     fn look_every(&self) -> Option<u64> {
         None
     }
-    /// Interrupts a participant's thread, by the address that was found in its entry. `ask`:
-    /// whether there is time to ask if the participant lives (not in a signal handler). Does
+    /// Interrupts a participant's thread, by the address that was found in its entry.
+    /// `ask`: whether there is time to ask if the participant lives (not in a signal handler). Does
     /// nothing where no endpoint gives such an address.
     #[inline(always)]
     fn interrupt(&self, _participant: ParticipantId, _address: u64, _ask: bool) {}

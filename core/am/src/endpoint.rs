@@ -1,4 +1,5 @@
-//! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their own.
+//! Endpoints: a name, a tag, a translation table, handlers, and a receive block of their
+//! own.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
@@ -38,8 +39,8 @@ impl<D: Domain> core::fmt::Debug for Endpoint<D> {
     }
 }
 
-/// Packets and blocks of an endpoint's receive block that are in use: all 0 when no message is on
-/// the way to it and none was lost.
+/// Packets and blocks of an endpoint's receive block that are in use: all 0 when no
+/// message is on the way to it and none was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Packets of the request queue.
@@ -60,7 +61,8 @@ impl Audit {
 }
 
 impl Endpoint {
-    /// Makes an endpoint of the calling process, without a segment, in a bundle of its own.
+    /// Makes an endpoint of the calling process, without a segment, in a bundle of its
+    /// own.
     ///
     /// # Errors
     ///
@@ -79,8 +81,8 @@ impl Endpoint {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Private(len))
     }
 
-    /// Makes an endpoint with its part of the world's memory as segment, into which senders store
-    /// directly.
+    /// Makes an endpoint with its part of the world's memory as segment, into which
+    /// senders store directly.
     ///
     /// # Errors
     ///
@@ -94,8 +96,8 @@ impl Endpoint {
         self.core.domain.world()
     }
 
-    /// Sets handler `index`; handler 0 gets this endpoint's messages that came back. A handler may
-    /// reply, and may not send requests or poll.
+    /// Sets handler `index`; handler 0 gets this endpoint's messages that came back. A
+    /// handler may reply, and may not send requests or poll.
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.set_boxed_handler(index, Box::new(handler));
     }
@@ -244,8 +246,8 @@ impl<D: Domain> Endpoint<D> {
         self.core.tables.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
     }
 
-    /// Returns the name of the first open endpoint of the process with this rank, if it has one by
-    /// now.
+    /// Returns the name of the first open endpoint of the process with this rank, if it
+    /// has one by now.
     pub fn name_of_rank(&self, rank: u32) -> Option<Name> {
         self.core.domain.name_of_rank(rank)
     }
@@ -342,8 +344,8 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::Wait))
     }
 
-    /// Stores and runs a handler as [`Endpoint::request_long`], if it can go out at once. The source
-    /// may be reused on return all the same.
+    /// Stores and runs a handler as [`Endpoint::request_long`], if it can go out at once.
+    /// The source may be reused on return all the same.
     ///
     /// # Errors
     ///
@@ -361,8 +363,8 @@ impl<D: Domain> Endpoint<D> {
         self.core.request_to(index, Outgoing::request(handler, args, body, OnFull::GiveUp))
     }
 
-    /// Delivers messages that have arrived: replies before requests, a bounded number. Returns their
-    /// number. From a handler: delivers none.
+    /// Delivers messages that have arrived: replies before requests, a bounded number.
+    /// Returns their number. From a handler: delivers none.
     #[inline]
     pub fn poll(&self) -> usize {
         self.core.poll()
@@ -377,8 +379,9 @@ impl<D: Domain> Endpoint<D> {
         Audit { request_packets, request_blocks, reply_packets, reply_blocks }
     }
 
-    /// Looks after the receive block now, instead of some time while no message arrives: notices
-    /// deaths, frees packets that the dead had claimed, returns messages that were on the way to them.
+    /// Looks after the receive block now, instead of some time while no message arrives:
+    /// notices deaths, frees packets that the dead had claimed, returns messages that were on the
+    /// way to them.
     pub fn recover(&self) {
         self.core.domain.check_deaths();
         self.core.look_after(true);
@@ -416,7 +419,8 @@ impl<D: Domain> Core<D> {
         let link = |direction| -> Result<Link<D>, Error> {
             let side = self.domain.side(name.endpoint, direction)?;
             let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
-            // (E6) Acquire: pairs with the Release (E10) in `reset` and in the receiver's publications.
+            // (E6) Acquire: pairs with the Release (E10) in `reset` and in the receiver's
+            // publications.
             sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
             Ok(Link { side, sender: RefCell::new(sender) })
         };

@@ -1,8 +1,8 @@
 //! Entry of an endpoint in the directory of its domain.
 //!
-//! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process that
-//! takes the entry over. `signal`: stored by the owner, taken by senders. `intents`: written by the
-//! owner, read by survivors.
+//! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process
+//! that takes the entry over. `signal`: stored by the owner, taken by senders. `intents`: written
+//! by the owner, read by survivors.
 //!
 //! **Crashes.** See `directory.rs`.
 
@@ -14,10 +14,11 @@ use towpath_machine::{Arena, OwnLine, Place, Processor};
 pub struct Entry<P: Processor> {
     /// Bits of the participant that owns the endpoint, or 0.
     pub owner: P::Word,
-    /// Number of times that it has been taken; the low bits are the endpoint's generation.
+    /// Number of times that it has been taken; the low bits are the endpoint's
+    /// generation.
     pub generation: P::Word,
-    /// Bits of the owner while the queues may be used: until the endpoint is closed, or its next
-    /// owner readies it.
+    /// Bits of the owner while the queues may be used: until the endpoint is closed, or
+    /// its next owner readies it.
     pub open: P::Word,
     /// Bytes of the shared segment that are in use as such (0: the segment is private).
     pub segment_len: P::Word,
@@ -28,8 +29,8 @@ pub struct Entry<P: Processor> {
     /// Unused.
     pub spare: [P::Word; 3],
     /// Intents of the owner for request queues and for reply queues (see
-    /// [`crate::queue::intent`]); then, for each kind, the queue on which it may hold a block that it
-    /// has not published: the queue's number plus one.
+    /// [`crate::queue::intent`]); then, for each kind, the queue on which it may hold a block that
+    /// it has not published: the queue's number plus one.
     pub intents: OwnLine<[P::Word; 4]>,
 }
 

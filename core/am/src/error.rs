@@ -51,8 +51,8 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Reason why a message could not be delivered, as handler 0 is told. The reasons are those of
-/// Active Messages II.
+/// Reason why a message could not be delivered, as handler 0 is told. The reasons are
+/// those of Active Messages II.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -73,8 +73,8 @@ pub enum Status {
     BadLength = 6,
     /// The destination's process is there, but has closed the endpoint.
     BadEndpoint = 7,
-    /// The destination is there, but no sender can reach its queue any more: a process died holding
-    /// the (not robust) lock in front of it.
+    /// The destination is there, but no sender can reach its queue any more: a process
+    /// died holding the (not robust) lock in front of it.
     QueueAbandoned = 8,
     /// The destination died, or another endpoint has taken its place; whether it handled
     /// the message is unknown.

@@ -1,5 +1,5 @@
-//! Where things lie in a world's area, and how big they are. All of it follows from a
-//! [`WorldConfig`], which travels in the world's parameters and is checked by everyone who joins.
+//! Layout of a world's message area. All of it follows from a [`WorldConfig`], which
+//! travels in the world's parameters and is checked by every process that joins.
 
 use towpath_machine::{LINE, Native};
 use towpath_shm::{OBJECT_BYTES, WorldSpec};
@@ -11,18 +11,18 @@ use crate::error::Error;
 use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::Control;
 
-/// The version of this layout: processes with different ones cannot share a world.
+/// Version of this layout: processes with different ones cannot share a world.
 pub const LAYOUT: u64 = 3;
 
 /// Maximum number of endpoints in a world, and of its processes.
 pub const MAX_ENDPOINTS: u32 = 1 << ENDPOINT_BITS;
 
-/// How a world's message area is laid out and used.
+/// Configuration of a world's message area: its layout and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorldConfig {
-    /// How many processes the world is for, 1 to 4,096.
+    /// Number of processes that the world is for, 1 to 4,096.
     pub processes: u32,
-    /// How many endpoints can exist at one time, 1 to 4,096.
+    /// Number of endpoints that can exist at one time, 1 to 4,096.
     pub endpoints: u32,
     /// Packets in each queue: a power of two, 2 to 65,536.
     pub packets: u32,
@@ -34,17 +34,17 @@ pub struct WorldConfig {
     /// Bytes of each endpoint's segment in shared memory (0: none). Long transfers into
     /// it need only one copy.
     pub segment_bytes: u64,
-    /// Bytes for all named shared objects together (`World::shared`, `towpath::structures::nonblocking`),
-    /// at least 64 KiB.
+    /// Bytes for all named shared objects together (`World::shared`,
+    /// `towpath::structures::nonblocking`), at least 64 KiB.
     pub object_bytes: u64,
-    /// How senders claim packets.
+    /// Algorithm by which senders claim packets.
     pub algorithm: Algorithm,
-    /// How everybody waits.
+    /// Policy by which all participants wait.
     pub waiting: Policy,
 }
 
 impl WorldConfig {
-    /// The default for so many processes, one endpoint each: about 1 MiB a process.
+    /// Makes the default for this many processes, one endpoint each: 1 MiB a process.
     pub fn new(processes: u32) -> Self {
         WorldConfig {
             processes,
@@ -59,8 +59,8 @@ impl WorldConfig {
         }
     }
 
-    /// The default for so many processes in an area of at least this size: what the
-    /// queues leave becomes the endpoints' segments.
+    /// Makes the default for this many processes in an area of at least this size: the
+    /// rest beside the queues becomes the endpoints' segments.
     ///
     /// # Errors
     ///
@@ -111,12 +111,12 @@ impl WorldConfig {
         Ok(())
     }
 
-    /// The size of the area, in bytes.
+    /// Returns the size of the area, in bytes.
     pub fn area_bytes(&self) -> u64 {
         Layout::of(self).total
     }
 
-    /// A world like this: what to make with
+    /// Returns the specification of such a world, for
     /// [`World::create`](towpath_shm::World::create).
     pub fn spec(&self, name: Option<&str>) -> WorldSpec {
         WorldSpec {
@@ -128,7 +128,7 @@ impl WorldConfig {
         }
     }
 
-    /// The parameters that travel with the world.
+    /// Returns the parameters that travel with the world.
     pub fn params(&self) -> [u64; 16] {
         let mut p = [0; 16];
         p[0] = LAYOUT;
@@ -144,7 +144,7 @@ impl WorldConfig {
         p
     }
 
-    /// The inverse of [`WorldConfig::params`]: what comes from shared memory is checked.
+    /// Reads and checks a world's parameters ([`WorldConfig::params`]).
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ pub struct QueueLayout {
     pub locks: u64,
     /// Its packets.
     pub slots: u64,
-    /// What didn't fit there.
+    /// Its extras: arguments and ranges that did not fit there.
     pub extras: u64,
     /// Its block heads.
     pub heads: u64,
@@ -222,7 +222,7 @@ pub struct QueueLayout {
 }
 
 impl Layout {
-    /// The layout of a checked configuration.
+    /// Returns the layout of a checked configuration.
     pub fn of(config: &WorldConfig) -> Layout {
         let mut at = 0u64;
         let mut take = |bytes: usize, count: u64| {

@@ -4,7 +4,8 @@ use crate::error::Status;
 use crate::name::Name;
 use crate::packet::Form;
 
-/// Direction of a message: it decides on the queue, and on what is polled while it waits for space.
+/// Direction of a message: it decides on its queue, and on the queues that are polled
+/// while it waits for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// A request, into the receiver's request queue.
@@ -53,8 +54,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns whether a request came back, and not a reply to a requester that died before it could
-    /// take it.
+    /// Returns whether a request came back, and not a reply to a requester that died
+    /// before it could take it.
     pub fn is_request(self) -> bool {
         matches!(self, Operation::RequestShort | Operation::RequestMedium | Operation::RequestLong)
     }
@@ -82,7 +83,8 @@ impl Operation {
     }
 }
 
-/// Reason why a message came back, and the call that sent it: handler 0 finds it in its token.
+/// Reason why a message came back, and the call that sent it: handler 0 finds it in its
+/// token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// Reason.

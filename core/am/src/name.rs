@@ -1,7 +1,7 @@
 //! Names and tags.
 
-/// Name of an endpoint: opaque, to be compared and passed on. A later endpoint in the same place
-/// has another name.
+/// Name of an endpoint: opaque, to be compared and passed on. A later endpoint in the
+/// same place has another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     pub(crate) endpoint: u16,
@@ -14,15 +14,15 @@ impl Name {
         self.generation << 16 | self.endpoint as u64
     }
 
-    /// Returns the name with this number ([`Name::to_bits`]). Any number gives a name; mapping it
-    /// fails if there is no such endpoint.
+    /// Returns the name with this number ([`Name::to_bits`]). Any number gives a name;
+    /// mapping it fails if there is no such endpoint.
     pub const fn from_bits(bits: u64) -> Name {
         Name { endpoint: bits as u16, generation: bits >> 16 }
     }
 }
 
-/// Tag: a key that a message shows at its destination. An endpoint accepts a message if its own
-/// tag is [`Tag::ALL`] or equals the message's, and never if its own tag is [`Tag::NONE`].
+/// Tag: a key that a message shows at its destination. An endpoint accepts a message if
+/// its own tag is [`Tag::ALL`] or equals the message's, and never if its own tag is [`Tag::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 

@@ -1,8 +1,8 @@
 //! Messages on their way back: requests that their receiver did not finish.
 //!
-//! A survivor finds them in the receiver's queue after its end, and takes each by an exchange of its
-//! header: the sender, which notices that the receiver is gone, or the receiver's successor, before
-//! it resets the queue.
+//! A survivor finds them in the receiver's queue after its end, and takes each by an exchange of
+//! its header: the sender, which notices that the receiver is gone, or the receiver's successor,
+//! before it resets the queue.
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::PARKED;
@@ -29,8 +29,8 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// Takes all requests out of a queue that `mine` accepts by their source, and frees their
-    /// blocks.
+    /// Takes all requests out of a queue that `mine` accepts by their source, and frees
+    /// their blocks.
     pub fn take_all<P: Processor>(
         cpu: &P,
         q: &Queue<'_, P>,

@@ -14,8 +14,8 @@ use crate::name::{Name, Tag};
 use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::state::Token;
 
-/// Parallel bundle: several threads may poll it and send through its endpoints. A thread that waits
-/// for space polls all of them.
+/// Parallel bundle: several threads may poll it and send through its endpoints. A thread
+/// that waits for space polls all of them.
 #[derive(Default)]
 pub struct ParallelBundle {
     members: RwLock<Vec<Arc<ParallelEndpoint>>>,
@@ -171,8 +171,8 @@ impl ParallelEndpoint {
         endpoint
     }
 
-    /// Tries under the lock until the message goes out; polls there too, and lets other threads have
-    /// the lock in between.
+    /// Tries under the lock until the message goes out; polls there too, and lets other
+    /// threads have the lock in between.
     fn until_sent(&self, index: usize, handler: u8, args: &[u32], body: Body<'_>) -> Result<(), Error> {
         let out = Outgoing::request(handler, args, body, OnFull::GiveUp);
         loop {
@@ -260,7 +260,8 @@ impl ParallelEndpoint {
         self.until_sent(index, handler, args, Body::Long { payload, offset })
     }
 
-    /// Polls: see [`Endpoint::poll`]. Returns 0 at once if another thread is using the endpoint.
+    /// Polls: see [`Endpoint::poll`]. Returns 0 at once if another thread is using the
+    /// endpoint.
     pub fn poll(&self) -> usize {
         match self.inner.try_lock() {
             Ok(guard) => guard.0.poll(),

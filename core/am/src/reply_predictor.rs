@@ -1,5 +1,5 @@
-//! Predictor of the packet that answers a peer's next message: the one after the last that the
-//! endpoint sent there.
+//! Predictor of the packet that answers a peer's next message: the one after the last
+//! that the endpoint sent there.
 //!
 //! **Source.** Ours. A receiver that polls has a copy of the line on which the next message to it
 //! will come, and taking that copy away is most of the cost of a message. An endpoint that usually
@@ -14,12 +14,13 @@
 
 use crate::message::Direction;
 
-/// Number of messages that may stay unanswered before the endpoint stops expecting to answer.
+/// Number of messages that may stay unanswered before the endpoint stops expecting to
+/// answer.
 const CREDIT: u64 = 2;
 
-/// Bit of a predictor: the next message from the peer is the first since the endpoint sent to it.
-/// Only then is it worth while to note the packet that is sent. An endpoint that only sends pays one
-/// test for it.
+/// Bit of a predictor: the next message from the peer is the first since the endpoint
+/// sent to it. Only then is it worth while to note the packet that is sent. An endpoint that only
+/// sends pays one test for it.
 const HEARD: u64 = 1 << 3;
 
 /// Prediction for one peer.
@@ -36,8 +37,8 @@ impl ReplyPredictor {
     /// Predictor that knows nothing.
     pub const NONE: ReplyPredictor = ReplyPredictor(0);
 
-    /// Returns the state to note after a send, if it changes. `sender` returns whether no other
-    /// sender has sent to the peer, and the next ticket.
+    /// Returns the state to note after a send, if it changes. `sender` returns whether no
+    /// other sender has sent to the peer, and the next ticket.
     #[inline(always)]
     pub fn on_send(
         self,
@@ -50,8 +51,8 @@ impl ReplyPredictor {
         })
     }
 
-    /// Returns the likely answer to a message that arrives, if any is likely, and the state to note
-    /// then, if it changes.
+    /// Returns the likely answer to a message that arrives, if any is likely, and the
+    /// state to note then, if it changes.
     #[inline(always)]
     pub fn on_arrival(self) -> (Option<Answer>, Option<ReplyPredictor>) {
         if self.0 & 3 != 0 {

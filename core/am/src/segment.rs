@@ -100,7 +100,8 @@ impl<S: Stored> Segment<S> {
         }
     }
 
-    /// Stores a block of a bulk queue. Returns `false` if the range is not in the segment.
+    /// Stores a block of a bulk queue. Returns `false` if the range is not in the
+    /// segment.
     pub(crate) fn store<P: Processor>(
         &self,
         cpu: &P,

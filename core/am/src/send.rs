@@ -1,11 +1,12 @@
-//! Sending: looks the destination up, chooses the form, claims, fills, publishes and wakes.
+//! Sending: looks the destination up, chooses the form, claims, fills, publishes and
+//! wakes.
 //!
 //! [`Route::send`] claims, fills and publishes one packet; this file adds the destination, its
 //! liveness, and the pieces of long transfers.
 //!
-//! **A sender that dies** leaves what the claim algorithm says of each step (`towpath_channel`), and
-//! no more: a block that it had claimed and not published is found by the receiver's sweep; pieces of
-//! a long transfer that were delivered stay stored, and the handler does not run.
+//! **A sender that dies** leaves what the claim algorithm says of each step (`towpath_channel`),
+//! and no more: a block that it had claimed and not published is found by the receiver's sweep;
+//! pieces of a long transfer that were delivered stay stored, and the handler does not run.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -41,8 +42,8 @@ impl Drop for Replying<'_> {
     }
 }
 
-/// Message that waits for space. All of the bundle is polled meanwhile: its endpoints have one
-/// thread, and the full queue of another may be the reason for the wait.
+/// Message that waits for space. All of the bundle is polled meanwhile: its endpoints
+/// have one thread, and the full queue of another may be the reason for the wait.
 struct Waiter<'a, D: Domain, W> {
     core: &'a Core<D>,
     peer: &'a Peer<D>,
@@ -80,9 +81,9 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
         let (side, cpu) = (&self.link.side, self.core.cpu());
         side.claim().await_space(side.queue(), &self.link.sender.borrow(), cpu, self.waiting, round);
     }
-    /// Returns whether it is time to look around. A turn may be a sleep of a millisecond: a sender
-    /// that looks around only after many of them leaves a dead sender's place at the head of its own
-    /// queue, and peers that wait for space there do the same.
+    /// Returns whether it is time to look around. A turn may be a sleep of a millisecond:
+    /// a sender that looks around only after many of them leaves a dead sender's place at the head
+    /// of its own queue, and peers that wait for space there do the same.
     fn is_due(&self, round: u32) -> bool {
         let Core { domain, upkeep, .. } = self.core;
         round.is_multiple_of(64)
@@ -121,7 +122,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Sends a request to the endpoint that entry `index` of the translation table leads to.
+    /// Sends a request to the endpoint that entry `index` of the translation table leads
+    /// to.
     #[inline]
     pub(crate) fn request_to(&self, index: usize, out: Outgoing<'_>) -> Result<(), Error> {
         if self.dispatch.depth.get() > 0 {
@@ -275,9 +277,9 @@ impl<D: Domain> Core<D> {
             }
             let link = peer.link(out.direction);
             let (q, intent) = (link.side.queue(), self.intent(out.direction));
-            // (D1) SeqCst, the exchange and the look at the tail: either a successor sees the intent
-            // and waits for this sender, or the sender sees that the queue is closed and does not
-            // touch the segment, which may be the successor's by now; pairs with (D2) in
+            // (D1) SeqCst, the exchange and the look at the tail: either a successor sees the
+            // intent and waits for this sender, or the sender sees that the queue is closed and
+            // does not touch the segment, which may be the successor's by now; pairs with (D2) in
             // `wait_for_stragglers`.
             self.cpu().swap(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::SeqCst);
             let here = !link.sender.borrow().shut_out(self.cpu().load(&q.control.tail, Ordering::SeqCst));
@@ -295,8 +297,8 @@ impl<D: Domain> Core<D> {
         self.outcome(self.packet(peer, out.direction, &content, None, out.on_full), peer, out)
     }
 
-    /// Turns a failure into the caller's result: a message whose destination is gone comes back to
-    /// handler 0.
+    /// Turns a failure into the caller's result: a message whose destination is gone
+    /// comes back to handler 0.
     #[inline(always)]
     fn outcome(
         &self,
@@ -380,7 +382,8 @@ impl<D: Domain> Core<D> {
     #[cold]
     fn wake(&self, peer: &Peer<D>) {
         if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
-            // (W1) Release: the publication comes before; pairs with the Acquire (W2) in `wait_for`.
+            // (W1) Release: the publication comes before; pairs with the Acquire (W2) in
+            // `wait_for`.
             self.cpu().fetch_add(doorbell, 1, Ordering::Release);
             self.cpu().wake(doorbell, u32::MAX);
         }
@@ -397,8 +400,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Sends an undeliverable message back: its status, operation and destination's generation in
-    /// one cell. Returns `false` if there is no space.
+    /// Sends an undeliverable message back: its status, operation and destination's
+    /// generation in one cell. Returns `false` if there is no space.
     #[cold]
     pub(crate) fn send_back(&self, to: Name, back: &Outstanding, on_full: OnFull) -> bool {
         let Ok(peer) = self.peer(to) else { return true };
@@ -407,7 +410,8 @@ impl<D: Domain> Core<D> {
         let args = &back.args[..back.count];
         let out = Outgoing { on_full, ..Outgoing::reply(handler, back.tag, args, Body::Short) };
         let content = self.content(&out, Form::Returned, aux);
-        // If its sender is gone it need not come back here: this endpoint did not send the original.
+        // If its sender is gone it need not come back here: this endpoint did not send the
+        // original.
         !matches!(self.packet(&peer, Direction::Reply, &content, None, on_full), Err(Failure::NotSent))
     }
 }

@@ -167,8 +167,8 @@ pub struct SharedMemory {
     cpu: Native,
     policy: Policy,
     budget: u64,
-    /// Process whose endpoint it is. A child that is forked from it only has copies of what lies in
-    /// private memory.
+    /// Process whose endpoint it is. A child that is forked from it only has copies of
+    /// what lies in private memory.
     process: u32,
 }
 
@@ -219,8 +219,8 @@ impl Surroundings for Around<'_> {
         self.attached.world.surroundings().oversubscribed()
     }
 
-    /// Returns whether a lock in front of the queue can never be had again: its holder died, or its
-    /// words are damaged.
+    /// Returns whether a lock in front of the queue can never be had again: its holder
+    /// died, or its words are damaged.
     fn abandoned(&self) -> bool {
         // Relaxed: once closed for this generation, always closed.
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {

@@ -58,11 +58,11 @@ use crate::queue::Arrival;
 use crate::signalled::Kept;
 use crate::state::{Core, Domain, Own, Peer, Token};
 
-/// Period of the timer that interrupts the thread: bounds the delay of a message whose sender died
-/// just before its signal.
+/// Period of the timer that interrupts the thread: bounds the delay of a message whose
+/// sender died just before its signal.
 const TICK: Duration = Duration::from_millis(50);
-/// Time until the next signal where a packet was claimed whose message is not there yet, or there
-/// are more messages than one signal takes.
+/// Time until the next signal where a packet was claimed whose message is not there yet,
+/// or there are more messages than one signal takes.
 const SOON: Duration = Duration::from_micros(50);
 /// Maximum number of messages that one signal takes from a queue.
 const QUOTA: u32 = 64;
@@ -78,8 +78,8 @@ enum Front {
 }
 
 impl<D: Domain> Core<D> {
-    /// Sends a short reply from a handler that runs in a signal: neither waits nor allocates. A reply
-    /// that finds no space is kept.
+    /// Sends a short reply from a handler that runs in a signal: neither waits nor
+    /// allocates. A reply that finds no space is kept.
     #[cold]
     pub(crate) fn reply_from_signal(&self, source: Source, out: &Outgoing<'_>) -> Result<(), Error> {
         let mut args = [0; MAX_ARGS];
@@ -147,7 +147,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Delivers messages of one queue that may be delivered in a signal. Returns their number.
+    /// Delivers messages of one queue that may be delivered in a signal. Returns their
+    /// number.
     fn poll_in_signal(&self, direction: Direction) -> u32 {
         let own = self.own(direction);
         let (claim, q, cpu) = (own.side.claim(), own.side.queue(), self.cpu());
@@ -166,9 +167,9 @@ impl<D: Domain> Core<D> {
         delivered
     }
 
-    /// Says at both queues that the thread is away. Returns `false` if a packet has been claimed whose
-    /// message is not there yet, or is there by now. Where the front is for an ordinary poll, no
-    /// sender needs to call the thread.
+    /// Says at both queues that the thread is away. Returns `false` if a packet has been
+    /// claimed whose message is not there yet, or is there by now. Where the front is for an
+    /// ordinary poll, no sender needs to call the thread.
     fn leave(&self, address: u64) -> bool {
         // (W4) Release: before the queues say so; pairs with the AcqRel (W3) in `Core::wake`.
         self.cpu().store(&self.entry.signal, address, Ordering::Release);
@@ -192,8 +193,8 @@ impl<D: Domain> Core<D> {
     }
 }
 
-/// Endpoint that a real-time signal polls when a message arrives while its thread does other work.
-/// It belongs to the thread that made it.
+/// Endpoint that a real-time signal polls when a message arrives while its thread does
+/// other work. It belongs to the thread that made it.
 ///
 /// Some messages wait for an ordinary poll: those that the signal may not handle, and those behind
 /// the packet of a sender that has died or stands still in the middle of a send. So poll now and
@@ -233,8 +234,8 @@ struct Inner {
     endpoint: Endpoint,
     address: Cell<u64>,
     ticker: OnceCell<Ticker>,
-    /// Number of calls that the thread is in, one inside the other. Relaxed, here and with the next
-    /// ones, and fences for the compiler: a signal handler is the same thread.
+    /// Number of calls that the thread is in, one inside the other. Relaxed, here and
+    /// with the next ones, and fences for the compiler: a signal handler is the same thread.
     busy: AtomicU32,
     /// True if a signal came meanwhile.
     missed: AtomicBool,
@@ -257,7 +258,8 @@ struct Busy<'a>(&'a Inner);
 impl<'a> Busy<'a> {
     fn new(inner: &'a Inner) -> Self {
         inner.busy.store(inner.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // (B1) SeqCst, for the compiler only: the call's steps come after this; pairs with the fence
+        // (B1) SeqCst, for the compiler only: the call's steps come after this; pairs with the
+        // fence
         // (B2) in `drop`, and with handlers, which are the same thread.
         compiler_fence(Ordering::SeqCst);
         Busy(inner)
@@ -380,8 +382,8 @@ impl SignalEndpoint {
     ///
     /// The handler may be called at any instruction of this thread. It must not allocate, take
     /// locks, or touch what the interrupted code may be in the middle of, but for what is made for
-    /// that: atomics, and the structures of `towpath::structures::nonblocking`. It replies at most once, and does
-    /// nothing else with an endpoint. If it panics, the process is aborted.
+    /// that: atomics, and the structures of `towpath::structures::nonblocking`. It replies at most
+    /// once, and does nothing else with an endpoint. If it panics, the process is aborted.
     pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.with(|endpoint| {
             endpoint.set_handler(index, handler);
@@ -431,8 +433,8 @@ impl SignalEndpoint {
         self.inner.signals.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of messages that were handled in a signal so far, or before a call returned
-    /// ([`SignalEndpoint::with`]).
+    /// Returns the number of messages that were handled in a signal so far, or before a
+    /// call returned ([`SignalEndpoint::with`]).
     pub fn handled(&self) -> u64 {
         self.inner.handled.load(Ordering::Relaxed)
     }
@@ -448,7 +450,8 @@ impl Drop for SignalEndpoint {
         let core = &inner.endpoint.core;
         if !core.domain.has_ended() {
             core.send_kept();
-            // (W4) Release: a sender that takes the address from now on takes none; pairs with (W3).
+            // (W4) Release: a sender that takes the address from now on takes none; pairs with
+            // (W3).
             core.cpu().store(&core.entry.signal, 0, Ordering::Release);
             core.come_back();
         }

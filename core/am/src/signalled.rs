@@ -1,4 +1,5 @@
-//! Handlers of an endpoint that may run in a signal, and the reply that one of them has left.
+//! Handlers of an endpoint that may run in a signal, and the reply that one of them has
+//! left.
 
 use core::cell::Cell;
 

@@ -30,14 +30,16 @@ use crate::segment::Segment;
 use crate::shared_memory::SharedMemory;
 use crate::signalled::Signalled;
 
-/// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its handlers.
+/// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its
+/// handlers.
 pub trait Domain: Memory + Membership + Hooks {
     /// Type of a handler: the trait object that says which captures handlers may hold.
     type Handler: ?Sized + Fn(&Token<'_, Self>);
 }
 
 impl Domain for SharedMemory {
-    /// Handlers are `Send + Sync`: [`crate::ParallelEndpoint`] moves them between threads.
+    /// Handlers are `Send + Sync`: [`crate::ParallelEndpoint`] moves them between
+    /// threads.
     type Handler = dyn Fn(&Token<'_>) + Send + Sync;
 }
 
@@ -148,7 +150,8 @@ impl<D: Domain> Bundled<D> {
     }
 }
 
-/// Function that polls only the replies of endpoints which the process shares with other threads.
+/// Function that polls only the replies of endpoints which the process shares with other
+/// threads.
 pub(crate) type PollReplies = Box<dyn Fn() -> usize + Send>;
 
 /// Endpoints that are polled with this one.

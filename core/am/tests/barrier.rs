@@ -1,4 +1,5 @@
-//! `Endpoint::barrier`: it polls, it ends for all alike, and a death is an error for all that wait.
+//! `Endpoint::barrier`: it polls, it ends for all alike, and a death is an error for all
+//! that wait.
 
 mod support;
 
