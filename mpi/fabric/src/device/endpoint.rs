@@ -25,7 +25,7 @@ use crate::device::rma::onesided::OneSided;
 use crate::device::rma::regions::Regions;
 use crate::device::tune::copy_mode::Choice;
 use crate::device::tune::settings::Settings;
-use crate::device::wait::activity::Happened;
+use crate::device::wait::activity::Activity;
 use crate::device::wait::repeat_poll::Look;
 
 /// Why an operation did not start.
@@ -113,8 +113,8 @@ pub struct Core {
     to_itself: bool,
     /// Peeks for messages from anybody.
     pub(crate) look: Look,
-    /// What has happened so far: whoever waits begins anew then.
-    pub happened: Happened,
+    /// Counts of events so far: whoever waits begins anew then.
+    pub activity: Activity,
 }
 
 /// An endpoint.
@@ -157,7 +157,7 @@ impl Endpoint {
             oversubscribed: false,
             to_itself: false,
             look: Look::default(),
-            happened: Happened::default(),
+            activity: Activity::default(),
         };
         Ok(Endpoint { port, core, looked_at: 0 })
     }
@@ -167,7 +167,7 @@ impl Endpoint {
     pub fn progress(&mut self) -> usize {
         let Endpoint { port, core, .. } = self;
         let taken = port.poll(core.to_itself, |from, frame| core.deliver(port, from, frame));
-        core.happened.frames += taken as u64;
+        core.activity.frames += taken as u64;
         if !core.busy.is_empty() || !core.streams.is_empty() {
             self.push();
         }

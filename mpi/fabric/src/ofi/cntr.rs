@@ -147,7 +147,7 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     let (value, _) = cntr.now();
     cntr.seen.set((value, cntr.seen.get().1));
     if !is_vain || value != before {
-        cntr.idle.borrow_mut().gave(|| domain.happened());
+        cntr.idle.borrow_mut().on_completion(|| domain.activity());
     }
     if value != before {
         domain.gave();

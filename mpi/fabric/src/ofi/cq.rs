@@ -205,8 +205,8 @@ unsafe extern "C" fn readfrom(
     let mut guard = domain.enter();
     // The read that only finds out that this was all need not look: the program has been given
     // something, and goes on sooner.
-    if cq.drained.take().is_some_and(|calls| calls == domain.happened().calls) && cq.queue.is_empty() {
-        cq.idle.borrow_mut().looked_for_more();
+    if cq.drained.take().is_some_and(|calls| calls == domain.activity().calls) && cq.queue.is_empty() {
+        cq.idle.borrow_mut().on_drain_poll();
         return -(FI_EAGAIN as isize);
     }
     // With no room for any it is progress that is asked for.
@@ -221,14 +221,14 @@ unsafe extern "C" fn readfrom(
         guard = domain.pause(guard, &cq.idle, None, || !cq.queue.is_empty());
     }
     if !cq.queue.is_vain() {
-        cq.idle.borrow_mut().gave(|| domain.happened());
+        cq.idle.borrow_mut().on_completion(|| domain.activity());
     }
     // SAFETY: libfabric's contract.
     let given = unsafe { cq.give(buf, count, from) };
     if given > 0 {
         domain.gave();
         if count >= DRAINS && given < count as isize {
-            cq.drained.set(Some(domain.happened().calls));
+            cq.drained.set(Some(domain.activity().calls));
         }
     }
     drop(guard);

@@ -12,7 +12,7 @@ use crate::device::connect::address::Address;
 use crate::device::endpoint::Endpoint;
 use crate::device::rma::regions::Regions;
 use crate::device::tune::settings::Settings;
-use crate::device::wait::activity::Happened;
+use crate::device::wait::activity::Activity;
 use crate::device::wait::idle::{Idle, LOOK_EVERY, Pause};
 use crate::device::wait::multi_domain_sleep::{self, Watcher};
 use crate::device::wait::repeat_poll::Turn;
@@ -64,10 +64,10 @@ pub struct Domain {
     /// How many threads sleep, and what had happened when the last one fell asleep or was
     /// woken.
     pub sleepers: Cell<usize>,
-    pub slept_at: Cell<Happened>,
+    pub slept_at: Cell<Activity>,
     /// What had happened when its endpoint lay down while the program's other domains are
     /// awake ([`vigil`]).
-    pub lies: Cell<Option<Happened>>,
+    pub lies: Cell<Option<Activity>>,
     watcher: Watcher,
     /// How often the program was given something here.
     given: Cell<u64>,
@@ -257,12 +257,12 @@ impl Domain {
     /// Whether a read of a completion queue should find nothing new ([`Turn`]).
     #[inline(always)]
     pub fn is_first(&self) -> bool {
-        self.turn.borrow_mut().is_first(self.happened().untagged)
+        self.turn.borrow_mut().is_first(self.activity().untagged)
     }
 
     /// The same for a counter.
     pub fn is_before(&self) -> bool {
-        self.turn.borrow_mut().is_before(self.happened().untagged)
+        self.turn.borrow_mut().is_before(self.activity().untagged)
     }
 
     /// The program was given something: it need not yield before it looks at it.
@@ -278,10 +278,10 @@ impl Domain {
         }
     }
 
-    pub fn happened(&self) -> Happened {
-        let mut happened = Happened::default();
-        self.each(|endpoint| happened.add(&endpoint.core.happened));
-        happened
+    pub fn activity(&self) -> Activity {
+        let mut activity = Activity::default();
+        self.each(|endpoint| activity.add(&endpoint.core.activity));
+        activity
     }
 
     /// A read found nothing: takes a little time, as the surroundings permit, and makes
@@ -294,14 +294,14 @@ impl Domain {
         until: impl Fn() -> bool,
     ) -> Guard<'a> {
         let oversubscribed = self.is_oversubscribed();
-        let mut happened = self.happened();
+        let mut activity = self.activity();
         let in_company = multi_domain_sleep::is_needed();
         if in_company {
-            self.get_up_if(happened);
-            happened.elsewhere = multi_domain_sleep::given().wrapping_sub(self.given.get());
+            self.get_up_if(activity);
+            activity.elsewhere = multi_domain_sleep::given().wrapping_sub(self.given.get());
         }
         let others = || crate::device::wait::oversubscription::is_exceeded(self.ranks.get());
-        let (mut pause, look) = idle.borrow_mut().step(oversubscribed, happened, &self.settings, others);
+        let (mut pause, look) = idle.borrow_mut().step(oversubscribed, activity, &self.settings, others);
         if look {
             self.each(|endpoint| endpoint.look_after());
             self.recount_sometimes();
@@ -311,7 +311,7 @@ impl Domain {
         }
         if in_company
             && force.is_none()
-            && !idle.borrow().is_here()
+            && !idle.borrow().awaits_here()
             && matches!(pause, Pause::Spin(_) | Pause::Yield)
         {
             pause = Pause::None;
@@ -335,7 +335,7 @@ impl Domain {
                         core::hint::spin_loop();
                     }
                     if self.progress() > 0 && until() {
-                        idle.borrow_mut().gave(|| self.happened());
+                        idle.borrow_mut().on_completion(|| self.activity());
                         return guard;
                     }
                     if Native::with_id(0).now() >= end {
@@ -356,7 +356,7 @@ impl Domain {
             }
         };
         self.progress();
-        idle.borrow_mut().paused(pause, others);
+        idle.borrow_mut().on_pause_end(pause, others);
         guard
     }
 

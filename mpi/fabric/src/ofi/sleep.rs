@@ -3,7 +3,7 @@
 
 use crate::device::bell;
 use crate::device::port::Port;
-use crate::device::wait::activity::Happened;
+use crate::device::wait::activity::Activity;
 use crate::device::wait::multi_domain_sleep::{self, Beds, Company};
 
 use super::domain::{BEHIND, Domain, Guard, SHORTLY};
@@ -13,9 +13,9 @@ impl Domain {
     /// may be polling other domains in the same loop, and waits for what comes to them as well;
     /// while one of them is awake this returns at once.
     pub fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64, in_company: bool) -> Guard<'a> {
-        let happened = self.happened();
+        let activity = self.activity();
         self.sleepers.set(self.sleepers.get() + 1);
-        self.slept_at.set(happened);
+        self.slept_at.set(activity);
         let guard = match self.endpoints.borrow()[..] {
             [only] => {
                 // SAFETY: as in `each`. What sleeps without the lock touches only the port's words,
@@ -25,7 +25,7 @@ impl Domain {
                     Company::None => self.sleep_on(port, guard, ns, None),
                     Company::Lie(others) => self.sleep_on(port, guard, ns, Some(others)),
                     Company::Awake => {
-                        self.lie_down(port, happened);
+                        self.lie_down(port, activity);
                         guard
                     }
                 }
@@ -61,18 +61,18 @@ impl Domain {
 
     /// Something has come, or been started: it does not lie any more.
     #[inline(always)]
-    pub fn get_up_if(&self, happened: Happened) {
-        if self.lies.get().is_some_and(|before| before != happened) {
+    pub fn get_up_if(&self, activity: Activity) {
+        if self.lies.get().is_some_and(|before| before != activity) {
             self.each(|endpoint| self.get_up(&endpoint.port));
         }
     }
 
     /// Whoever sends rings from now on, and the last domain of the thread that falls
     /// asleep hears it.
-    fn lie_down(&self, port: &Port, happened: Happened) {
+    fn lie_down(&self, port: &Port, activity: Activity) {
         match port.lie_down() {
             Some(rung) if !port.is_behind() => {
-                self.lies.set(Some(happened));
+                self.lies.set(Some(activity));
                 multi_domain_sleep::lie_down(self.name(), &port.segment, rung);
             }
             _ => self.get_up(port),
@@ -111,8 +111,8 @@ impl Domain {
     /// waits for. The domain is locked.
     #[cold]
     pub fn wake_sleepers(&self) {
-        let happened = self.happened();
-        if self.slept_at.replace(happened) != happened {
+        let activity = self.activity();
+        if self.slept_at.replace(activity) != activity {
             self.ring();
         }
     }

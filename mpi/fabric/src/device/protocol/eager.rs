@@ -31,7 +31,7 @@ impl Core {
     #[inline]
     pub fn send(&mut self, request: &SendRequest<'_>) -> Result<(), Refusal> {
         let result = self.try_send(request);
-        self.happened.tried(&result);
+        self.activity.tried(&result);
         result
     }
 
@@ -61,7 +61,7 @@ impl Core {
                 if is_counted {
                     peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
                 }
-                self.happened.called(tag.is_some());
+                self.activity.called(tag.is_some());
                 self.reports.end(&request.ticket, 0);
                 Ok(())
             }
@@ -75,7 +75,7 @@ impl Core {
         if request.buffer.len() > LONGEST {
             return Err(Refusal::TooLong);
         }
-        self.happened.called(request.tag.is_some());
+        self.activity.called(request.tag.is_some());
         if is_eager {
             return self.send_in_pieces(request);
         }

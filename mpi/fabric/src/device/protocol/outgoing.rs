@@ -52,7 +52,7 @@ impl Core {
             Ok(peer) if peer.queue.len() >= QUEUE => Err(Refusal::Again),
             result => result.map(|_| ()),
         };
-        self.happened.tried(&result);
+        self.activity.tried(&result);
         result
     }
 

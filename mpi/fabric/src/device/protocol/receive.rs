@@ -93,7 +93,7 @@ impl Endpoint {
     /// Posts a receive. It may be fulfilled at once.
     pub fn receive(&mut self, tagged: bool, pattern: Pattern, receive: Receive) {
         let Endpoint { port, core, .. } = self;
-        core.happened.called(true);
+        core.activity.called(true);
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         if receive.multi.is_none() {
             match space.find_waiting(&pattern) {
@@ -131,7 +131,7 @@ impl Endpoint {
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         let mut found = space.find_waiting(&pattern);
         if pattern.source == ANY && core.settings.look_twice {
-            let is_first = core.look.is_first(core.happened.calls);
+            let is_first = core.look.is_first(core.activity.calls);
             let other = |place| {
                 space.envelope(place).is_some_and(|(peer, _)| core.peers[peer as usize].address != core.own)
             };

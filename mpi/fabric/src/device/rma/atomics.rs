@@ -279,7 +279,7 @@ impl Core {
             return Err(Refusal::Invalid);
         }
         self.check(target.peer)?;
-        self.happened.called(false);
+        self.activity.called(false);
         let operation = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
         let Target { peer, address, key } = target;
         let into = into.clone().unwrap_or_default();

@@ -57,7 +57,7 @@ impl Core {
             return Err(Refusal::TooLong);
         }
         self.check(to.peer)?;
-        self.happened.called(false);
+        self.activity.called(false);
         let into = Buffer::default();
         let id = self.onesided.insert(OneSided { peer: to.peer, ticket, into, came: 0 });
         let kind = StreamKind::Write { address: to.address, key: to.key, id, data };
@@ -78,7 +78,7 @@ impl Core {
             return Err(Refusal::TooLong);
         }
         self.check(from.peer)?;
-        self.happened.called(false);
+        self.activity.called(false);
         let into = buffer.clone();
         let id = self.onesided.insert(OneSided { peer: from.peer, ticket, into, came: 0 });
         let Target { address, key, .. } = from;

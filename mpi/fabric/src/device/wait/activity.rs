@@ -1,37 +1,36 @@
-//! What has happened at an endpoint: tells who waits there whether it is still the same
-//! wait.
+//! Activity of endpoints: tells a waiter whether it is still in the same wait.
 
 use crate::device::endpoint::Refusal;
 
-/// What has happened at the endpoints so far.
+/// Counts of what has happened at some endpoints so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Happened {
-    /// Operations that the program started.
+pub struct Activity {
+    /// Number of operations that the program started.
     pub calls: u64,
-    /// Those of them that were neither receives nor tagged.
+    /// Number of those that were neither receives nor tagged.
     pub untagged: u64,
-    /// Operations that it could not start for want of room.
+    /// Number of operations that were refused for want of space.
     pub refused: u64,
-    /// Frames that came.
+    /// Number of frames that came.
     pub frames: u64,
-    /// Changes when another domain of the process gives the program something.
+    /// Changes when another domain of the process gives the program a completion.
     pub elsewhere: u64,
 }
 
-impl Happened {
-    /// The program has started an operation. `tagged`: a tagged one, or a receive.
+impl Activity {
+    /// Counts an operation that the program has started. `tagged`: a tagged one, or a receive.
     #[inline(always)]
     pub fn called(&mut self, tagged: bool) {
         self.calls += 1;
         self.untagged += u64::from(!tagged);
     }
-    /// It has tried to.
+    /// Counts an operation's refusal, if it is one.
     #[inline(always)]
     pub fn tried(&mut self, result: &Result<(), Refusal>) {
         self.refused += u64::from(*result == Err(Refusal::Again));
     }
-    /// Together with another endpoint's.
-    pub fn add(&mut self, other: &Happened) {
+    /// Adds another endpoint's counts.
+    pub fn add(&mut self, other: &Activity) {
         self.calls += other.calls;
         self.untagged += other.untagged;
         self.refused += other.refused;

@@ -1,23 +1,22 @@
-//! What lies between two polls in vain: nothing but a turn of the MPI's loop, or work.
+//! Gaps between two empty polls: a bare turn of the MPI's loop, or work.
 //!
-//! The shortest gap seen is a bare turn of that loop. What takes much longer is work, and what
-//! takes somewhat longer may be either: a test where the shortest gap was a wait's, or a little
-//! work. Somebody who works is not put to sleep; somebody who may be working has to earn it
-//! ([`Pace::may_sleep`]), so that it never loses more than half of its time. Who makes nothing but
-//! bare turns sleeps at once if somebody else computes, and else when that has gone on for a while:
-//! those who only wait give way to each other quickly enough.
+//! The shortest gap seen is a bare turn of that loop. A much longer one is work, and a somewhat
+//! longer one may be either: a test where the shortest gap was a wait's, or a little work. A
+//! program that works is not put to sleep; one that may be working has to earn its sleep
+//! ([`PollGaps::may_sleep`]), so that it never loses more than half of its time. A program that
+//! makes nothing but bare turns sleeps at once if others compute, and otherwise when that has gone
+//! on for a while: ranks that only wait give way to each other quickly enough.
 
-/// What takes so much and half a bare turn longer than a bare turn is work, in
-/// nanoseconds.
+/// Excess of work over one and a half bare turns, in nanoseconds.
 const WORK: u64 = 500;
-/// Bare turns for so long are a long wait, in nanoseconds of its own time.
+/// Time of bare turns that makes a long wait, in nanoseconds of the thread's own time.
 const LONG: u64 = 2_000_000;
-/// The clocks are that coarse, in nanoseconds.
+/// Resolution of the clocks, in nanoseconds.
 const GRAIN: u64 = 60;
-/// The shortest gap is kept in so many parts of a nanosecond, because it rises slowly.
+/// Parts of a nanosecond in which the shortest gap is kept, because it rises slowly.
 const PARTS: u64 = 1 << 16;
 
-/// What a gap was.
+/// Kind of a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gap {
     /// A bare turn of the loop.
@@ -29,30 +28,28 @@ pub enum Gap {
     Work,
 }
 
-/// What is known of the gaps.
+/// Gaps of one program, as far as they are known.
 #[derive(Debug, Default)]
-pub struct Pace {
-    /// What it usually uses between two polls: follows what it does within some ten
-    /// polls.
+pub struct PollGaps {
+    /// The usual gap, in nanoseconds: follows the program within some ten polls.
     usual: u64,
-    /// The shortest gap, in [`PARTS`]: falls at once, rises within some ten thousand
-    /// polls.
+    /// The shortest gap, in [`PARTS`]: falls at once, rises within some ten thousand polls.
     shortest: u64,
-    /// What the last one was.
+    /// The last one's kind.
     last: Gap,
-    /// What the program has had for itself and not slept for yet.
+    /// Time that the program has had for itself and not slept for yet, in nanoseconds.
     earned: u64,
-    /// For how long it has made bare turns.
+    /// Time for which it has made bare turns, in nanoseconds.
     bare: u64,
 }
 
-impl Pace {
-    /// The program has used so much of its time between two polls.
+impl PollGaps {
+    /// Adds a gap to the time that the program may sleep for, up to `most` nanoseconds.
     pub fn earn(&mut self, gap: u64, most: u64) {
         self.earned = (self.earned + gap).min(most);
     }
 
-    /// One gap that nothing has disturbed.
+    /// Judges a gap that nothing has disturbed.
     pub fn judge(&mut self, gap: u64) -> Gap {
         let is_unusual = self.usual > 0 && gap > self.usual + self.usual / 2;
         self.usual =
@@ -74,7 +71,7 @@ impl Pace {
         what
     }
 
-    /// Whether it may sleep for so long. `wanted`: somebody else wants the core for more
+    /// Returns whether the program may sleep for so long. `wanted`: others want the core for more
     /// than a few polls.
     pub fn may_sleep(&mut self, ns: u64, wanted: bool) -> bool {
         let may = self.last == Gap::Bare && (wanted || self.bare >= LONG) || self.earned >= ns;
@@ -90,25 +87,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_told_from_turns_of_the_loop_however_regular_it_is() {
-        let mut pace = Pace::default();
-        assert!((0..100).all(|i| pace.judge(150 + i % 40) == Gap::Bare));
-        assert!((0..10_000).all(|_| pace.judge(900) == Gap::Work));
-        assert_eq!(pace.judge(160), Gap::Bare);
+    fn regular_work_is_told_from_turns_of_the_loop() {
+        let mut gaps = PollGaps::default();
+        assert!((0..100).all(|i| gaps.judge(150 + i % 40) == Gap::Bare));
+        assert!((0..10_000).all(|_| gaps.judge(900) == Gap::Work));
+        assert_eq!(gaps.judge(160), Gap::Bare);
     }
 
     #[test]
-    fn who_may_be_working_sleeps_for_half_of_its_time_at_most() {
-        let mut pace = Pace::default();
-        pace.judge(150);
-        assert!(!pace.may_sleep(1_000_000, false) && pace.may_sleep(1_000_000, true));
+    fn possible_work_sleeps_half_of_its_time_at_most() {
+        let mut gaps = PollGaps::default();
+        gaps.judge(150);
+        assert!(!gaps.may_sleep(1_000_000, false) && gaps.may_sleep(1_000_000, true));
         let (mut had, mut slept) = (0, 0);
         // The first few are unusual.
         for i in 0..10_000 {
-            assert!(pace.judge(400) == Gap::Longer || i < 8);
-            pace.earn(400, 1_000_000);
+            assert!(gaps.judge(400) == Gap::Longer || i < 8);
+            gaps.earn(400, 1_000_000);
             had += 400;
-            if pace.may_sleep(100_000, i % 2 == 0) {
+            if gaps.may_sleep(100_000, i % 2 == 0) {
                 slept += 100_000;
             }
         }
@@ -116,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_has_become_longer_for_good_is_bare_in_the_end() {
-        let mut pace = Pace::default();
-        pace.judge(150);
-        assert!((0..200_000).any(|i| pace.judge(400) == Gap::Bare && i > 1_000));
+    fn longer_loop_is_bare_in_the_end() {
+        let mut gaps = PollGaps::default();
+        gaps.judge(150);
+        assert!((0..200_000).any(|i| gaps.judge(400) == Gap::Bare && i > 1_000));
     }
 }

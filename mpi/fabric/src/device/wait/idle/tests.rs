@@ -1,13 +1,14 @@
 //! Ranks that poll in vain, with clocks that the test moves.
 
 use super::*;
+use crate::device::wait::yield_cost::{COMPUTES, HOLDS};
 
 /// A rank that shares its core, and the clocks that it sees.
 struct Rank {
     idle: Idle,
     used: u64,
     now: u64,
-    happened: Happened,
+    activity: Activity,
     settings: Settings,
     /// Another program wants its core.
     others: bool,
@@ -20,7 +21,7 @@ impl Rank {
             idle,
             used: 1 << 40,
             now: 1 << 50,
-            happened: Happened::default(),
+            activity: Activity::default(),
             settings: Settings::default(),
             others: false,
         }
@@ -29,7 +30,7 @@ impl Rank {
     /// One whose turn comes late when it yields.
     fn among_others(oversubscribed: bool) -> Rank {
         let mut rank = Rank::new(oversubscribed);
-        rank.idle.away = COMPUTES;
+        rank.idle.yields.off_core = COMPUTES;
         rank
     }
 
@@ -37,7 +38,7 @@ impl Rank {
     fn beside_a_program(oversubscribed: bool) -> Rank {
         let mut rank = Rank::new(oversubscribed);
         rank.others = true;
-        rank.idle.was_away(u64::from(u32::MAX), rank.now, || true);
+        rank.idle.on_off_core(u64::from(u32::MAX), rank.now, || true);
         rank
     }
 
@@ -46,8 +47,8 @@ impl Rank {
         self.used += ran;
         self.now += ran + off;
         let used = self.used;
-        let pause = self.idle.decide(|| used, self.now, self.happened, &self.settings, || self.others);
-        self.idle.has_paused = pause != Pause::None;
+        let pause = self.idle.decide(|| used, self.now, self.activity, &self.settings, || self.others);
+        self.idle.estimator.set_after_pause(pause != Pause::None);
         pause
     }
 
@@ -67,23 +68,23 @@ fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
     assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
     // Who has asked for something sleeps soon.
     let mut asker = Rank::among_others(true);
-    asker.happened.calls += 1;
+    asker.activity.calls += 1;
     let yields = asker.settings.yields as usize;
     let first = asker.polls(500, yields + 3);
     assert_eq!(first[0], Pause::None);
     assert!(first[1..=yields].iter().all(|p| *p == Pause::Yield));
-    assert_eq!(first[yields + 1..], [Pause::None, Pause::Sleep(FIRST_NAP_OF_ASKER)]);
+    assert_eq!(first[yields + 1..], [Pause::None, Pause::Sleep(FIRST_SLEEP_FOR_ANSWER)]);
     // Nor does it matter how long ago the clock was looked at if it was not when it looked for
     // more.
-    asker.idle.gave(|| asker.happened);
-    asker.idle.looked_for_more();
+    asker.idle.on_completion(|| asker.activity);
+    asker.idle.on_drain_poll();
     assert_eq!(asker.poll(500, 100 * SWITCHED), Pause::Yield);
     // An MPI that yields by itself need not be made to.
     let mut asker = Rank::new(true);
-    asker.happened.calls += 1;
+    asker.activity.calls += 1;
     assert!((0..=yields).all(|_| asker.poll(500, SWITCHED) == Pause::None));
     let sleeps = slept(&pauses);
-    assert!(sleeps.is_sorted() && sleeps[0] == FIRST_NAP && sleeps.last() == Some(&rank.settings.nap));
+    assert!(sleeps.is_sorted() && sleeps[0] == FIRST_SLEEP && sleeps.last() == Some(&rank.settings.nap));
     assert!(!pauses.windows(2).any(|p| matches!(p, [Pause::Sleep(_), Pause::Sleep(_)])));
     assert!(rank.idle.is_long());
 }
@@ -111,24 +112,24 @@ fn what_happens_begins_it_anew() {
     let mut rank = Rank::among_others(true);
     rank.polls(1000, 100);
     // Served others: sleeps soon again, but shortly.
-    rank.happened.frames += 1;
+    rank.activity.frames += 1;
     let soon = rank.polls(1000, (FREE + 1 + rank.settings.yields) as usize);
-    assert_eq!(slept(&soon)[..], [FIRST_NAP]);
+    assert_eq!(slept(&soon)[..], [FIRST_SLEEP]);
     // Was given something elsewhere.
     rank.polls(1000, 100);
-    rank.happened.elsewhere += 1;
+    rank.activity.elsewhere += 1;
     let soon = rank.polls(1000, (2 * FREE + rank.settings.yields + 1) as usize);
-    assert_eq!(slept(&soon)[..], [FIRST_NAP]);
-    assert!(!rank.idle.is_here());
-    rank.happened.calls += 1;
+    assert_eq!(slept(&soon)[..], [FIRST_SLEEP]);
+    assert!(!rank.idle.awaits_here());
+    rank.activity.calls += 1;
     rank.polls(1000, 1);
-    assert!(rank.idle.is_here());
+    assert!(rank.idle.awaits_here());
     // Computed.
     rank.polls(1000, 100);
     assert_eq!(rank.poll(1_000_000, 0), Pause::None);
     // Started something.
     rank.polls(1000, 100);
-    rank.happened.calls += 1;
+    rank.activity.calls += 1;
     assert_eq!(rank.poll(1000, 0), Pause::None);
 }
 
@@ -137,31 +138,31 @@ fn who_waits_for_room_sleeps_however_long_its_tries_take_and_is_not_taken_for_on
     for oversubscribed in [true, false] {
         let mut rank = Rank::new(oversubscribed);
         for _ in 0..100 {
-            rank.happened.calls += 1;
+            rank.activity.calls += 1;
             let pauses: Vec<_> = (0..100)
                 .map(|i| {
-                    rank.happened.refused += 1;
+                    rank.activity.refused += 1;
                     rank.poll(300 * (1 + i % 3), 0)
                 })
                 .collect();
             assert!(!oversubscribed || slept(&pauses).len() > 5, "{pauses:?}");
         }
-        assert_eq!(rank.idle.habit.patience(), 0);
+        assert_eq!(rank.idle.estimator.patience(), 0);
     }
 }
 
 #[test]
 fn with_cores_to_spare_it_looks_on_for_an_answer() {
     let mut rank = Rank::new(false);
-    rank.happened.calls += 1;
-    assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
+    rank.activity.calls += 1;
+    assert_eq!(rank.poll(500, 0), Pause::Spin(SHORT_SPIN));
     // Nor if it was given something, and looks whether there is more.
-    rank.idle.gave(|| rank.happened);
+    rank.idle.on_completion(|| rank.activity);
     assert_eq!(rank.poll(500, 0), Pause::None);
-    assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
-    rank.idle.gave(|| rank.happened);
-    rank.idle.looked_for_more();
-    assert_eq!(rank.poll(500, 0), Pause::Spin(GLANCE));
+    assert_eq!(rank.poll(500, 0), Pause::Spin(SHORT_SPIN));
+    rank.idle.on_completion(|| rank.activity);
+    rank.idle.on_drain_poll();
+    assert_eq!(rank.poll(500, 0), Pause::Spin(SHORT_SPIN));
     // But not if it has asked nothing.
     let mut rank = Rank::new(false);
     assert_eq!(rank.poll(500, 0), Pause::None);
@@ -175,21 +176,21 @@ fn with_cores_to_spare_it_looks_on_for_an_answer() {
 fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding() {
     for oversubscribed in [false, true] {
         let mut rank = Rank::beside_a_program(oversubscribed);
-        rank.happened.calls += 1;
+        rank.activity.calls += 1;
         let pauses = rank.polls(500, 1000);
         assert!(!pauses.contains(&Pause::Yield), "{pauses:?}");
         let (first, sleeps) = (&pauses[..4], slept(&pauses));
-        assert!(slept(first)[0] == FIRST_NAP_OF_ASKER && sleeps.len() > 20, "{pauses:?}");
+        assert!(slept(first)[0] == FIRST_SLEEP_FOR_ANSWER && sleeps.len() > 20, "{pauses:?}");
         assert_eq!(sleeps.last(), Some(&rank.settings.nap));
         // In the end it looks again whether that is so.
-        rank.idle.yields_at = 0;
+        rank.idle.yields.avoided_until = 0;
         let later = rank.polls(500, 100);
         assert!(later.contains(&Pause::Yield), "{oversubscribed} {later:?}");
     }
     // Ranks may compute for as long: among them it goes on yielding.
     let mut rank = Rank::new(true);
-    rank.idle.was_away(2 * HOLDS, rank.now, || false);
-    assert!(!rank.idle.is_dear());
+    rank.idle.on_off_core(2 * HOLDS, rank.now, || false);
+    assert!(!rank.idle.yield_is_expensive());
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn who_looks_in_passing_loses_little() {
         (Rank::beside_a_program(true), 100),
     ] {
         rank.polls(150, 100);
-        rank.happened.calls += 1;
+        rank.activity.calls += 1;
         // Beside a program that computes it takes a while to find out.
         if rank.others {
             rank.polls(450, 100);
@@ -218,15 +219,15 @@ fn who_looks_in_passing_loses_little() {
     }
     // One who computes for longer between two polls does not even yield.
     let mut rank = Rank::among_others(true);
-    rank.happened.calls += 1;
+    rank.activity.calls += 1;
     assert!(rank.polls(3 * TIGHT, 20).iter().all(|p| *p == Pause::None));
     // One who starts something every hundred polls.
     for mut rank in [Rank::among_others(true), Rank::beside_a_program(true), Rank::beside_a_program(false)] {
         for _ in 0..100 {
-            rank.happened.calls += 1;
+            rank.activity.calls += 1;
             rank.polls(150, 100);
         }
-        rank.happened.calls += 1;
+        rank.activity.calls += 1;
         assert!(slept(&rank.polls(150, 100)).is_empty());
     }
 }
