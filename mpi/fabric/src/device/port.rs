@@ -9,6 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use rustix::rand::{GetRandomFlags, getrandom};
 use towpath_am::claim::{Claim, Towpath};
 use towpath_am::packet::block_owner;
 use towpath_am::path::{FIRST_QUOTA, Inbox, free_afterwards};
@@ -94,7 +97,7 @@ impl Port {
         let mut nonce = [0; 8];
         // If the system has no random numbers the time will do: it is against mistakes, not against
         // enemies.
-        let random = rustix_random(&mut nonce);
+        let random = getrandom(&mut nonce, GetRandomFlags::NONBLOCK) == Ok(nonce.len());
         let nonce = if random { u64::from_le_bytes(nonce) } else { Native::with_id(0).now() };
         let address = Address::here(segment.descriptor(), nonce)?;
         for (word, value) in segment.header().identity.iter().zip(address.to_words()) {
@@ -484,20 +487,10 @@ fn payload(q: &towpath_am::queue::Queue<'_, Native>, block: usize, len: usize) -
     fits.then(|| unsafe { Payload::new(q.bytes.as_ptr().add(at), len) })
 }
 
-#[allow(unsafe_code)]
-fn rustix_random(to: &mut [u8; 8]) -> bool {
-    // SAFETY: writes at most 8 bytes to an array of 8.
-    unsafe { libc::getrandom(to.as_mut_ptr().cast(), 8, libc::GRND_NONBLOCK) == 8 }
-}
-
-/// Whether there is a process of this number. (Somebody else's may have it by now; then
-/// its predecessor's place is not noticed.)
-#[allow(unsafe_code)]
+/// Returns whether there is a process of this number. (Another one may have it by now; then its
+/// predecessor's place is not noticed.)
 fn exists(pid: i32) -> bool {
-    // SAFETY: no signal is sent.
-    pid > 0
-        && (unsafe { libc::kill(pid, 0) } == 0
-            || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
+    Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 impl Census for Port {

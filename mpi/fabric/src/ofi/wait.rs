@@ -9,8 +9,13 @@
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 use crate::device::port::Port;
 use crate::device::resource::completion::{CompletionQueue, Counter};
@@ -67,9 +72,7 @@ impl Bit {
     ///
     /// The system's: mostly that there are too many descriptors.
     pub fn new() -> io::Result<Bit> {
-        // SAFETY: no preconditions.
-        let event = made(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        Ok(Bit { event, is_set: Cell::new(false) })
+        Ok(Bit { event: event()?, is_set: Cell::new(false) })
     }
 
     /// The descriptor.
@@ -82,11 +85,23 @@ impl Bit {
         if self.is_set.replace(readable) == readable {
             return;
         }
-        let mut count = 1u64;
-        let (fd, at) = (self.event.as_raw_fd(), (&raw mut count).cast::<c_void>());
-        // SAFETY: eight bytes of a count, here and there.
-        unsafe { if readable { libc::write(fd, at, 8) } else { libc::read(fd, at, 8) } };
+        if readable { ring(&self.event) } else { clear(&self.event) }
     }
+}
+
+/// A new eventfd, not readable.
+fn event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// Makes an eventfd readable. (It is already, if that fails.)
+fn ring(event: &OwnedFd) {
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+}
+
+/// Makes an eventfd or a timerfd unreadable. (It is already, if that fails.)
+fn clear(fd: &OwnedFd) {
+    let _ = rustix::io::read(fd, &mut [0u8; 8]);
 }
 
 /// What a listener listens for.
@@ -118,15 +133,6 @@ pub struct Listener {
     known: RefCell<Vec<u64>>,
 }
 
-/// A new descriptor, or the system's error.
-fn made(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 impl Listener {
     /// A new one.
     ///
@@ -134,17 +140,13 @@ impl Listener {
     ///
     /// The system's: mostly that there are too many descriptors.
     pub fn new(news: News) -> io::Result<Rc<Listener>> {
-        // SAFETY: no preconditions.
-        let set = made(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: no preconditions.
-        let event = made(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: no preconditions.
-        let timer = made(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let (event, timer) = (event()?, timerfd_create(TimerfdClockId::Monotonic, flags)?);
         let (armed, known) = (Cell::new(false), RefCell::default());
         let listener = Listener { set, event, timer, news, armed, known };
-        listener.watch(listener.event.as_raw_fd())?;
-        listener.watch(listener.timer.as_raw_fd())?;
+        listener.watch(listener.event.as_fd())?;
+        listener.watch(listener.timer.as_fd())?;
         Ok(Rc::new(listener))
     }
 
@@ -153,13 +155,8 @@ impl Listener {
         self.set.as_raw_fd()
     }
 
-    fn watch(&self, fd: RawFd) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: the event is only read.
-        match unsafe { libc::epoll_ctl(self.set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+    fn watch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
     /// Listens to an endpoint too. (It takes its bell along when it closes.)
@@ -168,7 +165,7 @@ impl Listener {
         if known.contains(&port.address.nonce) {
             return;
         }
-        match port.bell().and_then(|bell| self.watch(bell.inner())) {
+        match port.bell().and_then(|bell| self.watch(bell.ends()[0])) {
             Ok(()) => known.push(port.address.nonce),
             Err(why) => {
                 crate::remark!(
@@ -180,31 +177,24 @@ impl Listener {
 
     /// Nothing is known any more of what made it readable, but for the bells.
     pub fn silence(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: both give at most eight bytes, or nothing.
-        unsafe {
-            libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len());
-            libc::read(self.timer.as_raw_fd(), count.as_mut_ptr().cast(), count.len());
-        }
+        clear(&self.event);
+        clear(&self.timer);
     }
 
     /// Makes it readable.
     pub fn wake(&self) {
-        let once = 1u64;
-        // SAFETY: eight bytes of a count.
-        unsafe { libc::write(self.event.as_raw_fd(), (&raw const once).cast(), 8) };
+        ring(&self.event);
     }
 
     fn wake_after(&self, ns: u64) {
-        let whole = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        let it_value = Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
             // Zero would mean never.
-            tv_nsec: (ns % 1_000_000_000).max(1) as libc::c_long,
+            tv_nsec: (ns % 1_000_000_000).max(1) as _,
         };
-        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let when = libc::itimerspec { it_interval: never, it_value: whole };
-        // SAFETY: `when` is only read; the old value is not asked for.
-        unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &when, core::ptr::null_mut()) };
+        let when = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        // A timer of ours takes every time; without one the waiter would sleep until it is woken.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &when);
     }
 }
 

@@ -209,10 +209,9 @@ fn inode(which: &str) -> u32 {
     std::fs::metadata(format!("/proc/self/ns/{which}")).map_or(0, |about| about.ino() as u32)
 }
 
-#[allow(unsafe_code)]
+/// The effective user of this process.
 pub(crate) fn effective_user() -> u32 {
-    // SAFETY: no preconditions.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use towpath_shm::passing::{self, option, same_user};
 
@@ -138,13 +139,13 @@ impl Connection {
 
     /// Whether the process at the other end is known to be dead.
     pub fn is_dead(&self) -> bool {
-        self.pidfd.as_ref().is_some_and(|pidfd| is_marked(pidfd, libc::POLLIN))
+        self.pidfd.as_ref().is_some_and(|pidfd| is_marked(pidfd, PollFlags::IN))
     }
 
     /// Whether the other end is gone. What it had passed before can still be taken.
     pub fn is_lost(&self) -> bool {
         // A hang-up is told unasked.
-        self.is_dead() || is_marked(&self.socket, 0)
+        self.is_dead() || is_marked(&self.socket, PollFlags::empty())
     }
 
     /// Passes bytes and descriptors, at once or not at all.
@@ -175,10 +176,10 @@ impl Connection {
     }
 }
 
-fn is_marked(fd: &OwnedFd, events: libc::c_short) -> bool {
-    let mut ask = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
-    // SAFETY: one descriptor.
-    unsafe { libc::poll(&mut ask, 1, 0) > 0 }
+/// Returns whether a descriptor has one of these events, or a hang-up or an error.
+fn is_marked(fd: &OwnedFd, events: PollFlags) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(fd, events)], Some(&now)).is_ok_and(|marked| marked > 0)
 }
 
 #[cfg(test)]

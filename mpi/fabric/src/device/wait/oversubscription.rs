@@ -1,36 +1,32 @@
-//! Whether more processes than cores share what there is: then whoever waits must make
-//! room.
-#![allow(unsafe_code)]
+//! Detection of oversubscription: more ranks than cores in their common affinity masks.
+//!
+//! Waiters then yield or sleep ([`idle`](crate::device::wait::idle)).
 
 use std::collections::BTreeSet;
 
-/// The cores on which a process may run.
-fn cores(pid: u32) -> Option<libc::cpu_set_t> {
-    // SAFETY: all-zero is an empty set; the call writes at most its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        let done = libc::sched_getaffinity(pid as libc::pid_t, size_of::<libc::cpu_set_t>(), &mut set);
-        (done == 0).then_some(set)
-    }
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// The cores on which a process may run, if it can be asked.
+fn cores(pid: u32) -> Option<CpuSet> {
+    sched_getaffinity(Pid::from_raw(pid as i32)).ok()
 }
 
-/// Whether these processes, the calling one among them, and so many others of other pid
-/// namespaces are more than the cores that they may run on. Only those count that share a core with
-/// the calling one.
+/// Returns whether these processes, the calling one among them, and so many others of other pid
+/// namespaces are more than the cores that they may run on. Only processes that share a core with
+/// the calling one count.
 pub fn is_oversubscribed(pids: &BTreeSet<u32>, others: usize) -> bool {
     let own = std::process::id();
     let Some(mine) = cores(own) else { return false };
-    let all = 0..libc::CPU_SETSIZE as usize;
-    // SAFETY: in range.
-    let has = |set: &libc::cpu_set_t, core| unsafe { libc::CPU_ISSET(core, set) };
+    let all = 0..CpuSet::MAX_CPU;
     let (mut processes, mut used) = (others, vec![false; all.len()]);
     for &pid in pids {
-        // Whoever can't be asked is taken to be as we are.
+        // A process that can't be asked is taken to be as this one.
         let theirs = if pid == own { mine } else { cores(pid).unwrap_or(mine) };
-        if all.clone().any(|core| has(&mine, core) && has(&theirs, core)) {
+        if all.clone().any(|core| mine.is_set(core) && theirs.is_set(core)) {
             processes += 1;
             for core in all.clone() {
-                used[core] |= has(&theirs, core);
+                used[core] |= theirs.is_set(core);
             }
         }
     }
@@ -41,8 +37,8 @@ pub fn is_oversubscribed(pids: &BTreeSet<u32>, others: usize) -> bool {
     processes > cores
 }
 
-/// Whether more than so many threads want to run on this machine now. If that can't be
-/// seen: no.
+/// Returns whether more than so many threads want to run on this machine now; false if that can't
+/// be seen.
 pub fn is_exceeded(ranks: usize) -> bool {
     let running = |load: &str| load.split_whitespace().nth(3)?.split('/').next()?.parse::<usize>().ok();
     std::fs::read_to_string("/proc/loadavg").ok().as_deref().and_then(running).is_some_and(|n| n > ranks)
