@@ -1,5 +1,5 @@
-//! With the feature `fabric`: makes Rust declarations of libfabric's headers, and sees to
-//! it that the shared object exports nothing but `fi_prov_ini`.
+//! Build script for the feature `fabric`: Rust declarations of libfabric's headers.
+//! It also sees to it that the shared object exports nothing but `fi_prov_ini`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -12,8 +12,8 @@ mod fabric {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// Where libfabric's headers are: `LIBFABRIC_INCLUDE`, what pkg-config says, what
-    /// scripts/install-fabric.sh installed, or /usr/include.
+    /// Finds libfabric's headers: `LIBFABRIC_INCLUDE`, pkg-config's folder, the folder of
+    /// scripts/install-fabric.sh, or /usr/include.
     fn include() -> Option<PathBuf> {
         println!("cargo::rerun-if-env-changed=LIBFABRIC_INCLUDE");
         let named = std::env::var_os("LIBFABRIC_INCLUDE").map(PathBuf::from);
@@ -32,7 +32,7 @@ mod fabric {
             .filter(|p| is_it(p))
     }
 
-    /// What scripts/install-fabric.sh makes.
+    /// Folder that scripts/install-fabric.sh makes.
     fn home() -> Option<PathBuf> {
         let data = std::env::var_os("XDG_DATA_HOME")
             .map(PathBuf::from)

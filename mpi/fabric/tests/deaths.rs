@@ -1,5 +1,5 @@
-//! Deaths: a process is killed while others talk to it, at arbitrary moments. What is
-//! under way with it ends with an error, what it had sent arrives, and the rest go on.
+//! Deaths: a process is killed while others talk to it, at arbitrary moments. Operations
+//! under way with it end with an error, messages that it had sent arrive, and the rest go on.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]

@@ -1,6 +1,6 @@
-//! Frames that make no sense, from somebody who may send anything: nobody else's messages
-//! suffer, no memory is touched that was not offered, and nothing fails but what is the stranger's
-//! own.
+//! Frames that make no sense, from a stranger that may send anything. The messages of
+//! others do not suffer, no memory is touched that was not offered, and nothing fails but the
+//! stranger's own.
 #![allow(unsafe_code)]
 
 mod common;

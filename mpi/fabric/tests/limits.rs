@@ -129,8 +129,8 @@ fn main() {
     println!("limits: ok");
 }
 
-/// Sends to a peer whose segment can't be mapped are refused, not once only, and whoever
-/// can be reached still is.
+/// Sends to a peer whose segment can't be mapped are refused each time, and other peers
+/// can still be sent to.
 fn unreachable_peer(n: &mut [Node]) {
     let bytes = [1; 8];
     for _ in 0..3 {

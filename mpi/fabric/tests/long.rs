@@ -14,7 +14,8 @@ use towpath_fi::device::rma::onesided::Target;
 use towpath_fi::device::rma::regions::Region;
 use towpath_fi::device::tune::settings::Settings;
 
-/// Not a divisor of 4 GiB: bytes that are off by that, or by 2 GiB, are wrong.
+/// Length of the period, no divisor of 4 GiB: bytes that are off by that, or by 2 GiB,
+/// are wrong.
 const PERIOD: usize = (3 << 20) + 4096;
 /// A little more than 4 GiB, and no whole number of pages.
 const LEN: usize = (1 << 32) + (9 << 20) + 12_345;
@@ -63,7 +64,7 @@ impl Repeated {
         unsafe { Buffer::one(self.at as usize, LEN) }
     }
 
-    /// The same in pieces, one of them longer than 2 GiB.
+    /// The bytes in pieces, one of them longer than 2 GiB.
     fn pieces(&self) -> Buffer {
         let at = self.at as usize;
         let cuts = [0, 1000, 1003, (1 << 31) + 5000, (1 << 31) + 70_000, LEN];
@@ -84,7 +85,8 @@ fn fill(from: &Repeated, into: &Repeated) {
     into.fill(|_| 0xee);
 }
 
-/// What came last: the last bytes of the last period are from the one before.
+/// Checks the end of a message: the last bytes of the last period are from the one
+/// before.
 fn assert_came(from: &Repeated, into: &Repeated, what: &str) {
     assert!(from.one() == into.one(), "{what}: other bytes");
 }

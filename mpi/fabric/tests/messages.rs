@@ -25,7 +25,7 @@ fn ways() -> [Settings; 4] {
 const LENGTHS: [usize; 14] = [0, 1, 7, 8, 40, 41, 48, 49, INJECT + 1, 8192, 8193, 65_536, 65_537, 3 << 20];
 
 #[test]
-fn messages_of_all_lengths_arrive_before_and_after_their_receives() {
+fn messages_of_all_lengths_arrive_expected_or_not() {
     for settings in ways() {
         let mut n = nodes(2, settings);
         for round in 0..4 {
@@ -103,7 +103,7 @@ fn what_is_too_long_is_cut_and_said_so() {
 }
 
 #[test]
-fn a_peek_for_anybody_finds_a_message_of_another_process_when_it_looks_again() {
+fn peek_for_any_source_finds_a_peer_at_the_second_look() {
     let mut n = nodes(2, Settings::default());
     let mut nothing = [];
     let (any, first) = (Core::pattern(None, 3, 0), Core::pattern(Some(0), 3, 0));

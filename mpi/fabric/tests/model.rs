@@ -25,7 +25,7 @@ type Key = (u32, u32, u64, u64);
 
 struct World {
     nodes: Vec<Node>,
-    /// By sender and receiver: number, tag, bytes of what was not received yet.
+    /// Messages that were not received yet, by sender and receiver: number, tag, bytes.
     sent: HashMap<(u32, u32), Vec<Numbered>>,
     /// By receiver, sender, tag and ignored bits: which receive (in the order of posting)
     /// got which message.

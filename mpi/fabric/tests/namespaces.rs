@@ -19,7 +19,7 @@ use towpath_fi::device::resource::completion::error;
 use towpath_fi::device::tune::settings::Settings;
 use towpath_testkit::{Child, watchdog};
 
-/// What a child lives in.
+/// Namespaces of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Home {
     /// A pid namespace, under the outer /proc.
@@ -30,7 +30,7 @@ enum Home {
     UsersAndPids,
     /// A network namespace and a pid namespace.
     NetworkAndPids,
-    /// Where we live.
+    /// The parent's own.
     Here,
 }
 
@@ -49,7 +49,7 @@ impl Drop for Elsewhere {
     }
 }
 
-/// Whether we are in this home now; what we start from now on is.
+/// Moves the process to a home, for its children. Returns whether that is permitted.
 fn move_to(home: Home) -> std::io::Result<()> {
     // SAFETY: no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -145,7 +145,7 @@ fn start(home: Home, act: impl FnOnce(UnixStream)) -> Result<(Elsewhere, UnixStr
     Ok((Elsewhere { pid, _between: between }, mine))
 }
 
-/// The same with an endpoint that knows us as its peer 0.
+/// Starts a child with an endpoint that knows us as its peer 0.
 fn rank(home: Home, settings: Settings, act: impl FnOnce(Node, UnixStream)) -> (Elsewhere, UnixStream) {
     let meet = |mut its: UnixStream| {
         let mut node = open(settings);
@@ -237,7 +237,7 @@ fn talk(home: Home, settings: Settings) {
     assert_eq!(end.map(|end| (end.context, end.error)), Some((9, error::UNREACHABLE)));
 }
 
-/// Three, none of whom sees another.
+/// Three ranks, none of which sees another.
 fn talk_in_threes(settings: Settings) {
     let (a, b) = UnixStream::pair().expect("a pair of sockets");
     let play = |mut node: Node, mut line: UnixStream, mut aside: UnixStream| {
@@ -265,8 +265,8 @@ fn talk_in_threes(settings: Settings) {
     }
 }
 
-/// It makes no progress: nothing is sent yet, nobody waits for it, and all goes out when
-/// it looks again.
+/// A peer that makes no progress: nothing is sent yet, nothing waits for it, and all goes
+/// out when it looks again.
 fn a_peer_that_computes_holds_nobody_up(home: Home) {
     let settings = Settings::default();
     let (_child, mut line) = rank(home, settings, |mut node, mut line| {
@@ -293,7 +293,7 @@ fn a_peer_that_computes_holds_nobody_up(home: Home) {
     line.read_exact(&mut [0]).expect("it says that all is well");
 }
 
-/// It is killed before anybody has said a word.
+/// A peer that is killed before it has said a word.
 fn a_silent_one_dies(home: Home) {
     let settings = Settings::default();
     for looked in [false, true] {
@@ -316,8 +316,8 @@ fn a_silent_one_dies(home: Home) {
     }
 }
 
-/// Who sleeps on its bell is woken, whether it had one when the other came or got it
-/// later.
+/// A peer that sleeps on its wake pipe is woken, whether it had one when the other came
+/// or got it later.
 fn the_bell_rings(home: Home) {
     let settings = Settings::default();
     for late in [false, true] {
@@ -385,7 +385,7 @@ fn refuse_reading_of_others() {
     }
 }
 
-/// Where the memory of others can't be read directly, messages are copied twice.
+/// Messages are copied twice where memory can't be read directly.
 fn what_may_not_be_read_is_copied(refuse: bool) {
     let settings = Settings { direct: Some(1), direct_oversubscribed: Some(1), ..Settings::default() };
     let bytes = pattern(300_000, 3);

@@ -155,14 +155,14 @@ fn senders_die(name: &str, options: &Options, victims: u64) {
     living.kill();
 }
 
-/// What this process has open.
+/// Files that this process has open.
 fn open_descriptors() -> Vec<PathBuf> {
     let all = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted");
     all.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
 }
 
-/// We send to one who receives, or who does nothing, and is killed. Each send is reported
-/// once, and then refused.
+/// Sends to a process that receives, or does nothing, and is killed. Each send is
+/// reported once, and then refused.
 fn receivers_die(name: &str, options: &Options) {
     let mut node = Node::new(&Home::new(options), options);
     for victim in 0..24 {
@@ -200,7 +200,7 @@ fn receivers_die(name: &str, options: &Options) {
     }
 }
 
-/// We read, write and count in the memory of one who is killed.
+/// Reads, writes and counts in the memory of a process that is killed.
 fn owners_of_memory_die(name: &str, options: &Options) {
     let mut node = Node::new(&Home::new(options), options);
     for victim in 0..12 {
@@ -339,7 +339,8 @@ fn processes_wake_each_other(name: &str, mut options: Options) {
     child.kill();
 }
 
-/// Whoever sleeps on a descriptor or in `sread` for one who is killed wakes up.
+/// Sleepers on a descriptor or in `sread` wake up when the process that they wait for is
+/// killed.
 fn sleepers_wake(options: &Options) {
     for on_descriptor in [true, false] {
         watchdog::begin(format!("a sleeper is woken by a death: on a descriptor: {on_descriptor}"), 60);

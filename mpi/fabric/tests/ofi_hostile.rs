@@ -67,7 +67,7 @@ fn operate(n: &[Node], random: &mut Random, bytes: &'static [u8]) {
     assert!(result <= 0);
 }
 
-/// Takes what is reported, whatever it is.
+/// Takes all reports.
 fn take(n: &[Node]) {
     for node in n {
         for cq in [node.tx, node.rx] {
@@ -80,7 +80,7 @@ fn take(n: &[Node]) {
     }
 }
 
-/// What a child does: uses two endpoints while their memory is changed, most of all where
+/// Body of a child: uses two endpoints while their memory is changed, most of all where
 /// it matters.
 fn suffer(seed: u64, step: &AtomicU64, options: &Options) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -153,7 +153,7 @@ fn limit(what: libc::__rlimit_resource_t, most: u64) {
     assert_eq!(unsafe { libc::setrlimit(what, &raw const limit) }, 0);
 }
 
-/// How many bytes this process has mapped.
+/// Number of bytes that this process has mapped.
 fn mapped() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: u64 = pages.split_whitespace().next().expect("a number").parse().expect("a number");

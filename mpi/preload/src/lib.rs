@@ -1,5 +1,5 @@
-//! What `towpath mpirun` has MPICH load first (`LD_PRELOAD`): a `sched_yield` that does
-//! nothing right after a message has come.
+//! `sched_yield` for MPICH (`LD_PRELOAD`): does nothing right after a message has come.
+//! `towpath mpirun` has MPICH load it first.
 //!
 //! MPICH calls `sched_yield` after every look at what has come, also when it has just found what it
 //! waited for (5.0.2, `MPIR_Wait`): a call of the system on the way of every message, and where

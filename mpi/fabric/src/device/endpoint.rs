@@ -1,5 +1,4 @@
-//! An endpoint: its peers, its receives, what it has under way; sending, and making
-//! progress.
+//! An endpoint: its peers, its receives, its operations under way; and progress.
 //!
 //! **Short** and **eager** messages go at once: a short one on a packet's line, an eager one
 //! through a block or the pair's bytes, in pieces if it is long. A **rendezvous** begins with a
@@ -23,12 +22,12 @@ use crate::device::resource::completion::{Reports, Ticket};
 use crate::device::resource::slab::Slab;
 use crate::device::rma::onesided::OneSided;
 use crate::device::rma::regions::Regions;
-use crate::device::tune::copy_mode::Choice;
+use crate::device::tune::copy_mode::CopyModes;
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Activity;
-use crate::device::wait::repeat_poll::Look;
+use crate::device::wait::repeat_poll::PeekGate;
 
-/// Why an operation did not start.
+/// Refusal: an operation did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No space now: make progress, and try again.
@@ -39,14 +38,14 @@ pub enum Refusal {
     Unknown,
     /// An argument makes no sense.
     Invalid,
-    /// It is longer than any message, or than any atomic operation.
+    /// The message is longer than any message, or than any atomic operation.
     TooLong,
 }
 
 /// A message to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// To whom.
+    /// Number of the receiver.
     pub peer: u32,
     /// Its tag, if it is a tagged message.
     pub tag: Option<u64>,
@@ -54,7 +53,7 @@ pub struct SendRequest<'a> {
     pub buffer: &'a Buffer,
     /// Data for the receiver's completion.
     pub data: Option<u64>,
-    /// What to report.
+    /// The completion to report.
     pub ticket: Ticket,
     /// The buffer is the caller's again when the call returns.
     pub inject: bool,
@@ -66,11 +65,11 @@ pub struct SendRequest<'a> {
 /// to have arrived.
 #[derive(Debug)]
 pub struct Held {
-    /// To whom.
+    /// Number of the receiver.
     pub peer: u32,
     /// Its bytes.
     pub source: Source,
-    /// What to report.
+    /// The completion to report.
     pub ticket: Ticket,
 }
 
@@ -93,15 +92,15 @@ pub struct Core {
     pub(crate) active: Slab<Active>,
     pub(crate) held: Slab<Held>,
     pub(crate) onesided: Slab<OneSided>,
-    /// Bytes that somebody asked for: they need not keep their place among the messages.
+    /// Bytes that peers asked for: they need not keep their place among the messages.
     pub(crate) streams: VecDeque<(u32, Stream)>,
     /// Peers whose queues are not empty.
     pub(crate) busy: Vec<u32>,
     /// Memory that others may use.
     pub regions: Regions,
-    /// How the bytes of long messages come.
-    pub(crate) choice: Choice,
-    /// Where to report.
+    /// Chooser between direct copies and pipelines, for long messages.
+    pub(crate) copy_modes: CopyModes,
+    /// Queues and counters for completions.
     pub reports: Reports,
     /// Messages found by a peek and kept for their claim, by the claimer's context.
     pub(crate) claimed: HashMap<usize, Message>,
@@ -109,17 +108,17 @@ pub struct Core {
     pub min_multi: usize,
     /// More processes than cores.
     pub oversubscribed: bool,
-    /// It sends to itself.
+    /// The endpoint sends to itself.
     to_itself: bool,
     /// Peeks for messages from anybody.
-    pub(crate) look: Look,
-    /// Counts of events so far: whoever waits begins anew then.
+    pub(crate) peeks: PeekGate,
+    /// Counts of events so far: an idle strategy begins anew when they change.
     pub activity: Activity,
 }
 
 /// An endpoint.
 pub struct Endpoint {
-    /// Where things arrive.
+    /// The receiving side.
     pub port: Port,
     /// The rest.
     pub core: Core,
@@ -150,19 +149,20 @@ impl Endpoint {
             streams: VecDeque::new(),
             busy: Vec::new(),
             regions: Regions::default(),
-            choice: Choice::default(),
+            copy_modes: CopyModes::default(),
             reports: Reports::default(),
             claimed: HashMap::new(),
             min_multi: 64,
             oversubscribed: false,
             to_itself: false,
-            look: Look::default(),
+            peeks: PeekGate::default(),
             activity: Activity::default(),
         };
         Ok(Endpoint { port, core, looked_at: 0 })
     }
 
-    /// Takes what has arrived, and sends what waits. Returns how many frames arrived.
+    /// Takes frames that have arrived, and sends queued ones. Returns the number of
+    /// arrivals.
     #[inline]
     pub fn progress(&mut self) -> usize {
         let Endpoint { port, core, .. } = self;
@@ -174,7 +174,7 @@ impl Endpoint {
         taken
     }
 
-    /// Whether something waits for space.
+    /// Returns whether a frame or a stream is queued for want of space.
     pub fn is_stuck(&self) -> bool {
         !self.core.busy.is_empty() || !self.core.streams.is_empty()
     }

@@ -20,16 +20,16 @@ use crate::device::protocol::receive::Body;
 use crate::device::protocol::stream::Queued;
 use crate::device::resource::completion::error;
 
-/// So many peers' lives are looked at each time: the rest have their turn the next times,
-/// or with many ranks on few cores most of the time would go into asking for each other.
+/// Number of peers checked for liveness in a tick.
+/// A full scan would dominate the cost when many ranks share few cores.
 const AT_A_TIME: usize = 16;
-/// So many places in a row that nobody has ever taken: nobody has taken those behind (the
-/// first free one is taken).
+/// Number of unused places in a row after which the scan of places ends. The first free
+/// place is taken first, so those behind are unused too.
 const UNUSED: usize = 16;
 
 impl Endpoint {
-    /// Looks after what progress does not see: deaths (with more than 16 peers it takes
-    /// several looks to see all of them), and places in the queue whose senders stopped.
+    /// Checks for events that progress does not see: deaths (with more than 16 peers
+    /// several ticks see all of them), and places in the queue whose senders stopped.
     #[cold]
     pub fn look_after(&mut self) {
         self.port.serve();
@@ -126,14 +126,15 @@ impl Endpoint {
 }
 
 impl Core {
-    /// A peer takes nothing more: whoever sends to it learns that.
+    /// Ends operations with a peer that takes no more frames. Returns the refusal for its
+    /// senders.
     #[cold]
     pub(crate) fn lost(&mut self, peer: u32) -> Refusal {
         self.lose(peer);
         Refusal::Unreachable
     }
 
-    /// Ends what is under way with a peer that is gone.
+    /// Ends operations under way with a peer that is gone.
     #[cold]
     pub(crate) fn lose(&mut self, number: u32) {
         let peer = &mut self.peers[number as usize];
@@ -182,7 +183,7 @@ impl Core {
         }
     }
 
-    /// A peer is dead: nobody else will fulfil the receives that wait for it alone.
+    /// Ends receives that wait for a dead peer alone.
     #[cold]
     fn bury(&mut self, number: u32) {
         self.lose(number);

@@ -1,4 +1,4 @@
-//! What an endpoint knows of another: how to reach it, and what is under way.
+//! State of a peer: the connection to it, and the operations under way.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::device::protocol::stream::Queued;
 /// No address in the vector.
 pub const NOT_LISTED: u64 = u64::MAX;
 
-/// Where the rest of an eager message goes.
+/// Destination of the rest of an eager message.
 #[derive(Clone, Copy, Debug)]
 pub enum Assembly {
     /// To a receive: its number.
@@ -24,7 +24,7 @@ pub enum Assembly {
     Waiting(bool, u32),
     /// To a message that a peek has claimed: the context of the claim.
     Claimed(usize),
-    /// Nowhere: nobody wants it.
+    /// Nowhere: the message is not wanted. Number of bytes that are still to come.
     Dropped(usize),
 }
 
@@ -36,7 +36,7 @@ pub enum Assembly {
 /// Open      ── the peer's death ──>      Closed
 /// ```
 pub enum ConnectionState {
-    /// Not tried.
+    /// No send was tried.
     Untried,
     /// Open.
     Open(Box<Link>),
@@ -54,11 +54,12 @@ pub struct Peer {
     pub listed: u64,
     /// The connection to it.
     pub connection: ConnectionState,
-    /// What waits for space there.
+    /// Entries that wait for space there.
     pub queue: VecDeque<Queued>,
-    /// As what it sends to us.
+    /// Its place among the senders of this endpoint.
     pub member: Option<MemberId>,
-    /// What the slots of both directions share. None with ourselves, and with the dead.
+    /// The line that the rings of both directions share. None with ourselves, and with
+    /// the dead.
     pub conversation: Option<Rc<Conversation>>,
     /// Slots of its, accepted, not yet to be followed.
     pub offered: Option<PairIn>,
@@ -66,11 +67,11 @@ pub struct Peer {
     pub assembly: Option<Assembly>,
     /// Eager bytes sent to it, of messages that are counted.
     pub eager_sent: u64,
-    /// Not seen from here under its pid: its pid means nothing.
+    /// True if it is not seen from here under its pid: the pid means nothing.
     pub is_foreign: bool,
-    /// Foreign, and nobody answers at its door any more.
+    /// Foreign, and its descriptor listener does not answer any more.
     pub has_ended: bool,
-    /// Not foreign, and watched for its death.
+    /// The watch for its death, if it is not foreign.
     pub watch: Option<Watch>,
     /// Dead, or gone.
     pub gone: bool,
@@ -104,18 +105,19 @@ impl Peer {
         }
     }
 
-    /// Whether it is dead, as far as it is seen from here under its pid: asks the system.
+    /// Returns whether the peer is dead, as far as it is seen from here under its pid:
+    /// asks the system.
     pub fn is_dead_now(&mut self) -> bool {
         self.watch().is_some_and(|watch| watch.is_dead())
     }
 
-    /// What tells, if anything does.
+    /// The watch for its death, if it is seen from here under its pid.
     pub fn watch(&mut self) -> Option<&Watch> {
         let process = self.address.process();
         if self.is_foreign { None } else { Some(self.watch.get_or_insert_with(|| process.watch())) }
     }
 
-    /// Whether everything that was to be sent is out.
+    /// Returns whether nothing is queued for the peer.
     #[inline(always)]
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty()

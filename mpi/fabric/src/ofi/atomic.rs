@@ -205,7 +205,8 @@ unsafe fn start_message(
     }
 }
 
-/// How many elements one operation takes; `None` if there is no such operation.
+/// Maximum number of elements of an operation, and their size; `None` if there is no such
+/// operation.
 fn valid(datatype: fi_datatype, op: fi_op, compares: bool, fetches: bool) -> Option<(usize, usize)> {
     let (op, of) = (Op::from_number(op.into())?, Type::from_number(datatype.into())?);
     let fits = is_valid(op, of) && op.compares() == compares && (op != Op::Read || fetches);

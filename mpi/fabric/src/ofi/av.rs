@@ -122,7 +122,7 @@ struct Call {
 }
 
 impl Av {
-    /// Whether its domain's addresses are text.
+    /// Returns whether its domain's addresses are text.
     fn is_text(&self) -> bool {
         // SAFETY: the domain outlives its vectors.
         unsafe { (*self.domain).text }
@@ -162,7 +162,7 @@ impl Av {
         place as u64
     }
 
-    /// Inserts addresses. Returns what the call returns.
+    /// Inserts addresses. Returns the call's result.
     ///
     /// # Safety
     ///

@@ -20,7 +20,7 @@ pub struct Cntr {
     pub domain: *const Domain,
     pub counter: Rc<Counter>,
     idle: RefCell<Idle>,
-    /// What was read last: successes, errors.
+    /// Counts at the last read: successes, errors.
     seen: Rc<Cell<(u64, u64)>>,
     listener: Option<Rc<Listener>>,
     /// The endpoints that it is bound to.
@@ -100,8 +100,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
-/// Whether the counter is as it was when it was read last, so that one may sleep on the
-/// wait object.
+/// Returns whether the counter is as it was at the last read, so that one may sleep on
+/// the wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
     // SAFETY: libfabric's contract.
     let (cntr, domain) = unsafe { (&*fid.cast::<Cntr>(), &*(*fid.cast::<Cntr>()).domain) };
@@ -120,7 +120,7 @@ impl Cntr {
         (self.counter.value.get(), self.counter.errors.get())
     }
 
-    /// Changes it by hand. Whoever waits for it learns that.
+    /// Changes the counter by hand, and wakes its waiters.
     unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&Counter)) -> c_int {
         // SAFETY: libfabric's contract.
         let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
@@ -136,7 +136,7 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let mut guard = domain.enter();
     let before = cntr.counter.value.get();
-    if domain.is_before() {
+    if domain.counter_read_finds_nothing() {
         cntr.seen.set((before, cntr.seen.get().1));
         return before;
     }

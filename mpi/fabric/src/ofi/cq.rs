@@ -14,8 +14,9 @@ use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
 use super::wait::{Listener, News, is_offered, wait_object};
 
-/// Who has room for so many completions reads until there are none (Open MPI: 100; MPICH
-/// has room for 8, reads once, and yields if that was in vain).
+/// Number of completions from which on a read with room for them drains the queue. Such a
+/// program reads until there are none (Open MPI: 100; MPICH has room for 8, reads once, and yields
+/// if that was empty).
 const DRAINS: usize = 32;
 
 #[repr(C)]
@@ -26,8 +27,8 @@ pub struct Cq {
     idle: RefCell<Idle>,
     format: fi_cq_format,
     signalled: Cell<bool>,
-    /// The last read gave all that there was, to somebody who reads until there is
-    /// nothing: so many operations had been started by then.
+    /// Number of operations started when the last read, by a program that drains the
+    /// queue, had emptied it.
     drained: Cell<Option<u64>>,
     /// Its descriptor, if it was opened for `FI_WAIT_FD`.
     listener: Option<Rc<Listener>>,
@@ -117,7 +118,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     unsafe { wait_object((*fid.cast::<Cq>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
-/// Whether nothing is there, so that one may sleep on the wait object.
+/// Returns whether the queue is empty, so that one may sleep on the wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
     // SAFETY: libfabric's contract.
     let cq = unsafe { &*fid.cast::<Cq>() };
@@ -211,7 +212,7 @@ unsafe extern "C" fn readfrom(
     }
     // With no room for any it is progress that is asked for.
     if cq.queue.len() < count || count == 0 {
-        if domain.is_first() {
+        if domain.read_finds_nothing() {
             // SAFETY: libfabric's contract.
             return unsafe { cq.give(buf, count, from) };
         }

@@ -1,4 +1,4 @@
-//! A domain: what its endpoints and queues share, the lock around all of it, and
+//! A domain: the state that its endpoints and queues share, the lock around it, and
 //! progress.
 
 use core::ffi::{c_int, c_void};
@@ -14,8 +14,8 @@ use crate::device::rma::regions::Regions;
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Activity;
 use crate::device::wait::idle::{Idle, LOOK_EVERY, Pause};
-use crate::device::wait::multi_domain_sleep::{self, Watcher};
-use crate::device::wait::repeat_poll::Turn;
+use crate::device::wait::multi_domain_sleep::{self, DomainCount};
+use crate::device::wait::repeat_poll::ReadGate;
 use towpath_machine::{Native, Park, Processor};
 
 use super::ep::Ep;
@@ -27,12 +27,14 @@ use super::sys::*;
 use super::wait::{Listener, Listeners, News};
 use super::{atomic, av, cntr, cq, ep, failed, mr};
 
-/// How long one sleeps at most while something waits for space that others make, in
-/// nanoseconds: they don't ring.
+/// Maximum sleep while a frame waits for space, in nanoseconds: receivers that make space
+/// don't wake senders.
 pub const SHORTLY: u64 = 50_000;
-/// The same while a sender has claimed a place and not yet filled it.
+/// Maximum sleep while a sender has claimed a packet and not yet filled it, in
+/// nanoseconds.
 pub const BEHIND: u64 = 1_000_000;
-/// How often processes and cores are counted while the peers stay the same.
+/// Time between two counts of processes and cores while the peers stay the same, in
+/// nanoseconds.
 const COUNT_EVERY: u64 = 1_000_000_000;
 
 #[repr(C)]
@@ -43,35 +45,34 @@ pub struct Domain {
     pub settings: Settings,
     /// Programs have addresses as text (`FI_ADDR_STR`).
     pub text: bool,
-    /// Where the ends of registrations are reported (`FI_REG_MR`), unless they are over
-    /// when they return.
+    /// Event queue for the ends of registrations (`FI_REG_MR`); without one they end when
+    /// they return.
     pub registrations: RefCell<Option<*const Eq>>,
     /// Event queues that are bound to it.
     queues: RefCell<Vec<Hold>>,
     pub endpoints: RefCell<Vec<*mut Ep>>,
     pub regions: Regions,
-    /// How many peers there were when they were last counted.
+    /// Number of peers at the last count of processes and cores.
     counted_peers: Cell<usize>,
-    /// How many ranks there were then.
+    /// Number of ranks at that count.
     ranks: Cell<usize>,
     counted: Cell<u64>,
-    turn: RefCell<Turn>,
-    /// Where to say that the program was given something ([`found`]).
+    reads: RefCell<ReadGate>,
+    /// Flag that the program was given a completion ([`found`]).
     found: Option<&'static AtomicU32>,
-    /// Those who wait on descriptors.
+    /// Listeners of queues and counters whose users wait on descriptors.
     pub listeners: Listeners,
     looked: Cell<u64>,
-    /// How many threads sleep, and what had happened when the last one fell asleep or was
-    /// woken.
+    /// Number of threads that sleep.
     pub sleepers: Cell<usize>,
     pub slept_at: Cell<Activity>,
-    /// What had happened when its endpoint lay down while the program's other domains are
-    /// awake ([`vigil`]).
+    /// Activity when the endpoint was armed while the program's other domains were awake
+    /// ([`multi_domain_sleep`](crate::device::wait::multi_domain_sleep)).
     pub lies: Cell<Option<Activity>>,
-    watcher: Watcher,
-    /// How often the program was given something here.
+    count: DomainCount,
+    /// Number of completions that the program was given here.
     given: Cell<u64>,
-    /// What was opened on it.
+    /// Objects that were opened on the domain.
     pub users: Users,
     _fabric: Hold,
 }
@@ -130,14 +131,14 @@ pub unsafe extern "C" fn open(
             counted_peers: Cell::new(0),
             ranks: Cell::new(1),
             counted: Cell::new(0),
-            turn: RefCell::default(),
+            reads: RefCell::default(),
             found: found(),
             listeners: Listeners::default(),
             looked: Cell::new(0),
             sleepers: Cell::new(0),
             slept_at: Cell::default(),
             lies: Cell::default(),
-            watcher: Watcher::new(),
+            count: DomainCount::new(),
             given: Cell::new(0),
             users: Users::default(),
             _fabric: Fabric::hold(fabric),
@@ -203,8 +204,8 @@ pub struct Guard<'a> {
 }
 
 impl Drop for Guard<'_> {
-    /// Whoever waits on a descriptor for what was reported meanwhile is woken, before the
-    /// lock is gone.
+    /// Wakes waiters on descriptors for reports that were made under the lock, before it
+    /// is gone.
     #[inline(always)]
     fn drop(&mut self) {
         if self.domain.listeners.are_armed() {
@@ -254,15 +255,16 @@ impl Domain {
         stuck
     }
 
-    /// Whether a read of a completion queue should find nothing new ([`Turn`]).
+    /// Returns whether a read of a completion queue should find nothing new
+    /// ([`ReadGate`]).
     #[inline(always)]
-    pub fn is_first(&self) -> bool {
-        self.turn.borrow_mut().is_first(self.activity().untagged)
+    pub fn read_finds_nothing(&self) -> bool {
+        self.reads.borrow_mut().hides(self.activity().untagged)
     }
 
-    /// The same for a counter.
-    pub fn is_before(&self) -> bool {
-        self.turn.borrow_mut().is_before(self.activity().untagged)
+    /// Returns whether a read of a counter should find nothing new.
+    pub fn counter_read_finds_nothing(&self) -> bool {
+        self.reads.borrow_mut().hides_from_counter(self.activity().untagged)
     }
 
     /// The program was given something: it need not yield before it looks at it.
@@ -270,7 +272,7 @@ impl Domain {
     pub fn gave(&self) {
         if multi_domain_sleep::is_needed() {
             self.given.set(self.given.get() + 1);
-            multi_domain_sleep::gave();
+            multi_domain_sleep::note_completion();
         }
         if let Some(found) = self.found {
             // Relaxed: a hint.
@@ -298,7 +300,7 @@ impl Domain {
         let in_company = multi_domain_sleep::is_needed();
         if in_company {
             self.get_up_if(activity);
-            activity.elsewhere = multi_domain_sleep::given().wrapping_sub(self.given.get());
+            activity.elsewhere = multi_domain_sleep::completions().wrapping_sub(self.given.get());
         }
         let others = || crate::device::wait::oversubscription::is_exceeded(self.ranks.get());
         let (mut pause, look) = idle.borrow_mut().step(oversubscribed, activity, &self.settings, others);
@@ -360,7 +362,7 @@ impl Domain {
         guard
     }
 
-    /// Whether more processes than cores share what there is.
+    /// Returns whether there are more ranks than cores.
     fn is_oversubscribed(&self) -> bool {
         let mut peers = 0;
         self.each(|endpoint| peers += endpoint.core.peers.len());
@@ -400,11 +402,11 @@ impl Domain {
         let counted = || crate::device::wait::oversubscription::is_oversubscribed(&pids, foreign.len());
         let oversubscribed = self.settings.oversubscribed.map_or_else(counted, |set| set == 1);
         self.counted_peers.set(peers);
-        self.watcher.counted(oversubscribed);
+        self.count.note(oversubscribed);
         self.each(|endpoint| endpoint.core.oversubscribed = multi_domain_sleep::is_oversubscribed());
     }
 
-    /// A listener for those who want one.
+    /// Makes a listener, if it is wanted.
     ///
     /// # Errors
     ///
@@ -427,9 +429,9 @@ impl Domain {
         }
     }
 
-    /// Whether somebody may sleep on the descriptor of this: not if there is news. From
-    /// then on the descriptor becomes readable when there is some, or when there may be, or after a
-    /// while.
+    /// Returns whether a thread may sleep on the listener's descriptor: not if there is
+    /// news. From then on the descriptor becomes readable when there is some, or when there may be,
+    /// or after a while.
     pub fn may_wait(&self, listener: &Listener) -> bool {
         let cpu = Native::with_id(0);
         let now = cpu.now();

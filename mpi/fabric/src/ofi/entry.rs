@@ -14,15 +14,14 @@ pub type Out = *mut c_void;
 pub type Desc = *mut c_void;
 /// An array of memory descriptors.
 pub type Descs = *mut *mut c_void;
-/// What the caller finds again in the completion.
+/// The user's context, which is in the completion again.
 pub type Context = *mut c_void;
 
 /// Makes a table of functions, and a second one for endpoints that are not enabled yet.
 ///
-/// The body of an entry is an expression of type `isize`, in which `ep` is the endpoint and `?` ends
-/// the call with a result. It is unsafe code: libfabric's contract (`ofi/mod.rs`) holds for all
-/// arguments. Functions in brackets ask nothing of the endpoint: both
-/// tables have them.
+/// The body of an entry is an expression of type `isize`, in which `ep` is the endpoint and `?`
+/// ends the call with a result. It is unsafe code: libfabric's contract (`ofi/mod.rs`) holds for
+/// all arguments. Functions in brackets ask nothing of the endpoint: both tables have them.
 macro_rules! entries {
     ($(#[$doc:meta])* $table:ident, $later:ident: $ops:ident $([$($other:ident)*])?;
      $($entry:ident |$ep:ident $(, $arg:ident: $of:ty)* $(,)?| $body:expr;)*) => {

@@ -40,7 +40,7 @@ pub struct Ep {
     /// The service under which it is to be found once it is enabled, and then that it is.
     service: Option<Service>,
     taken: Option<Taken>,
-    /// The domain, and what is bound to this.
+    /// Holds on the domain and on the objects that are bound to the endpoint.
     holds: Vec<Hold>,
 }
 
@@ -399,7 +399,7 @@ impl Ep {
         unsafe { (*ep.cast::<Ep>()).tx_flags.load(Ordering::Relaxed) }
     }
 
-    /// The same of calls that receive.
+    /// The default flags of receives.
     ///
     /// # Safety
     ///
@@ -441,15 +441,14 @@ impl Ep {
         }
     }
 
-    /// The peer of a number in the vector, to send to. A number that nobody has gives one
-    /// that nobody has.
+    /// Number of the peer with a number in the vector, to send to. An unknown number
+    /// gives one that no peer has.
     #[inline(always)]
     pub fn to(&self, number: fi_addr_t) -> u32 {
         self.peers.get(number as usize).copied().unwrap_or(NOBODY)
     }
 
-    /// The source of a receive: `Some(None)` is any; `None`: there is nobody of this
-    /// number.
+    /// Source of a receive: `Some(None)` is any; `None`: no peer has this number.
     #[inline(always)]
     pub fn from(&self, number: fi_addr_t) -> Option<Option<u32>> {
         if !self.directed || number == u64::MAX {
@@ -458,13 +457,13 @@ impl Ep {
         self.peers.get(number as usize).copied().filter(|&peer| peer != NOBODY).map(Some)
     }
 
-    /// What a one-sided operation is about.
+    /// Target of a one-sided operation.
     pub fn target(&self, of: fi_addr_t, address: u64, key: u64) -> Target {
         Target { peer: self.to(of), address, key }
     }
 
-    /// What to report of an operation with these flags; without any it is injected, and
-    /// only its errors are reported.
+    /// Ticket of an operation with these flags; without any it is injected, and only its
+    /// errors are reported.
     #[inline(always)]
     pub fn ticket(&self, context: *mut c_void, what: u64, flags: Option<u64>, class: Class) -> Ticket {
         let Some(flags) = flags else { return Ticket { context: 0, flags: what, notify: false, class } };
@@ -472,8 +471,8 @@ impl Ep {
         Ticket { context: context as usize, flags: what, notify, class }
     }
 
-    /// What the call that starts an operation returns. One that did not start makes
-    /// progress, so that it may the next time.
+    /// Return value of a call that starts an operation.
+    /// One that did not start makes progress, so that it may the next time.
     #[inline(always)]
     pub fn started(&mut self, result: Result<(), Refusal>) -> isize {
         if result.is_err() {

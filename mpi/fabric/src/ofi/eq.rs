@@ -33,7 +33,7 @@ pub struct Failure {
     pub fid: *mut fid,
     /// Its context.
     pub context: *mut c_void,
-    /// Which part of it failed.
+    /// Index of the part that failed.
     pub data: u64,
     /// libfabric's number.
     pub error: u32,
@@ -58,7 +58,7 @@ pub struct Eq {
     came: Condvar,
     /// A descriptor for waiters: readable while there are events.
     readable: Option<Bit>,
-    /// Whether programs may write events.
+    /// True if programs may write events.
     is_written: bool,
     pub users: Users,
     _fabric: Hold,
@@ -162,7 +162,7 @@ impl Eq {
         self.changed(events);
     }
 
-    /// Whether there is nothing to be read.
+    /// True if there is nothing to be read.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }

@@ -27,7 +27,7 @@ static PROVIDER: Provider = Provider(core::cell::UnsafeCell::new(fi_provider {
     cleanup: Some(cleanup),
 }));
 
-/// What the core looks up in a provider's library.
+/// Entry point that libfabric's core looks up in a provider's library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     PROVIDER.0.get()
@@ -98,7 +98,7 @@ unsafe extern "C" fn open(
     0
 }
 
-/// Whether the caller may sleep on the wait objects of these: not while there is
+/// Returns whether the caller may sleep on these wait objects: not while there is
 /// something to read.
 unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
     if fids.is_null() && count > 0 {

@@ -1,4 +1,4 @@
-//! Whether the provider can do what a program asks for.
+//! Check of a program's hints: whether the provider can do as they ask.
 
 use core::ffi::CStr;
 
@@ -10,7 +10,8 @@ use crate::device::tune::settings::INJECT;
 use super::info::{CAPS, DOMAIN, FABRIC, FORMAT, ORDER, PROTOCOL, PROTOCOL_VERSION, RX_FLAGS, TX_FLAGS};
 use super::sys::*;
 
-/// Whether the provider can do all of it. What is zero is not asked for.
+/// Returns whether the provider can do all that the hints ask for. A zero asks for
+/// nothing.
 ///
 /// # Safety
 ///
@@ -29,7 +30,7 @@ pub unsafe fn fit(hints: &fi_info) -> bool {
     }
 }
 
-/// Whether a name is ours, or none.
+/// Returns whether a name is the provider's, or none.
 unsafe fn is_named(name: *const core::ffi::c_char, ours: &CStr) -> bool {
     // SAFETY: libfabric's contract: null or a string.
     name.is_null() || unsafe { CStr::from_ptr(name) } == ours

@@ -1,4 +1,4 @@
-//! What the provider offers, and to which hints.
+//! Offers of the provider, for the hints of a program.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
@@ -23,7 +23,7 @@ pub const DOMAIN: &CStr = c"towpath-shm";
 pub const VERSION: u32 = 1 << 16;
 /// The format of addresses: our own.
 pub const FORMAT: u32 = 1 << 31 | 0x7477;
-/// And what is spoken.
+/// Number of the provider's protocol.
 pub const PROTOCOL: u32 = 1 << 31 | 0x7477;
 /// Its version.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -55,7 +55,7 @@ pub const TX_FLAGS: u64 = (FI_COMPLETION
     | FI_MATCH_COMPLETE) as u64;
 pub const RX_FLAGS: u64 = (FI_COMPLETION | FI_MULTI_RECV) as u64;
 
-/// What is asked for, or everything.
+/// The capabilities that are asked for, or all.
 fn wanted(asked: u64, all: u64) -> u64 {
     let mut caps = if asked == 0 { all } else { asked };
     // Primary capabilities imply their modifiers, unless some were chosen.

@@ -145,7 +145,8 @@ struct SendArgs {
     tag: Option<u64>,
     data: Option<u64>,
     context: Context,
-    /// `None`: injected; the buffer is the caller's again at once, and only errors are reported.
+    /// Flags of the send. `None`: injected; the buffer is the caller's again at once, and
+    /// only errors are reported.
     flags: Option<u64>,
 }
 

@@ -159,8 +159,8 @@ unsafe extern "C" fn regattr(
     }
 }
 
-/// To a counter, which then counts what peers do to the region; to an endpoint, on which
-/// nothing depends.
+/// Binds a region to a counter, which then counts peers' operations on it, or to an
+/// endpoint, which changes nothing.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     const READS: u64 = FI_REMOTE_READ as u64;
     const WRITES: u64 = FI_REMOTE_WRITE as u64;

@@ -19,7 +19,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// By what a program asks for.
+    /// Resolution of a program's node and service.
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ pub fn named(node: Option<&str>, service: Option<&str>, numeric: bool) -> Result
     if is_here(node, numeric) { Ok(Some(locator)) } else { Err(FI_ENODATA) }
 }
 
-/// Whether a node is this one. `numeric`: its name is a number, and no name service is
-/// asked.
+/// Returns whether a node is this one. `numeric`: its name is a number, and no name
+/// service is asked.
 fn is_here(node: &str, numeric: bool) -> bool {
     if node.is_empty() {
         return true;
@@ -113,7 +113,7 @@ fn is_here(node: &str, numeric: bool) -> bool {
     is_named || (node, 0).to_socket_addrs().is_ok_and(|mut found| found.any(|address| is_own(address.ip())))
 }
 
-/// Whether a network address is one of this node's: others can't be bound to.
+/// Returns whether a network address is one of this node's: others can't be bound to.
 fn is_own(address: IpAddr) -> bool {
     let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
     // One of those can't be bound to without its zone.

@@ -3,7 +3,7 @@
 
 use super::sys::fi_ops;
 
-/// An object's table with nothing in it: what is offered replaces an entry.
+/// An object's table without functions: offered ones replace an entry.
 pub const NOTHING: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
     close: no(),
@@ -16,9 +16,9 @@ pub const NOTHING: fi_ops = fi_ops {
 
 /// Return value of a function that is not offered, and one that is not offered yet.
 pub trait Answer {
-    /// Not offered.
+    /// Answer of a function that is not offered.
     const ANSWER: Self;
-    /// Not before the endpoint is enabled.
+    /// Answer of a function that is not offered before the endpoint is enabled.
     const LATER: Self;
 }
 

@@ -1,5 +1,5 @@
-//! What all objects have in common: the header that libfabric sees, the way to the user,
-//! and the end.
+//! Common parts of all objects: the header that libfabric sees, the way to the user, the
+//! end.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ pub fn header(class: u32, context: *mut c_void, ops: &'static fi_ops) -> fid {
     fid { fclass: class as usize, context, ops: core::ptr::from_ref(ops).cast_mut() }
 }
 
-/// Gives an object to the user, who sees what it begins with.
+/// Gives an object to the user, as a pointer to its header.
 ///
 /// # Safety
 ///
@@ -22,7 +22,7 @@ pub unsafe fn hand_out<T, F>(object: T, place: *mut *mut F) {
     unsafe { *place = Box::into_raw(Box::new(object)).cast() };
 }
 
-/// How many others need an object: it can't be closed before they are.
+/// Number of other objects that need this one: it can't be closed before them.
 #[derive(Default)]
 pub struct Users(AtomicUsize);
 
@@ -50,9 +50,9 @@ impl Drop for Hold {
     }
 }
 
-/// What is closed by [`close`].
+/// An object that is closed by [`close`].
 pub trait Object {
-    /// Who needs it.
+    /// Number of other objects that need it.
     fn users(&self) -> &Users;
 }
 

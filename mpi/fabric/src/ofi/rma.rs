@@ -59,7 +59,8 @@ struct Place {
 struct WriteArgs {
     data: Option<u64>,
     context: Context,
-    /// `None`: injected; the buffer is the caller's again at once, and only errors are reported.
+    /// Flags of the write. `None`: injected; the buffer is the caller's again at once,
+    /// and only errors are reported.
     flags: Option<u64>,
 }
 

@@ -1,30 +1,30 @@
-//! How a domain sleeps: on the doorbell of its endpoint, on those of the program's other
-//! domains too ([`vigil`]), or on the bells of several endpoints.
+//! Sleep of a domain. On the doorbell of its endpoint, on those of the program's other
+//! domains too ([`multi_domain_sleep`]), or on the wake pipes of several endpoints.
 
 use crate::device::bell;
 use crate::device::port::Port;
 use crate::device::wait::activity::Activity;
-use crate::device::wait::multi_domain_sleep::{self, Beds, Company};
+use crate::device::wait::multi_domain_sleep::{self, Doorbells, Others};
 
 use super::domain::{BEHIND, Domain, Guard, SHORTLY};
 
 impl Domain {
-    /// Sleeps for so long at most, or until something comes. `in_company`: the program
-    /// may be polling other domains in the same loop, and waits for what comes to them as well;
-    /// while one of them is awake this returns at once.
+    /// Sleeps for so long at most, in nanoseconds, or until a frame comes. `in_company`:
+    /// the program may be polling other domains in the same loop, and waits for their frames as
+    /// well; while one of them is awake this returns at once.
     pub fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64, in_company: bool) -> Guard<'a> {
         let activity = self.activity();
         self.sleepers.set(self.sleepers.get() + 1);
         self.slept_at.set(activity);
         let guard = match self.endpoints.borrow()[..] {
             [only] => {
-                // SAFETY: as in `each`. What sleeps without the lock touches only the port's words,
-                // which nobody changes while an endpoint is in use.
+                // SAFETY: as in `each`. A sleeper without the lock touches only the port's words,
+                // which are not moved while an endpoint is in use.
                 let port = unsafe { &(*only).endpoint.port };
-                match if in_company { multi_domain_sleep::company(self.name()) } else { Company::None } {
-                    Company::None => self.sleep_on(port, guard, ns, None),
-                    Company::Lie(others) => self.sleep_on(port, guard, ns, Some(others)),
-                    Company::Awake => {
+                match if in_company { multi_domain_sleep::others(self.name()) } else { Others::None } {
+                    Others::None => self.sleep_on(port, guard, ns, None),
+                    Others::Armed(others) => self.sleep_on(port, guard, ns, Some(others)),
+                    Others::Awake => {
                         self.lie_down(port, activity);
                         guard
                     }
@@ -36,7 +36,13 @@ impl Domain {
         guard
     }
 
-    fn sleep_on<'a>(&'a self, port: &Port, guard: Guard<'a>, ns: u64, others: Option<Beds>) -> Guard<'a> {
+    fn sleep_on<'a>(
+        &'a self,
+        port: &Port,
+        guard: Guard<'a>,
+        ns: u64,
+        others: Option<Doorbells>,
+    ) -> Guard<'a> {
         let Some(rung) = port.lie_down() else { return guard };
         let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
         drop(guard);
@@ -49,17 +55,17 @@ impl Domain {
         guard
     }
 
-    /// What a thread's list of domains has this one under.
+    /// Name of this domain in a thread's list of domains.
     fn name(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Polls are in vain, and this thread may be polling other domains too.
+    /// Notes an empty poll for the thread's list of domains.
     pub fn join(&self) {
         multi_domain_sleep::polled(self.name());
     }
 
-    /// Something has come, or been started: it does not lie any more.
+    /// Disarms the domain if anything has happened since it was armed.
     #[inline(always)]
     pub fn get_up_if(&self, activity: Activity) {
         if self.lies.get().is_some_and(|before| before != activity) {
@@ -67,13 +73,12 @@ impl Domain {
         }
     }
 
-    /// Whoever sends rings from now on, and the last domain of the thread that falls
-    /// asleep hears it.
+    /// Arms the domain: senders wake the thread's last domain to fall asleep from now on.
     fn lie_down(&self, port: &Port, activity: Activity) {
         match port.lie_down() {
             Some(rung) if !port.is_behind() => {
                 self.lies.set(Some(activity));
-                multi_domain_sleep::lie_down(self.name(), &port.segment, rung);
+                multi_domain_sleep::arm(self.name(), &port.segment, rung);
             }
             _ => self.get_up(port),
         }
@@ -82,11 +87,11 @@ impl Domain {
     fn get_up(&self, port: &Port) {
         port.get_up();
         if self.lies.take().is_some() {
-            multi_domain_sleep::get_up(self.name());
+            multi_domain_sleep::disarm(self.name());
         }
     }
 
-    /// On the bells of several endpoints (or of none).
+    /// Sleeps on the wake pipes of several endpoints (or of none).
     fn sleep_on_all<'a>(&'a self, guard: Guard<'a>, mut ns: u64) -> Guard<'a> {
         let (mut bells, mut came) = (Vec::new(), false);
         self.each(|endpoint| {
@@ -107,8 +112,8 @@ impl Domain {
         self.enter()
     }
 
-    /// Another thread has taken or done something meanwhile that may be what a sleeper
-    /// waits for. The domain is locked.
+    /// Wakes sleepers if another thread has taken or done something meanwhile that they
+    /// may wait for. The domain is locked.
     #[cold]
     pub fn wake_sleepers(&self) {
         let activity = self.activity();
@@ -117,7 +122,7 @@ impl Domain {
         }
     }
 
-    /// Wakes whoever sleeps here. The domain is locked.
+    /// Wakes all threads that sleep here. The domain is locked.
     pub fn ring(&self) {
         self.each(|endpoint| endpoint.port.ring());
     }

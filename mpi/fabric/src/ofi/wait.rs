@@ -23,8 +23,8 @@ use crate::device::resource::completion::{CompletionQueue, Counter};
 use super::failed;
 use super::sys::*;
 
-/// Whether a queue or counter can be waited for as its user wants. `Some(true)`: on a
-/// descriptor.
+/// Returns whether a queue or counter can be waited for as its user wants. `Some(true)`:
+/// on a descriptor.
 pub fn is_offered(wait: fi_wait_obj) -> Option<bool> {
     match wait {
         FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => Some(false),
@@ -33,7 +33,7 @@ pub fn is_offered(wait: fi_wait_obj) -> Option<bool> {
     }
 }
 
-/// `fi_control` of a queue or counter: what its users wait on.
+/// Wait object of a queue or counter, for `fi_control`.
 ///
 /// # Safety
 ///
@@ -104,7 +104,7 @@ fn clear(fd: &OwnedFd) {
     let _ = rustix::io::read(fd, &mut [0u8; 8]);
 }
 
-/// What a listener listens for.
+/// Events that a listener listens for.
 pub enum News {
     /// Reports.
     Reports(Rc<CompletionQueue>),
@@ -113,7 +113,7 @@ pub enum News {
 }
 
 impl News {
-    /// Whether there are any.
+    /// Returns whether there are any.
     pub fn has_come(&self) -> bool {
         match self {
             News::Reports(queue) => !queue.is_empty(),
@@ -175,7 +175,7 @@ impl Listener {
         }
     }
 
-    /// Nothing is known any more of what made it readable, but for the bells.
+    /// Makes the descriptor unreadable, but for the wake pipes.
     pub fn silence(&self) {
         clear(&self.event);
         clear(&self.timer);
@@ -217,7 +217,7 @@ impl Listeners {
         self.all.borrow_mut().retain(|other| !Rc::ptr_eq(other, listener));
     }
 
-    /// Whether somebody may be asleep.
+    /// Returns whether a listener is armed.
     #[inline(always)]
     pub fn are_armed(&self) -> bool {
         self.armed.get() != 0
@@ -243,7 +243,7 @@ impl Listeners {
         }
     }
 
-    /// Wakes those for whom there is news.
+    /// Wakes the listeners for which there is news.
     #[cold]
     pub fn tell(&self) {
         for listener in self.all.borrow().iter() {

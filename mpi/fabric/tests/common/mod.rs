@@ -59,8 +59,8 @@ pub fn wait_for(node: &mut Node, mut done: impl FnMut(&mut Node) -> bool) {
     }
 }
 
-/// So many endpoints that know each other: number `i` is peer `i` of each, listed under
-/// that number.
+/// Opens so many endpoints that know each other: number `i` is peer `i` of each, listed
+/// under that number.
 pub fn nodes(n: usize, settings: Settings) -> Vec<Node> {
     let mut nodes: Vec<Node> = (0..n).map(|_| open(settings)).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.endpoint.port.address).collect();

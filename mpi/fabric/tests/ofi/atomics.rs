@@ -9,7 +9,7 @@ use sys::*;
 
 const KEY: u64 = 5;
 
-/// How an operation is asked for.
+/// Form of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     Update,
@@ -52,8 +52,8 @@ fn is_offered(n: &Node, form: Form, of: fi_datatype, op: fi_op) -> Option<usize>
     }
 }
 
-/// What one element becomes, and as what it was found is known already. By the text of
-/// fi_atomic(3), on the widest type of each kind.
+/// Result of one element, computed from the text of fi_atomic(3) on the widest type of
+/// each kind.
 #[derive(Clone, Copy)]
 enum Value {
     Int(i128, u32, bool),

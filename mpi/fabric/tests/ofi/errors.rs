@@ -1,5 +1,5 @@
-//! What is refused, and how: hints that can't be met, arguments that make no sense,
-//! messages that don't fit, objects that are still needed.
+//! Refusals: hints that can't be met, arguments that make no sense, messages that don't
+//! fit, objects that are still needed.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
@@ -10,7 +10,7 @@ use sys::*;
 const BUSY: c_int = -(FI_EBUSY as c_int);
 const NOT_OFFERED: c_int = -(FI_ENOSYS as c_int);
 
-/// Hints with a change for the worse, and what it is.
+/// A change of hints for the worse, and its name.
 type Change = (&'static str, fn(&mut Parts<'_>));
 
 /// Hints by their parts.
@@ -82,7 +82,7 @@ fn hints_that_cannot_be_met_find_no_provider() {
     }
 }
 
-/// Not a capability of providers of this kind.
+/// A capability that providers of this kind don't have.
 const FI_COLLECTIVE_: u64 = 1 << 6;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Event queues: written, read, peeked at, waited for; and what address vectors and
-//! registrations report there.
+//! Event queues: written, read, peeked at, waited for; and the reports of address vectors
+//! and registrations.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::zeroed;

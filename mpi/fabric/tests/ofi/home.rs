@@ -1,5 +1,5 @@
-//! Opening of endpoints: what `fi_getinfo` finds, and the fabric and the domain that are
-//! opened with it.
+//! Opening of endpoints: the result of `fi_getinfo`, and the fabric and the domain that
+//! are opened with it.
 
 use std::ffi::{CString, c_int};
 use std::ptr::{null, null_mut};
@@ -62,12 +62,12 @@ impl Info {
         })
     }
 
-    /// With other hints.
+    /// Asks with changed hints.
     pub fn asked(change: impl FnOnce(&mut fi_info)) -> Result<Info, c_int> {
         Info::asked_as(1 << 16 | 17, change)
     }
 
-    /// As a program of this version of the interface.
+    /// Asks as a program of this version of the interface.
     pub fn asked_as(version: u32, change: impl FnOnce(&mut fi_info)) -> Result<Info, c_int> {
         Info::named_as(version, None, None, 0, change)
     }
@@ -125,7 +125,7 @@ impl Home {
         Home::of(Info::new(options).expect("the provider offers it"), options)
     }
 
-    /// Of what was found.
+    /// Opens a home with a result of `fi_getinfo`.
     pub fn of(info: Info, options: &Options) -> Rc<Home> {
         // Settings are read when a domain is opened: one at a time, with its environment.
         static ONE: Mutex<()> = Mutex::new(());

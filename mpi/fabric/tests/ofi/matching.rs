@@ -1,5 +1,5 @@
-//! Which message a receive gets: sources and tags, cancelling, peeking and claiming,
-//! buffers for several messages, address vectors.
+//! Matching: sources and tags, cancelling, peeking and claiming, buffers for several
+//! messages, address vectors.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -7,7 +7,7 @@ use super::support::*;
 use sys::*;
 
 #[test]
-fn receives_choose_by_source_and_tag_in_the_order_in_which_they_were_posted() {
+fn receives_match_source_and_tag_in_posted_order() {
     let n = nodes(3, &Options::default());
     let mut into = [[0u8; 8]; 4];
     let [a, b, c, d] = &mut into;
@@ -62,7 +62,7 @@ fn cancelled_receives_get_nothing() {
     nothing_more(&n);
 }
 
-/// As `FI_DISCARD`, which bindgen does not evaluate.
+/// `FI_DISCARD`, which bindgen does not evaluate.
 const DISCARD: u64 = 1 << 58;
 
 #[test]
@@ -220,7 +220,7 @@ fn address_gets_the_lowest_free_place() {
 }
 
 #[test]
-fn address_vectors_of_both_kinds_give_addresses_numbers_and_back() {
+fn address_vectors_map_addresses_to_numbers_and_back() {
     for kind in [FI_AV_TABLE, FI_AV_MAP] {
         let n = nodes(3, &Options { av: kind, ..Options::default() });
         let (name, av) = (n[1].name(), n[0].av);

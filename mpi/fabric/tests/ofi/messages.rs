@@ -146,7 +146,7 @@ fn read(n: &Node, room: usize) -> usize {
 }
 
 #[test]
-fn who_reads_until_nothing_is_left_is_told_so_once_without_a_look() {
+fn draining_read_is_told_once_without_a_look() {
     let n = nodes(2, &Options { together: false, ..Options::default() });
     let mut into = [[0; 8]; 42];
     for into in &mut into {
@@ -206,7 +206,7 @@ fn eight_pieces_are_scattered_and_gathered() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_reported_when_completions_are_selective() {
+fn selective_completions_report_only_what_is_asked_for() {
     let n = nodes(2, &Options { selective: true, ..Options::default() });
     let (bytes, mut into) = ([1u8; 8], [0u8; 8]);
     let asked = u64::from(FI_COMPLETION);

@@ -21,7 +21,7 @@ const DISCARD: u64 = 1 << 58;
 const ENOKEY: i32 = 266;
 const LENGTHS: [usize; 10] = [0, 1, 8, 40, 41, 256, 300, 5000, 30_000, 70_000];
 
-/// What is counted, by its place.
+/// Place of each count.
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
 const READ: usize = 2;
@@ -53,7 +53,7 @@ struct Message {
     context: usize,
 }
 
-/// What a receive wants: a source, a tag and bits to be ignored.
+/// Condition of a receive: a source, a tag and bits to be ignored.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     from: Option<usize>,
@@ -79,7 +79,7 @@ struct Posted {
     context: usize,
     wanted: Wanted,
     len: usize,
-    /// How much is used, of a buffer for several.
+    /// Number of bytes in use, of a buffer for several messages.
     used: Option<usize>,
 }
 
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// It has found its receive, or nobody wants it.
+    /// A message has found its receive, or is thrown away.
     fn found(&mut self, m: &Message) {
         if let Some((_, reported)) = self.pending.remove(&m.context)
             && !reported
@@ -264,7 +264,7 @@ impl World {
         self.match_waiting(at);
     }
 
-    /// The last receive that was posted takes what waits.
+    /// The last receive that was posted takes waiting messages.
     fn match_waiting(&mut self, at: usize) {
         let context = self.sides[at].posted.last().expect("just posted").context;
         loop {
@@ -357,7 +357,7 @@ impl World {
         self.take(at, context, wanted, (0, len), m, false);
     }
 
-    /// Reads, writes or counts in somebody's memory.
+    /// Reads, writes or counts in a peer's memory.
     fn use_memory(&mut self) {
         let (from, of) = (self.random.below(NODES), self.random.below(NODES));
         let (context, what) = (self.context(), self.random.below(3));
@@ -542,7 +542,7 @@ fn run(seed: u64, options: &Options) {
     regions.into_iter().for_each(|mr| assert_eq!(close(mr), 0));
 }
 
-/// With these settings, and peeks that find what is there at once.
+/// Options with these settings, and peeks that find messages at once.
 fn with(environment: &[(&'static str, &str)], options: Options) -> Options {
     let environment = environment.iter().chain(&[("TOWPATH_LOOK_TWICE", "0")]);
     let environment = environment.map(|(name, value)| (*name, (*value).to_owned())).collect();

@@ -9,7 +9,7 @@ use sys::*;
 const KEY: u64 = 33;
 const BOTH: u32 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// Memory that somebody else writes to: looked at afresh each time.
+/// Reads memory that a peer writes to: afresh each time.
 fn look(memory: &[u8]) -> Vec<u8> {
     // SAFETY: readable; nothing is under way when the tests look.
     (0..memory.len()).map(|i| unsafe { memory.as_ptr().add(i).read_volatile() }).collect()
@@ -276,7 +276,7 @@ fn only_what_is_asked_for_is_reported_of_reads_and_writes() {
 }
 
 #[test]
-fn what_one_does_to_oneself_comes_before_what_others_do_because_of_it() {
+fn own_operations_come_before_those_they_cause() {
     // A writes to its own memory, then tells B (here: we do), then B writes there: B's is the last,
     // by whatever ways the two travel, and though A makes no progress in between. MPI programs rely
     // on that.

@@ -23,7 +23,7 @@ fn write(n: &[Node], bytes: &[u8], key: u64) -> i32 {
     sent(n, 0).error
 }
 
-/// Adds one there, and fetches what was there if there is a place for it.
+/// Adds one there, and fetches the old value if there is a place for it.
 fn add(n: &[Node], found: Option<&mut u64>, op: fi_op, key: u64) {
     let (one, d, c, to) = (1u64, null_mut(), null_mut(), n[0].peers[1]);
     let at = (&raw const one).cast::<c_void>();

@@ -1,5 +1,5 @@
-//! Addresses and segments that are not what they should be: of other versions, users and
-//! namespaces, of processes that are gone, of files that are no segments.
+//! Addresses and segments that are wrong: of other versions, users and namespaces, of
+//! processes that are gone, of files that are no segments.
 
 use std::ffi::c_int;
 use std::fs::Permissions;

@@ -66,9 +66,9 @@ pub struct Report {
     pub buffer: usize,
     pub data: u64,
     pub tag: u64,
-    /// As in the address vector; of errors not known.
+    /// Number in the address vector; of errors not known.
     pub source: u64,
-    /// 0, or what went wrong.
+    /// 0, or an error.
     pub error: i32,
     /// Bytes that found no space.
     pub excess: usize,
@@ -97,7 +97,7 @@ pub const ANY: fi_addr_t = u64::MAX;
 pub const AGAIN: isize = -(FI_EAGAIN as isize);
 pub const INVALID: isize = -(FI_EINVAL as isize);
 
-/// What the counters are bound for.
+/// Operations that the counters are bound for.
 pub const COUNTED: [u32; 6] = [FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE];
 
 pub fn open_cq(home: &Home, format: fi_cq_format, wait: fi_wait_obj) -> Result<*mut fid_cq, c_int> {
@@ -134,7 +134,7 @@ pub fn open_av(home: &Home, kind: fi_av_type) -> *mut fid_av {
 }
 
 impl Node {
-    /// An endpoint that is ready, and knows nobody.
+    /// An endpoint that is ready, and knows no peer.
     pub fn new(home: &Rc<Home>, options: &Options) -> Node {
         let node = Node::bound(home, options);
         assert_eq!(node.enable(), 0);
@@ -231,7 +231,7 @@ impl Node {
         }
     }
 
-    /// Whether there is something to take. Makes progress, and never waits, as reading an
+    /// Returns whether there is a report. Makes progress, and never waits, as reading an
     /// empty queue may.
     pub fn has_report(&self, cq: *mut fid_cq) -> bool {
         let mut fids: [*mut fid; 1] = [cq.cast()];
@@ -265,7 +265,7 @@ impl Node {
         }
     }
 
-    /// The same with flags, and with data if they say so.
+    /// Sends with flags, and with data if they say so.
     pub fn send_message(
         &self,
         to: fi_addr_t,
@@ -325,7 +325,7 @@ impl Node {
         }
     }
 
-    /// The same with flags.
+    /// Posts a receive with flags.
     pub fn receive_message(
         &self,
         from: fi_addr_t,
@@ -402,8 +402,8 @@ pub fn nodes(n: usize, options: &Options) -> Vec<Node> {
     nodes
 }
 
-/// How long one waits for what must come. Nothing is slow here: it is the end of a test
-/// that hangs.
+/// Time-out of a wait for a report. Nothing is slow here: it is the end of a test that
+/// hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes progress everywhere until there is something to return.
@@ -436,13 +436,13 @@ pub fn settle(nodes: &[Node]) {
     }
 }
 
-/// The next report of what a node has sent (or read, or written).
+/// The next report of a node's sends, reads or writes.
 #[track_caller]
 pub fn sent(nodes: &[Node], i: usize) -> Report {
     until(nodes, || nodes[i].take(nodes[i].tx))
 }
 
-/// The next report of what it has received.
+/// The next report of a node's receives.
 #[track_caller]
 pub fn received(nodes: &[Node], i: usize) -> Report {
     until(nodes, || nodes[i].take(nodes[i].rx))

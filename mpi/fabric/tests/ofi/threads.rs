@@ -18,7 +18,7 @@ fn threads(what: impl Fn(usize) + Sync) {
     });
 }
 
-/// Who waits for a report that any thread may take: it is put where its owner finds it.
+/// Board for reports that any thread may take: they are put where their owners find them.
 struct Board {
     reports: Vec<AtomicU64>,
 }
@@ -72,7 +72,7 @@ fn threads_share_two_endpoints() {
 }
 
 impl Board {
-    /// As `wait`, and makes progress for another endpoint too.
+    /// Waits, and makes progress for another endpoint too.
     fn wait_both(&self, node: &Node, cq: *mut fid_cq, other: &Node, context: usize) {
         while self.reports[context].load(Ordering::Acquire) == 0 {
             if let Some(report) = node.take(cq) {

@@ -27,7 +27,7 @@ fn may_wait<T>(node: &Node, object: *mut T) -> bool {
     }
 }
 
-/// Whether the descriptor is readable within so many milliseconds.
+/// Returns whether the descriptor is readable within so many milliseconds.
 fn is_readable(fd: c_int, ms: c_int) -> bool {
     let mut what = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one descriptor.
@@ -40,7 +40,7 @@ fn sleep_until_report(node: &Node, cq: *mut fid_cq, fd: c_int) -> (Report, u32) 
     sleeping(node, cq, fd, || {})
 }
 
-/// The same, and does something each time before it falls asleep.
+/// Waits for a report on the descriptor, and calls `before` each time before it sleeps.
 fn sleeping(node: &Node, cq: *mut fid_cq, fd: c_int, before: impl Fn()) -> (Report, u32) {
     let mut slept = 0;
     loop {
@@ -55,7 +55,7 @@ fn sleeping(node: &Node, cq: *mut fid_cq, fd: c_int, before: impl Fn()) -> (Repo
     }
 }
 
-/// With descriptors, which nothing but a message makes readable.
+/// Options with descriptors that nothing but a message makes readable.
 fn listening() -> Options {
     let environment = vec![("TOWPATH_LISTEN", "600000000000".to_owned())];
     Options { wait: FI_WAIT_FD, environment, ..Options::default() }

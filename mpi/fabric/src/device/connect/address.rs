@@ -1,5 +1,5 @@
-//! What an endpoint publishes of itself: enough to attach to its segment, and to notice
-//! that one must not.
+//! Address of an endpoint: enough to attach to its segment, and to notice that one must
+//! not.
 //!
 //! Two ways lead there: through /proc, where both processes have the same one and mean the same by
 //! a pid; else through the endpoint's abstract Unix socket
@@ -17,7 +17,7 @@ pub const LAYOUT: u32 = 8;
 /// The inode of the first user namespace on every machine.
 pub const FIRST_USERS: u32 = 0xefff_fffd;
 
-/// Where an endpoint's segment is, and whose it is.
+/// An endpoint's address: its process, its segment's descriptor, and its namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// [`LAYOUT`].
@@ -30,7 +30,7 @@ pub struct Address {
     pub pid: u32,
     /// The segment's descriptor in that process.
     pub fd: u32,
-    /// When that process started.
+    /// Start time of that process, as /proc shows it.
     pub start: u64,
     /// The namespaces in which pid and start mean something; the process's very own if
     /// its /proc is of other ones.
@@ -56,17 +56,17 @@ pub fn version_text(version: u32) -> String {
     format!("{}.{}.{}", version >> 20, version >> 10 & 0x3ff, version & 0x3ff)
 }
 
-/// A version from what people write; `None` if it is none.
+/// Parses a version as people write it; `None` if it is none.
 pub fn version_from_text(text: &str) -> Option<u32> {
     let mut parts = text.split('.').map(|part| part.parse::<u32>().ok().filter(|&number| number < 1 << 10));
     let version = parts.next()?? << 20 | parts.next()?? << 10 | parts.next()??;
     parts.next().is_none().then_some(version)
 }
 
-/// Why nothing can be sent to an address.
+/// Error: nothing can be sent to an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It is no address of ours.
+    /// The address is no address of Towpath.
     #[error("not a Towpath address: every rank must use FI_PROVIDER=towpath")]
     Foreign,
     /// Another version of the library.
@@ -115,13 +115,13 @@ impl Address {
         Ok(Address { layout, version, uid, pid, fd, start, namespace, nonce, user_space, network })
     }
 
-    /// Whether its process is seen from here under its pid.
+    /// Returns whether the address's process is seen from here under its pid.
     #[inline]
     pub fn is_seen_by(&self, other: &Address) -> bool {
         self.namespace == other.namespace
     }
 
-    /// As eight words.
+    /// Encodes the address in eight words.
     pub fn to_words(self) -> [u64; 8] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         [
@@ -152,7 +152,7 @@ impl Address {
         })
     }
 
-    /// As bytes.
+    /// Encodes the address in bytes.
     pub fn to_bytes(self) -> [u8; ADDRESS_BYTES] {
         let mut bytes = [0; ADDRESS_BYTES];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.to_words()) {
@@ -171,7 +171,7 @@ impl Address {
         Address::from_words(core::array::from_fn(word))
     }
 
-    /// Whether the endpoint of this address can reach another.
+    /// Checks that the endpoint of this address can reach another.
     ///
     /// # Errors
     ///

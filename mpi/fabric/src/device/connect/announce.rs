@@ -1,5 +1,5 @@
-//! Says that a process has opened an endpoint: to whoever started the program and wants
-//! to know whether its MPI has loaded the provider.
+//! Announcement that a process has opened an endpoint, for the launcher
+//! (`TOWPATH_ANNOUNCE`).
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -22,10 +22,10 @@ unsafe impl Plain for Member {}
 // SAFETY: as above.
 unsafe impl Plain for SlotsHeader {}
 
-/// Why a segment could not be attached.
+/// Error: a segment could not be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It has no memory, or is not ours.
+    /// The segment has no memory, or is not the process's own.
     #[error("{0}")]
     Memory(#[from] towpath_shm::Error),
     /// Its owner has ended, or its memory can't be opened.
@@ -35,25 +35,25 @@ pub enum AttachError {
     Open {
         /// The owner.
         pid: u32,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is not seen under its pid, and its socket does not answer.
+    /// The process is not seen under its pid, and its socket does not answer.
     #[error(
         "process {pid} of another pid namespace does not answer at its socket ({source}): it has ended, or belongs to another user, or something keeps the ranks from Unix sockets; start the ranks of a host as one user, in one container, or with --pid=host"
     )]
     Silent {
         /// The owner.
         pid: u32,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Somebody else's, or for others to use too.
+    /// The segment is another user's, or open to others.
     #[error("process {pid}'s memory is not used: {why}; an endpoint's memory must be its own user's alone")]
     Untrusted {
         /// The owner.
         pid: u32,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// Another segment has its place.
@@ -69,13 +69,13 @@ pub enum AttachError {
     TooMany {
         /// The receiver.
         pid: u32,
-        /// How many it can have.
+        /// Maximum number of senders.
         most: usize,
     },
 }
 
-/// Makes a borrow of mapped memory last: sound as long as whoever holds it holds the
-/// memory too, and drops it later.
+/// Extends the borrow of mapped memory: sound as long as its holder holds the memory too,
+/// and drops it later.
 ///
 /// # Safety
 ///
@@ -248,7 +248,7 @@ impl PairMemory {
         &self.slots[ticket as usize % layout::SLOTS]
     }
 
-    /// Where the bytes are, if a range lies within them.
+    /// Returns the address of a range of the bytes, if it lies within them.
     #[inline(always)]
     pub fn bytes(&self, at: usize, len: usize) -> Option<*mut u8> {
         let end = at.checked_add(len)?;

@@ -5,10 +5,11 @@
 use std::fs::File;
 use std::sync::Once;
 
-/// With less than this MPIs get into trouble: MPICH 5.0.2 takes some 4 MiB for two ranks.
+/// Space in /dev/shm below which MPIs fail, in bytes: MPICH 5.0.2 takes some 4 MiB for
+/// two ranks.
 const LITTLE: u64 = 16 << 20;
 
-/// What to say if so much is left.
+/// Warning for so much space left, if one is due.
 fn warning(free: u64) -> Option<String> {
     (free < LITTLE).then(|| {
         format!(

@@ -1,12 +1,12 @@
-//! Where an endpoint hands its memory to processes that can't open it through /proc,
-//! because they live in another pid namespace or may not look into each other's: an abstract Unix
-//! socket ([`fd_message`](crate::device::connect::fd_message)).
+//! Descriptor listener: an abstract Unix socket at which an endpoint gives its memory
+//! away. Processes that can't open it through /proc, because they live in another pid namespace or
+//! may not look into each other's, ask here ([`fd_message`](crate::device::connect::fd_message)).
 //!
 //! ```text
-//! visitor   its address                                   when it has connected
-//! owner     the visitor's number, and the segment         when it makes progress
-//!           the bell's two ends                           when it has a bell, or makes one
-//! visitor   a nonce, and a pair's slots                   before it offers them in the shared queue
+//! visitor   its address                               when it has connected
+//! owner     the visitor's number, and the segment     when it makes progress
+//!           the wake pipe's two ends                  when it has one, or makes one
+//! visitor   a nonce, and a ring                       before it offers it in the shared queue
 //! ```
 //!
 //! **Progress.** There is no thread for this: the owner looks here when it looks after its peers
@@ -31,7 +31,7 @@ use crate::device::connect::address::Address;
 use crate::device::connect::fd_message::{Connection, accept, listen};
 use crate::device::connect::layout::VISITOR;
 
-/// Who has come.
+/// A visitor: a process that has connected.
 #[derive(Debug)]
 struct Visitor {
     number: u32,
@@ -59,7 +59,7 @@ impl Door {
         Ok(Door { own, listener: listen(&own)?, visitors: RefCell::default(), next: Cell::new(0) })
     }
 
-    /// Serves those who wait.
+    /// Serves the visitors that have connected.
     pub fn serve(&self, segment: BorrowedFd<'_>, bell: Option<&Bell>) {
         let mut visitors = self.visitors.borrow_mut();
         while let Some(connection) = accept(self.listener.as_fd()) {
@@ -70,7 +70,7 @@ impl Door {
         visitors.retain_mut(|visitor| visitor.address.is_some() || self.admit(visitor, segment, bell));
     }
 
-    /// Whether a visitor that has not said who it is may stay.
+    /// Returns whether a visitor that has not sent its address may stay.
     fn admit(&self, visitor: &mut Visitor, segment: BorrowedFd<'_>, bell: Option<&Bell>) -> bool {
         let Visitor { number, address, connection } = visitor;
         let said = match connection.take() {
@@ -90,14 +90,14 @@ impl Door {
         true
     }
 
-    /// The owner has got a bell: those who are here may ring it.
+    /// Passes the owner's new wake pipe to the visitors that are connected.
     pub fn pass(&self, bell: &Bell) {
         for visitor in self.visitors.borrow().iter().filter(|visitor| visitor.address.is_some()) {
             pass(&visitor.connection, bell);
         }
     }
 
-    /// Those who are gone since the last time.
+    /// Addresses of the visitors that have gone since the last call.
     pub fn lost(&self) -> Vec<Address> {
         let mut lost = Vec::new();
         self.visitors.borrow_mut().retain(|visitor| {
@@ -108,13 +108,13 @@ impl Door {
         lost
     }
 
-    /// Whether the visitor of this number is still here.
+    /// Returns whether the visitor of this number is still connected.
     pub fn is_here(&self, number: u32) -> bool {
         self.visitors.borrow().iter().any(|visitor| visitor.number == number)
     }
 
-    /// Whether one of this address is here; if so, the slots that it has passed with this
-    /// nonce.
+    /// Looks for a visitor of this address: `Some` if it is connected, with the ring that
+    /// it has passed with this nonce.
     pub fn slots(&self, of: &Address, nonce: u64) -> Option<Option<OwnedFd>> {
         let visitors = self.visitors.borrow();
         let visitor = visitors.iter().find(|visitor| visitor.address.as_ref() == Some(of))?;
@@ -129,8 +129,8 @@ impl Door {
     }
 }
 
-/// Who does not get it (its connection is full, or it is gone) can't ring: the sleeper's
-/// timer does without.
+/// Passes the wake pipe to a visitor. One that does not get it (its connection is full,
+/// or it is gone) can't wake the owner: the sleeper's timer does without.
 fn pass(to: &Connection, bell: &Bell) {
     let _ = to.give(&[0; 8], &bell.ends());
 }

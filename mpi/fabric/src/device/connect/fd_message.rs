@@ -20,10 +20,11 @@ use crate::device::connect::address::{Address, FIRST_USERS};
 
 /// The longest datagram.
 const BYTES: usize = 64;
-/// Not in libc for every system: the same number on all that Towpath runs on.
+/// Socket option for a pidfd of the peer.
+/// Libc does not have it for every system; the number is one on all that Towpath runs on.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// What a datagram carried.
+/// A datagram with descriptors.
 #[derive(Debug)]
 pub struct Parcel {
     bytes: [u8; BYTES],
@@ -52,8 +53,8 @@ pub struct Connection {
     pidfd: Option<OwnedFd>,
 }
 
-/// The name at which an endpoint can be asked: nobody else's, since its nonce is random;
-/// gone with the last descriptor of the socket.
+/// Name of an endpoint's descriptor listener.
+/// It is nobody else's, since the nonce is random, and gone with the last descriptor of the socket.
 fn name(of: &Address) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("towpath-fi.{:016x}", of.nonce).as_bytes())?)
 }
@@ -63,7 +64,7 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// A socket at which others can ask for what an endpoint has.
+/// Opens the socket at which others can ask for an endpoint's descriptors.
 ///
 /// # Errors
 ///
@@ -77,7 +78,7 @@ pub fn listen(own: &Address) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// The next who wants something; strangers are turned away. `None`: nobody.
+/// Accepts the next connection, and turns other users away; `None` if there is none.
 pub fn accept(listener: BorrowedFd<'_>) -> Option<Connection> {
     loop {
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -103,7 +104,7 @@ fn tells_users_apart(own: &Address) -> io::Result<()> {
     Ok(())
 }
 
-/// The number that stands for everybody who has none in a user namespace.
+/// User that stands for all users without a number in a user namespace.
 fn overflow_user() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
     text.trim().parse().unwrap_or(65534)
@@ -137,12 +138,13 @@ impl Connection {
         Ok(Connection { socket, pidfd })
     }
 
-    /// Whether the process at the other end is known to be dead.
+    /// Returns whether the process at the other end is known to be dead.
     pub fn is_dead(&self) -> bool {
         self.pidfd.as_ref().is_some_and(|pidfd| is_marked(pidfd, PollFlags::IN))
     }
 
-    /// Whether the other end is gone. What it had passed before can still be taken.
+    /// Returns whether the other end is gone. Messages that it had passed before can
+    /// still be taken.
     pub fn is_lost(&self) -> bool {
         // A hang-up is told unasked.
         self.is_dead() || is_marked(&self.socket, PollFlags::empty())
@@ -157,7 +159,7 @@ impl Connection {
         passing::give(&self.socket, bytes, files)
     }
 
-    /// Takes what the other end has passed. `None`: nothing has come.
+    /// Takes the next message; `None` if none has come.
     ///
     /// # Errors
     ///

@@ -19,13 +19,13 @@ use crate::device::protocol::stream::Queued;
 pub struct FdRequest {
     /// None while too many others knock.
     connection: Option<Connection>,
-    /// Why the usual way does not lead there.
+    /// Error of the way through /proc.
     instead: Option<AttachError>,
 }
 
 impl Peer {
-    /// Looks for a way that was not tried yet. `quietly`: nobody wants to send; says
-    /// nothing if there is none.
+    /// Connects to a peer for the first time. `quietly`: no send asked for it; says
+    /// nothing if there is no way.
     fn find_connection(&mut self, own: &Address, quietly: bool) {
         let why = match own.can_reach(&self.address) {
             Err(why) => why.to_string(),
@@ -78,8 +78,8 @@ impl Peer {
         self.connection = ConnectionState::Closed;
     }
 
-    /// Whether one that is not seen under its pid is gone, as far as our own connection
-    /// to it tells.
+    /// Returns whether a peer that is not seen under its pid is gone, as far as our own
+    /// connection to it tells.
     pub(crate) fn is_lost(&mut self, own: &Address) -> bool {
         match &self.connection {
             // Only a connection can tell.
@@ -141,7 +141,7 @@ impl FdRequest {
 }
 
 impl Core {
-    /// What is to be done with a way that is not open.
+    /// Continues a connection that is not open.
     #[cold]
     pub(crate) fn connect<'p>(
         own: &Address,
@@ -192,7 +192,8 @@ impl Core {
 }
 
 impl Endpoint {
-    /// Sends what waits, as far as there is space and as doors are open.
+    /// Sends queued frames and streams, as far as there is space and connections are
+    /// open.
     #[cold]
     pub(crate) fn push(&mut self) {
         self.core.push();

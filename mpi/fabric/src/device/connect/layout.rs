@@ -1,4 +1,4 @@
-//! An endpoint's segment, and a pair's slots: what lies where.
+//! Layout of an endpoint's segment, and of a ring's memory.
 //!
 //! ```text
 //! segment   header: identity | closed | doorbell | asleep | bell    the owner's
@@ -15,10 +15,10 @@ use towpath_am::packet::{BlockHead, Extra, Slot};
 use towpath_am::queue::Control;
 use towpath_machine::{Native, OwnLine};
 
-/// How many senders an endpoint can have.
+/// Maximum number of senders of an endpoint.
 pub const MEMBERS: usize = 1 << PLACE_BITS;
-/// Of the 16 bits by which a packet names its sender: those for the place. The rest count
-/// the place's uses.
+/// Number of bits of a packet's sender code that are the place. The other bits count the
+/// place's uses.
 pub const PLACE_BITS: u32 = 10;
 /// The bits of that count.
 pub const USES: u64 = (1 << (16 - PLACE_BITS)) - 1;
@@ -33,7 +33,7 @@ pub const SLOTS: usize = 512;
 /// Bytes behind a pair's slots: more than a core's own caches hold, so that those to be
 /// written have left the reader's.
 pub const SLOT_BYTES: usize = 2 << 20;
-/// Of these, as many as a pair uses until it has earned them all.
+/// Number of those bytes that a ring uses until it has earned all of them.
 pub const FIRST_BYTES: usize = 256 << 10;
 /// The longest piece that goes through a pair's bytes.
 pub const SLOT_PIECE: usize = 16 << 10;
@@ -42,14 +42,15 @@ pub const SLOT_PIECE: usize = 16 << 10;
 /// `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
 #[repr(C)]
 pub struct Header {
-    /// The address, as words: who attaches compares.
+    /// The address, in words: a process that attaches compares it.
     pub identity: [AtomicU64; 8],
-    /// Not 0: the owner takes nothing more.
+    /// Flag, if not 0: the owner takes no more frames.
     pub closed: OwnLine<AtomicU64>,
-    /// What the owner sleeps on.
+    /// The word on which the owner sleeps.
     pub doorbell: OwnLine<AtomicU64>,
-    /// Not 0: the owner sleeps, or is about to: [`SLEEPS`], [`LISTENS`], and how often it
-    /// has begun to listen in the bits above.
+    /// Flags [`SLEEPS`] and [`LISTENS`]: the owner sleeps, or is about to.
+    ///
+    /// The bits above are the number of times that it was armed for its descriptor.
     pub asleep: OwnLine<AtomicU64>,
     /// The owner: its [`Bell`](crate::device::bell::Bell)'s descriptor and 1, or 0 if it
     /// has none.
@@ -58,8 +59,8 @@ pub struct Header {
 
 /// In `asleep`: on the doorbell.
 pub const SLEEPS: u64 = 1;
-/// In `asleep`: on the bell's descriptor. The owner sets it, and whoever has rung takes
-/// it back.
+/// Flag in `asleep`: the owner waits on its wake pipe. The owner sets it, and the sender
+/// that has woken it takes it back.
 pub const LISTENS: u64 = 2;
 /// In `asleep`: begun to listen once more.
 pub const LISTENED: u64 = 4;
@@ -67,13 +68,13 @@ pub const LISTENED: u64 = 4;
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]
 pub struct Member {
-    /// [`FREE`], or who takes it in the upper half (its pid, or [`VISITOR`] and its
-    /// number) with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
+    /// [`FREE`], or the sender in the upper half (its pid, or [`VISITOR`] and its number)
+    /// with [`JOINING`] or [`JOINED`]; bits 8 to 15 count the uses (modulo [`USES`] and 1).
     pub state: AtomicU64,
     spare: [AtomicU64; 7],
     /// The sender's own address: written before JOINED.
     pub address: [AtomicU64; 8],
-    /// The sender: what it is about to do to the queue, and to a block.
+    /// The sender's intents: its next step on the queue, and on a block.
     pub intents: [AtomicU64; 2],
     spare2: [AtomicU64; 6],
     /// The receiver: how many eager bytes of this sender have found their receives.
@@ -85,7 +86,7 @@ pub struct Member {
 /// [`Door`](crate::device::connect::fd_listener::Door) has given it.
 pub const VISITOR: u32 = 1 << 31;
 
-/// Nobody's.
+/// State of a place without a sender.
 pub const FREE: u64 = 0;
 /// Being taken.
 pub const JOINING: u64 = 1;
@@ -113,7 +114,7 @@ pub struct SlotsHeader {
 
 /// The receiver will look at the slots.
 pub const ACCEPTED: u64 = 1;
-/// It has too many senders with slots of their own.
+/// Answer of a receiver that has too many senders with rings.
 pub const DECLINED: u64 = 2;
 
 const fn after(start: u64, bytes: usize) -> u64 {
@@ -129,7 +130,7 @@ pub mod at {
     pub const CONTROL: u64 = after(MEMBERS, super::MEMBERS * size_of::<Member>());
     /// Its packets.
     pub const SLOTS: u64 = after(CONTROL, size_of::<Control<Native>>());
-    /// What belongs to them.
+    /// Offset of the packets' extra arguments.
     pub const EXTRAS: u64 = after(SLOTS, PACKETS * size_of::<Slot<Native>>());
     /// The blocks' heads.
     pub const HEADS: u64 = after(EXTRAS, PACKETS * size_of::<Extra<Native>>());

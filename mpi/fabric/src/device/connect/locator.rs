@@ -11,7 +11,7 @@ use std::io;
 use crate::device::connect::address::{ADDRESS_BYTES, Address, version_from_text, version_text};
 use crate::device::connect::service::Service;
 
-/// Where the text of an address begins.
+/// Beginning of an address as text.
 const SCHEME: &str = "towpath://";
 
 /// An endpoint, or a service that leads to one.
@@ -24,7 +24,7 @@ pub enum Locator {
 }
 
 impl Locator {
-    /// As bytes.
+    /// Encodes the locator in bytes.
     pub fn to_bytes(self) -> [u8; ADDRESS_BYTES] {
         match self {
             Locator::Endpoint(address) => address.to_bytes(),
@@ -38,7 +38,7 @@ impl Locator {
         endpoint.or_else(|| Service::from_bytes(bytes).map(Locator::Service))
     }
 
-    /// As text.
+    /// Formats the locator as text.
     pub fn to_text(self) -> String {
         match self {
             Locator::Endpoint(a) => format!(

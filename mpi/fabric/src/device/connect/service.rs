@@ -4,8 +4,8 @@
 //! when it is enabled, and a client that knows the name finds the endpoint's address.
 //!
 //! ```text
-//! exclusion   abstract socket towpath-fi.s.HASH            one per service: the second endpoint that wants it is refused
-//! address     abstract socket towpath-fi.a.HASH.ADDRESS    its name is the answer: a client reads it in /proc/net/unix
+//! exclusion   abstract socket towpath-fi.s.HASH           one per service: a second one fails
+//! address     abstract socket towpath-fi.a.HASH.ADDRESS   clients read it in /proc/net/unix
 //! ```
 //!
 //! HASH is a number that follows from user and service, ADDRESS the endpoint's address in base 64.
@@ -63,7 +63,7 @@ impl Service {
         core::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
     }
 
-    /// As bytes, as long as an endpoint's address.
+    /// Encodes the service in bytes, as many as an endpoint's address has.
     pub fn to_bytes(self) -> [u8; ADDRESS_BYTES] {
         let mut bytes = [0; ADDRESS_BYTES];
         bytes[..BEGIN].copy_from_slice(&MAGIC.to_le_bytes());
@@ -115,7 +115,7 @@ impl Service {
 const EXCLUSION: &str = "towpath-fi.s.";
 const ADDRESS: &str = "towpath-fi.a.";
 
-/// The addresses behind a service's number in what /proc says of the sockets. Others may
+/// Addresses behind a service's number in the list of sockets of /proc. Other users may
 /// choose names that look like ours.
 fn found(sockets: &[u8], hash: u64) -> impl Iterator<Item = Address> {
     let name = format!("@{ADDRESS}{hash:016x}.");
@@ -145,7 +145,7 @@ fn bound(name: &str) -> io::Result<OwnedFd> {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Three bytes in four digits; a last digit or two for what remains.
+/// Appends bytes in base 64: three in four digits; a last digit or two for the rest.
 fn push_base64(text: &mut String, bytes: &[u8]) {
     for three in bytes.chunks(3) {
         let all = three.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)) << (8 * (3 - three.len()));

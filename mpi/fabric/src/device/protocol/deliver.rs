@@ -79,8 +79,8 @@ impl Core {
         Some(peer)
     }
 
-    /// Accepts or declines a ring. One that can't be mapped gets no answer: its sender goes on
-    /// without it.
+    /// Accepts or declines a ring.
+    /// One that can't be mapped gets no answer: its sender goes on without it.
     fn take_ring_offer(&mut self, port: &Port, peer: u32, descriptor: u32, nonce: u64) {
         let Peer { address, offered, is_foreign, conversation, .. } = &mut self.peers[peer as usize];
         let memory = match port.passed_slots(address, nonce) {

@@ -4,26 +4,27 @@
 //! and a payload. This file alone knows which word means what:
 //!
 //! ```text
-//! frame           from      word 0        word 1     word 2    word 3    payload      answered by
-//! Eager           sender    data, if any                                 message
-//! EagerFirst      sender    length ¹      data       id ²                first piece  Fin, if id ≠ 0
-//! EagerNext       sender                                                 next piece
-//! Rts             sender    length ¹      data       id        address ³              Cts or Fin
-//! Cts             receiver  id            receive    length                           RendezvousData
-//! RendezvousData  sender    receive       offset                         bytes
+//! frame           from      word 0      word 1   word 2  word 3     payload      answered by
+//! Eager           sender    data                                    message
+//! EagerFirst      sender    length ¹    data     id ²               first piece  Fin if id ≠ 0
+//! EagerNext       sender                                            next piece
+//! Rts             sender    length ¹    data     id      address ³               Cts or Fin
+//! Cts             receiver  id          receive  length                          RendezvousData
+//! RendezvousData  sender    receive     offset                      bytes
 //! Fin             receiver  id
-//! Write           origin    address       key        id        data      bytes        Done (last piece)
-//! Read            origin    address       key        id        length                 RendezvousData or Done
-//! Atomic          origin    address       key        id        count     operands     Done or AtomicResult
-//! Done            target    id            error
-//! AtomicResult    target    id            error                          old values
-//! RingOffer       sender    descriptor    nonce                                       in the ring's header
+//! Write           origin    address     key      id      data       bytes        Done
+//! Read            origin    address     key      id      length                  RendezvousData
+//! Atomic          origin    address     key      id      count      operands     AtomicResult
+//! Done            target    id          error
+//! AtomicResult    target    id          error                       old values
+//! RingOffer       sender    descriptor  nonce                                    (in the ring)
 //! RingSwitch      sender
 //! Disconnect      either
 //! ```
 //!
 //! ¹ Its highest bit says whether there are data. ² 0: the sender wants no answer. ³ In the
-//! sender's memory, or 0 if the message is scattered there.
+//! sender's memory, or 0 if the message is scattered there. A read of nothing, one that fails, and an
+//! atomic operation that fetches nothing are answered by Done.
 //!
 //! The tag is the message's, where the kind says that it has one. In `Write` it carries [`DATA`]
 //! and [`LAST`], in `Atomic` the operation. Ids are the numbers of a [`Slab`]: the side that gave
@@ -205,7 +206,7 @@ pub enum Frame {
     },
     /// An atomic operation on the receiver's memory.
     Atomic {
-        /// Operation, type and whether old values are wanted, as `rma::atomics` packs them.
+        /// Operation, type and the wish for old values, as `rma::atomics` packs them.
         operation: u64,
         /// Offset in the region.
         address: u64,
@@ -312,7 +313,7 @@ impl Frame {
         RawFrame { kind, tag, words, content }
     }
 
-    /// Decodes a frame. `None`: its words make no sense, whoever wrote them.
+    /// Decodes a frame. `None`: its words make no sense.
     #[inline(always)]
     pub fn decode(frame: &Arrived) -> Option<Frame> {
         let Arrived { kind, tag, words: w, .. } = *frame;

@@ -17,14 +17,14 @@ const BUCKETS: usize = 1024;
 /// Below so many messages a walk is as fast as an index.
 const FEW: usize = 12;
 
-/// What a receive accepts.
+/// Condition of a receive: the messages that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// A peer's number, or [`ANY`].
     pub source: u32,
     /// The tag.
     pub tag: u64,
-    /// Which of its bits don't matter.
+    /// Bits of the tag that don't matter.
     pub ignore: u64,
 }
 
@@ -101,7 +101,7 @@ struct Waiting<U> {
 pub struct Matcher<R, U> {
     posted: Vec<Posted<R>>,
     free_posted: Vec<u32>,
-    /// Class [`CLASSES`]: what has no class of its own.
+    /// Class [`CLASSES`]: receives without a class of their own.
     others: List,
     others_count: usize,
     posted_classes: Vec<Index>,
@@ -258,7 +258,7 @@ impl<R, U> Matcher<R, U> {
         place
     }
 
-    /// How many messages wait.
+    /// Number of messages in the unexpected queue.
     #[inline(always)]
     pub fn waiting(&self) -> usize {
         self.waiting.len() - self.free_waiting.len()
@@ -311,7 +311,7 @@ impl<R, U> Matcher<R, U> {
         self.waiting.get_mut(place as usize)?.value.as_mut()
     }
 
-    /// Where a waiting message came from, and its tag.
+    /// Source and tag of a waiting message.
     pub fn envelope(&self, place: Place) -> Option<(u32, u64)> {
         self.waiting.get(place as usize).map(|e| (e.source, e.tag))
     }

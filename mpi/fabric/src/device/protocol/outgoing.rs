@@ -1,4 +1,4 @@
-//! The outgoing side of an endpoint: a queue for each peer, for frames that find no space.
+//! Outgoing side of an endpoint: a queue for each peer, for frames that find no space.
 //!
 //! Frames that must go out (answers, the rest of a message) wait in their peer's queue, in order;
 //! bytes that the other side asked for wait in `streams`, in no order with messages. Both are sent
@@ -46,7 +46,8 @@ impl Core {
         peer.queue.push_back(entry);
     }
 
-    /// Checks that a peer can be sent to, for operations that always queue. Connects to it.
+    /// Checks that a peer can be sent to, for operations that always queue.
+    /// Connects to it.
     pub(crate) fn check(&mut self, to: u32) -> Result<(), Refusal> {
         let result = match self.connected(to) {
             Ok(peer) if peer.queue.len() >= QUEUE => Err(Refusal::Again),

@@ -1,5 +1,5 @@
-//! Receiving: posting, peeking, claiming, cancelling; and what happens when a message and
-//! a receive have found each other.
+//! Receives: posting, peeking, claiming, cancelling; and the match of a message and a
+//! receive.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,13 +17,13 @@ use crate::device::tune::settings::INJECT;
 /// A receive that was posted.
 #[derive(Clone, Debug)]
 pub struct Receive {
-    /// Where to.
+    /// Buffer for the message.
     pub buffer: Buffer,
     /// The caller's context.
     pub context: usize,
-    /// What to report it as.
+    /// Flags of the completion.
     pub flags: u64,
-    /// Whether to report a success.
+    /// True if a success is reported.
     pub notify: bool,
     /// A buffer for several messages.
     pub multi: Option<Rc<Multi>>,
@@ -37,7 +37,7 @@ pub struct Multi {
     spent: Cell<bool>,
 }
 
-/// What is known of a message before its bytes.
+/// Envelope of a message: all but its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
     /// Its sender.
@@ -57,13 +57,13 @@ pub struct Envelope {
 /// A message without a receive.
 #[derive(Debug)]
 pub struct Message {
-    /// What it is.
+    /// Its envelope.
     pub envelope: Envelope,
     /// Its bytes.
     pub body: Body,
 }
 
-/// What there is of a message.
+/// Body of a message, as far as it has come.
 #[derive(Debug)]
 pub enum Body {
     /// The bytes that have come so far: all, if there are as many as its length.
@@ -77,15 +77,15 @@ pub enum Body {
 /// A receive into which bytes flow.
 #[derive(Debug)]
 pub struct Active {
-    /// The receive, its buffer cut to what belongs to this message.
+    /// The receive, its buffer cut to the part for this message.
     pub receive: Receive,
     /// The message.
     pub envelope: Envelope,
-    /// How many bytes have come.
+    /// Number of bytes that have come.
     pub came: usize,
-    /// How many will.
+    /// Number of bytes that will come.
     pub wanted: usize,
-    /// It is measured.
+    /// The trial that the transfer is measured for.
     pub trial: Option<Trial>,
 }
 
@@ -121,8 +121,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether a message waits that fits; it is reported as if it were received, without
-    /// its bytes. `claim`: keeps it for the receive that claims it with the same context.
+    /// Looks for an unexpected message that fits, and reports it as if it were received,
+    /// without its bytes. `claim`: keeps it for the receive that claims it with the same context.
     /// `discard`: throws it away.
     pub fn peek(&mut self, tagged: bool, pattern: Pattern, receive: &Receive, claim: bool, discard: bool) {
         // Without making progress: MPICH, which has other ways to receive too, relies on a
@@ -131,14 +131,14 @@ impl Endpoint {
         let space = if tagged { &mut core.tagged } else { &mut core.untagged };
         let mut found = space.find_waiting(&pattern);
         if pattern.source == ANY && core.settings.look_twice {
-            let is_first = core.look.is_first(core.activity.calls);
+            let is_first = core.peeks.hides(core.activity.calls);
             let other = |place| {
                 space.envelope(place).is_some_and(|(peer, _)| core.peers[peer as usize].address != core.own)
             };
             if found.is_some_and(|place| is_first && other(place)) {
                 found = None;
             } else if found.is_some() {
-                core.look.found();
+                core.peeks.found();
             }
         }
         let report = |e: &Envelope, listed: u64| Completion {
@@ -343,7 +343,7 @@ impl Core {
         self.reports.received(true, completion);
     }
 
-    /// Keeps a message in the unexpected queue, of which only the request to send has come.
+    /// Keeps a request to send in the unexpected queue.
     pub(crate) fn keep_unexpected(&mut self, envelope: Envelope, address: u64) {
         let space = if envelope.tagged { &mut self.tagged } else { &mut self.untagged };
         space.keep(envelope.peer, envelope.tag, Message { envelope, body: Body::Kept(address) });

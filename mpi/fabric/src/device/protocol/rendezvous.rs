@@ -85,15 +85,15 @@ impl Core {
                 // If the pid had been given to another process the bytes could be that one's: a
                 // sender that lives now has had its pid all the time.
                 Ok(()) if !from.is_dead_now() => {
-                    self.choice.moved(wanted);
+                    self.copy_modes.moved(wanted);
                     if let Some(trial) = &trial {
-                        self.choice.arrived(trial, now());
+                        self.copy_modes.arrived(trial, now());
                     }
                     self.post(peer, Frame::Fin { id }, &[]);
                     return self.finish(&receive, envelope, 0);
                 }
                 // The bytes can still be sent. This system has no such copies.
-                Err(libc::ENOSYS) => self.choice.refuse(),
+                Err(libc::ENOSYS) => self.copy_modes.refuse(),
                 // This peer may not be read, or is dead.
                 Ok(()) | Err(_) => from.no_direct = true,
             }
@@ -118,12 +118,12 @@ impl Core {
         }
         frame.payload.copy_to(&active.receive.buffer, active.came);
         active.came += frame.payload.len();
-        self.choice.moved(frame.payload.len());
+        self.copy_modes.moved(frame.payload.len());
         if active.came == active.wanted
             && let Some(active) = self.active.remove(id)
         {
             if let Some(trial) = &active.trial {
-                self.choice.arrived(trial, now());
+                self.copy_modes.arrived(trial, now());
             }
             self.finish(&active.receive, &active.envelope, 0);
         }
@@ -131,7 +131,7 @@ impl Core {
 
     /// Returns whether a peer's memory can be read directly, as far as is known.
     pub fn may_read(&self, peer: &Peer) -> bool {
-        !peer.no_direct && !self.choice.is_refused()
+        !peer.no_direct && !self.copy_modes.is_refused()
     }
 
     /// Chooses how the bytes of a contiguous message come, and whether that is measured.
@@ -152,7 +152,7 @@ impl Core {
                 } else {
                     Placement::Apart
                 };
-                self.choice.choose(placement, wanted, now)
+                self.copy_modes.choose(placement, wanted, now)
             }
         }
     }

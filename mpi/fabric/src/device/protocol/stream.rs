@@ -116,7 +116,7 @@ impl Stream {
     }
 }
 
-/// An entry of a peer's queue: what waits for space, in order.
+/// An entry of a peer's queue, in the order of the sends.
 #[derive(Debug)]
 pub enum Queued {
     /// A frame and its payload.

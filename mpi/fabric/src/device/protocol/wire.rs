@@ -15,7 +15,7 @@ pub const LINE: usize = LINE_ARGS * 4;
 /// The most words.
 pub const WORDS: usize = 4;
 
-/// Where a payload comes from.
+/// Source of a payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     /// A part of the caller's buffer: offset, length.
@@ -28,7 +28,7 @@ impl Content<'_> {
     /// No payload.
     pub const NONE: Content<'static> = Content::Bytes(&[]);
 
-    /// How many bytes.
+    /// Number of bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         match self {
@@ -37,7 +37,7 @@ impl Content<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -113,12 +113,12 @@ pub struct RawFrame<'a> {
     pub content: Content<'a>,
 }
 
-/// How a frame goes on a line.
+/// Form of a frame on a line.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// The handler's byte.
     pub handler: u8,
-    /// How many arguments of 32 bits, without the place of a payload that does not fit.
+    /// Number of arguments of 32 bits, without the place of a payload that does not fit.
     pub args: usize,
     /// The payload does not fit.
     pub bulk: bool,
@@ -171,10 +171,10 @@ impl RawFrame<'_> {
         Line { handler: self.kind as u8 | pad << 5, args, bulk: false }
     }
 
-    /// Gives what goes on the line to `put`, cell by cell: the words, then the payload,
-    /// or the `place` of one that does not fit. Each cell is made in a register: bytes that are put
-    /// together in memory and then read in other portions keep the processor waiting until they
-    /// have left its store buffer.
+    /// Calls `put` for each cell of the line: the words, then the payload, or the `place`
+    /// of one that does not fit. Each cell is made in a register: bytes that are put together in
+    /// memory and then read in other portions keep the processor waiting until they have left its
+    /// store buffer.
     #[inline(always)]
     pub fn cells(&self, place: Option<u64>, mut put: impl FnMut(usize, u64)) {
         let words = self.kind.words();

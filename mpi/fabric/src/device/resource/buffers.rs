@@ -60,7 +60,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -70,7 +70,7 @@ impl Buffer {
         self.first.0
     }
 
-    /// Whether it is all in one piece.
+    /// Returns whether the buffer is one piece.
     pub fn is_contiguous(&self) -> bool {
         self.rest.is_none()
     }
@@ -92,13 +92,13 @@ impl Buffer {
         })
     }
 
-    /// The same without the first `bytes`.
+    /// The buffer without its first `bytes`.
     pub fn without_first(&self, bytes: usize) -> Buffer {
         // SAFETY: parts of memory for which the promise was made when this buffer was.
         unsafe { Buffer::many(self.range(bytes, usize::MAX)) }.unwrap_or_default()
     }
 
-    /// Where `len` bytes from offset `at` on are, if they lie in one piece.
+    /// Address of `len` bytes from offset `at` on, if they lie in one piece.
     #[inline(always)]
     pub fn in_one_piece(&self, at: usize, len: usize) -> Option<*const u8> {
         (at.checked_add(len)? <= self.first.1).then_some((self.first.0 + at) as *const u8)
@@ -146,7 +146,7 @@ impl Buffer {
         }
     }
 
-    /// Copies `len` bytes to offset `at`; what lies beyond the end is dropped.
+    /// Copies `len` bytes to offset `at`; bytes beyond the end are dropped.
     ///
     /// # Safety
     ///
@@ -229,25 +229,26 @@ impl Payload {
         Payload { at: cells.as_ptr().cast(), len: size_of_val(cells) }
     }
 
-    /// So many of them, from `at` on. `None`: they are not all there.
+    /// A part of the payload, from `at` on; `None` if it does not have that many bytes.
     #[inline(always)]
     pub fn part(&self, at: usize, len: usize) -> Option<Payload> {
         // SAFETY: within the payload.
         (at.checked_add(len)? <= self.len).then(|| Payload { at: unsafe { self.at.add(at) }, len })
     }
 
-    /// How many.
+    /// Number of bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Copies them into a buffer from offset `at` on; what does not fit is dropped.
+    /// Copies the payload into a buffer from offset `at` on; bytes that do not fit are
+    /// dropped.
     #[inline(always)]
     pub fn copy_to(&self, to: &Buffer, at: usize) {
         // SAFETY: readable (promised to `new`).

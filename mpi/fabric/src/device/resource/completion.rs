@@ -1,4 +1,4 @@
-//! Completions and counters: what an endpoint reports.
+//! Completions and counters: the reports of an endpoint.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,11 +30,11 @@ pub mod error {
 pub struct Completion {
     /// The operation's context.
     pub context: usize,
-    /// What it was (`FI_SEND | FI_TAGGED`, …).
+    /// Kind of the operation (`FI_SEND | FI_TAGGED`, …).
     pub flags: u64,
     /// Bytes received.
     pub len: usize,
-    /// Where, for multi-receive buffers.
+    /// Address of the message in a multi-receive buffer.
     pub buffer: usize,
     /// The sender's data.
     pub data: u64,
@@ -42,7 +42,7 @@ pub struct Completion {
     pub tag: u64,
     /// The sender, as in the address vector.
     pub source: u64,
-    /// 0, or what went wrong.
+    /// 0, or an error.
     pub error: i32,
     /// Bytes that found no space.
     pub excess: usize,
@@ -71,21 +71,22 @@ impl CompletionQueue {
         let mut reports = self.reports.borrow_mut();
         if reports.front()?.error == 0 { None } else { reports.pop_front() }
     }
-    /// Whether the next is an error.
+    /// Returns whether the next report is an error.
     pub fn has_error(&self) -> bool {
         self.reports.borrow().front().is_some_and(|c| c.error != 0)
     }
-    /// Whether there are none.
+    /// True if there are no reports.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.reports.borrow().is_empty()
     }
-    /// Whether there is nothing to work on: no report, or that a peek found no message.
+    /// Returns whether there is nothing to work on: no report, or only that a peek found
+    /// no message.
     #[inline(always)]
     pub fn is_vain(&self) -> bool {
         self.reports.borrow().front().is_none_or(|c| c.error == error::NO_MESSAGE)
     }
-    /// How many there are.
+    /// Number of reports.
     pub fn len(&self) -> usize {
         self.reports.borrow().len()
     }
@@ -108,7 +109,7 @@ impl Counter {
     }
 }
 
-/// What an operation is, for counters.
+/// Class of an operation, for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -120,26 +121,26 @@ pub enum Class {
     Read = 2,
     /// A write to remote memory, or an atomic operation that does not fetch.
     Write = 3,
-    /// Somebody read our memory.
+    /// A peer read our memory.
     RemoteRead = 4,
-    /// Somebody wrote it.
+    /// A peer wrote our memory.
     RemoteWrite = 5,
 }
 
-/// What is to be reported when an operation ends.
+/// Ticket of an operation: the completion to report at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     /// The caller's context.
     pub context: usize,
-    /// What it is.
+    /// Kind of the operation.
     pub flags: u64,
-    /// Whether a success is reported, not only counted.
+    /// True if a success is reported, not only counted.
     pub notify: bool,
     /// For which counter.
     pub class: Class,
 }
 
-/// Where an endpoint reports.
+/// Queues and counters of an endpoint.
 #[derive(Debug, Default)]
 pub struct Reports {
     /// Sends and one-sided operations.
@@ -189,7 +190,7 @@ impl Reports {
         }
     }
 
-    /// Somebody used our memory.
+    /// Counts a peer's use of our memory.
     pub fn remote(&self, class: Class) {
         if let Some(counter) = &self.counters[class as usize] {
             counter.count(0);

@@ -49,12 +49,12 @@ impl<T> Slab<T> {
         self.entries.iter().enumerate().filter_map(number).collect()
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

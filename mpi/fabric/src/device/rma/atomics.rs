@@ -1,5 +1,5 @@
-//! Atomic operations on remote memory: what they do to bytes. The owner of the memory
-//! applies them, one after the other.
+//! Atomic operations on remote memory, which the owner of the memory applies one after
+//! the other.
 
 use crate::device::connect::layout::BLOCK;
 use crate::device::endpoint::{Core, Refusal};
@@ -84,7 +84,7 @@ impl Op {
         Op::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Whether it compares.
+    /// Returns whether the operation compares.
     pub fn compares(self) -> bool {
         self as u8 >= Op::Cswap as u8
     }
@@ -117,7 +117,7 @@ impl Type {
     }
 }
 
-/// Whether the operation exists for the type.
+/// Returns whether the operation exists for the type.
 pub fn is_valid(op: Op, of: Type) -> bool {
     let bits = matches!(op, Op::Bor | Op::Band | Op::Bxor | Op::Mswap);
     let order = matches!(op, Op::Min | Op::Max | Op::CswapLe | Op::CswapLt | Op::CswapGe | Op::CswapGt);
@@ -128,7 +128,7 @@ pub fn is_valid(op: Op, of: Type) -> bool {
     }
 }
 
-/// What the target becomes: `None` if it stays. For one element.
+/// New value of one element: `None` if it stays.
 fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Option<Vec<u8>> {
     macro_rules! whole {
         ($t:ty) => {{
@@ -240,17 +240,17 @@ fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Opt
 pub struct Atomic<'a> {
     /// On which memory.
     pub target: Target,
-    /// What.
+    /// The operation.
     pub op: Op,
     /// On which type.
     pub of: Type,
-    /// How many elements.
+    /// Number of elements.
     pub count: usize,
     /// The operands; nothing for [`Op::Read`].
     pub operand: &'a [u8],
     /// The comparands, if it compares.
     pub compare: &'a [u8],
-    /// Where what was found goes, if it is wanted.
+    /// Buffer for the old values, if they are wanted.
     pub into: Option<Buffer>,
 }
 
@@ -298,8 +298,8 @@ impl Core {
         }
     }
 
-    /// Applies a peer's atomic operation to our memory. Returns the old values, if they are
-    /// wanted, or an error.
+    /// Applies a peer's atomic operation to our memory.
+    /// Returns the old values, if they are wanted, or an error.
     pub(crate) fn apply_atomic(
         &mut self,
         operation: u64,

@@ -15,23 +15,23 @@ use crate::device::resource::completion::{Class, Completion, Ticket, WITH_DATA, 
 /// An operation that waits for its answer.
 #[derive(Debug)]
 pub struct OneSided {
-    /// Who is to answer.
+    /// Number of the peer that answers.
     pub peer: u32,
-    /// What to report.
+    /// The completion to report.
     pub ticket: Ticket,
-    /// Where what was read goes.
+    /// Buffer of a read.
     pub into: Buffer,
-    /// How much of it has come.
+    /// Number of bytes of it that have come.
     pub came: usize,
 }
 
 /// The flags that a remote write with data is reported with: `FI_RMA | FI_REMOTE_WRITE`.
 const REMOTE_WRITE: u64 = 1 << 2 | 1 << 13;
 
-/// What a one-sided operation is about.
+/// Target of a one-sided operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Whose memory.
+    /// Number of the peer whose memory it is.
     pub peer: u32,
     /// The offset in the region.
     pub address: u64,
@@ -152,7 +152,8 @@ impl Core {
         }
     }
 
-    /// Takes the end of an operation of ours. Only the errors that there are, are reported.
+    /// Takes the end of an operation of ours.
+    /// Any other number than the known errors is reported as one of them.
     pub(crate) fn take_done(&mut self, peer: u32, id: u64, error: i32) {
         let error = if error == 0 || error == error::NO_KEY { error } else { error::INVALID };
         if self.onesided.get_mut(id).is_some_and(|o| o.peer == peer)

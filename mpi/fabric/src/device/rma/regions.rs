@@ -11,19 +11,19 @@ use crate::device::resource::completion::Counter;
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
-    /// Where it begins.
+    /// Address of its first byte.
     pub base: usize,
     /// Its length.
     pub len: usize,
-    /// What others call its first byte.
+    /// Offset by which peers name its first byte.
     pub first: u64,
-    /// Whether others may read it.
+    /// True if peers may read it.
     pub readable: bool,
-    /// Whether others may write it.
+    /// True if peers may write it.
     pub writable: bool,
 }
 
-/// Counters of what peers do to a region.
+/// Counters of peers' operations on a region.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     reads: Option<Rc<Counter>>,
@@ -65,8 +65,8 @@ impl Regions {
         self.counters.borrow_mut().remove(&key);
     }
 
-    /// Has a counter count what others do to a region. `false`: another one does that
-    /// already.
+    /// Binds a counter of peers' operations to a region. `false`: another counter is
+    /// bound already.
     pub fn bind(&self, key: u64, counter: &Rc<Counter>, reads: bool, writes: bool) -> bool {
         let mut counters = self.counters.borrow_mut();
         let of = counters.entry(key).or_default();
@@ -96,7 +96,7 @@ impl Regions {
         }
     }
 
-    /// A part of a region, by what others call its first byte, if it may be used so.
+    /// A part of a region, from the offset that peers name, if it may be used so.
     pub fn part(&self, key: u64, address: u64, len: u64, write: bool) -> Option<Buffer> {
         let regions = self.all.borrow();
         let region = regions.get(&key)?;

@@ -1,18 +1,18 @@
-//! Which of two ways is the better one, found out by taking both now and then.
+//! A/B test: finds the better of two ways by taking both now and then.
 //!
-//! ```text
-//! Current   takes the way that it is to take anyway, and measures it     -> Other, after SAMPLES values
-//! Other     takes the other way, and measures it                         -> Settled, after SAMPLES values: the other way from now on if it is clearly better
-//! Settled   takes its way, and measures nothing                          -> Current, after so many turns; twice as many each time that nothing has changed
-//! ```
+//! | state | takes | next |
+//! | --- | --- | --- |
+//! | `Current` | the way in use, and measures it | `Other`, after [`SAMPLES`] values |
+//! | `Other` | the other way, and measures it | `Settled`, after [`SAMPLES`] values; the other way is in use from now on if it is clearly better |
+//! | `Settled` | the way in use, and measures nothing | `Current`, after a rest, which is twice as long each time that nothing has changed |
 //!
-//! What holds up a measurement makes single values too large and never too small: the least of
+//! Disturbances make single values too large and never too small: the least of
 //! `SAMPLES` counts. A value that never comes keeps it in its state. **Memory.** 40 bytes, nothing
 //! allocated.
 
-/// Values that a way is judged by.
+/// Number of values that a way is judged by.
 pub const SAMPLES: u8 = 4;
-/// It rests for so many turns at first, and at most for so many.
+/// Number of turns of the first rest, and maximum number of turns of a rest.
 pub const REST: (u32, u32) = (64, 1 << 14);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,29 +22,30 @@ enum State {
     Settled,
 }
 
-/// Between a first way and a second one.
+/// Test of a first way and a second one.
 #[derive(Clone, Copy, Debug)]
-pub struct Contest {
+pub struct AbTest {
     state: State,
     second: bool,
     values: u8,
-    /// Counts the states: a value of an earlier one is too late.
+    /// Number of the state, counted up: a value of an earlier one is too late.
     round: u32,
-    /// The least value of the way in use, and of the other.
+    /// Least value of the way in use, and of the other.
     best: [u64; 2],
-    /// Settled: turns until it looks again, and how many there were at first.
+    /// `Settled`: number of turns that are left of the rest.
     left: u32,
+    /// Number of turns of a rest.
     rest: u32,
 }
 
-/// What a turn is measured for.
+/// A measurement: the state for which a turn is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heat(u32);
+pub struct Round(u32);
 
-impl Contest {
-    /// `second`: which is more likely, as long as nothing is known.
-    pub fn new(second: bool) -> Contest {
-        Contest {
+impl AbTest {
+    /// A new test. `second`: the second way is in use at first.
+    pub fn new(second: bool) -> AbTest {
+        AbTest {
             state: State::Current,
             second,
             values: 0,
@@ -55,10 +56,10 @@ impl Contest {
         }
     }
 
-    /// The next turn: whether it is to take the second way, and what for if it is to be
-    /// measured.
+    /// Chooses the way of the next turn: whether it is the second one, and the
+    /// measurement, if there is one.
     #[inline]
-    pub fn turn(&mut self) -> (bool, Option<Heat>) {
+    pub fn turn(&mut self) -> (bool, Option<Round>) {
         let second = match self.state {
             State::Settled if self.left > 0 => {
                 self.left -= 1;
@@ -72,17 +73,17 @@ impl Contest {
             State::Current => self.second,
             State::Other => !self.second,
         };
-        (second, Some(Heat(self.round)))
+        (second, Some(Round(self.round)))
     }
 
-    /// What a turn took.
-    pub fn took(&mut self, heat: Heat, value: u64) {
+    /// Takes the cost of a measured turn.
+    pub fn took(&mut self, round: Round, value: u64) {
         let which = match self.state {
             State::Current => 0,
             State::Other => 1,
             State::Settled => return,
         };
-        if heat.0 != self.round {
+        if round.0 != self.round {
             return;
         }
         self.best[which] = self.best[which].min(value);
@@ -101,7 +102,7 @@ impl Contest {
         self.values = 0;
     }
 
-    /// Both ways have been measured.
+    /// Compares both ways, which have been measured.
     fn judge(&mut self) {
         let [current, other] = self.best;
         // By an eighth at least: a change for less is not worth the next one back.
@@ -120,28 +121,28 @@ impl Contest {
 mod tests {
     use super::*;
 
-    /// So many turns of these costs: how many took which way.
-    fn turns(contest: &mut Contest, costs: [u64; 2], count: usize) -> [usize; 2] {
+    /// Takes so many turns of these costs. Returns the number of turns each way.
+    fn turns(test: &mut AbTest, costs: [u64; 2], count: usize) -> [usize; 2] {
         let mut took = [0; 2];
         for _ in 0..count {
-            let (second, heat) = contest.turn();
+            let (second, round) = test.turn();
             took[usize::from(second)] += 1;
-            if let Some(heat) = heat {
-                contest.took(heat, costs[usize::from(second)]);
+            if let Some(round) = round {
+                test.took(round, costs[usize::from(second)]);
             }
         }
         took
     }
 
     #[test]
-    fn the_better_way_is_taken_and_the_other_tried_less_and_less_often() {
+    fn better_way_is_taken_and_the_other_tried_less_often() {
         for first in [false, true] {
             for costs in [[100, 50], [50, 100]] {
                 let better = usize::from(costs[1] < costs[0]);
-                let mut contest = Contest::new(first);
-                turns(&mut contest, costs, 2 * usize::from(SAMPLES));
-                assert_eq!(turns(&mut contest, costs, REST.0 as usize)[better], REST.0 as usize);
-                let other = turns(&mut contest, costs, 100_000)[1 - better];
+                let mut test = AbTest::new(first);
+                turns(&mut test, costs, 2 * usize::from(SAMPLES));
+                assert_eq!(turns(&mut test, costs, REST.0 as usize)[better], REST.0 as usize);
+                let other = turns(&mut test, costs, 100_000)[1 - better];
                 assert!(other >= usize::from(SAMPLES) && other <= 60, "{other}");
             }
         }
@@ -149,21 +150,21 @@ mod tests {
 
     #[test]
     fn a_little_better_is_not_enough() {
-        let mut contest = Contest::new(false);
-        turns(&mut contest, [100, 90], 8);
-        assert_eq!(turns(&mut contest, [100, 90], 64), [64, 0]);
+        let mut test = AbTest::new(false);
+        turns(&mut test, [100, 90], 8);
+        assert_eq!(turns(&mut test, [100, 90], 64), [64, 0]);
     }
 
     #[test]
-    fn values_that_come_too_late_count_for_nothing_and_missing_ones_are_waited_for() {
-        let mut contest = Contest::new(false);
-        let old = contest.turn().1.unwrap();
-        assert_eq!(turns(&mut contest, [100, 50], 4), [4, 0]);
+    fn late_values_are_ignored_and_missing_ones_awaited() {
+        let mut test = AbTest::new(false);
+        let old = test.turn().1.unwrap();
+        assert_eq!(turns(&mut test, [100, 50], 4), [4, 0]);
         for _ in 0..100 {
-            assert!(contest.turn().0);
-            contest.took(old, 1);
+            assert!(test.turn().0);
+            test.took(old, 1);
         }
-        turns(&mut contest, [100, 50], 4);
-        assert_eq!(contest.turn(), (true, None));
+        turns(&mut test, [100, 50], 4);
+        assert_eq!(test.turn(), (true, None));
     }
 }

@@ -1,7 +1,8 @@
-//! How the bytes of a long message come: copied straight out of its sender's memory
-//! ([`direct`](crate::device::protocol::cross_memory)), or pipelined through the queue. Measured
-//! where it runs, since it depends on the kernel, the caches and who shares a core with whom: Gropp
-//! & Lusk 1997, §3 leave the thresholds to the machine, too.
+//! Copy mode of long messages: copied straight out of the sender's memory, or pipelined.
+//! A direct copy is one copy by the kernel
+//! ([`cross_memory`](crate::device::protocol::cross_memory)); a pipeline comes through the queue in
+//! pieces. The mode is measured at run time, since it depends on the kernel, the caches and the
+//! ranks that share a core: Gropp & Lusk 1997, §3 leave the thresholds to the machine, too.
 //!
 //! **What is measured.** The receiver's time per byte, on the clock: for a direct copy the time of
 //! the copy; for a pipelined message the time from asking for it to its last byte, over all bytes
@@ -9,7 +10,7 @@
 //! lost turns of the core make single values too large and never too small: the least of a few
 //! counts.
 //!
-//! **Classes.** One [`Contest`] for each size (powers of two) and [`Placement`].
+//! **Classes.** One [`AbTest`] for each size (powers of two) and [`Placement`].
 //!
 //! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not
 //! permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives
@@ -21,7 +22,7 @@
 
 use towpath_machine::{Native, Processor};
 
-use crate::device::tune::ab_test::{Contest, Heat};
+use crate::device::tune::ab_test::{AbTest, Round};
 
 /// The sizes of the smallest and of the largest class, as powers of two. Others are
 /// counted as these.
@@ -33,7 +34,7 @@ pub fn now() -> u64 {
     Native::with_id(0).now()
 }
 
-/// How the bytes come.
+/// Copy mode of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyMode {
     /// Through the queue, copied twice, by two processes at the same time.
@@ -42,7 +43,7 @@ pub enum CopyMode {
     Direct,
 }
 
-/// Between whom.
+/// Placement of sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Two that have a core each.
@@ -58,27 +59,27 @@ pub enum Placement {
 pub struct Trial {
     place: u8,
     class: u8,
-    heat: Heat,
+    round: Round,
     at: u64,
     moved: u64,
 }
 
-/// What an endpoint has found out so far.
+/// Chooser of copy modes: the measurements of an endpoint.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct CopyModes {
     /// The first way is [`CopyMode::Pipelined`].
-    classes: [[Contest; CLASSES]; 3],
+    classes: [[AbTest; CLASSES]; 3],
     /// Bytes of long messages that have come, in whatever way.
     moved: u64,
     refused: bool,
 }
 
-impl Default for Choice {
+impl Default for CopyModes {
     fn default() -> Self {
         // Where cores are shared a sender that need not run is worth most; so this begins with what
         // is most likely right.
-        let of = |way| [Contest::new(way == CopyMode::Direct); CLASSES];
-        Choice {
+        let of = |way| [AbTest::new(way == CopyMode::Direct); CLASSES];
+        CopyModes {
             classes: [of(CopyMode::Pipelined), of(CopyMode::Direct), of(CopyMode::Direct)],
             moved: 0,
             refused: false,
@@ -86,7 +87,7 @@ impl Default for Choice {
     }
 }
 
-impl Choice {
+impl CopyModes {
     /// The way for a message of this length, and its trial if it is to be measured: from
     /// now on, by this clock.
     pub fn choose(
@@ -99,11 +100,11 @@ impl Choice {
             return (CopyMode::Pipelined, None);
         }
         let size = len.max(1).ilog2().clamp(SIZES.0, SIZES.1) - SIZES.0;
-        let (direct, heat) = self.classes[place as usize][size as usize].turn();
+        let (direct, round) = self.classes[place as usize][size as usize].turn();
         let way = if direct { CopyMode::Direct } else { CopyMode::Pipelined };
         let trial =
-            |heat| Trial { place: place as u8, class: size as u8, heat, at: now(), moved: self.moved };
-        (way, heat.map(trial))
+            |round| Trial { place: place as u8, class: size as u8, round, at: now(), moved: self.moved };
+        (way, round.map(trial))
     }
 
     /// Bytes of a long message have come.
@@ -120,7 +121,7 @@ impl Choice {
             return;
         }
         let time = u128::from(now.saturating_sub(trial.at)) << 20;
-        class.took(trial.heat, u64::try_from(time / u128::from(bytes)).unwrap_or(u64::MAX));
+        class.took(trial.round, u64::try_from(time / u128::from(bytes)).unwrap_or(u64::MAX));
     }
 
     /// The system has no direct copies.
@@ -128,7 +129,7 @@ impl Choice {
         self.refused = true;
     }
 
-    /// Whether direct copies are not to be tried.
+    /// Returns whether direct copies are not to be tried.
     #[inline(always)]
     pub fn is_refused(&self) -> bool {
         self.refused
@@ -148,26 +149,26 @@ mod tests {
 
     /// A machine with a made-up clock: a byte takes `[pipelined, direct]` picoseconds.
     struct Machine {
-        choice: Choice,
+        copy_modes: CopyModes,
         now: u64,
         costs: [u64; 2],
-        /// How many came in which way.
+        /// Number of messages that came in each mode.
         came: [u32; 2],
     }
 
     impl Machine {
         fn new(costs: [u64; 2]) -> Machine {
-            Machine { choice: Choice::default(), now: 1 << 40, costs, came: [0; 2] }
+            Machine { copy_modes: CopyModes::default(), now: 1 << 40, costs, came: [0; 2] }
         }
 
         /// One message, `late` nanoseconds later than usual.
         fn message(&mut self, place: Placement, len: usize, late: u64) -> CopyMode {
             let now = self.now;
-            let (way, trial) = self.choice.choose(place, len, || now);
+            let (way, trial) = self.copy_modes.choose(place, len, || now);
             self.now += len as u64 * self.costs[way as usize] / 1000 + late;
-            self.choice.moved(len);
+            self.copy_modes.moved(len);
             if let Some(trial) = trial {
-                self.choice.arrived(&trial, self.now);
+                self.copy_modes.arrived(&trial, self.now);
             }
             self.came[way as usize] += 1;
             way
@@ -191,7 +192,7 @@ mod tests {
             let mut machine = Machine::new([100, 100]);
             for len in [300, 70_000, 1 << 20, 1 << 40] {
                 for (costs, better) in [([100, 50], CopyMode::Direct), ([50, 100], CopyMode::Pipelined)] {
-                    machine.choice = Choice::default();
+                    machine.copy_modes = CopyModes::default();
                     machine.costs = costs;
                     machine.messages(place, len, TRIALS);
                     for _ in 0..REST.0 {
@@ -243,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_under_way_together_are_judged_by_what_they_take_together() {
+    fn concurrent_messages_are_judged_by_their_common_time() {
         // Windows of eight, which share a pipeline: all end when all have come, and each alone
         // would look eight times as slow as it is.
         let len = 1 << 20;
-        let (mut choice, mut now) = (Choice::default(), 0);
+        let (mut choice, mut now) = (CopyModes::default(), 0);
         for _ in 0..10 {
             let mut window = Vec::new();
             for _ in 0..8 {
@@ -275,8 +276,8 @@ mod tests {
     #[test]
     fn a_refusal_ends_it() {
         let mut machine = Machine::new([100, 50]);
-        machine.choice.refuse();
-        assert!(machine.choice.is_refused());
+        machine.copy_modes.refuse();
+        assert!(machine.copy_modes.is_refused());
         for place in ALL {
             assert_eq!(machine.messages(place, 1 << 20, 1000), [1000, 0]);
         }
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn messages_that_never_arrive_keep_it_from_judging() {
-        let mut choice = Choice::default();
+        let mut choice = CopyModes::default();
         for i in 0..100 {
             let (way, trial) = choice.choose(Placement::Apart, 1 << 20, || i);
             assert_eq!((way, trial.is_some()), (CopyMode::Pipelined, true));

@@ -2,7 +2,7 @@
 
 use core::str::FromStr;
 
-/// How messages travel. Sizes in bytes.
+/// Settings of an endpoint. Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `TOWPATH_EAGER`: longer messages wait for their receive (rendezvous).
@@ -16,7 +16,7 @@ pub struct Settings {
     pub rings: usize,
     /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the
     /// sender's memory, where that is permitted; 0: never. Not set: as is measured
-    /// ([`Choice`](crate::device::tune::copy_mode::Choice)).
+    /// ([`CopyModes`](crate::device::tune::copy_mode::CopyModes)).
     pub direct: Option<usize>,
     /// `TOWPATH_CMA_OVERSUBSCRIBED`: the same where there are more processes than cores.
     pub direct_oversubscribed: Option<usize>,
@@ -36,11 +36,11 @@ pub struct Settings {
     /// `TOWPATH_LOOK_TWICE`: the first peek for a message from anybody finds nothing of
     /// other processes, so that an MPI with other ways to receive looks there first; 0: it does.
     pub look_twice: bool,
-    /// `TOWPATH_OVERSUBSCRIBED`: waits as where there are more processes than cores (1) or as
-    /// with a core each (0), whatever there is.
+    /// `TOWPATH_OVERSUBSCRIBED`: waits as with more processes than cores (1) or as with a
+    /// core each (0). Not set: as the processes and cores are found.
     pub oversubscribed: Option<u8>,
-    /// `TOWPATH_LISTEN`: how long who waits on a descriptor (`FI_WAIT_FD`) is left alone
-    /// at most, in nanoseconds: deaths are noticed that late.
+    /// `TOWPATH_LISTEN`: maximum time of a wait on a descriptor (`FI_WAIT_FD`), in
+    /// nanoseconds: deaths are noticed that late.
     pub listen: u64,
 }
 
@@ -68,7 +68,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults, and what the environment says otherwise.
+    /// Reads the environment: the defaults, and the variables that are set.
     pub fn from_environment() -> Settings {
         Settings::default().changed_by(|name| std::env::var(name).ok())
     }

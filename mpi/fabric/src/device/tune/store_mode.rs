@@ -1,6 +1,6 @@
-//! How a sender writes bytes that another core will read: with plain stores, or past the
-//! caches ([`copy_past_caches`](towpath_machine::copy_past_caches)). Measured where it runs, as
-//! [`choice`](crate::device::tune::copy_mode) does it.
+//! Store mode of a sender: plain stores, or stores past the caches. For bytes that
+//! another core will read ([`copy_past_caches`](towpath_machine::copy_past_caches)). The mode is
+//! measured at run time, as [`copy_mode`](crate::device::tune::copy_mode) is.
 //!
 //! A plain store fetches the line that it overwrites from the core that has read it last. Where
 //! that is far away it takes several times as long as to write to memory and to read from there;
@@ -17,7 +17,7 @@
 //! for short pieces: there is nothing to win below [`SHORTEST`].
 
 use crate::device::connect::layout::SLOT_PIECE;
-use crate::device::tune::ab_test::{Contest, Heat};
+use crate::device::tune::ab_test::{AbTest, Round};
 
 /// Shorter pieces are written with plain stores.
 pub const SHORTEST: usize = 2 << 10;
@@ -30,7 +30,7 @@ const CLASSES: usize = (SLOT_PIECE.ilog2() - SHORTEST.ilog2() + 1) as usize;
 /// any more.
 const LOST: u64 = 1 << 12;
 
-/// What the receiver says: a ticket and its time, in nanoseconds.
+/// Packs a receiver's report: a ticket and its time, in nanoseconds.
 pub fn report(ticket: u64, ns: u64) -> u64 {
     ticket << 32 | ns.min(u64::from(u32::MAX))
 }
@@ -39,7 +39,7 @@ pub fn report(ticket: u64, ns: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     class: u8,
-    heat: Heat,
+    round: Round,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,11 +50,11 @@ struct Pending {
     ns: u64,
 }
 
-/// What a pair's sender has found out so far.
+/// Chooser of store modes: the measurements of a ring's sender.
 #[derive(Debug)]
 pub struct Stores {
     /// The second way is past the caches.
-    classes: [Contest; CLASSES],
+    classes: [AbTest; CLASSES],
     pending: Option<Pending>,
     /// From so many bytes on past the caches, without measuring; 0: never.
     fixed: Option<usize>,
@@ -63,11 +63,11 @@ pub struct Stores {
 impl Stores {
     /// `fixed`: from so many bytes on past the caches (0: never), or as is measured.
     pub fn new(fixed: Option<usize>) -> Stores {
-        Stores { classes: [Contest::new(false); CLASSES], pending: None, fixed }
+        Stores { classes: [AbTest::new(false); CLASSES], pending: None, fixed }
     }
 
-    /// Whether a piece is to be written past the caches, and whether it is measured.
-    /// `told`: what the receiver has said last, looked up only if that is waited for.
+    /// Chooses whether a piece is written past the caches, and whether it is measured.
+    /// `told`: the receiver's last report, which is read only if it is waited for.
     #[inline]
     pub fn choose(&mut self, ticket: u64, len: usize, told: impl FnOnce() -> u64) -> (bool, Option<Trial>) {
         if let Some(from) = self.fixed {
@@ -80,16 +80,16 @@ impl Stores {
             let told = told();
             if told >> 32 == of & u64::from(u32::MAX) {
                 let sum = ns + (told & u64::from(u32::MAX));
-                self.classes[usize::from(trial.class)].took(trial.heat, (sum << 20) / bytes);
+                self.classes[usize::from(trial.class)].took(trial.round, (sum << 20) / bytes);
                 self.pending = None;
             } else if ticket - of > LOST {
                 self.pending = None;
             }
         }
         let class = len.ilog2().min(SLOT_PIECE.ilog2()) - SHORTEST.ilog2();
-        let (past, heat) = self.classes[class as usize].turn();
-        let trial = heat.filter(|_| self.pending.is_none());
-        (past, trial.map(|heat| Trial { class: class as u8, heat }))
+        let (past, round) = self.classes[class as usize].turn();
+        let trial = round.filter(|_| self.pending.is_none());
+        (past, trial.map(|round| Trial { class: class as u8, round }))
     }
 
     /// A piece that is measured has been written, in so many nanoseconds.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_not_told_keeps_it_from_judging_and_is_given_up_at_last() {
+    fn missing_time_delays_the_verdict_and_is_given_up() {
         let mut stores = Stores::new(None);
         let trial = stores.choose(5, 8192, || 0).1.unwrap();
         stores.wrote(trial, 5, 8192, 100);

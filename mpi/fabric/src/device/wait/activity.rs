@@ -2,7 +2,7 @@
 
 use crate::device::endpoint::Refusal;
 
-/// Counts of what has happened at some endpoints so far.
+/// Counts of events at some endpoints so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Number of operations that the program started.
@@ -18,7 +18,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Counts an operation that the program has started. `tagged`: a tagged one, or a receive.
+    /// Counts an operation that the program has started. `tagged`: a tagged one, or a
+    /// receive.
     #[inline(always)]
     pub fn called(&mut self, tagged: bool) {
         self.calls += 1;

@@ -1,4 +1,5 @@
-//! Estimator of what a program does between its polls: waits, tests in passing, or works.
+//! Estimator of a program's behaviour between its polls: it waits, tests in passing, or
+//! works.
 //!
 //! A poll of an empty completion queue looks alike in all three cases. The estimator looks at what
 //! lies between the polls (time on the thread's own clock, [`PollGaps`]) and at what comes after
@@ -9,7 +10,7 @@ use crate::device::wait::activity::Activity;
 use crate::device::wait::poll_gap::{Gap, PollGaps};
 use crate::device::wait::test_predictor::TestPredictor;
 
-/// Gap between two polls beyond which they are not of one loop that waits, in nanoseconds.
+/// Maximum gap between two polls of one loop that waits, in nanoseconds.
 pub const TIGHT: u64 = 10_000;
 /// Time off the core that shows in the clocks, in nanoseconds.
 pub const SWITCHED: u64 = 1_000;
@@ -37,7 +38,7 @@ pub struct News {
     pub event: Event,
     /// True if nothing at all has happened.
     pub is_still: bool,
-    /// True if the last read gave a completion, and this one only looks whether there is more.
+    /// True if this poll only looks whether there is more after a completion.
     pub drains: bool,
     /// True if operations of the program were refused for want of space.
     pub refused: bool,
@@ -46,8 +47,7 @@ pub struct News {
 /// Clocks at the end of the last step.
 #[derive(Debug, Default)]
 struct Clocks {
-    /// The thread's own processor time (where cores are shared, and if `is_timed`), or wall time,
-    /// in nanoseconds.
+    /// The thread's own processor time if `is_timed`, or wall time, in nanoseconds.
     thread: u64,
     /// Wall time, in nanoseconds.
     wall: u64,
@@ -62,7 +62,8 @@ struct Clocks {
 /// Expectations of the program.
 #[derive(Debug, Default)]
 struct Expected {
-    /// An answer: it has started an operation since the last completion elsewhere or the last work.
+    /// An answer: the program has started an operation since it last got a completion
+    /// elsewhere, or worked.
     answer: bool,
     /// A completion of this domain: the last event was here.
     here: bool,
@@ -75,11 +76,12 @@ struct Expected {
 pub struct Measured {
     /// The program did foreign work in it.
     pub is_work: bool,
-    /// The thread was off its core for so long, in nanoseconds, as far as that was measured.
+    /// Time that the thread was off its core, in nanoseconds, as far as that was
+    /// measured.
     pub off_core: u64,
 }
 
-/// What is known of the program.
+/// Estimator of one program.
 #[derive(Debug, Default)]
 pub struct Estimator {
     activity: Activity,
@@ -94,8 +96,8 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// A read has given the program a completion, after so many empty ones. `activity`: so far.
-    /// Returns whether the program had started a new operation before it.
+    /// A read has given the program a completion, after so many empty ones.
+    /// `activity`: so far. Returns whether the program had started a new operation before it.
     #[inline(always)]
     pub fn on_completion(&mut self, empty_polls: u32, activity: impl FnOnce() -> Activity) -> bool {
         self.has_completed = true;
@@ -117,8 +119,8 @@ impl Estimator {
         self.clocks.skipped = true;
     }
 
-    /// The program has started an operation with no completion, after so many empty polls; `spared`
-    /// of them cost it nothing.
+    /// The program has started an operation with no completion, after so many empty
+    /// polls. The first `spared` of them cost it nothing.
     pub fn on_new_operation(&mut self, empty_polls: u32, spared: u32) {
         // Space is what it may have waited for.
         if self.expected.space {
@@ -164,9 +166,10 @@ impl Estimator {
         self.expected.space = refused;
     }
 
-    /// Measures the gap before this poll. `elapsed`: wall time since the last step. `thread_time`
-    /// reads the thread's own clock, or is `None` if this gap is not to be judged. `is_still`:
-    /// nothing has happened in it. `longest_sleep`: what the program can earn, in nanoseconds.
+    /// Measures the gap before this poll. `elapsed`: wall time since the last step.
+    /// `thread_time`: the thread's own clock, or `None` if this gap is not to be judged.
+    /// `is_still`: nothing has happened in it. `longest_sleep`: the most that the program can earn,
+    /// in nanoseconds.
     pub fn on_gap(
         &mut self,
         now: u64,
@@ -231,7 +234,8 @@ impl Estimator {
         self.clocks.wall
     }
 
-    /// Number of polls that return at once because the program most likely tests in passing.
+    /// Number of polls that return at once for a program that most likely tests in
+    /// passing.
     pub fn patience(&self) -> u32 {
         self.tests.patience()
     }

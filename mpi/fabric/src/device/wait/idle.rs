@@ -6,15 +6,14 @@
 //! core. A wait goes through the stages of [`Stage`], by the number of empty polls so far:
 //!
 //! ```text
-//!            cores are shared                           a core for each rank
-//! stage      polls                         pause        polls after P              pause
-//! Return     the first F + W + P           –            none; 2 if it asked for nothing  –
-//! ShortSpin                                             up to SHORT_SPINS          1 µs of spinning
-//! Yield      the next Y                    yield        every second one           yield
-//! LongSpin                                              every second one           `spin` of spinning
-//! Observe    the next F                    –
-//! Sleep      then, and again Observe       sleep        (for Yield, if expensive)  sleep
-//! Rest                                                  after 2 LONG_SPINS of them –, a yield of SELDOM
+//! stage      cores are shared             a core for each rank                pause
+//! Return     the first F + W + P polls    the first P, and 2 more (0 if F = 1)  none
+//! ShortSpin                               up to SHORT_SPINS                   spin 1 µs
+//! Yield      the next Y                   each second one                     yield
+//! LongSpin                                each second one                     spin `TOWPATH_SPIN`
+//! Observe    the next F                                                       none
+//! Sleep      then, and Observe again      in Yield's place, if expensive      sleep
+//! Rest                                    after 2 LONG_SPINS of these         none; few yields
 //!
 //! F   1 if the program has started something here, and most likely waits for the answer; or FREE
 //! W   WORK polls more each time that the program was found working between two polls
@@ -43,11 +42,11 @@ use crate::device::wait::yield_cost::YieldCost;
 pub const LOOK_EVERY: u64 = 10_000_000;
 /// Number of short spins in a wait, with a core for each rank.
 const SHORT_SPINS: u32 = 3;
-/// Length of a short spin, in nanoseconds: less than a program that has other things to do would
-/// notice, and more than an answer takes.
+/// Length of a short spin, in nanoseconds.
+/// Less than a program that has other things to do would notice, and more than an answer takes.
 const SHORT_SPIN: u64 = 1_000;
-/// Number of long spins in a wait. An event that takes longer can wait for another turn of the
-/// MPI's loop.
+/// Number of long spins in a wait.
+/// An event that takes longer can wait for another turn of the MPI's loop.
 const LONG_SPINS: u32 = 4;
 /// Number of polls without a pause after which a rank yields: others may want the core.
 const SELDOM: u32 = 32;
@@ -55,16 +54,16 @@ const SELDOM: u32 = 32;
 const WORK: u32 = 32;
 /// Maximum of that number.
 const MOST_WORK: u32 = 256;
-/// Minimum frequency of foreign work, in polls, with a core for each rank: interrupts and other
-/// programs hold the clocks up too, but less often.
+/// Minimum frequency of foreign work, in polls, with a core for each rank.
+/// Interrupts and other programs hold the clocks up too, but less often.
 const OFTEN: u32 = 16;
-/// Number of polls that return at once where cores are shared, if the program has started nothing
-/// here: enough for the answer to a message that it sent to itself.
+/// Number of polls that return at once where cores are shared. If the program has started
+/// nothing here: enough for the answer to a message that it sent to itself.
 const FREE: u32 = 6;
 /// Length of the first sleep then, in nanoseconds.
 const FIRST_SLEEP: u64 = 50_000;
-/// Length of the first sleep if the program has started something here, in nanoseconds: the answer
-/// will most likely wake it.
+/// Length of the first sleep of a program that waits for an answer, in nanoseconds: the
+/// answer will most likely wake it.
 const FIRST_SLEEP_FOR_ANSWER: u64 = 200_000;
 /// Number of sleeps with one poll in between, where others compute.
 const SLEEPS: u32 = 4;
@@ -86,7 +85,7 @@ enum Stage {
     Observe,
     /// Sleep, if the estimator permits it.
     Sleep,
-    /// Return at once: the wait is a long one, and nobody else wants the core.
+    /// Return at once: the wait is a long one, and the core is not wanted.
     Rest,
 }
 
@@ -114,14 +113,14 @@ pub struct Idle {
     estimator: Estimator,
     yields: YieldCost,
     oversubscribed: bool,
-    /// When the peers' liveness was last looked at.
+    /// Time of the last look at the peers' liveness, in nanoseconds.
     looked: u64,
 }
 
 /// Way to wait now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Not at all.
+    /// No pause.
     None,
     /// Spin for so many nanoseconds.
     Spin(u64),
@@ -147,8 +146,8 @@ impl Idle {
         self.wait = Wait::default();
     }
 
-    /// The program was given a completion and looked whether there is more: an empty poll that is
-    /// not worth a look at the clocks.
+    /// The program was given a completion and looked whether there is more.
+    /// That is an empty poll that is not worth a look at the clocks.
     #[inline(always)]
     pub fn on_drain_poll(&mut self) {
         self.wait.polls += 1;
@@ -161,8 +160,8 @@ impl Idle {
         self.estimator.on_new_operation(self.wait.empty_polls, spared);
     }
 
-    /// Chooses the pause after an empty poll. Returns it, and whether it is time to look after the
-    /// peers.
+    /// Chooses the pause after an empty poll.
+    /// Returns it, and whether it is time to look after the peers.
     ///
     /// `others`: whether others than the ranks want to run on this machine.
     pub fn step(
@@ -246,7 +245,8 @@ impl Idle {
         }
     }
 
-    /// Returns whether a yield would most likely take as long as another program computes.
+    /// Returns whether a yield would most likely give the core to a program that
+    /// computes.
     fn yield_is_expensive(&self) -> bool {
         self.yields.yield_is_expensive(self.estimator.last_step())
     }
@@ -312,9 +312,9 @@ impl Idle {
         if self.yield_is_expensive() { 0 } else { settings.yields }
     }
 
-    /// Number of polls that return at once before the next sleep. Where others compute: few, since
-    /// the MPI may yield in its own loop, at the same price; but the gaps must be measured now and
-    /// then, or the program may never return to its work.
+    /// Number of polls that return at once before the next sleep. Where others compute:
+    /// few, since the MPI may yield in its own loop, at the same price; but the gaps must be
+    /// measured now and then, or the program may never return to its work.
     fn observed(&self) -> u32 {
         if !self.yield_is_expensive() {
             return self.free();
@@ -348,7 +348,8 @@ impl Idle {
         self.free() + self.wait.work + self.estimator.patience()
     }
 
-    /// Number of polls that return at once where cores are shared, if the program waits: F.
+    /// Number of polls that return at once for a program that waits where cores are
+    /// shared: F.
     fn free(&self) -> u32 {
         if self.estimator.awaits_answer() { 1 } else { FREE }
     }
@@ -358,13 +359,13 @@ impl Idle {
         self.wait.empty_polls > SHORT_SPINS
     }
 
-    /// Returns whether the wait has taken long enough for a program that asked for it to sleep.
+    /// Returns whether the wait is long enough for a program that asked for it to sleep.
     pub fn is_long(&self) -> bool {
         self.wait.empty_polls > LONG
     }
 
-    /// Returns whether the next completion will most likely be this domain's. If not, and the
-    /// program polls other domains too, it had better wait in one of those.
+    /// Returns whether the next completion will most likely be this domain's.
+    /// If not, and the program polls other domains too, it had better wait in one of those.
     pub fn awaits_here(&self) -> bool {
         self.estimator.awaits_here()
     }

@@ -1,18 +1,18 @@
-//! Falling asleep where one thread polls several domains in one loop.
+//! Sleep where one thread polls several domains in one loop.
 //!
 //! An MPI may open one domain for messages and another for one-sided operations, and poll them in
-//! turn (Open MPI does). Who slept in one of them would not hear what comes to the other: a rank
-//! that waits for an atomic operation would sleep for as long as nobody sends it a message. So
-//! whoever wants to sleep lies down only, and goes on polling, until all domains that its thread
-//! polls lie down; the last one sleeps, on all doorbells.
+//! turn (Open MPI does). A rank that slept in one of them would not notice frames for the other: it
+//! would wait for an atomic operation for as long as no message comes. So a domain that is ready to
+//! sleep is only armed, and its thread goes on polling until all domains that it polls are armed;
+//! the last one sleeps, on all doorbells.
 //!
-//! Each thread has its own list, and in it are only words that outlive their domain: nothing of
-//! another domain is touched but its doorbell. A domain that is no longer polled is forgotten after
-//! 64 polls of others. What wakes a sleeper on behalf of another domain does so once: then that
-//! domain counts as awake until it lies down again.
+//! Each thread has a list of its own, and in it are only words that outlive their domain: nothing
+//! of another domain is touched but its doorbell. A domain that is no longer polled is forgotten
+//! after 64 polls of others. A wake-up on behalf of another domain happens once: then that domain
+//! counts as awake until it is armed again.
 //!
-//! Where several threads poll the same domains one of them may get a domain up that another one has
-//! on its list as lying: then that one may sleep in vain, but not longer than
+//! Where several threads poll the same domains, one of them may disarm a domain that another one
+//! has on its list as armed: then that one may sleep in vain, but not longer than
 //! [`Settings::nap`](crate::device::tune::settings::Settings::nap).
 
 use std::cell::{Cell, RefCell};
@@ -23,33 +23,33 @@ use towpath_machine::Native;
 
 use crate::device::connect::attach::Segment;
 
-/// Domains that are polled in one loop are all polled within so many polls.
-const ROUND: u64 = 64;
+/// Number of polls within which all domains of one loop are polled.
+const RECENT: u64 = 64;
 
-/// How many domains the process has open.
+/// Number of domains that the process has open.
 static DOMAINS: AtomicUsize = AtomicUsize::new(0);
-/// How many of them know that the ranks share cores.
+/// Number of domains that know that the ranks share cores.
 static OVERSUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
-/// Changes when the program is given something by any of them.
-static GIVEN: AtomicU64 = AtomicU64::new(0);
+/// Number of completions that the program was given by any of them.
+static COMPLETIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Lives as long as a domain.
+/// Count of one domain, for as long as it is open.
 #[derive(Debug)]
-pub struct Watcher {
+pub struct DomainCount {
     is_oversubscribed: Cell<bool>,
 }
 
-impl Watcher {
-    /// One more domain.
+impl DomainCount {
+    /// Counts one more domain.
     #[expect(clippy::new_without_default, reason = "it counts")]
-    pub fn new() -> Watcher {
+    pub fn new() -> DomainCount {
         // Relaxed, here and below: a hint; it orders nothing.
         DOMAINS.fetch_add(1, Ordering::Relaxed);
-        Watcher { is_oversubscribed: Cell::new(false) }
+        DomainCount { is_oversubscribed: Cell::new(false) }
     }
 
-    /// What this domain's peers tell of processes and cores.
-    pub fn counted(&self, is_oversubscribed: bool) {
+    /// Notes whether this domain's peers share cores.
+    pub fn note(&self, is_oversubscribed: bool) {
         match (self.is_oversubscribed.replace(is_oversubscribed), is_oversubscribed) {
             (false, true) => OVERSUBSCRIBED.fetch_add(1, Ordering::Relaxed),
             (true, false) => OVERSUBSCRIBED.fetch_sub(1, Ordering::Relaxed),
@@ -58,86 +58,88 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
+impl Drop for DomainCount {
     fn drop(&mut self) {
-        self.counted(false);
+        self.note(false);
         DOMAINS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Whether there is more than one domain.
+/// Returns whether there is more than one domain.
 #[inline(always)]
 pub fn is_needed() -> bool {
     DOMAINS.load(Ordering::Relaxed) > 1
 }
 
-/// Whether the ranks share cores, as far as any domain knows: a domain without peers
-/// knows of no others.
+/// Returns whether the ranks share cores, as far as any domain knows: a domain without
+/// peers knows of no others.
 #[inline(always)]
 pub fn is_oversubscribed() -> bool {
     OVERSUBSCRIBED.load(Ordering::Relaxed) > 0
 }
 
-/// The program was given something.
+/// Counts a completion that the program was given.
 #[inline(always)]
-pub fn gave() {
-    // Relaxed, and not one step: that it changes is all that matters.
-    GIVEN.store(GIVEN.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+pub fn note_completion() {
+    // Relaxed, and not one step: readers look only whether it changes.
+    COMPLETIONS.store(COMPLETIONS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Changes when the program is given something.
-pub fn given() -> u64 {
-    GIVEN.load(Ordering::Relaxed)
+/// Number of completions that the program was given; it may skip some.
+pub fn completions() -> u64 {
+    COMPLETIONS.load(Ordering::Relaxed)
 }
 
-/// A doorbell, and how often it had been rung when its owner lay down.
+/// A doorbell, and its value when its owner was armed.
 #[derive(Clone)]
-struct Bed {
+struct Armed {
     segment: Weak<Segment>,
     rung: u64,
 }
 
-impl Bed {
-    fn is_rung(&self) -> bool {
-        // Relaxed: whoever looks what has come does so with an Acquire of its own.
+impl Armed {
+    fn has_changed(&self) -> bool {
+        // Relaxed: the poll that follows reads with an Acquire of its own.
         self.segment.upgrade().is_some_and(|s| s.header().doorbell.load(Ordering::Relaxed) != self.rung)
     }
 }
 
-struct Mate {
+/// A domain on the list of a thread that polls it.
+struct PolledDomain {
     domain: usize,
-    /// The count of polls when it was last polled.
+    /// Count of polls when it was last polled.
     polled: u64,
-    bed: Option<Bed>,
+    armed: Option<Armed>,
 }
 
+/// List of the domains that a thread polls.
 #[derive(Default)]
-struct Round {
+struct PolledDomains {
     polls: u64,
-    mates: Vec<Mate>,
+    domains: Vec<PolledDomain>,
 }
 
 thread_local! {
-    static ROUNDS: RefCell<Round> = RefCell::default();
+    static POLLED: RefCell<PolledDomains> = RefCell::default();
 }
 
-/// What the other domains of a loop do.
+/// State of the other domains of a loop.
 #[derive(Default)]
-pub enum Company {
+pub enum Others {
     /// There are none.
     #[default]
     None,
     /// At least one is not ready to sleep.
     Awake,
-    /// All lie: what to sleep on, beside one's own doorbell.
-    Lie(Beds),
+    /// All are armed: their doorbells, to sleep on beside one's own.
+    Armed(Doorbells),
 }
 
-/// The doorbells of those who lie.
-pub struct Beds(Vec<(Arc<Segment>, u64)>);
+/// Doorbells of armed domains.
+pub struct Doorbells(Vec<(Arc<Segment>, u64)>);
 
-impl Beds {
-    /// Sleeps until one of them is rung, or one's own, at most so long.
+impl Doorbells {
+    /// Sleeps until one of them changes, or one's own, at most so long, in nanoseconds.
     pub fn park(&self, own: &Segment, rung: u64, ns: u64) {
         let own = (&*own.header().doorbell, rung);
         let all: Vec<_> = core::iter::once(own)
@@ -147,66 +149,69 @@ impl Beds {
     }
 }
 
-fn with<R: Default>(what: impl FnOnce(&mut Round) -> R) -> R {
+fn with<R: Default>(what: impl FnOnce(&mut PolledDomains) -> R) -> R {
     // A thread that ends has no list any more.
-    ROUNDS.try_with(|round| what(&mut round.borrow_mut())).unwrap_or_default()
+    POLLED.try_with(|list| what(&mut list.borrow_mut())).unwrap_or_default()
 }
 
-/// A poll of this domain, by this thread, was in vain.
+/// Notes an empty poll of a domain by this thread.
 pub fn polled(domain: usize) {
-    with(|round| {
-        round.polls += 1;
-        let now = round.polls;
-        match round.mates.iter_mut().find(|mate| mate.domain == domain) {
-            Some(mate) => mate.polled = now,
+    with(|list| {
+        list.polls += 1;
+        let now = list.polls;
+        match list.domains.iter_mut().find(|other| other.domain == domain) {
+            Some(other) => other.polled = now,
             None => {
-                round.mates.retain(|mate| mate.is_recent(now));
-                round.mates.push(Mate { domain, polled: now, bed: None });
+                list.domains.retain(|other| other.is_recent(now));
+                list.domains.push(PolledDomain { domain, polled: now, armed: None });
             }
         }
     });
 }
 
-impl Mate {
+impl PolledDomain {
     fn is_recent(&self, now: u64) -> bool {
-        now - self.polled < ROUND
+        now - self.polled < RECENT
     }
 }
 
-/// The domain is ready to sleep: its doorbell had been rung so often. What comes from now
-/// on rings.
-pub fn lie_down(domain: usize, segment: &Arc<Segment>, rung: u64) {
-    let bed = Bed { segment: Arc::downgrade(segment), rung };
-    with(|round| round.set(domain, Some(bed)));
+/// Arms a domain: it is ready to sleep, and its doorbell has this value. Frames that come
+/// from now on change it.
+pub fn arm(domain: usize, segment: &Arc<Segment>, rung: u64) {
+    let armed = Armed { segment: Arc::downgrade(segment), rung };
+    with(|list| list.set(domain, Some(armed)));
 }
 
-/// It is not, any more.
-pub fn get_up(domain: usize) {
-    with(|round| round.set(domain, None));
+/// Disarms a domain.
+pub fn disarm(domain: usize) {
+    with(|list| list.set(domain, None));
 }
 
-impl Round {
-    fn set(&mut self, domain: usize, bed: Option<Bed>) {
-        if let Some(mate) = self.mates.iter_mut().find(|mate| mate.domain == domain) {
-            mate.bed = bed;
+impl PolledDomains {
+    fn set(&mut self, domain: usize, armed: Option<Armed>) {
+        if let Some(other) = self.domains.iter_mut().find(|other| other.domain == domain) {
+            other.armed = armed;
         }
     }
 }
 
-/// What those do that this thread polls beside this domain.
-pub fn company(domain: usize) -> Company {
-    with(|round| {
-        let now = round.polls;
-        let mut beds = Vec::new();
-        for mate in round.mates.iter_mut().filter(|mate| mate.domain != domain && mate.is_recent(now)) {
-            // Something has come to it: it has to be polled.
-            let bed = mate.bed.take_if(|bed| bed.is_rung()).map_or_else(|| mate.bed.as_ref(), |_| None);
-            match bed {
-                Some(bed) => beds.extend(bed.segment.upgrade().map(|segment| (segment, bed.rung))),
-                None => return Company::Awake,
+/// State of the domains that this thread polls beside this one.
+pub fn others(domain: usize) -> Others {
+    with(|list| {
+        let now = list.polls;
+        let mut doorbells = Vec::new();
+        for other in list.domains.iter_mut().filter(|other| other.domain != domain && other.is_recent(now)) {
+            // A frame has come to it: it has to be polled.
+            let armed = other
+                .armed
+                .take_if(|armed| armed.has_changed())
+                .map_or_else(|| other.armed.as_ref(), |_| None);
+            match armed {
+                Some(armed) => doorbells.extend(armed.segment.upgrade().map(|segment| (segment, armed.rung))),
+                None => return Others::Awake,
             }
         }
-        if beds.is_empty() { Company::None } else { Company::Lie(Beds(beds)) }
+        if doorbells.is_empty() { Others::None } else { Others::Armed(Doorbells(doorbells)) }
     })
 }
 
@@ -223,48 +228,48 @@ mod tests {
     }
 
     #[test]
-    fn who_is_polled_alone_sleeps_alone() {
+    fn domain_polled_alone_sleeps_alone() {
         polled(1);
-        assert!(matches!(company(1), Company::None));
+        assert!(matches!(others(1), Others::None));
         polled(2);
-        assert!(matches!(company(1), Company::Awake) && matches!(company(2), Company::Awake));
+        assert!(matches!(others(1), Others::Awake) && matches!(others(2), Others::Awake));
         // No longer polled.
-        for _ in 0..ROUND {
+        for _ in 0..RECENT {
             polled(2);
         }
-        assert!(matches!(company(2), Company::None));
+        assert!(matches!(others(2), Others::None));
         // Another thread's are its own business.
-        std::thread::spawn(|| assert!(matches!(company(1), Company::None))).join().unwrap();
+        std::thread::spawn(|| assert!(matches!(others(1), Others::None))).join().unwrap();
     }
 
     #[test]
-    fn the_last_one_sleeps_for_all_and_is_woken_for_each_of_them() {
+    fn last_armed_domain_sleeps_for_all() {
         let (first, last) = (segment(), segment());
         polled(1);
         polled(2);
-        lie_down(1, &first, 0);
-        let Company::Lie(beds) = company(2) else { panic!("it lies") };
+        arm(1, &first, 0);
+        let Others::Armed(doorbells) = others(2) else { panic!("it lies") };
         // A test that nobody wakes does not end: an hour.
         ring(&first);
-        beds.park(&last, 0, 3_600_000_000_000);
+        doorbells.park(&last, 0, 3_600_000_000_000);
         // It has to be looked at before anybody sleeps again.
-        assert!(matches!(company(2), Company::Awake));
-        lie_down(1, &first, 1);
-        let Company::Lie(beds) = company(2) else { panic!("it lies again") };
+        assert!(matches!(others(2), Others::Awake));
+        arm(1, &first, 1);
+        let Others::Armed(doorbells) = others(2) else { panic!("it lies again") };
         ring(&last);
-        beds.park(&last, 0, 3_600_000_000_000);
-        get_up(1);
-        assert!(matches!(company(2), Company::Awake));
+        doorbells.park(&last, 0, 3_600_000_000_000);
+        disarm(1);
+        assert!(matches!(others(2), Others::Awake));
     }
 
     #[test]
-    fn a_sleeper_is_woken_through_either_doorbell() {
+    fn sleeper_wakes_through_either_doorbell() {
         let (first, last) = (segment(), segment());
         for rung in [&first, &last] {
             polled(1);
             polled(2);
-            lie_down(1, &first, first.header().doorbell.load(Ordering::Relaxed));
-            let Company::Lie(beds) = company(2) else { panic!("it lies") };
+            arm(1, &first, first.header().doorbell.load(Ordering::Relaxed));
+            let Others::Armed(doorbells) = others(2) else { panic!("it lies") };
             let at = last.header().doorbell.load(Ordering::Relaxed);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -272,19 +277,19 @@ mod tests {
                     ring(rung);
                     towpath_machine::Park::wake(&Native::with_id(0), &rung.header().doorbell, u32::MAX);
                 });
-                beds.park(&last, at, 3_600_000_000_000);
+                doorbells.park(&last, at, 3_600_000_000_000);
             });
         }
     }
 
     #[test]
-    fn a_domain_that_has_gone_keeps_nobody_awake_or_mapped() {
+    fn closed_domain_keeps_nothing_awake_or_mapped() {
         let (gone, last) = (segment(), segment());
         polled(1);
         polled(2);
-        lie_down(1, &gone, 0);
+        arm(1, &gone, 0);
         drop(gone);
-        assert!(matches!(company(2), Company::None));
+        assert!(matches!(others(2), Others::None));
         drop(last);
     }
 }

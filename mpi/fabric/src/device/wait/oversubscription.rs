@@ -12,9 +12,9 @@ fn cores(pid: u32) -> Option<CpuSet> {
     sched_getaffinity(Pid::from_raw(pid as i32)).ok()
 }
 
-/// Returns whether these processes, the calling one among them, and so many others of other pid
-/// namespaces are more than the cores that they may run on. Only processes that share a core with
-/// the calling one count.
+/// Returns whether these processes and so many others are more than the cores they may
+/// run on. The calling process is one of `pids`; `others` live in other pid namespaces. Only
+/// processes that share a core with the calling one count.
 pub fn is_oversubscribed(pids: &BTreeSet<u32>, others: usize) -> bool {
     let own = std::process::id();
     let Some(mine) = cores(own) else { return false };
@@ -37,8 +37,8 @@ pub fn is_oversubscribed(pids: &BTreeSet<u32>, others: usize) -> bool {
     processes > cores
 }
 
-/// Returns whether more than so many threads want to run on this machine now; false if that can't
-/// be seen.
+/// Returns whether more than so many threads want to run on this machine now.
+/// False if that can't be seen.
 pub fn is_exceeded(ranks: usize) -> bool {
     let running = |load: &str| load.split_whitespace().nth(3)?.split('/').next()?.parse::<usize>().ok();
     std::fs::read_to_string("/proc/loadavg").ok().as_deref().and_then(running).is_some_and(|n| n > ranks)

@@ -31,9 +31,10 @@ pub enum Gap {
 /// Gaps of one program, as far as they are known.
 #[derive(Debug, Default)]
 pub struct PollGaps {
-    /// The usual gap, in nanoseconds: follows the program within some ten polls.
+    /// Usual gap, in nanoseconds: follows the program within ten polls or so.
     usual: u64,
-    /// The shortest gap, in [`PARTS`]: falls at once, rises within some ten thousand polls.
+    /// The shortest gap, in [`PARTS`]: falls at once, rises within ten thousand polls or
+    /// so.
     shortest: u64,
     /// The last one's kind.
     last: Gap,
@@ -71,8 +72,8 @@ impl PollGaps {
         what
     }
 
-    /// Returns whether the program may sleep for so long. `wanted`: others want the core for more
-    /// than a few polls.
+    /// Returns whether the program may sleep for so long.
+    /// `wanted`: others want the core for more than a few polls.
     pub fn may_sleep(&mut self, ns: u64, wanted: bool) -> bool {
         let may = self.last == Gap::Bare && (wanted || self.bare >= LONG) || self.earned >= ns;
         if may {

@@ -1,7 +1,7 @@
 //! Looking twice: reads and peeks that find nothing new, for the sake of MPIs that have
 //! other ways to receive and look there in between.
 
-/// Has a program that started something look at its own affairs before it finds what has
+/// Gate of reads: has a program look at its own affairs before it finds frames that have
 /// come.
 ///
 /// MPICH sends messages to itself through memory of its own, and looks there after it has looked at
@@ -12,20 +12,20 @@
 /// operation, which is what one-sided MPI is made of, finds nothing new, and the reads of counters
 /// before that neither.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct ReadGate {
     calls: u64,
     was_first: bool,
     counters: u32,
 }
 
-/// So many reads of counters may be in vain before a program is taken for one that reads
-/// nothing else.
+/// Number of reads of counters that may be empty before a program is taken for one that
+/// reads nothing else.
 const COUNTERS: u32 = 3;
 
-impl Turn {
-    /// Whether a read of a completion queue should find nothing new. `calls`: such
-    /// operations so far.
-    pub fn is_first(&mut self, calls: u64) -> bool {
+impl ReadGate {
+    /// Returns whether a read of a completion queue should find nothing new. `calls`:
+    /// number of such operations so far.
+    pub fn hides(&mut self, calls: u64) -> bool {
         self.counters = 0;
         let before = core::mem::replace(&mut self.calls, calls);
         // Not twice running: who starts something between any two reads makes progress too.
@@ -33,8 +33,8 @@ impl Turn {
         self.was_first
     }
 
-    /// The same for a counter.
-    pub fn is_before(&mut self, calls: u64) -> bool {
+    /// Returns whether a read of a counter should find nothing new.
+    pub fn hides_from_counter(&mut self, calls: u64) -> bool {
         if calls == self.calls || self.counters >= COUNTERS {
             return false;
         }
@@ -43,7 +43,8 @@ impl Turn {
     }
 }
 
-/// The same for who looks for a message from anybody, by a peek.
+/// Gate of peeks: a peek for a message from any source finds another process's at the
+/// second look.
 ///
 /// MPICH probes its own memory, where messages to itself are, and then here; what it has sent to
 /// itself meanwhile it sees only when it has made progress. If the probe finds a message of another
@@ -51,21 +52,22 @@ impl Turn {
 /// itself, which is now visible, with the other one's length: `MPI_Dist_graph_create` does so.
 /// After a peek that found nothing MPICH makes progress.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Look {
+pub struct PeekGate {
     calls: u64,
     in_vain: bool,
 }
 
-impl Look {
-    /// Whether a peek for a message from anybody should find nothing: none before it was
-    /// in vain, at least not since the program started something. `calls`: operations so far.
-    pub fn is_first(&mut self, calls: u64) -> bool {
+impl PeekGate {
+    /// Returns whether a peek for a message from any source should find nothing. That is
+    /// so if none before it was empty, at least not since the program started something. `calls`:
+    /// operations so far.
+    pub fn hides(&mut self, calls: u64) -> bool {
         let before = self.in_vain && self.calls == calls;
-        *self = Look { calls, in_vain: true };
+        *self = PeekGate { calls, in_vain: true };
         !before
     }
 
-    /// It has found something.
+    /// A peek has found a message.
     pub fn found(&mut self) {
         self.in_vain = false;
     }
@@ -77,22 +79,22 @@ mod tests {
 
     #[test]
     fn every_peek_that_finds_something_comes_after_one_in_vain() {
-        let mut look = Look::default();
-        assert!(look.is_first(0) && !look.is_first(0));
+        let mut look = PeekGate::default();
+        assert!(look.hides(0) && !look.hides(0));
         look.found();
-        assert!(look.is_first(0) && look.is_first(1) && !look.is_first(1) && !look.is_first(1));
+        assert!(look.hides(0) && look.hides(1) && !look.hides(1) && !look.hides(1));
     }
 
     #[test]
     fn the_first_look_finds_nothing_new_but_the_second_does() {
-        let mut turn = Turn::default();
-        assert!(!turn.is_first(0));
-        assert!(turn.is_before(1) && turn.is_first(1) && !turn.is_before(1) && !turn.is_first(1));
+        let mut gate = ReadGate::default();
+        assert!(!gate.hides(0));
+        assert!(gate.hides_from_counter(1) && gate.hides(1) && !gate.hides_from_counter(1) && !gate.hides(1));
         // Something started between any two reads.
-        let found = (2..100).filter(|&calls| !turn.is_first(calls)).count();
+        let found = (2..100).filter(|&calls| !gate.hides(calls)).count();
         assert!(found > 40);
         // Nothing but counters read.
-        let found = (100..200).filter(|&calls| !turn.is_before(calls)).count();
+        let found = (100..200).filter(|&calls| !gate.hides_from_counter(calls)).count();
         assert!(found > 90);
     }
 }

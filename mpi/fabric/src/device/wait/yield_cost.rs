@@ -11,7 +11,8 @@ pub const COMPUTES: u64 = 20_000;
 pub const HOLDS: u64 = 500_000;
 /// Multiple of a lost time for which yields are avoided after it.
 const AVOIDED: u64 = 16;
-/// Maximum lost time that counts, in nanoseconds: the thread may have been stopped for hours.
+/// Maximum lost time that counts, in nanoseconds: the thread may have been stopped for
+/// hours.
 const LONGEST: u64 = 10_000_000;
 
 /// Cost of yields, as measured so far.
@@ -24,9 +25,9 @@ pub struct YieldCost {
 }
 
 impl YieldCost {
-    /// The thread was off its core for `ns` nanoseconds, until `now`. `others`: whether others than
-    /// the ranks want to run on this machine. Returns whether that was asked, which takes
-    /// microseconds.
+    /// The thread was off its core for `ns` nanoseconds, until `now`. `others`: whether
+    /// others than the ranks want to run on this machine. Returns whether that was asked, which
+    /// takes microseconds.
     pub fn on_off_core(&mut self, ns: u64, now: u64, others: impl Fn() -> bool) -> bool {
         self.off_core = ns;
         if ns < HOLDS {
@@ -38,7 +39,8 @@ impl YieldCost {
         true
     }
 
-    /// Returns whether a yield would most likely take as long as another program computes.
+    /// Returns whether a yield would most likely give the core to a program that
+    /// computes.
     pub fn yield_is_expensive(&self, now: u64) -> bool {
         now < self.avoided_until
     }

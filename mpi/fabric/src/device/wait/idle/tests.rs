@@ -90,7 +90,7 @@ fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
 }
 
 #[test]
-fn a_loop_around_operations_that_do_not_come_through_here_never_sleeps() {
+fn loop_around_foreign_operations_never_sleeps() {
     // Messages to itself: five polls in each, and what the program does between them.
     let mut rank = Rank::new(true);
     for _ in 0..100 {
@@ -134,7 +134,7 @@ fn what_happens_begins_it_anew() {
 }
 
 #[test]
-fn who_waits_for_room_sleeps_however_long_its_tries_take_and_is_not_taken_for_one_that_goes_on() {
+fn wait_for_space_sleeps_and_is_not_taken_for_a_test() {
     for oversubscribed in [true, false] {
         let mut rank = Rank::new(oversubscribed);
         for _ in 0..100 {
@@ -173,7 +173,7 @@ fn with_cores_to_spare_it_looks_on_for_an_answer() {
 }
 
 #[test]
-fn who_shares_its_core_with_a_program_that_computes_sleeps_instead_of_yielding() {
+fn beside_a_computing_program_it_sleeps_instead_of_yielding() {
     for oversubscribed in [false, true] {
         let mut rank = Rank::beside_a_program(oversubscribed);
         rank.activity.calls += 1;
