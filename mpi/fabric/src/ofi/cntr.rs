@@ -103,7 +103,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 /// Returns whether the counter is as it was at the last read, so that one may sleep on
 /// the wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*fid.cast::<Cntr>(), &*(*fid.cast::<Cntr>()).domain) };
     let _guard = domain.enter();
     match &cntr.listener {
@@ -122,7 +122,7 @@ impl Cntr {
 
     /// Changes the counter by hand, and wakes its waiters.
     unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&Counter)) -> c_int {
-        // SAFETY: libfabric's contract.
+        // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
         let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
         let _guard = domain.enter();
         how(&cntr.counter);
@@ -132,7 +132,7 @@ impl Cntr {
 }
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let mut guard = domain.enter();
     let before = cntr.counter.value.get();
@@ -157,7 +157,7 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let _guard = domain.enter();
     let (_, errors) = cntr.now();
@@ -166,27 +166,27 @@ unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
 }
 
 unsafe extern "C" fn add(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.value.set(counter.value.get().wrapping_add(value))) }
 }
 
 unsafe extern "C" fn set(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.value.set(value)) }
 }
 
 unsafe extern "C" fn adderr(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.errors.set(counter.errors.get().wrapping_add(value))) }
 }
 
 unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.errors.set(value)) }
 }
 
 unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let guard = domain.enter();
     let errors = cntr.counter.errors.get();

@@ -120,7 +120,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 
 /// Returns whether the queue is empty, so that one may sleep on the wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open completion queue; its domain outlives it.
     let cq = unsafe { &*fid.cast::<Cq>() };
     // SAFETY: the domain outlives its queues.
     let domain = unsafe { &*cq.domain };
@@ -168,7 +168,7 @@ impl Cq {
     unsafe fn write(&self, buf: *mut c_void, at: usize, c: &Completion) {
         let op_context = c.context as *mut c_void;
         let (flags, len, data) = (c.flags, c.len, c.data);
-        // SAFETY: as in `give`.
+        // SAFETY: the caller's promise: room for an entry of this format at `at`.
         unsafe {
             match self.format {
                 FI_CQ_FORMAT_CONTEXT => buf.cast::<fi_cq_entry>().add(at).write(fi_cq_entry { op_context }),
@@ -191,7 +191,7 @@ impl Cq {
 }
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
     unsafe { readfrom(cq, buf, count, core::ptr::null_mut()) }
 }
 
@@ -213,7 +213,7 @@ unsafe extern "C" fn readfrom(
     // With no room for any it is progress that is asked for.
     if cq.queue.len() < count || count == 0 {
         if domain.read_finds_nothing() {
-            // SAFETY: libfabric's contract.
+            // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
             return unsafe { cq.give(buf, count, from) };
         }
         domain.progress();
@@ -224,7 +224,7 @@ unsafe extern "C" fn readfrom(
     if !cq.queue.is_vain() {
         cq.idle.borrow_mut().on_completion(|| domain.activity());
     }
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
     let given = unsafe { cq.give(buf, count, from) };
     if given > 0 {
         domain.gave();
@@ -243,7 +243,7 @@ unsafe extern "C" fn sread(
     cond: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
     unsafe { sreadfrom(cq, buf, count, core::ptr::null_mut(), cond, timeout) }
 }
 
@@ -260,12 +260,12 @@ unsafe extern "C" fn sreadfrom(
     let until = || !cq.queue.is_empty() || cq.signalled.get();
     let (_guard, _) = domain.wait(domain.enter(), &cq.idle, timeout, until);
     cq.signalled.set(false);
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
     unsafe { cq.give(buf, count, from) }
 }
 
 unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flags: u64) -> isize {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open completion queue; its domain outlives it.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     if entry.is_null() {
         return failed(FI_EINVAL) as isize;
@@ -292,7 +292,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flag
 }
 
 unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open completion queue; its domain outlives it.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let _guard = domain.enter();
     cq.signalled.set(true);

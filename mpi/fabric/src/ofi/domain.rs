@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::device::connect::address::Address;
@@ -33,6 +33,8 @@ pub const SHORTLY: u64 = 50_000;
 /// Maximum sleep while a sender has claimed a packet and not yet filled it, in
 /// nanoseconds.
 pub const BEHIND: u64 = 1_000_000;
+/// Time of spinning between two looks at the clock, in nanoseconds.
+const BETWEEN_CLOCKS: u64 = 200;
 /// Time between two counts of processes and cores while the peers stay the same, in
 /// nanoseconds.
 const COUNT_EVERY: u64 = 1_000_000_000;
@@ -249,6 +251,15 @@ impl Domain {
         ready
     }
 
+    /// Spins until a frame has come, at most for [`BETWEEN_CLOCKS`].
+    #[inline]
+    fn spin_until_ready(&self) {
+        // No single word tells of all ports and rings: they are looked at each time.
+        let word = AtomicU64::new(0);
+        // Relaxed: orders nothing.
+        let _ = Native::with_id(0).spin_until(&word, Ordering::Relaxed, BETWEEN_CLOCKS, |_| self.is_ready());
+    }
+
     fn is_stuck(&self) -> bool {
         let mut stuck = false;
         self.each(|endpoint| stuck |= endpoint.is_stuck());
@@ -330,12 +341,7 @@ impl Domain {
             Pause::Spin(ns) => {
                 let end = Native::with_id(0).now() + ns;
                 loop {
-                    for _ in 0..16 {
-                        if self.is_ready() {
-                            break;
-                        }
-                        core::hint::spin_loop();
-                    }
+                    self.spin_until_ready();
                     if self.progress() > 0 && until() {
                         idle.borrow_mut().on_completion(|| self.activity());
                         return guard;

@@ -33,8 +33,8 @@ macro_rules! entries {
                 unsafe extern "C" fn entry($ep: *mut fid_ep $(, $arg: $of)*) -> isize {
                     // SAFETY: libfabric's contract: an open endpoint, and arguments as this entry
                     // of the table has them.
-                    let result = (|| Ok::<isize, isize>(unsafe { $body }))();
-                    result.unwrap_or_else(|error| error)
+                    let call = || Ok::<isize, isize>(unsafe { $body });
+                    call().unwrap_or_else(|error| error)
                 }
                 Some(entry)
             },)*

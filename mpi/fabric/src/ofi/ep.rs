@@ -216,7 +216,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 }
 
 unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects): an open endpoint.
     let (_guard, ep) = unsafe { Ep::enter(fid.cast()) };
     if ep.endpoint.cancel(context as usize) { 0 } else { -(FI_ENOENT as isize) }
 }

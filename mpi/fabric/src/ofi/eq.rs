@@ -233,7 +233,7 @@ unsafe extern "C" fn sread(
     if let Some(error) = refused(event, buf, flags) {
         return error;
     }
-    // SAFETY: as in `read`.
+    // SAFETY: libfabric's contract (objects): an open event queue.
     let eq = unsafe { &*eq.cast::<Eq>() };
     // No timeout: for ever.
     let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
@@ -245,12 +245,12 @@ unsafe extern "C" fn sread(
             Some(left) => eq.came.wait_timeout(events, left).unwrap_or_else(|e| e.into_inner()).0,
         };
     }
-    // SAFETY: as in `read`.
+    // SAFETY: libfabric's contract (results): `event` and `len` bytes at `buf` are writable.
     unsafe { eq.give(events, event, buf, len, flags) }
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, entry: *mut fi_eq_err_entry, flags: u64) -> isize {
-    // SAFETY: as in `read`.
+    // SAFETY: libfabric's contract (objects): an open event queue.
     let eq = unsafe { &*eq.cast::<Eq>() };
     if entry.is_null() {
         return failed(FI_EINVAL) as isize;
@@ -271,7 +271,7 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, entry: *mut fi_eq_err_entry, flags
 }
 
 unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
-    // SAFETY: as in `read`.
+    // SAFETY: libfabric's contract (objects): an open event queue.
     let eq = unsafe { &*eq.cast::<Eq>() };
     if !eq.is_written || buf.is_null() || len == 0 {
         return failed(FI_EINVAL) as isize;

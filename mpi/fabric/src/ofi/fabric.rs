@@ -110,14 +110,15 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
         if fid.is_null() {
             return failed(FI_EINVAL);
         }
-        // SAFETY: as above.
+        // SAFETY: libfabric's contract (objects): not null, so an open object, which begins with its
+        // header.
         let class = unsafe { (*fid).fclass };
         let may = match class as u32 {
-            // SAFETY: the class says what it is.
+            // SAFETY: the class says that it is one.
             FI_CLASS_CQ => unsafe { super::cq::may_wait(fid) },
-            // SAFETY: as above.
+            // SAFETY: the class says that it is one.
             FI_CLASS_CNTR => unsafe { super::cntr::may_wait(fid) },
-            // SAFETY: as above.
+            // SAFETY: the class says that it is one.
             FI_CLASS_EQ => unsafe { eq::Eq::of(fid) }.is_none_or(eq::Eq::is_empty),
             _ => return failed(FI_EINVAL),
         };

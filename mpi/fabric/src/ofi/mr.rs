@@ -116,7 +116,7 @@ unsafe extern "C" fn reg(
     context: *mut c_void,
 ) -> c_int {
     let piece = (buf as usize, len);
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects, buffers, arrays, results), as `register` has it.
     unsafe { register(fid, Registration { piece, access, offset, key: requested_key, flags, context }, mr) }
 }
 
@@ -137,7 +137,7 @@ unsafe extern "C" fn regv(
     mr: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract.
+    // SAFETY: libfabric's contract (objects, buffers, arrays, results), as `register` has it.
     unsafe {
         let Some(piece) = only(iov, count) else { return failed(FI_EINVAL) };
         register(fid, Registration { piece, access, offset, key: requested_key, flags, context }, mr)

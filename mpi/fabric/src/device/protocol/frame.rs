@@ -23,12 +23,12 @@
 //! ```
 //!
 //! ¹ Its highest bit says whether there are data. ² 0: the sender wants no answer. ³ In the
-//! sender's memory, or 0 if the message is scattered there. A read of nothing, one that fails, and an
-//! atomic operation that fetches nothing are answered by Done.
+//! sender's memory, or 0 if the message is scattered there. A read of nothing, one that fails, and
+//! an atomic operation that fetches nothing are answered by Done.
 //!
-//! The tag is the message's, where the kind says that it has one. In `Write` it carries [`DATA`]
-//! and [`LAST`], in `Atomic` the operation. Ids are the numbers of a [`Slab`]: the side that gave
-//! one checks it when it comes back.
+//! The tag is the message's, where the kind says that it has one. In `Write` it says whether the
+//! piece is the last one and carries data, in `Atomic` the operation. Ids are the numbers of a
+//! [`Slab`]: the side that gave one checks it when it comes back.
 //!
 //! **Speed.** Encoding and decoding are inlined into their callers, where the frame's variant is
 //! known or decided upon at once: no `Frame` is ever put together in memory on the short path.
@@ -295,7 +295,8 @@ impl Frame {
             Frame::RendezvousData { receive, offset } => (Kind::RendezvousData, 0, [receive, offset, 0, 0]),
             Frame::Fin { id } => (Kind::Fin, 0, [id, 0, 0, 0]),
             Frame::Write { address, key, id, data, last } => {
-                let flags = u64::from(last && data.is_some()) * DATA | u64::from(last) * LAST;
+                let data_flag = if last && data.is_some() { DATA } else { 0 };
+                let flags = if last { data_flag | LAST } else { 0 };
                 (Kind::Write, flags, [address, key, id, data.unwrap_or(0)])
             }
             Frame::Read { address, key, id, len } => (Kind::Read, 0, [address, key, id, len]),

@@ -3,7 +3,7 @@
 //! An MPI that waits polls in a loop, and the event that it waits for need not come through here:
 //! messages to oneself, files and threads are its own business. So a read must not keep the MPI for
 //! long before it has had a few turns of its loop; and while a rank waits, other ranks may need the
-//! core. A wait goes through the stages of [`Stage`], by the number of empty polls so far:
+//! core. A wait goes through the stages of `Stage`, by the number of empty polls so far:
 //!
 //! ```text
 //! stage      cores are shared             a core for each rank                pause
