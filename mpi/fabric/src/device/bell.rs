@@ -4,7 +4,7 @@
 //! Who sleeps on a futex can be woken through shared memory, but `poll` and `epoll` know
 //! descriptors only. The owner of an endpoint makes a pipe and writes its number into the segment's
 //! header; a sender opens it through /proc, as it has opened the segment, when it first has to
-//! ring. Who came through the owner's [`Door`](crate::device::connect::fd_listener::Door) gets both
+//! ring. Who came through the owner's [`FdListener`](crate::device::connect::fd_listener::FdListener) gets both
 //! ends there. While nobody listens a send costs what it did before: the sender looks at the word
 //! that says whether the receiver sleeps.
 //!

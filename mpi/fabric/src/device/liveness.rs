@@ -1,8 +1,8 @@
 //! Deaths and departures.
 //!
 //! A process that is seen from here is watched by its pid; one that is not, by the connections that
-//! were made through doors ([`fd_listener`](crate::device::connect::fd_listener)): its own to us,
-//! and ours to it.
+//! were made at descriptor listeners ([`fd_listener`](crate::device::connect::fd_listener)): its
+//! own to us, and ours to it.
 //!
 //! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends
 //! with an error. What it had sent before still arrives.
@@ -77,7 +77,7 @@ impl Endpoint {
         // Those who died before they had said anything.
         let mut unused = 0;
         for place in 0..MEMBERS {
-            if self.port.is_unused(place) {
+            if self.port.members.is_unused(place) {
                 unused += 1;
                 if unused >= UNUSED {
                     break;
@@ -85,13 +85,13 @@ impl Endpoint {
                 continue;
             }
             unused = 0;
-            if self.core.by_member[place].is_some() || self.port.dead_member(place).is_none() {
+            if self.core.by_member[place].is_some() || self.port.members.dead_member(place).is_none() {
                 continue;
             }
             // Or so it seems: a visitor that came and went may have said something meanwhile.
             while self.progress() > 0 {}
             if self.core.by_member[place].is_none()
-                && let Some(member) = self.port.dead_member(place)
+                && let Some(member) = self.port.members.dead_member(place)
             {
                 self.port.leave(member);
             }
@@ -100,8 +100,8 @@ impl Endpoint {
 
     /// Says good-bye, and takes nothing more.
     pub fn close(&mut self) {
-        // What waits for space goes out as long as somebody makes some, and answers to those whose
-        // door is still closed when it opens: they look every ten milliseconds.
+        // Queued frames go out as long as peers make space, and answers to peers that have not
+        // answered yet when they do: they look every ten milliseconds.
         for round in 0..1100 {
             self.progress();
             let waits =

@@ -5,6 +5,7 @@ pub mod connect;
 pub mod endpoint;
 pub mod link;
 pub mod liveness;
+pub mod members;
 pub mod pair;
 pub mod peer;
 pub mod port;

@@ -8,8 +8,8 @@ use towpath_shm::Watch;
 use crate::device::connect::address::Address;
 use crate::device::connect::fd_request::FdRequest;
 use crate::device::link::Link;
+use crate::device::members::MemberId;
 use crate::device::pair::{Conversation, PairIn};
-use crate::device::port::MemberId;
 use crate::device::protocol::stream::Queued;
 
 /// No address in the vector.

@@ -9,24 +9,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
 use rustix::rand::{GetRandomFlags, getrandom};
 use towpath_am::claim::{Claim, Towpath};
-use towpath_am::packet::block_owner;
 use towpath_am::path::{FIRST_QUOTA, Inbox, free_afterwards};
-use towpath_am::queue::{CLOSED, Census, Receiver};
+use towpath_am::queue::{CLOSED, Receiver};
 use towpath_machine::{Native, Park, Processor};
-use towpath_shm::Watch;
 use towpath_sync::Spinning;
 
 use crate::device::bell::Bell;
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::{AttachError, PairMemory, Segment};
-use crate::device::connect::fd_listener::Door;
-use crate::device::connect::layout::{
-    FREE, JOINED, JOINING, LISTENED, LISTENS, MEMBERS, PLACE_BITS, SLEEPS, STATE, USES, VISITOR,
-};
+use crate::device::connect::fd_listener::FdListener;
+use crate::device::connect::layout::{LISTENED, LISTENS, MEMBERS, SLEEPS};
+pub use crate::device::members::MemberId;
+use crate::device::members::Members;
 use crate::device::pair::{Conversation, PairIn, publish_then_look};
 use crate::device::protocol::wire::{Arrived, LINE};
 use crate::device::resource::buffers::Payload;
@@ -35,27 +31,6 @@ use crate::device::resource::buffers::Payload;
 const TURN: usize = 64;
 /// The shared queue is looked at in one of so many polls at least.
 const QUEUE_EVERY: u32 = 8;
-
-/// A sender's number at a receiver: its place among the members, and a count of the
-/// place's uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MemberId {
-    /// The place.
-    pub place: u16,
-    /// The count.
-    pub uses: u8,
-}
-
-impl MemberId {
-    /// As packets carry it.
-    pub fn code(self) -> u16 {
-        self.place | u16::from(self.uses) << PLACE_BITS
-    }
-    /// From a packet.
-    pub fn from_code(code: u16) -> MemberId {
-        MemberId { place: code % MEMBERS as u16, uses: (code >> PLACE_BITS) as u8 }
-    }
-}
 
 /// Who comes through a pair's slots.
 struct Slots {
@@ -80,10 +55,9 @@ pub struct Port {
     /// The owner's own slots are new.
     own_follows: Cell<bool>,
     leaving: RefCell<Vec<MemberId>>,
-    watches: RefCell<Vec<Option<(u64, Watch)>>>,
     bell: OnceCell<Bell>,
-    /// For those who can't come through /proc.
-    door: Option<Door>,
+    /// Its senders.
+    pub members: Members,
 }
 
 impl Port {
@@ -104,6 +78,7 @@ impl Port {
             // Relaxed: published with the address, by whatever carries it.
             word.store(value, Ordering::Relaxed);
         }
+        let members = Members::new(Arc::clone(&segment), address);
         Ok(Port {
             segment,
             address,
@@ -115,31 +90,29 @@ impl Port {
             new_pairs: RefCell::default(),
             own_follows: Cell::new(false),
             leaving: RefCell::default(),
-            watches: RefCell::new((0..MEMBERS).map(|_| None).collect()),
             bell: OnceCell::new(),
-            // Without a door (forbidden, no descriptors) the usual way is still there.
-            door: Door::open(address).ok(),
+            members,
         })
     }
 
-    /// Serves those who wait at the door.
+    /// Serves the visitors of the descriptor listener.
     #[cold]
     pub fn serve(&self) {
-        if let Some(door) = &self.door {
-            door.serve(self.segment.file(), self.bell.get());
+        if let Some(listener) = &self.members.listener {
+            listener.serve(self.segment.file(), self.bell.get());
         }
     }
 
     /// Those who came through the door and are gone since the last time.
     pub fn lost(&self) -> Vec<Address> {
-        self.door.as_ref().map_or_else(Vec::new, Door::lost)
+        self.members.listener.as_ref().map_or_else(Vec::new, FdListener::lost)
     }
 
     /// Whether this sender came through the door; if so, the slots that it has passed
     /// there with this nonce.
     #[cold]
     pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
-        let passed = self.door.as_ref()?.slots(of, nonce)?;
+        let passed = self.members.listener.as_ref()?.slots(of, nonce)?;
         Some(passed.and_then(|file| PairMemory::given(of.pid, file, nonce).ok()))
     }
 
@@ -168,7 +141,7 @@ impl Port {
         if !leaving.is_empty() {
             for member in leaving.drain(..) {
                 self.pairs.borrow_mut().retain(|slots| slots.from != member);
-                self.free(member);
+                self.members.free(member);
             }
         }
         self.adopt();
@@ -260,10 +233,10 @@ impl Port {
         let q = self.segment.queue();
         let mut receiver = self.receiver.borrow_mut();
         if died {
-            receiver.sweep(&Towpath, q, &self.cpu, self);
+            receiver.sweep(&Towpath, q, &self.cpu, &self.members);
         }
         receiver.heal(&Towpath, q, &self.cpu);
-        while receiver.look_after(&Towpath, q, &self.cpu, self) {}
+        while receiver.look_after(&Towpath, q, &self.cpu, &self.members) {}
         Claim::<Native>::flush(&Towpath, q, &mut receiver, &self.cpu, &Spinning);
     }
 
@@ -307,44 +280,6 @@ impl Port {
             pair.converse(conversation);
         }
         Some(pair)
-    }
-
-    /// The address of a member; `None` if there is no such member.
-    pub fn address_of(&self, member: MemberId) -> Option<Address> {
-        let entry = self.segment.members().get(usize::from(member.place))?;
-        // Acquire: pairs with the Release of `Link::join`.
-        let state = entry.state.load(Ordering::Acquire);
-        if state & STATE != JOINED || (state >> 8) as u8 != member.uses {
-            return None;
-        }
-        // Relaxed: written before the state, never changed while it stays.
-        Address::from_words(core::array::from_fn(|i| entry.address[i].load(Ordering::Relaxed)))
-    }
-
-    /// How many bytes of a member's eager messages have found their receives.
-    #[inline]
-    pub fn taken(&self, member: MemberId, bytes: u64) {
-        if let Some(entry) = self.segment.members().get(usize::from(member.place)) {
-            // Relaxed: a count; only we write it, and the sender only compares.
-            entry.taken.store(entry.taken.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
-        }
-    }
-
-    /// A member has gone for good, and nothing of it is in the queue: its place is free
-    /// again.
-    fn free(&self, member: MemberId) {
-        let Some(entry) = self.segment.members().get(usize::from(member.place)) else { return };
-        let state = entry.state.load(Ordering::Acquire);
-        if state & STATE != FREE && (state >> 8) as u8 == member.uses {
-            entry.taken.store(0, Ordering::Relaxed);
-            entry.intents[0].store(0, Ordering::Relaxed);
-            entry.intents[1].store(0, Ordering::Relaxed);
-            self.watches.borrow_mut()[usize::from(member.place)] = None;
-            let next = FREE | ((u64::from(member.uses) + 1) & USES) << 8;
-            // Release: the words are clean for the next one; pairs with the Acquire of
-            // `Link::join`.
-            entry.state.store(next, Ordering::Release);
-        }
     }
 
     /// Says that the owner is about to sleep. Returns what to hand to [`Port::park`];
@@ -392,8 +327,8 @@ impl Port {
         // Relaxed: published by `asleep` in `listen`.
         self.segment.header().bell.store(u64::from(bell.outer()) + 1, Ordering::Relaxed);
         let bell = self.bell.get_or_init(|| bell);
-        if let Some(door) = &self.door {
-            door.pass(bell);
+        if let Some(listener) = &self.members.listener {
+            listener.pass(bell);
         }
         Ok(bell)
     }
@@ -434,49 +369,6 @@ impl Port {
         self.segment.header().closed.store(1, Ordering::Release);
         self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
     }
-
-    /// Whether nobody has ever taken this place. (Or it was taken and left as often as is
-    /// counted, which makes no difference to anybody but the next one.)
-    pub fn is_unused(&self, place: usize) -> bool {
-        // Relaxed: at worst the next look finds it.
-        self.segment.members().get(place).is_none_or(|entry| entry.state.load(Ordering::Relaxed) == FREE)
-    }
-
-    /// The member of this place, if it has joined, or begun to, and is dead.
-    pub fn dead_member(&self, place: usize) -> Option<MemberId> {
-        // Acquire: pairs with the Release of `Link::join`.
-        let state = self.segment.members().get(place)?.state.load(Ordering::Acquire);
-        let dead = match state & STATE {
-            JOINED => self.member_is_dead(place, state),
-            // It has sent nothing, and perhaps not said who it is.
-            JOINING => self.visitor_is_gone(state).unwrap_or_else(|| !exists((state >> 32) as i32)),
-            _ => false,
-        };
-        dead.then_some(MemberId { place: place as u16, uses: (state >> 8) as u8 })
-    }
-
-    /// Of a member that came through the door: whether it is gone.
-    fn visitor_is_gone(&self, state: u64) -> Option<bool> {
-        let who = (state >> 32) as u32;
-        (who & VISITOR != 0).then(|| self.door.as_ref().is_none_or(|door| !door.is_here(who & !VISITOR)))
-    }
-
-    fn member_is_dead(&self, place: usize, state: u64) -> bool {
-        if let Some(is_gone) = self.visitor_is_gone(state) {
-            return is_gone;
-        }
-        let mut watches = self.watches.borrow_mut();
-        let Some(watch) = watches.get_mut(place) else { return false };
-        if watch.as_ref().is_none_or(|(of, _)| *of != state) {
-            let entry = &self.segment.members()[place];
-            // Relaxed: as in `address_of`.
-            let words = core::array::from_fn(|i| entry.address[i].load(Ordering::Relaxed));
-            // Half a member is not known yet: alive, until it says who it is.
-            let Some(address) = Address::from_words(words) else { return false };
-            *watch = Some((state, address.process().watch()));
-        }
-        watch.as_ref().is_some_and(|(_, watch)| watch.is_dead())
-    }
 }
 
 #[allow(unsafe_code)]
@@ -485,40 +377,4 @@ fn payload(q: &towpath_am::queue::Queue<'_, Native>, block: usize, len: usize) -
     let fits = at.checked_add(len)? <= q.bytes.len();
     // SAFETY: in bounds of the mapped blocks; the block is freed only after the delivery.
     fits.then(|| unsafe { Payload::new(q.bytes.as_ptr().add(at), len) })
-}
-
-/// Returns whether there is a process of this number. (Another one may have it by now; then its
-/// predecessor's place is not noticed.)
-fn exists(pid: i32) -> bool {
-    Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
-}
-
-impl Census for Port {
-    fn members(&self) -> usize {
-        MEMBERS
-    }
-
-    fn intent(&self, member: usize) -> u64 {
-        let Some(entry) = self.segment.members().get(member) else { return 0 };
-        // Acquire: pairs with the Release with which claimers change their intent.
-        let intent = entry.intents[0].load(Ordering::Acquire);
-        let state = entry.state.load(Ordering::Acquire);
-        // The intent first, then the question: what the dead intended will not happen any more.
-        if intent != 0 && (state & STATE == FREE || self.member_is_dead(member, state)) { 0 } else { intent }
-    }
-
-    fn alive(&self, endpoint: u16, generation: u16) -> bool {
-        let place = usize::from(endpoint);
-        let Some(entry) = self.segment.members().get(place) else { return false };
-        let state = entry.state.load(Ordering::Acquire);
-        state & STATE != FREE
-            && block_owner(endpoint, generation) == block_owner(endpoint, (state >> 8) as u16 & 0xff)
-            && !self.member_is_dead(place, state)
-    }
-
-    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
-        let entry = self.segment.members().get(usize::from(endpoint));
-        // Acquire: pairs with the Release after the publication.
-        entry.is_some_and(|e| e.intents[1].load(Ordering::Acquire) == u64::from(queue) + 1)
-    }
 }

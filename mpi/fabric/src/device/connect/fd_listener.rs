@@ -11,7 +11,7 @@
 //!
 //! **Progress.** There is no thread for this: the owner looks here when it looks after its peers
 //! (every ten milliseconds while it waits), and at every turn while it is a visitor elsewhere
-//! itself. So two that visit each other at the same moment serve each other. Nothing blocks; a
+//! itself. So two that ask each other at the same moment serve each other. Nothing blocks; a
 //! visitor's sends are refused for now until its turn has come.
 //!
 //! **A death.** The connection stays as long as both live: when it is lost, so is the visitor
@@ -40,23 +40,23 @@ struct Visitor {
     connection: Connection,
 }
 
-/// An endpoint's door.
+/// An endpoint's descriptor listener.
 #[derive(Debug)]
-pub struct Door {
+pub struct FdListener {
     own: Address,
     listener: OwnedFd,
     visitors: RefCell<Vec<Visitor>>,
     next: Cell<u32>,
 }
 
-impl Door {
+impl FdListener {
     /// Opens it.
     ///
     /// # Errors
     ///
-    /// The system's: then only those can come who need no door.
-    pub fn open(own: Address) -> io::Result<Door> {
-        Ok(Door { own, listener: listen(&own)?, visitors: RefCell::default(), next: Cell::new(0) })
+    /// The system's: then only processes that see this one in /proc can send to it.
+    pub fn open(own: Address) -> io::Result<FdListener> {
+        Ok(FdListener { own, listener: listen(&own)?, visitors: RefCell::default(), next: Cell::new(0) })
     }
 
     /// Serves the visitors that have connected.
@@ -74,7 +74,7 @@ impl Door {
     fn admit(&self, visitor: &mut Visitor, segment: BorrowedFd<'_>, bell: Option<&Bell>) -> bool {
         let Visitor { number, address, connection } = visitor;
         let said = match connection.take() {
-            Ok(Some(parcel)) => parcel,
+            Ok(Some(message)) => message,
             // It has not said it yet.
             Ok(None) => return !connection.is_lost(),
             Err(_) => return false,
@@ -118,8 +118,8 @@ impl Door {
     pub fn slots(&self, of: &Address, nonce: u64) -> Option<Option<OwnedFd>> {
         let visitors = self.visitors.borrow();
         let visitor = visitors.iter().find(|visitor| visitor.address.as_ref() == Some(of))?;
-        while let Ok(Some(parcel)) = visitor.connection.take() {
-            if let Some((number, file)) = parcel.number_and_file()
+        while let Ok(Some(message)) = visitor.connection.take() {
+            if let Some((number, file)) = message.number_and_file()
                 && number == nonce
             {
                 return Some(Some(file));

@@ -26,14 +26,14 @@ const SO_PEERPIDFD: libc::c_int = 77;
 
 /// A datagram with descriptors.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct FdMessage {
     bytes: [u8; BYTES],
     len: usize,
     /// The descriptors.
     pub files: Vec<OwnedFd>,
 }
 
-impl Parcel {
+impl FdMessage {
     /// The bytes, if there are as many.
     pub fn bytes<const N: usize>(&self) -> Option<[u8; N]> {
         self.bytes[..self.len].try_into().ok()
@@ -164,17 +164,17 @@ impl Connection {
     /// # Errors
     ///
     /// Nothing will come any more.
-    pub fn take(&self) -> io::Result<Option<Parcel>> {
-        let mut parcel = Parcel { bytes: [0; BYTES], len: 0, files: Vec::new() };
-        match passing::take(&self.socket, &mut parcel.bytes) {
-            Ok((len, files)) => (parcel.len, parcel.files) = (len, files),
+    pub fn take(&self) -> io::Result<Option<FdMessage>> {
+        let mut message = FdMessage { bytes: [0; BYTES], len: 0, files: Vec::new() };
+        match passing::take(&self.socket, &mut message.bytes) {
+            Ok((len, files)) => (message.len, message.files) = (len, files),
             Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(None);
             }
             Err(why) => return Err(why),
         }
         // No datagram of ours is empty.
-        if parcel.len == 0 { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(Some(parcel)) }
+        if message.len == 0 { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(Some(message)) }
     }
 }
 

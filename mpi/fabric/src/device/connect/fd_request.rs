@@ -1,7 +1,7 @@
-//! The way to a peer: through /proc where that leads there, else by asking at its door.
+//! Connecting to a peer: through /proc, or else by a request to its descriptor listener.
 //!
-//! Asking takes as long as the other needs to make progress once. Meanwhile sends to it are refused
-//! for now ([`Refusal::Again`]), and what must go out (answers) waits in its queue.
+//! A request takes as long as the peer needs to make progress once. Meanwhile sends to it are
+//! refused for now ([`Refusal::Again`]), and frames that must go out (answers) wait in its queue.
 
 use std::io;
 
@@ -14,10 +14,10 @@ use crate::device::peer::{ConnectionState, Peer};
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::stream::Queued;
 
-/// At a peer's door.
+/// A request to a peer's descriptor listener.
 #[derive(Debug)]
 pub struct FdRequest {
-    /// None while too many others knock.
+    /// None while too many others connect.
     connection: Option<Connection>,
     /// Error of the way through /proc.
     instead: Option<AttachError>,
@@ -124,7 +124,7 @@ impl FdRequest {
         }
         let Some(connection) = &self.connection else { return Ok(None) };
         let Some(answer) = connection.take().map_err(silent)? else {
-            // A child of the dead may have inherited its door: nobody will answer.
+            // A child of the dead peer may have inherited the socket: it will not answer.
             return if connection.is_lost() {
                 Err(silent(io::ErrorKind::ConnectionReset.into()))
             } else {
@@ -170,13 +170,14 @@ impl Core {
         }
     }
 
-    /// An answer to a peer whose door has not opened yet. It is among the busy ones.
+    /// Queues an answer to a peer that has not answered yet itself. It is among the busy
+    /// ones.
     #[cold]
     pub(crate) fn post_later(&mut self, to: u32, frame: Frame, bytes: &[u8]) {
         self.peers[to as usize].queue.push_back(Queued::Frame(frame, bytes.to_vec()));
     }
 
-    /// Asks again at a door. Whether the way is open.
+    /// Takes the next step of a request. Returns whether the connection is open.
     #[cold]
     pub(crate) fn ask_again(&mut self, to: u32) -> bool {
         let own = self.own;

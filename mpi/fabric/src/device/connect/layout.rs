@@ -83,7 +83,7 @@ pub struct Member {
 }
 
 /// In the upper half of a member's state: not a pid, but the number that the receiver's
-/// [`Door`](crate::device::connect::fd_listener::Door) has given it.
+/// [`FdListener`](crate::device::connect::fd_listener::FdListener) has given it.
 pub const VISITOR: u32 = 1 << 31;
 
 /// State of a place without a sender.

@@ -2,8 +2,9 @@
 
 use crate::device::connect::attach::PairMemory;
 use crate::device::endpoint::Core;
+use crate::device::members::MemberId;
 use crate::device::peer::Peer;
-use crate::device::port::{MemberId, Port};
+use crate::device::port::Port;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::receive::Envelope;
 use crate::device::protocol::wire::Arrived;
@@ -72,7 +73,7 @@ impl Core {
     /// Returns the peer that a member is, at its first frame.
     #[cold]
     fn meet(&mut self, port: &Port, from: MemberId) -> Option<u32> {
-        let address = port.address_of(from)?;
+        let address = port.members.address_of(from)?;
         let peer = self.peer(address);
         self.peers[peer as usize].member = Some(from);
         *self.by_member.get_mut(usize::from(from.place))? = Some((from.uses, peer));

@@ -282,7 +282,7 @@ impl Core {
         if envelope.len > INJECT
             && let Some(member) = self.peers[envelope.peer as usize].member
         {
-            port.taken(member, envelope.len as u64);
+            port.members.add_taken(member, envelope.len as u64);
         }
         if envelope.answer != 0 {
             self.post(envelope.peer, Frame::Fin { id: envelope.answer }, &[]);
