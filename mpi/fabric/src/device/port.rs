@@ -103,13 +103,13 @@ impl Port {
         }
     }
 
-    /// Those who came through the door and are gone since the last time.
+    /// Visitors of the descriptor listener that have gone since the last call.
     pub fn lost(&self) -> Vec<Address> {
         self.members.listener.as_ref().map_or_else(Vec::new, FdListener::lost)
     }
 
-    /// Whether this sender came through the door; if so, the slots that it has passed
-    /// there with this nonce.
+    /// Looks for a visitor of the descriptor listener: `Some` if this sender is one, with the
+    /// ring that it has passed with this nonce.
     #[cold]
     pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
         let passed = self.members.listener.as_ref()?.slots(of, nonce)?;

@@ -6,20 +6,23 @@
 //! core. A wait goes through the stages of `Stage`, by the number of empty polls so far:
 //!
 //! ```text
-//! stage      cores are shared             a core for each rank                pause
-//! Return     the first F + W + P polls    the first P, and 2 more (0 if F = 1)  none
-//! ShortSpin                               up to SHORT_SPINS                   spin 1 µs
-//! Yield      the next Y                   each second one                     yield
-//! LongSpin                                each second one                     spin `TOWPATH_SPIN`
-//! Observe    the next F                                                       none
-//! Sleep      then, and Observe again      in Yield's place, if expensive      sleep
-//! Rest                                    after 2 LONG_SPINS of these         none; few yields
+//! stage      cores are shared            a core for each rank                  pause
+//! Return     the first F + W + P polls   the first P, and 2 more (0 if F = 1)  none
+//! ShortSpin                              up to SHORT_SPINS                     spin 1 µs
+//! Rounds     the next Y                  the next 2 LONG_SPINS                 the strategy's step
+//! Observe    the next F                                                        none
+//! Rounds     then, and Observe again     each SELDOM-th                        the strategy's step
+//! Rest                                   the others                            none
 //!
 //! F   1 if the program has started something here, and most likely waits for the answer; or FREE
 //! W   WORK polls more each time that the program was found working between two polls
 //! P   patience: the program often goes on without a completion (`TestPredictor`)
 //! Y   `TOWPATH_YIELDS`; 0 while yields are expensive (`YieldCost`)
 //! ```
+//!
+//! In its rounds a wait takes the steps of a [`Strategy`], as all waits of Towpath do: where cores
+//! are shared, Y yields, then sleeps; with a core for each rank, spins of `TOWPATH_SPIN`, and yields
+//! between them, or sleeps while yields are expensive.
 //!
 //! The wait begins anew when the program starts an operation, when it is given a completion, and
 //! when it did foreign work between two polls ([`Estimator`]). Where cores are shared, time passes
@@ -32,6 +35,7 @@
 //! while others compute ([`PollGaps`](crate::device::wait::poll_gap::PollGaps)).
 
 use towpath_machine::{Native, Processor};
+use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Activity;
@@ -77,14 +81,10 @@ enum Stage {
     Return,
     /// Spin for less than the program would notice.
     ShortSpin,
-    /// Give the core away, unless the MPI does.
-    Yield,
-    /// Spin for as long as the settings say.
-    LongSpin,
+    /// Take the strategy's next step.
+    Rounds,
     /// Return at once, and measure the gaps between the polls.
     Observe,
-    /// Sleep, if the estimator permits it.
-    Sleep,
     /// Return at once: the wait is a long one, and the core is not wanted.
     Rest,
 }
@@ -96,8 +96,8 @@ struct Wait {
     polls: u32,
     /// Empty polls since it began.
     empty_polls: u32,
-    /// Length of the last sleep, in nanoseconds, or 0.
-    last_sleep: u64,
+    /// Progress in the strategy.
+    steps: WaitState,
     /// Number of sleeps.
     sleeps: u32,
     /// Polls that return at once because the program works between them.
@@ -204,7 +204,7 @@ impl Idle {
             Event::Frame => {
                 // Others were served; the program has got nothing.
                 self.wait.polls = self.wait.polls.min(self.free());
-                self.wait.last_sleep = 0;
+                self.wait.steps = WaitState::default();
             }
             Event::None => {}
         }
@@ -257,7 +257,7 @@ impl Idle {
         if self.oversubscribed || since < OFTEN {
             // `empty_polls` stays: the program's next step will tell whether it waits.
             self.wait.polls = 0;
-            self.wait.last_sleep = 0;
+            self.wait.steps = WaitState::default();
             self.estimator.forget_answer();
             self.wait.work = (self.wait.work + WORK).min(MOST_WORK);
         }
@@ -270,9 +270,8 @@ impl Idle {
             let yields = returns + self.yields(settings);
             return match self.wait.polls {
                 n if n <= returns => Stage::Return,
-                n if n <= yields => Stage::Yield,
-                n if n <= yields + self.observed() => Stage::Observe,
-                _ => Stage::Sleep,
+                n if n > yields && n <= yields + self.observed() => Stage::Observe,
+                _ => Stage::Rounds,
             };
         }
         match self.wait.polls.saturating_sub(self.estimator.patience()) {
@@ -280,10 +279,7 @@ impl Idle {
             n if n <= 2 && !self.estimator.awaits_answer() => Stage::Return,
             n if n <= SHORT_SPINS => Stage::ShortSpin,
             n if n > SHORT_SPINS + 2 * LONG_SPINS && !n.is_multiple_of(SELDOM) => Stage::Rest,
-            // Other programs may want the core even where the ranks have one each.
-            n if n.is_multiple_of(2) && self.yield_is_expensive() => Stage::Sleep,
-            n if n.is_multiple_of(2) => Stage::Yield,
-            _ => Stage::LongSpin,
+            _ => Stage::Rounds,
         }
     }
 
@@ -292,18 +288,45 @@ impl Idle {
         match stage {
             Stage::Return | Stage::Observe | Stage::Rest => Pause::None,
             Stage::ShortSpin => Pause::Spin(SHORT_SPIN.min(settings.spin)),
-            Stage::LongSpin => Pause::Spin(settings.spin),
-            // The MPI has yielded; another yield would only make the program wait twice.
-            Stage::Yield if self.oversubscribed && elapsed >= SWITCHED => Pause::None,
-            Stage::Yield => Pause::Yield,
-            Stage::Sleep => {
-                let instead = self.oversubscribed && !self.yield_is_expensive();
-                if self.oversubscribed {
-                    let observed = if instead { self.free() / 2 } else { 0 };
-                    self.wait.polls = self.returns() + self.yields(settings) + observed;
+            Stage::Rounds => {
+                let before = self.wait.steps;
+                match self.next_step(settings) {
+                    Step::Spin(ns) => Pause::Spin(ns),
+                    // The MPI has yielded; another yield would only make the program wait twice.
+                    Step::Yield if self.oversubscribed && elapsed >= SWITCHED => Pause::None,
+                    Step::Yield => Pause::Yield,
+                    Step::Park(ns) => self.sleep(ns, before, settings),
                 }
-                self.sleep(settings).unwrap_or(if instead { Pause::Yield } else { Pause::None })
             }
+        }
+    }
+
+    /// Strategy of the rounds.
+    fn strategy(&self, settings: &Settings) -> Strategy {
+        let is_expensive = self.yield_is_expensive();
+        let rest = if is_expensive { Rest::Park { yields: 0 } } else { Rest::Yield };
+        let awaits_answer = self.estimator.awaits_answer();
+        Strategy {
+            // Other programs may want the core even where the ranks have one each.
+            spare: Course { spin: settings.spin, rest },
+            oversubscribed: Course { spin: 0, rest: Rest::Park { yields: self.yields(settings) } },
+            first_nap: if awaits_answer { FIRST_SLEEP_FOR_ANSWER } else { FIRST_SLEEP },
+            longest_nap: settings.nap,
+        }
+    }
+
+    /// Next step of the strategy.
+    fn next_step(&mut self, settings: &Settings) -> Step {
+        let (strategy, oversubscribed) = (self.strategy(settings), self.oversubscribed);
+        // Where cores are shared the poll itself was the look, and with a core for each rank the
+        // short spins were the first spin; a long wait only rests.
+        let is_over = oversubscribed
+            || self.wait.steps == WaitState::default()
+            || self.wait.polls > self.estimator.patience() + SHORT_SPINS + 2 * LONG_SPINS;
+        let steps = &mut self.wait.steps;
+        match strategy.next(steps, || oversubscribed) {
+            Step::Spin(_) if is_over => strategy.next(steps, || oversubscribed),
+            step => step,
         }
     }
 
@@ -326,21 +349,22 @@ impl Idle {
         }
     }
 
-    /// Sleeps, if it may: shortly, then longer.
-    fn sleep(&mut self, settings: &Settings) -> Option<Pause> {
-        let next = match (self.wait.last_sleep, self.estimator.awaits_answer()) {
-            (0, true) => FIRST_SLEEP_FOR_ANSWER,
-            (0, false) => FIRST_SLEEP,
-            (_, true) => settings.nap,
-            (last, false) => last * 2,
-        };
-        let next = next.min(settings.nap);
-        let may = self.estimator.may_sleep(next, self.yields.others_compute());
-        may.then(|| {
-            self.wait.last_sleep = next;
+    /// Sleeps for so long, in nanoseconds, if the estimator permits it. `before`: progress in the
+    /// strategy before this step, which is taken back otherwise where cores are shared.
+    fn sleep(&mut self, ns: u64, before: WaitState, settings: &Settings) -> Pause {
+        let yields_instead = self.oversubscribed && !self.yield_is_expensive();
+        if self.oversubscribed {
+            let observed = if yields_instead { self.free() / 2 } else { 0 };
+            self.wait.polls = self.returns() + self.yields(settings) + observed;
+        }
+        if self.estimator.may_sleep(ns, self.yields.others_compute()) {
             self.wait.sleeps = self.wait.sleeps.wrapping_add(1);
-            Pause::Sleep(next)
-        })
+            return Pause::Sleep(ns);
+        }
+        if self.oversubscribed {
+            self.wait.steps = before;
+        }
+        if yields_instead { Pause::Yield } else { Pause::None }
     }
 
     /// Number of polls that return at once where cores are shared: F + W + P.
