@@ -6,7 +6,7 @@
 //!
 //! Nothing here waits. A send that finds no space is refused ([`Refusal::Again`]); what has to go
 //! out later (the rest of a message, answers) is queued for its peer and goes out as progress is
-//! made. So no cycle of full queues stands still as long as everybody makes progress.
+//! made. So no cycle of full queues stands still as long as all endpoints make progress.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -110,7 +110,7 @@ pub struct Core {
     pub oversubscribed: bool,
     /// The endpoint sends to itself.
     to_itself: bool,
-    /// Peeks for messages from anybody.
+    /// Gate of peeks for messages from any source.
     pub(crate) peeks: PeekGate,
     /// Counts of events so far: an idle strategy begins anew when they change.
     pub activity: Activity,
@@ -122,7 +122,7 @@ pub struct Endpoint {
     pub port: Port,
     /// The rest.
     pub core: Core,
-    /// The peer whose life is looked at next.
+    /// The peer that is checked for liveness next.
     pub(crate) looked_at: usize,
 }
 

@@ -124,14 +124,15 @@ impl Link {
         own: &Address,
     ) -> Result<Link, AttachError> {
         for (place, entry) in segment.members().iter().enumerate() {
-            // Acquire: pairs with the Release of `Port::free`.
+            // (M2) Acquire: the place is clean; pairs with the Release (M1) in `Members::free`.
             let state = entry.state.load(Ordering::Acquire);
             if state & STATE != FREE {
                 continue;
             }
             let uses = state >> 8 & USES;
             let taken = u64::from(who) << 32 | uses << 8;
-            // AcqRel: as above; only one gets it.
+            // (M2a) AcqRel: only one sender gets the place; pairs with the Release (M1) in
+            // `Members::free`.
             if entry
                 .state
                 .compare_exchange(state, taken | JOINING, Ordering::AcqRel, Ordering::Relaxed)
@@ -143,7 +144,8 @@ impl Link {
                 // Relaxed: published by the state.
                 word.store(value, Ordering::Relaxed);
             }
-            // Release: pairs with the Acquire of `Port::address_of`.
+            // (M3) Release: publishes the address; pairs with the Acquire (M4) in
+            // `Members::address_of`.
             entry.state.store(taken | JOINED, Ordering::Release);
             let me = MemberId { place: place as u16, uses: uses as u8 };
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
@@ -179,7 +181,7 @@ impl Link {
 
     /// Whether the receiver has said that it takes nothing more.
     pub fn is_closed(&self) -> bool {
-        // Acquire: pairs with the Release of `Port::close`.
+        // (C2) Acquire: pairs with the Release (C1) in `Port::close`.
         self.segment.header().closed.load(Ordering::Acquire) != 0
     }
 

@@ -74,7 +74,7 @@ impl Endpoint {
                 self.port.leave(member);
             }
         }
-        // Those who died before they had said anything.
+        // Members that died before they had sent anything.
         let mut unused = 0;
         for place in 0..MEMBERS {
             if self.port.members.is_unused(place) {

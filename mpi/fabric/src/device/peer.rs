@@ -100,7 +100,7 @@ impl Peer {
             watch: None,
             gone: false,
             dead: false,
-            // Under its pid it would be somebody else's.
+            // Under its pid it would be another process's.
             no_direct: is_foreign,
         }
     }

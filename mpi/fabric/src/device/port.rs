@@ -108,8 +108,8 @@ impl Port {
         self.members.listener.as_ref().map_or_else(Vec::new, FdListener::lost)
     }
 
-    /// Looks for a visitor of the descriptor listener: `Some` if this sender is one, with the
-    /// ring that it has passed with this nonce.
+    /// Looks for a visitor of the descriptor listener: `Some` if this sender is one, with
+    /// the ring that it has passed with this nonce.
     #[cold]
     pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
         let passed = self.members.listener.as_ref()?.slots(of, nonce)?;
@@ -365,7 +365,9 @@ impl Port {
 
     /// Takes nothing more.
     pub fn close(&self) {
-        // Release: whoever sees it sees that we are gone.
+        // (C1) Release: the owner takes no frame any more; pairs with the Acquire (C2) in
+        // `Link::is_closed`. AcqRel: the flag in the tail is ordered with the claims, whose partner
+        // is the compare-exchange in `claim/towpath.rs`.
         self.segment.header().closed.store(1, Ordering::Release);
         self.segment.queue().control.tail.fetch_or(CLOSED, Ordering::AcqRel);
     }

@@ -191,7 +191,8 @@ impl Cq {
 }
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
+    // `count` entries.
     unsafe { readfrom(cq, buf, count, core::ptr::null_mut()) }
 }
 
@@ -213,7 +214,8 @@ unsafe extern "C" fn readfrom(
     // With no room for any it is progress that is asked for.
     if cq.queue.len() < count || count == 0 {
         if domain.read_finds_nothing() {
-            // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
+            // SAFETY: libfabric's contract (objects, results): an open completion queue, and room
+            // for `count` entries.
             return unsafe { cq.give(buf, count, from) };
         }
         domain.progress();
@@ -224,7 +226,8 @@ unsafe extern "C" fn readfrom(
     if !cq.queue.is_vain() {
         cq.idle.borrow_mut().on_completion(|| domain.activity());
     }
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
+    // `count` entries.
     let given = unsafe { cq.give(buf, count, from) };
     if given > 0 {
         domain.gave();
@@ -243,7 +246,8 @@ unsafe extern "C" fn sread(
     cond: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
+    // `count` entries.
     unsafe { sreadfrom(cq, buf, count, core::ptr::null_mut(), cond, timeout) }
 }
 
@@ -260,7 +264,8 @@ unsafe extern "C" fn sreadfrom(
     let until = || !cq.queue.is_empty() || cq.signalled.get();
     let (_guard, _) = domain.wait(domain.enter(), &cq.idle, timeout, until);
     cq.signalled.set(false);
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for `count` entries.
+    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
+    // `count` entries.
     unsafe { cq.give(buf, count, from) }
 }
 
@@ -273,7 +278,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flag
     let _guard = domain.enter();
     let Some(c) = cq.queue.pop_error() else { return -(FI_EAGAIN as isize) };
     // SAFETY: libfabric's contract: a place for an entry, of which newer versions know more fields,
-    // that are set by those who ask for them.
+    // that are set by programs that ask for them.
     unsafe {
         let entry = &mut *entry;
         entry.op_context = c.context as *mut c_void;

@@ -359,7 +359,7 @@ impl Domain {
             }
             Pause::Sleep(ns) => {
                 let ns = if self.is_stuck() { ns.min(SHORTLY) } else { ns };
-                // Who asks for a wait, here, means what comes here.
+                // A program that asks for a wait here means frames that come here.
                 self.sleep(guard, ns, in_company && force.is_none())
             }
         };

@@ -290,7 +290,7 @@ impl Ep {
     #[inline(always)]
     pub unsafe fn enter<'a>(ep: *mut fid_ep) -> (Guard<'a>, &'a mut Ep) {
         let ep: *mut Ep = ep.cast();
-        // SAFETY: the caller's promise; the domain outlives its endpoints. Nobody else has a
+        // SAFETY: the caller's promise; the domain outlives its endpoints. No other thread has a
         // reference while the domain is locked.
         unsafe {
             let domain: &'a Domain = &*(*ep).domain;

@@ -13,7 +13,7 @@ const API: u32 = 2 << 16 | 99;
 
 struct Provider(core::cell::UnsafeCell<fi_provider>);
 
-// SAFETY: written by nobody here after it was made; the core, which alone gets the pointer, keeps
+// SAFETY: not written here after it was made; the core, which alone gets the pointer, keeps
 // its own order.
 unsafe impl Sync for Provider {}
 
@@ -110,8 +110,8 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
         if fid.is_null() {
             return failed(FI_EINVAL);
         }
-        // SAFETY: libfabric's contract (objects): not null, so an open object, which begins with its
-        // header.
+        // SAFETY: libfabric's contract (objects): not null, so an open object, which begins with
+        // its header.
         let class = unsafe { (*fid).fclass };
         let may = match class as u32 {
             // SAFETY: the class says that it is one.

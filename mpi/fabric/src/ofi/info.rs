@@ -148,7 +148,7 @@ pub unsafe extern "C" fn getinfo(
         (*tx).op_flags = hint_tx.map_or(0, |h| h.op_flags);
         (*tx).msg_order = hint_tx.map_or(0, |h| h.msg_order) | FI_ORDER_SAS as u64;
         (*tx).inject_size = INJECT;
-        // As many as somebody wants: what has no space is refused, and comes again.
+        // Without a limit: an operation without space is refused, and tried again.
         (*tx).size = hint_tx.map_or(0, |h| h.size).max(4096);
         (*tx).iov_limit = MAX_PIECES;
         (*tx).rma_iov_limit = 1;

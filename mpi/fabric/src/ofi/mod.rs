@@ -5,7 +5,7 @@
 //! are what each `SAFETY` in this folder means by *libfabric's contract*:
 //!
 //! * **Objects**: a pointer to an object is one that the provider has given out, of the class that
-//!   the call is for, and not closed; nobody closes it during the call.
+//!   the call is for, and not closed before the call ends.
 //! * **Buffers**: memory for an operation is readable, or writable, until the operation's
 //!   completion; that of an injected operation, during the call.
 //! * **Arrays**: `count` elements are readable during the call.

@@ -33,8 +33,8 @@ impl Users {
     ///
     /// The object outlives the result: it can be closed only by [`close`].
     pub unsafe fn hold(&self) -> Hold {
-        // Relaxed: whoever closes an object while another thread opens something on it breaks
-        // libfabric's contract.
+        // Relaxed: a program that closes an object while another thread opens something on it
+        // breaks libfabric's contract.
         self.0.fetch_add(1, Ordering::Relaxed);
         Hold(self)
     }

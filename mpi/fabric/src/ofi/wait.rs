@@ -3,8 +3,8 @@
 //! The descriptor is an epoll set (which can be polled itself) of three kinds of things: the bells
 //! of the domain's endpoints, which peers ring ([`bell`](crate::device::bell)); an event of the
 //! listener's own, for what another thread of this process has reported to it; and a timer, for
-//! what nobody rings for (deaths, space to send). It may become readable in vain. `fi_trywait` arms
-//! it all, and says no if there is news already.
+//! events without a wake-up (deaths, space to send). It may become readable in vain. `fi_trywait`
+//! arms it all, and says no if there is news already.
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};

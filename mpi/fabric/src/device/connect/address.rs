@@ -105,7 +105,7 @@ impl Address {
     pub fn here(fd: u32, nonce: u64) -> Result<Address, towpath_shm::Error> {
         let Process { pid, start, namespace } = Process::own()?;
         let namespace = match pid_in_proc() {
-            // The /proc of an outer namespace: under our number it shows somebody else, to others
+            // The /proc of an outer namespace: under our number it shows another process, to others
             // like us too. No inode of a time namespace is as small as a pid.
             Some(other) if other != pid => namespace & !u64::from(u32::MAX) | u64::from(other),
             _ => namespace,
@@ -181,7 +181,7 @@ impl Address {
             let text = |a: &Address| format!("{} (layout {})", version_text(a.version), a.layout);
             return Err(Unfit::Version { other: text(other), own: text(self) });
         }
-        // Else their numbers can't be compared, and the kernel says at the socket who it is.
+        // Else their numbers can't be compared, and the kernel names the user at the socket.
         if other.user_space == self.user_space && other.uid != self.uid {
             return Err(Unfit::User { other: other.uid, own: self.uid });
         }

@@ -17,7 +17,7 @@ pub fn announce() {
 }
 
 fn announce_in(file: &Path) {
-    // Nobody is told if it can't be written: that is no reason not to carry messages. Never made
+    // If it can't be written there is no announcement: no reason not to carry messages. Never made
     // anew: its maker knows its place.
     if let Ok(mut file) = OpenOptions::new().append(true).open(file) {
         let _ = writeln!(file, "{}", std::process::id());

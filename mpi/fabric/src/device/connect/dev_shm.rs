@@ -1,6 +1,6 @@
 //! A full /dev/shm. Towpath needs nothing there, but MPIs do while they start, also where
-//! their messages go through us, and MPICH then dies of a SIGBUS without a word. So somebody says
-//! it before.
+//! their messages go through us, and MPICH then dies of a SIGBUS without a word. So the provider
+//! says it before.
 
 use std::fs::File;
 use std::sync::Once;

@@ -20,7 +20,7 @@
 //! behind.
 //!
 //! **Memory.** One descriptor for the socket; per visitor two (the connection, a pidfd). **Don't
-//! use it** between processes that share /proc: that way needs nobody's progress.
+//! use it** between processes that share /proc: that way needs no progress of the owner.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -54,7 +54,7 @@ pub struct Connection {
 }
 
 /// Name of an endpoint's descriptor listener.
-/// It is nobody else's, since the nonce is random, and gone with the last descriptor of the socket.
+/// It is unique, since the nonce is random, and gone with the last descriptor of the socket.
 fn name(of: &Address) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("towpath-fi.{:016x}", of.nonce).as_bytes())?)
 }
@@ -68,8 +68,8 @@ fn socket() -> io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// The system's, or there is no telling users apart here: whoever is nobody in a user namespace
-/// (65534) may be anybody outside.
+/// The system's, or users can't be told apart here: the user nobody (65534) of a user namespace
+/// may be any user outside.
 pub fn listen(own: &Address) -> io::Result<OwnedFd> {
     tells_users_apart(own)?;
     let listener = socket()?;
@@ -88,7 +88,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> Option<Connection> {
                 }
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
-            // Nobody, or no descriptor left: whoever is there can wait.
+            // None, or no descriptor left: a visitor can wait.
             Err(_) => return None,
         }
     }
@@ -127,7 +127,7 @@ impl Connection {
     fn of(socket: OwnedFd) -> io::Result<Connection> {
         same_user(&socket)?;
         let pidfd = match option::<libc::c_int>(socket.as_fd(), SO_PEERPIDFD) {
-            // SAFETY: new, and nobody else's.
+            // SAFETY: a new descriptor, which the kernel has given to this process alone.
             Ok(fd) => Some(unsafe { OwnedFd::from_raw_fd(fd) }),
             Err(why) => match why.raw_os_error() {
                 Some(libc::ESRCH | libc::EINVAL) => return Err(io::ErrorKind::ConnectionRefused.into()),

@@ -39,7 +39,8 @@ pub const FIRST_BYTES: usize = 256 << 10;
 pub const SLOT_PIECE: usize = 16 << 10;
 
 /// The beginning of an endpoint's segment. The owner writes `identity`, `closed`,
-/// `asleep` and `bell`; whoever rings adds to the doorbell, and takes [`LISTENS`] out of `asleep`.
+/// `asleep` and `bell`; a sender that wakes the owner adds to the doorbell, and takes [`LISTENS`]
+/// out of `asleep`.
 #[repr(C)]
 pub struct Header {
     /// The address, in words: a process that attaches compares it.

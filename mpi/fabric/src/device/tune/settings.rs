@@ -33,8 +33,8 @@ pub struct Settings {
     /// `TOWPATH_NAP`: how long it sleeps at most where there are more processes than
     /// cores, in nanoseconds.
     pub nap: u64,
-    /// `TOWPATH_LOOK_TWICE`: the first peek for a message from anybody finds nothing of
-    /// other processes, so that an MPI with other ways to receive looks there first; 0: it does.
+    /// `TOWPATH_LOOK_TWICE`: the first peek for a message from any source finds nothing
+    /// of other processes, so that an MPI with other ways to receive looks there first; 0: it does.
     pub look_twice: bool,
     /// `TOWPATH_OVERSUBSCRIBED`: waits as with more processes than cores (1) or as with a
     /// core each (0). Not set: as the processes and cores are found.

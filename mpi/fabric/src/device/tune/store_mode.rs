@@ -12,7 +12,7 @@
 //! it beside its progress, with the piece's ticket. The sender looks there before its next piece,
 //! only while it waits for it.
 //!
-//! **A death.** A piece that nobody takes gives no value. **Hostile bytes.** A receiver that lies
+//! **A death.** A piece that is never taken gives no value. **Hostile bytes.** A receiver that lies
 //! about its time gets its bytes more slowly. **Memory.** Nothing is allocated. **Don't use it**
 //! for short pieces: there is nothing to win below [`SHORTEST`].
 

@@ -249,10 +249,10 @@ mod tests {
         polled(2);
         arm(1, &first, 0);
         let Others::Armed(doorbells) = others(2) else { panic!("it lies") };
-        // A test that nobody wakes does not end: an hour.
+        // Without a wake-up the test does not end: an hour.
         ring(&first);
         doorbells.park(&last, 0, 3_600_000_000_000);
-        // It has to be looked at before anybody sleeps again.
+        // It has to be polled before any domain sleeps again.
         assert!(matches!(others(2), Others::Awake));
         arm(1, &first, 1);
         let Others::Armed(doorbells) = others(2) else { panic!("it lies again") };

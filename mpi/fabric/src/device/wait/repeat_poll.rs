@@ -28,7 +28,8 @@ impl ReadGate {
     pub fn hides(&mut self, calls: u64) -> bool {
         self.counters = 0;
         let before = core::mem::replace(&mut self.calls, calls);
-        // Not twice running: who starts something between any two reads makes progress too.
+        // Not twice running: a program that starts something between any two reads makes
+        // progress too.
         self.was_first = calls != before && !self.was_first;
         self.was_first
     }
@@ -48,7 +49,7 @@ impl ReadGate {
 ///
 /// MPICH probes its own memory, where messages to itself are, and then here; what it has sent to
 /// itself meanwhile it sees only when it has made progress. If the probe finds a message of another
-/// process here that came earlier, the receive from anybody that follows gets the message to
+/// process here that came earlier, the receive from any source that follows gets the message to
 /// itself, which is now visible, with the other one's length: `MPI_Dist_graph_create` does so.
 /// After a peek that found nothing MPICH makes progress.
 #[derive(Clone, Copy, Debug, Default)]

@@ -27,14 +27,14 @@ impl Rank {
         }
     }
 
-    /// One whose turn comes late when it yields.
+    /// A rank that gets its core back late when it yields.
     fn among_others(oversubscribed: bool) -> Rank {
         let mut rank = Rank::new(oversubscribed);
         rank.idle.yields.off_core = COMPUTES;
         rank
     }
 
-    /// One whose core another program wants, too, and keeps for as long as it may.
+    /// A rank with a program on its core that keeps it for as long as it may.
     fn beside_a_program(oversubscribed: bool) -> Rank {
         let mut rank = Rank::new(oversubscribed);
         rank.others = true;
@@ -66,7 +66,7 @@ fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
     let mut rank = Rank::among_others(true);
     let pauses = rank.polls(1000, 100);
     assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
-    // Who has asked for something sleeps soon.
+    // A rank that waits for an answer sleeps soon.
     let mut asker = Rank::among_others(true);
     asker.activity.calls += 1;
     let yields = asker.settings.yields as usize;
@@ -166,7 +166,7 @@ fn with_cores_to_spare_it_looks_on_for_an_answer() {
     // But not if it has asked nothing.
     let mut rank = Rank::new(false);
     assert_eq!(rank.poll(500, 0), Pause::None);
-    // Nor does it sleep if nobody wants the core.
+    // Nor does it sleep if the core is not wanted.
     assert!(slept(&rank.polls(500, 10_000)).is_empty());
     let mut rank = Rank::among_others(false);
     assert!(slept(&rank.polls(500, 10_000)).is_empty());
@@ -217,11 +217,11 @@ fn who_looks_in_passing_loses_little() {
         let lost = lost.sum::<u64>();
         assert!(lost <= 45_000 * most, "{lost}: {:?}", slept(&pauses));
     }
-    // One who computes for longer between two polls does not even yield.
+    // A rank that computes for longer between two polls does not even yield.
     let mut rank = Rank::among_others(true);
     rank.activity.calls += 1;
     assert!(rank.polls(3 * TIGHT, 20).iter().all(|p| *p == Pause::None));
-    // One who starts something every hundred polls.
+    // A rank that starts something every hundred polls.
     for mut rank in [Rank::among_others(true), Rank::beside_a_program(true), Rank::beside_a_program(false)] {
         for _ in 0..100 {
             rank.activity.calls += 1;
