@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 pub mod children;
+mod descriptors;
 mod launcher;
 pub mod signals;
 pub mod streams;
@@ -42,18 +43,27 @@ Exit code: that of the process that failed first (128 + the signal's number for 
     trailing_var_arg = true
 )]
 pub struct Arguments {
-    /// How many processes.
-    #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Number of processes, 1 to 4096. More than 64 have smaller queues, unless --packets and
+    /// --blocks say otherwise: 64 take 66 MiB together, 256 take 68 MiB, 1024 take 161 MiB.
+    #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: u32,
     /// Give the world a name, by which other processes of the same user can open it.
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
+    /// Number of packets in each queue, a power of two [default: 1024 for up to 64 processes,
+    /// then fewer, at least 64].
+    #[arg(long, value_name = "N")]
+    packets: Option<u32>,
+    /// Number of blocks of 32 KiB in each queue, for payloads [default: 12 for up to 64
+    /// processes, then fewer, at least 2].
+    #[arg(long, value_name = "N")]
+    blocks: Option<u32>,
     /// The size of the world's area, with K, M or G for powers of 1024: what the queues
     /// leave is for long transfers [default: what the queues need].
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
-    /// How much memory the world has for named shared objects (structures that processes
-    /// open by name).
+    /// Memory of the world for named objects (structures that processes open by name). Each
+    /// object after the 64th takes 256 bytes more than its type.
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K")]
     objects: u64,
     /// Begin each line of output with the rank that wrote it. Lines longer than 1 MiB are
@@ -115,13 +125,16 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 /// The world: the one place that knows what the rooms above shm put into it.
 fn make_world(arguments: &Arguments) -> Result<World, String> {
-    let mut config = match arguments.size {
-        Some(bytes) => WorldConfig::with_area(arguments.processes, bytes)
+    let mut config = WorldConfig { object_bytes: arguments.objects, ..WorldConfig::new(arguments.processes) };
+    config.packets = arguments.packets.unwrap_or(config.packets);
+    config.blocks = arguments.blocks.unwrap_or(config.blocks);
+    config.check().map_err(|e| e.to_string())?;
+    if let Some(bytes) = arguments.size {
+        config = config
+            .in_area(bytes)
             .and_then(|config| config.check().map(|()| config))
-            .map_err(|e| format!("--size {bytes}: {e}"))?,
-        None => WorldConfig::new(arguments.processes),
-    };
-    config.object_bytes = arguments.objects;
+            .map_err(|e| format!("--size {bytes}: {e}"))?;
+    }
     if let Some(algorithm) = arguments.algorithm.as_deref().and_then(Algorithm::from_name) {
         config.algorithm = algorithm;
     }
@@ -140,9 +153,11 @@ fn supervise(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Outco
     let failed = |e: &dyn std::fmt::Display| Failure::new(e).with_code(LAUNCHER_FAILED);
     let world = make_world(arguments).map_err(|e| failed(&e))?;
     let handover = Handover::polled(&world).map_err(|e| failed(&e))?;
+    let pipes = if arguments.label { 2 } else { 0 };
+    let limit = descriptors::make_room(arguments.processes, pipes).map_err(|e| failed(&e))?;
     let mut launcher = Launcher::new(arguments, world, handover, signals, parent)?;
     for rank in 0..arguments.processes {
-        let command = command(arguments, rank, signals, launcher.handover());
+        let command = command(arguments, rank, signals, launcher.handover(), limit);
         if let Err(e) = launcher.start(rank, command) {
             launcher.abort();
             return Err(not_started(&arguments.program[0].to_string_lossy(), &e));
@@ -151,7 +166,13 @@ fn supervise(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Outco
     launcher.finish()
 }
 
-fn command(arguments: &Arguments, rank: u32, signals: &Signals, handover: &Handover) -> Command {
+fn command(
+    arguments: &Arguments,
+    rank: u32,
+    signals: &Signals,
+    handover: &Handover,
+    limit: descriptors::Before,
+) -> Command {
     let mut command = Command::new(&arguments.program[0]);
     command.args(&arguments.program[1..]);
     // Like other launchers: what is typed goes to the first.
@@ -164,6 +185,7 @@ fn command(arguments: &Arguments, rank: u32, signals: &Signals, handover: &Hando
     let mask = signals.mask_before();
     let prepare = move || {
         signals::set_mask(&mask)?;
+        limit.restore()?;
         // SAFETY: prctl with PR_SET_PDEATHSIG takes a number; getppid has no preconditions.
         unsafe {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {

@@ -76,8 +76,8 @@ fn wrong_arguments_are_explained() {
     let dog = Watchdog::new("wrong_arguments_are_explained");
     let directory = Directory::new();
     for (arguments, code, says) in [
-        (&["-n", "0", "true"][..], 2, "1..=64"),
-        (&["-n", "65", "true"], 2, "1..=64"),
+        (&["-n", "0", "true"][..], 2, "1..=4096"),
+        (&["-n", "4097", "true"], 2, "1..=4096"),
         (&["-n", "2"], 2, "PROGRAM"),
         (&["-n", "2", "--waiting", "sleep", "true"], 2, "adaptive"),
         (&["-n", "2", "--algorithm", "best", "true"], 2, "lock-free"),

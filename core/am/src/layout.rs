@@ -5,7 +5,7 @@ use towpath_machine::{LINE, Native};
 use towpath_shm::{OBJECT_BYTES, WorldSpec};
 use towpath_sync::Policy;
 
-use crate::claim::{Algorithm, Locks};
+use crate::claim::{Algorithm, Locks, MAX_CONTENDERS};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
@@ -44,13 +44,19 @@ pub struct WorldConfig {
 }
 
 impl WorldConfig {
-    /// Makes the default for this many processes, one endpoint each: 1 MiB a process.
+    /// The default for so many processes, one endpoint each.
+    ///
+    /// Up to 64 processes have 1,024 packets and 12 blocks in each queue, about 1 MiB a process.
+    /// More processes have smaller queues, at least 64 packets and 2 blocks, so that the world
+    /// keeps in proportion: 256 processes take 68 MiB, 1,024 take 161 MiB. Blocks are 32 KiB in
+    /// every world, so that the same payloads fit.
     pub fn new(processes: u32) -> Self {
+        let share = |of_64: u32| of_64 * 64 / processes.max(64);
         WorldConfig {
             processes,
             endpoints: processes,
-            packets: 1024,
-            blocks: 12,
+            packets: 1 << share(1024).max(64).ilog2(),
+            blocks: share(12).max(2),
             block_size: 32_768,
             segment_bytes: 0,
             object_bytes: OBJECT_BYTES,
@@ -66,9 +72,21 @@ impl WorldConfig {
     ///
     /// [`Error::BadArgument`] if the queues alone are larger.
     pub fn with_area(processes: u32, bytes: u64) -> Result<Self, Error> {
-        let mut config = WorldConfig::new(processes);
+        WorldConfig::new(processes).in_area(bytes)
+    }
+
+    /// This configuration in an area of at least so many bytes: what the queues leave becomes
+    /// the endpoints' segments.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorldConfig::with_area`], and of [`WorldConfig::check`].
+    pub fn in_area(self, bytes: u64) -> Result<Self, Error> {
+        let mut config = WorldConfig { segment_bytes: 0, ..self };
+        config.check()?;
         let queues = config.area_bytes();
         if bytes < queues {
+            let processes = config.processes;
             return Err(Error::BadArgument(format!(
                 "{bytes} bytes are too few for the queues of {processes} processes: at least {queues}"
             )));
@@ -89,6 +107,12 @@ impl WorldConfig {
         }
         if !(1..=MAX_ENDPOINTS).contains(&self.endpoints) {
             return bad(format!("endpoints is {}: must be 1 to {MAX_ENDPOINTS}", self.endpoints));
+        }
+        if self.algorithm == Algorithm::Mcs && self.endpoints > MAX_CONTENDERS as u32 {
+            return bad(format!(
+                "algorithm is mcs, which serves {MAX_CONTENDERS} endpoints, and there are {}: choose another algorithm (towpath run --algorithm)",
+                self.endpoints
+            ));
         }
         if !self.packets.is_power_of_two() || !(2..=65_536).contains(&self.packets) {
             return bad(format!("packets is {}: must be a power of two, 2 to 65536", self.packets));
@@ -262,6 +286,30 @@ mod tests {
     #[test]
     fn a_world_of_sixteen_fits_in_sixteen_mebibytes() {
         assert!(WorldConfig::new(16).area_bytes() <= 16 << 20, "{}", WorldConfig::new(16).area_bytes());
+    }
+
+    #[test]
+    fn queues_are_smaller_where_there_are_many() {
+        let of = |n| (WorldConfig::new(n).packets, WorldConfig::new(n).blocks);
+        let sizes = [(1, (1024, 12)), (64, (1024, 12)), (65, (512, 11)), (256, (256, 3)), (1024, (64, 2))];
+        for (processes, queue) in sizes {
+            assert_eq!(of(processes), queue, "{processes}");
+        }
+        for processes in 1..=MAX_ENDPOINTS {
+            let config = WorldConfig::new(processes);
+            config.check().unwrap();
+            assert_eq!(config.block_size, 32_768);
+            let most = if processes <= 512 { 100 << 20 } else { u64::from(processes) * 170_000 };
+            assert!(config.area_bytes() <= most, "{processes}: {}", config.area_bytes());
+        }
+        println!("{} {}", WorldConfig::new(256).area_bytes(), WorldConfig::new(1024).area_bytes());
+    }
+
+    #[test]
+    fn mcs_is_refused_beyond_its_nodes() {
+        let config = |endpoints| WorldConfig { algorithm: Algorithm::Mcs, ..WorldConfig::new(endpoints) };
+        config(64).check().unwrap();
+        assert!(config(65).check().unwrap_err().to_string().contains("--algorithm"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Area {
 
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
-        self.world.inner().area_bytes
+        self.world.inner().segment.geometry().area_bytes()
     }
 
     /// Whether it has no bytes.
@@ -33,7 +33,7 @@ impl Area {
     pub fn base(&self) -> NonNull<u8> {
         let inner = self.world.inner();
         // SAFETY: the area starts there, within the mapping (checked when the world was opened).
-        unsafe { inner.segment.base().add(inner.area_offset as usize) }
+        unsafe { inner.segment.base().add(inner.segment.geometry().area() as usize) }
     }
 
     /// The world that it is part of.

@@ -1,44 +1,48 @@
 //! A world as the surroundings of those who wait: how many run, and on how many cores.
 //!
-//! Two words with one bit per rank say who has entered and who sleeps. They are hints: a process
-//! that dies leaves its bits until its death is noted, one that enters while a slow survivor still
-//! clears its predecessor's bits sets its own again when it next wakes.
+//! Two words for each 64 ranks have a bit for each: entered, asleep. They are hints: a process that
+//! dies leaves its bits until its death is noted, one that enters while a slow survivor still clears
+//! its predecessor's bits sets its own again when it next wakes.
 
 use core::sync::atomic::Ordering;
 
 use rustix::thread::sched_getaffinity;
 use towpath_sync::{Surroundings, is_oversubscribed};
 
-use crate::layout::CPU_WORDS;
+use crate::layout::{CPU_WORDS, PRESENCE, Presence, RANK_BITS};
 use crate::limits;
 use crate::participant::{EntryWord, ParticipantId, State};
 use crate::world::Inner;
 
 impl Surroundings for Inner {
     fn oversubscribed(&self) -> bool {
-        let counts = &self.control().counts;
         // Relaxed, all three: hints, which order nothing.
-        let running = counts.entered.load(Ordering::Relaxed) & !counts.asleep.load(Ordering::Relaxed);
-        let cores = counts.cores.load(Ordering::Relaxed).max(1);
-        is_oversubscribed(running.count_ones().into(), cores)
+        let cores = self.control().counts.cores.load(Ordering::Relaxed).max(1);
+        let mut running = 0;
+        self.segment.presence().iter().any(|group| {
+            let bits = group.entered.load(Ordering::Relaxed) & !group.asleep.load(Ordering::Relaxed);
+            running += u64::from(bits.count_ones());
+            is_oversubscribed(running, cores)
+        })
     }
 
-    /// Rank and generation in 31 bits.
+    /// Rank and the lower bits of the generation, together 31 bits. Not 1, which stands for a
+    /// process alone.
     fn identity(&self) -> u32 {
         match self.local.me.load(Ordering::Relaxed) {
             0 => 1,
             bits => {
                 let me = ParticipantId::from_bits(bits);
-                (me.generation << 7 | (me.index + 1)) & 0x7fff_ffff
+                (me.generation & GENERATION) << INDEX_BITS | (me.index + 2)
             }
         }
     }
 
     fn is_alive(&self, identity: u32) -> bool {
-        match (identity & 0x7f).checked_sub(1) {
-            Some(index) if index < self.processes => {
-                self.is_alive(ParticipantId { index, generation: identity >> 7 })
-            }
+        match (identity & ((1 << INDEX_BITS) - 1)).checked_sub(2) {
+            Some(index) if index < self.processes => self
+                .participant_of_generation(index, identity >> INDEX_BITS & GENERATION, GENERATION)
+                .is_some_and(|id| self.is_alive(id)),
             _ => true,
         }
     }
@@ -54,25 +58,57 @@ impl Surroundings for Inner {
         if bits == 0 {
             return;
         }
-        let bit = 1u64 << (ParticipantId::from_bits(bits).index % 64);
-        let counts = &self.control().counts;
+        let index = ParticipantId::from_bits(bits).index;
+        let Some((group, bit)) = self.presence_of(index) else { return };
         // Relaxed throughout: hints. A thread too many or too few for an instant does no harm.
         if asleep {
             if self.local.sleepers.fetch_add(1, Ordering::Relaxed) == 0 {
-                counts.asleep.fetch_or(bit, Ordering::Relaxed);
+                group.asleep.fetch_or(bit, Ordering::Relaxed);
             }
         } else {
             if self.local.sleepers.fetch_sub(1, Ordering::Relaxed) == 1 {
-                counts.asleep.fetch_and(!bit, Ordering::Relaxed);
+                group.asleep.fetch_and(!bit, Ordering::Relaxed);
             }
-            if counts.entered.load(Ordering::Relaxed) & bit == 0 {
-                counts.entered.fetch_or(bit, Ordering::Relaxed);
+            if group.entered.load(Ordering::Relaxed) & bit == 0 {
+                group.entered.fetch_or(bit, Ordering::Relaxed);
             }
         }
     }
 }
 
+/// Number of bits of the index, plus two, in an identity.
+const INDEX_BITS: u32 = RANK_BITS + 1;
+/// The bits of the generation in an identity.
+const GENERATION: u32 = (1 << (31 - INDEX_BITS)) - 1;
+
 impl Inner {
+    /// The hints of a rank's group, and its bit there.
+    fn presence_of(&self, index: u32) -> Option<(&Presence, u64)> {
+        let group = self.segment.presence().get(index as usize / PRESENCE)?;
+        Some((group, 1 << (index as usize % PRESENCE)))
+    }
+
+    /// Notes that a rank has entered and runs, or that it is gone.
+    pub(crate) fn show_presence(&self, index: u32, entered: bool) {
+        let Some((group, bit)) = self.presence_of(index) else { return };
+        // Relaxed, all: hints, which order nothing.
+        if entered {
+            group.asleep.fetch_and(!bit, Ordering::Relaxed);
+            group.entered.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            group.entered.fetch_and(!bit, Ordering::Relaxed);
+            group.asleep.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The participant of a rank whose generation has these lower bits. `None`: there is none
+    /// any more.
+    fn participant_of_generation(&self, index: u32, low: u32, mask: u32) -> Option<ParticipantId> {
+        // (4) Acquire: as in `liveness.rs`.
+        let generation = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire)).generation;
+        (generation & mask == low).then_some(ParticipantId { index, generation })
+    }
+
     pub(crate) fn switch_cost(&self) -> u64 {
         // Relaxed: written before the world was opened. Whatever is there: a waiter spins for a
         // sensible time.

@@ -7,7 +7,7 @@
 //! last to arrive dies between arriving and moving on, another does it.
 //!
 //! ```text
-//! episode:  63     62     61     56 55        32 31          0
+//! episode:  63     62     61     50 49        32 31          0
 //!           [PARKED][failed][ rank ][ deaths   ][ number      ]
 //! ```
 //!
@@ -26,23 +26,29 @@
 //! succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death. After
 //! moving on, before waking: a waiter at its doorbell wakes by itself after its sleep's time-out.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use towpath_machine::{Native, Park};
 use towpath_sync::{PARKED, Policy, Surroundings, Wait, Waiting};
 
 use crate::Error;
+use crate::layout::{MOST_PROCESSES, RANK_BITS};
 use crate::participant::{EntryWord, State};
 use crate::world::{Inner, World};
 
 const FAILED: u64 = 1 << 62;
+/// Number of the first bit of the rank.
+const RANK: u32 = 50;
+/// The bits of the number of deaths that an episode remembers.
+const DEATHS: u64 = (1 << 18) - 1;
+const _: () = assert!(RANK + RANK_BITS == 62);
 
 fn number(episode: u64) -> u32 {
     episode as u32
 }
 
 fn deaths_of(episode: u64) -> u64 {
-    episode >> 32 & 0xff_ffff
+    episode >> 32 & DEATHS
 }
 
 /// Whether the episode `now` is the wanted one or a later one.
@@ -53,7 +59,7 @@ fn reached(now: u32, wanted: u32) -> bool {
 /// Outcome of the episode `mine`, read from `episode` when that has been reached.
 fn result_of(episode: u64, mine: u32) -> Result<(), Error> {
     if episode & FAILED != 0 && number(episode) == mine {
-        return Err(Error::MemberDied { rank: (episode >> 56 & 0x3f) as u32 });
+        return Err(Error::MemberDied { rank: (episode >> RANK) as u32 & (MOST_PROCESSES - 1) });
     }
     Ok(())
 }
@@ -156,7 +162,7 @@ impl Inner {
         let mine = number(state.episode.load(Ordering::Acquire)).wrapping_add(1);
         // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all,
         // itself included; pairs with (2) in `complete`.
-        state.arrivals[me.index as usize % state.arrivals.len()].store(mine, Ordering::SeqCst);
+        self.arrival(me.index).store(mine, Ordering::SeqCst);
         self.complete(mine);
         Ok(mine)
     }
@@ -186,11 +192,13 @@ impl Inner {
             if number(seen).wrapping_add(1) != wanted {
                 return;
             }
+            if self.is_awaited(wanted) {
+                return;
+            }
             let deaths = self.deaths();
             for index in 0..self.processes {
                 // (2) SeqCst: pairs with the store (2) in `barrier`.
-                let arrived =
-                    state.arrivals[index as usize % state.arrivals.len()].load(Ordering::SeqCst) == wanted;
+                let arrived = self.arrival(index).load(Ordering::SeqCst) == wanted;
                 // (4) Acquire: pairs with whoever changed the entry.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
                 let expected = match word.state {
@@ -212,9 +220,8 @@ impl Inner {
             if self.deaths() != deaths {
                 continue;
             }
-            let count = deaths.count() & 0xff_ffff;
-            let failed =
-                if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank() & 0x3f) << 56 };
+            let count = deaths.count() & DEATHS;
+            let failed = if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank()) << RANK };
             let next = failed | count << 32 | u64::from(wanted);
             // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if
             // somebody else ended it, or parked.
@@ -237,7 +244,7 @@ impl Inner {
     #[cold]
     fn ring_all(&self) {
         let cpu = Native::with_id(0);
-        for bell in self.control().bells.iter().take(self.processes as usize) {
+        for bell in self.segment.bells() {
             // (7) Release: the end of the episode comes before; pairs with the Acquire with which a
             // waiter reads its doorbell before it looks at the episode for the last time.
             bell.0.fetch_add(1, Ordering::Release);
@@ -245,12 +252,33 @@ impl Inner {
         }
     }
 
+    /// Returns whether a rank that counts has not arrived: a quick look, before the thorough
+    /// one.
+    fn is_awaited(&self, wanted: u32) -> bool {
+        self.segment.arrivals().iter().zip(0..).any(|(arrival, index)| {
+            // (2) SeqCst: pairs with the store (2) in `barrier`.
+            arrival.load(Ordering::SeqCst) != wanted && {
+                // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+                let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
+                match word.state {
+                    State::Entered | State::Joining => true,
+                    State::Free => word.generation == 0,
+                    State::Dying | State::Dead => false,
+                }
+            }
+        })
+    }
+
+    /// The episode at which a rank has arrived.
+    fn arrival(&self, index: u32) -> &AtomicU32 {
+        &self.segment.arrivals()[index as usize]
+    }
+
     /// A newcomer has not arrived anywhere, whatever its predecessor had.
     pub(crate) fn reset_arrival(&self, index: u32) {
-        let state = &self.control().barrier;
         // Relaxed: published with the entry. At worst the episode moves on meanwhile, and the value
         // is one before it.
-        let now = number(state.episode.load(Ordering::Relaxed));
-        state.arrivals[index as usize % state.arrivals.len()].store(now, Ordering::Relaxed);
+        let now = number(self.control().barrier.episode.load(Ordering::Relaxed));
+        self.arrival(index).store(now, Ordering::Relaxed);
     }
 }

@@ -1,29 +1,49 @@
-//! Named shared objects: a small directory in the segment, with a heap.
+//! Named objects: lists of records, and a heap.
 //!
-//! **Looking up** reads the slots that are ready. **Creating** is done by one participant at a
-//! time, the one whose id is in `creating`; whoever finds it dead takes its place. A creator zeroes
-//! memory beyond all ready objects, prepares the object there, fills in a slot and sets it ready,
-//! last. If it dies before, nothing refers to the slot or the memory, and the next creator uses
-//! both. So nothing leaks and nothing has to be repaired.
+//! ```text
+//! buckets[hash of the name] ──> record ──> an older record ──> 0
+//! heap   | record | object | record | object | …          used ^
+//! ```
 //!
-//! **Identity.** A slot holds the text of the object's type ([`Object::describe`]) and a hash of
+//! A record (256 bytes) lies in the heap before its object, so objects and records need no memory
+//! that was not asked for, and their number has no limit but the heap's size. There is a list for
+//! about 512 bytes of heap, 65,536 at most: a name is found in a few steps among 65,536.
+//!
+//! **Looking up** walks one list. Each record names one with a smaller offset; a list that does not
+//! is damaged, and no walk goes on for ever.
+//!
+//! **Creating** is done by one participant at a time, the one whose id is in `creating`; a
+//! participant that finds it dead takes its place. A creator writes beyond `used`:
+//!
+//! | step | what | if it dies then |
+//! | --- | --- | --- |
+//! | 1 | zeroes the object's memory, prepares the object, fills in the record | the next creator uses the memory: no list leads there |
+//! | 2 | stores the record's name into its bucket | the object exists; the next creator finds the record at `used` at the head of its list, and does step 3 |
+//! | 3 | moves `used` behind the object | nothing is left to do |
+//!
+//! So nothing leaks.
+//!
+//! **Identity.** A record holds the text of the object's type ([`Object::describe`]) and a hash of
 //! all of it, its size and its alignment. An object is opened only as the type that it was created
 //! as.
 //!
-//! **Progress.** Looking up is wait-free (64 slots); creating is blocking.
+//! **Fields.** `creating`: by compare-and-swap. `used`, records beyond it, buckets: the creator.
+//! Records before it: never written again.
+//!
+//! **Progress.** Looking up is wait-free: as many steps as the list is long. Creating is blocking.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
 use core::fmt;
 use core::mem::{align_of, size_of};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::{Exclusive, Guard, Lock, LockError, Mutex, Policy, Wait};
 
-use crate::layout::{HEAP, PAGE, Slot, TYPE_WORDS};
+use crate::layout::{PAGE, Record, TYPE_WORDS, code_of, record_of};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
 use crate::world::Inner;
@@ -175,11 +195,11 @@ fn text_words(text: &str) -> [u64; TYPE_WORDS] {
     core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| byte(8 * i + j))))
 }
 
-/// A slot's type, as far as it fits there. Another process may have written anything.
-fn type_text(slot: &Slot) -> String {
+/// Text of a record's type, as far as it fits there. Another process may have written anything.
+fn type_text(record: &Record) -> String {
     // Relaxed: as in `shared`.
     let mut bytes: Vec<u8> =
-        slot.type_text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        record.type_text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
     let full = bytes.last() != Some(&0);
     bytes.truncate(bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len()));
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -187,8 +207,9 @@ fn type_text(slot: &Slot) -> String {
 }
 
 /// FNV-1a, of which only that it is the same in all programs matters.
-fn hash_of(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+fn hash_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 thread_local! {
@@ -220,16 +241,17 @@ impl Drop for Creating<'_> {
 }
 
 impl World {
-    /// The shared object of that name, which is created, zeroed, and prepared by
-    /// `prepare` if it does not exist. Names are as those of worlds, up to 32 bytes. All objects of
-    /// a world share [`WorldSpec::object_bytes`](crate::WorldSpec::object_bytes) and are 64 at
-    /// most; they live as long as the world.
+    /// The named object of that name, which is created, zeroed, and prepared by `prepare` if
+    /// it does not exist.
+    ///
+    /// Names are as those of worlds, up to 32 bytes. All objects of a world share
+    /// [`WorldSpec::object_bytes`](crate::WorldSpec::object_bytes); they live as long as the world.
     ///
     /// # Errors
     ///
     /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another kind, version,
     /// parameter, size or alignment), [`Error::DirectoryFull`], [`Error::NestedPreparation`],
-    /// [`Error::CreatorBusy`].
+    /// [`Error::CreatorBusy`], [`Error::Damaged`].
     pub fn shared<T: Object>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
         check_name(name, 32)?;
         let inner = self.inner();
@@ -237,115 +259,158 @@ impl World {
         let words = name_words(name);
         let (bytes, align) = (size_of::<T>() as u64, align_of::<T>().max(64) as u64);
         let text = TypeText::<T>::default().to_string();
-        let hash = hash_of(text.as_bytes());
-        let found = |slot: &Slot| {
-            // Relaxed, all: written before the slot was ready (3), which was read with Acquire (4).
+        let hash = hash_of(text.bytes());
+        let found = |record: &Record| {
+            // Relaxed, all: written before the record's name was stored (3), which was read with
+            // Acquire (4).
             let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            let is = (get(&slot.bytes), get(&slot.align));
-            if is != (bytes, align) || get(&slot.type_hash) != hash {
+            let is = (get(&record.bytes), get(&record.align));
+            if is != (bytes, align) || get(&record.type_hash) != hash {
                 let full =
                     |text: &str, (bytes, align)| format!("{text} of {bytes} bytes, aligned to {align}");
                 return Err(Error::OtherType {
                     name: name.to_owned(),
-                    found: full(&type_text(slot), is),
+                    found: full(&type_text(record), is),
                     expected: full(&text, (bytes, align)),
                 });
             }
-            self.place::<T>(get(&slot.offset))
+            self.place::<T>(get(&record.offset))
         };
-        if let Some(slot) = inner.lookup(&words) {
-            return found(slot);
+        if let Some(record) = inner.lookup(&words)? {
+            return found(record);
         }
         if PREPARING.get() {
             return Err(Error::NestedPreparation { name: name.to_owned() });
         }
         let creating =
             inner.may_create(me).map_err(|rank| Error::CreatorBusy { name: name.to_owned(), rank })?;
-        // Somebody else may have been faster.
-        if let Some(slot) = inner.lookup(&words) {
-            return found(slot);
+        // Another participant may have been faster.
+        if let Some(record) = inner.lookup(&words)? {
+            return found(record);
         }
-        let full = |why| Error::DirectoryFull { name: name.to_owned(), why };
-        let (slot, used) = inner.free_slot().ok_or_else(|| full("a world has at most 64 shared objects"))?;
-        let offset = used.next_multiple_of(align);
-        if align > PAGE || offset.checked_add(bytes).is_none_or(|end| end > inner.heap_bytes()) {
-            return Err(full(
-                "all shared objects of a world together have what it was made with: 64 KiB, if nobody has asked for more (towpath run --objects, WorldConfig::object_bytes)",
-            ));
-        }
+        let used = inner.settle();
+        let heap_bytes = inner.segment.geometry().heap_bytes();
+        let full = |wanted: u64| Error::DirectoryFull {
+            name: name.to_owned(),
+            wanted,
+            free: heap_bytes - used,
+            bytes: heap_bytes,
+        };
+        let record_bytes = size_of::<Record>() as u64;
+        let offset = (used + record_bytes).next_multiple_of(align);
+        let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(64));
+        let Some(end) = end.filter(|&end| align <= PAGE && end <= heap_bytes) else {
+            return Err(full(bytes.saturating_add(record_bytes)));
+        };
+        let record = inner.segment.record(used).ok_or_else(|| full(bytes.saturating_add(record_bytes)))?;
         let shared = self.place::<T>(offset)?;
-        // SAFETY: within the heap (checked by `place`) and mapped; bytes of atomics are plain.
-        // Nobody else uses them: no ready slot covers them, and only one participant creates. (If
-        // the segment is damaged somebody might: therefore atomically.)
-        let raw =
-            unsafe { core::slice::from_raw_parts(shared.object.cast::<AtomicU8>().as_ptr(), bytes as usize) };
-        for byte in raw {
+        // SAFETY: within the heap (`end`), at a multiple of 64, mapped as long as `self` lives;
+        // atomics are plain. No record refers to them, and only one participant creates. (If the
+        // segment is damaged others may use them: therefore atomically.)
+        let raw = unsafe {
+            let first = shared.object.cast::<AtomicU64>();
+            core::slice::from_raw_parts(first.as_ptr(), ((end - offset) / 8) as usize)
+        };
+        for word in raw {
             // Relaxed: published by (3).
-            byte.store(0, Ordering::Relaxed);
+            word.store(0, Ordering::Relaxed);
         }
-        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. Nobody else
-        // knows the object yet.
+        // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. No other
+        // thread knows the object yet.
         prepare(unsafe { shared.object.as_ref() });
-        // Relaxed: published by (3).
-        slot.offset.store(offset, Ordering::Relaxed);
-        slot.bytes.store(bytes, Ordering::Relaxed);
-        slot.align.store(align, Ordering::Relaxed);
-        slot.type_hash.store(hash, Ordering::Relaxed);
-        for (to, from) in slot.name.iter().zip(words).chain(slot.type_text.iter().zip(text_words(&text))) {
+        // Relaxed, all: published by (3).
+        record.offset.store(offset, Ordering::Relaxed);
+        record.bytes.store(bytes, Ordering::Relaxed);
+        record.align.store(align, Ordering::Relaxed);
+        record.type_hash.store(hash, Ordering::Relaxed);
+        for (to, from) in record.name.iter().zip(words).chain(record.type_text.iter().zip(text_words(&text)))
+        {
             to.store(from, Ordering::Relaxed);
         }
-        // (3) Release: pairs with the Acquire (4) in `lookup` and `free_slot`.
-        slot.ready.store(1, Ordering::Release);
+        let bucket = inner.bucket(&words);
+        record.next.store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        // (3) Release: the record, and the object, prepared; pairs with the Acquire (4) in `lookup`
+        // and `settle`.
+        bucket.store(code_of(used), Ordering::Release);
+        // Relaxed: for the next creator, to which (2) and (1) hand it.
+        inner.control().directory.used.store(end, Ordering::Relaxed);
         drop(creating);
         Ok(shared)
     }
 
-    /// The object at an offset in the heap, whoever says so.
+    /// The object at an offset in the heap, which may be nonsense.
     fn place<T: Object>(&self, offset: u64) -> Result<Shared<T>, Error> {
-        let len = size_of::<T>() as u64;
-        let available = self.inner().heap_bytes();
-        if offset.checked_add(len).is_none_or(|end| end > available) {
-            return Err(Error::OutOfBounds { offset, len, available });
+        let (len, align) = (size_of::<T>() as u64, align_of::<T>());
+        let parts = &self.inner().segment;
+        let object = parts.heap_at(offset, len, 1).ok_or(Error::OutOfBounds {
+            offset,
+            len,
+            available: parts.geometry().heap_bytes(),
+        })?;
+        // The heap begins at a page.
+        if align as u64 > PAGE || !offset.is_multiple_of(align as u64) {
+            return Err(Error::Misaligned { offset, align });
         }
-        if align_of::<T>() as u64 > PAGE || !offset.is_multiple_of(align_of::<T>() as u64) {
-            return Err(Error::Misaligned { offset, align: align_of::<T>() });
-        }
-        // SAFETY: the heap lies at `HEAP`, which is page-aligned, within every mapping, and the
-        // offset within the heap (just checked).
-        let object = unsafe { self.inner().segment.base().add((HEAP + offset) as usize) }.cast();
-        Ok(Shared::new(self.clone(), object))
+        Ok(Shared::new(self.clone(), object.cast()))
     }
 }
 
 impl Inner {
-    fn heap_bytes(&self) -> u64 {
-        self.area_offset - HEAP
+    /// The head of the list in which a name is, if it exists.
+    fn bucket(&self, name: &Name) -> &AtomicU64 {
+        let hash = hash_of(name.iter().flat_map(|word| word.to_le_bytes()));
+        let buckets = self.segment.buckets();
+        // A power of two of them: the lower bits, into which the upper ones are folded.
+        &buckets[(hash ^ hash >> 32) as usize & (buckets.len() - 1)]
     }
 
-    fn lookup(&self, name: &Name) -> Option<&Slot> {
-        self.control().directory.slots.iter().find(|slot| {
-            // (4) Acquire: pairs with the Release (3) in `shared`.
-            slot.ready.load(Ordering::Acquire) == 1
-                && slot.name.iter().zip(name).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted)
-        })
-    }
-
-    /// A slot that is not in use, and how much of the heap the others use.
-    fn free_slot(&self) -> Option<(&Slot, u64)> {
-        let mut free = None;
-        let mut used = 0u64;
-        for slot in &self.control().directory.slots {
-            // (4) Acquire: as above.
-            if slot.ready.load(Ordering::Acquire) == 1 {
-                let end =
-                    slot.offset.load(Ordering::Relaxed).saturating_add(slot.bytes.load(Ordering::Relaxed));
-                // Damaged: the heap then counts as full.
-                used = used.max(end.min(self.heap_bytes()));
-            } else {
-                free = free.or(Some(slot));
+    fn lookup(&self, name: &Name) -> Result<Option<&Record>, Error> {
+        // (4) Acquire: pairs with the Release (3) in `shared`, and, since each creator reads the
+        // head before it stores another one, with those of the older records of the list.
+        let mut code = self.bucket(name).load(Ordering::Acquire);
+        let mut last = u64::MAX;
+        while code != 0 {
+            let damaged = || Error::Damaged {
+                what: "the list of named objects",
+                found: code,
+                expected: last.saturating_sub(1),
+            };
+            // Each is older than the one before: a list without end is none.
+            let record = self.segment.record(record_of(code)).filter(|_| code < last).ok_or_else(damaged)?;
+            // Relaxed, all: see (4).
+            if record.name.iter().zip(name).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted) {
+                return Ok(Some(record));
             }
+            last = code;
+            code = record.next.load(Ordering::Relaxed);
         }
-        free.map(|slot| (slot, used))
+        Ok(None)
+    }
+
+    /// Does what a creator that died may have left: it has stored the name of its record and
+    /// not moved `used`. Returns how much of the heap is in use. Only the creator.
+    fn settle(&self) -> u64 {
+        let heap_bytes = self.segment.geometry().heap_bytes();
+        let word = &self.control().directory.used;
+        // A number that makes no sense: the heap counts as full.
+        let sane = |used: u64| {
+            used.checked_next_multiple_of(64).filter(|&used| used <= heap_bytes).unwrap_or(heap_bytes)
+        };
+        // Relaxed: the creator's; handed over by (1), (2). After a death it may be an old value of
+        // the dead, before (3): then the record there is a complete one.
+        let used = sane(word.load(Ordering::Relaxed));
+        let Some(record) = self.segment.record(used) else { return used };
+        // Relaxed, all: what matters is compared with the bucket. No list names a record at `used`
+        // but that of a complete record.
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let name: Name = core::array::from_fn(|i| get(&record.name[i]));
+        // (4) Acquire: pairs with the Release (3) of the dead.
+        if self.bucket(&name).load(Ordering::Acquire) != code_of(used) {
+            return used;
+        }
+        let end = sane(get(&record.offset).saturating_add(get(&record.bytes))).max(used);
+        word.store(end, Ordering::Relaxed);
+        end
     }
 
     fn may_create(&self, me: ParticipantId) -> Result<Creating<'_>, u32> {

@@ -138,10 +138,7 @@ impl Inner {
             .word
             .compare_exchange(claim.pack(), entered.pack(), Ordering::AcqRel, Ordering::Acquire)
             .ok()?;
-        let counts = &self.control().counts;
-        // Relaxed: hints (`around.rs`).
-        counts.asleep.fetch_and(!(1 << index), Ordering::Relaxed);
-        counts.entered.fetch_or(1 << index, Ordering::Relaxed);
+        self.show_presence(index, true);
         self.local.sleepers.store(0, Ordering::Relaxed);
         self.note_processors(me);
         if let Ok(mut held) = self.lock.try_lock() {
@@ -184,10 +181,7 @@ impl Inner {
             return;
         }
         let me = ParticipantId::from_bits(bits);
-        let counts = &self.control().counts;
-        // Relaxed: hints (`around.rs`).
-        counts.entered.fetch_and(!(1 << (me.index % 64)), Ordering::Relaxed);
-        counts.asleep.fetch_and(!(1 << (me.index % 64)), Ordering::Relaxed);
+        self.show_presence(me.index, false);
         let entry = self.entry(me.index);
         // (4) Acquire: as everywhere.
         let seen = entry.word.load(Ordering::Acquire);
@@ -220,7 +214,7 @@ impl Inner {
 
     /// Whether somebody alive has entered.
     pub(crate) fn is_inhabited(&self) -> bool {
-        self.check_deaths();
+        self.look_for_deaths(0, self.processes);
         (0..self.processes).any(|index| {
             // (4) Acquire: as everywhere.
             let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));

@@ -1,12 +1,16 @@
 //! What can go wrong, with what to do about it.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::{limits, shown};
 
-/// Why something with a world did not work, and what would help.
-#[derive(Debug, thiserror::Error)]
+/// Cause of a failure in a world, and the remedy.
+///
+/// Its `Debug` is the sentence of its `Display`: the runtime prints that when `main` returns an
+/// error.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused something that ought to work.
@@ -39,10 +43,14 @@ pub enum Error {
     },
 
     /// A number of processes out of range.
-    #[error("a world has 1 to {most} processes, not {wanted}", most = crate::MAX_PROCESSES)]
+    #[error(
+        "a world has 1 to {most} processes, not {wanted}; choose a number in this range (towpath run -n)"
+    )]
     InvalidProcesses {
         /// How many were wanted.
         wanted: u32,
+        /// Maximum number of processes.
+        most: u32,
     },
 
     /// A size that no address space holds.
@@ -82,7 +90,7 @@ pub enum Error {
 
     /// The process was not started as a member of a world.
     #[error(
-        "this process was not started by `towpath run` ({variable} is not set); start it with `towpath run -n N PROGRAM`, or create or open a named world",
+        "this process was not started by `towpath run`: {variable} is not set; start it with `towpath run -n N PROGRAM`, or create or open a named world",
         variable = crate::variables::RANK
     )]
     NotLaunched,
@@ -331,12 +339,18 @@ pub enum Error {
     },
 
     /// No room for another shared object.
-    #[error("no room for the shared object {name:?}: {why}")]
+    #[error(
+        "no room for the named object {name:?}: it takes {wanted} bytes with its record, {free} of the {bytes} for all of the world's objects are free; make the world with more (towpath run --objects, WorldConfig::object_bytes)"
+    )]
     DirectoryFull {
         /// The object.
         name: String,
-        /// What ran out.
-        why: &'static str,
+        /// Number of bytes that it takes with its record.
+        wanted: u64,
+        /// Number of bytes that are free.
+        free: u64,
+        /// Number of bytes that the world has for objects and their records.
+        bytes: u64,
     },
 
     /// Somebody has been creating a shared object for too long.
@@ -359,6 +373,12 @@ pub enum Error {
         /// The object.
         name: String,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

@@ -1,28 +1,39 @@
-//! What a segment holds, and where.
+//! Layout of a segment.
 //!
 //! ```text
-//! 0          Control: header | counts | participants | doorbells | barrier | directory
-//! HEAP       the heap of named shared objects (object_bytes, rounded up to pages; at least 64 KiB)
-//! area       the area (area_bytes, rounded up to pages)
+//! 0          Control: header | counts | barrier | directory
+//! entries    processes × Entry
+//! bells      processes × Bell
+//! presence   one for 64 processes
+//! arrivals   processes × u32
+//! buckets    heads of the lists of named objects, one for about 512 bytes of the heap
+//! heap       records and objects (object_bytes and 16 KiB, rounded up to pages)
+//! area       area_bytes, rounded up to pages
 //! ```
 //!
-//! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The geometry follows
-//! from the number of bytes of the area and from where it begins; the header repeats the rest so
-//! that a joiner can compare. Changing anything here means a new [`LAYOUT_VERSION`].
+//! Everything is atomic, `repr(C)`, without pointers, and all-zero initially. The offsets follow
+//! from three numbers that the creator chooses ([`Geometry`]): processes, bytes for objects, bytes
+//! of the area. The header repeats them; a joiner believes them only if they are in range and lead
+//! to the size that the segment has. Changing anything here means a new [`LAYOUT_VERSION`].
+#![allow(unsafe_code)]
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use towpath_machine::Plain;
+
 use crate::Error;
 
-/// The version of the layout of segments. Programs of different versions can't share a
-/// world.
-pub const LAYOUT_VERSION: u32 = 4;
+/// Version of the layout of segments. Programs of different versions can't share a world.
+pub const LAYOUT_VERSION: u32 = 5;
 
-/// The largest number of processes in a world: one bit each in a word.
-pub const MAX_PROCESSES: usize = 64;
+/// Maximum number of processes in a world: as many as [`RANK_BITS`] can name.
+pub(crate) const MOST_PROCESSES: u32 = 1 << RANK_BITS;
 
-/// The first word of every segment.
+/// Number of bits of a rank, where it shares a word with something else.
+pub(crate) const RANK_BITS: u32 = 12;
+
+/// First word of every segment.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"Towpath\x01");
 
 /// The header's `state` once the creator has finished.
@@ -32,16 +43,25 @@ pub(crate) const READY: u64 = u64::from_le_bytes(*b"is ready");
 /// the last one isn't full).
 pub(crate) const PAGE: u64 = 4096;
 
-/// The least that a world has for its named shared objects, in bytes.
+/// Minimum number of bytes for a world's named objects.
 pub const OBJECT_BYTES: u64 = 64 * 1024;
 
-/// How many named shared objects there can be.
-pub(crate) const SLOTS: usize = 64;
+/// Number of bytes for the records of the first 64 objects, beside those for objects.
+const FIRST_RECORDS: u64 = 64 * size_of::<Record>() as u64;
 
-/// Words of a type's text in a slot.
+/// Number of bytes of the heap for each list of named objects.
+const HEAP_PER_BUCKET: u64 = 512;
+
+/// Maximum number of lists of named objects.
+const MOST_BUCKETS: u64 = 65_536;
+
+/// Number of words of a type's text in a record.
 pub(crate) const TYPE_WORDS: usize = 23;
 
-/// Words of a set of processors: as many bits as the kernel's largest usual set.
+/// Number of ranks in a [`Presence`].
+pub(crate) const PRESENCE: usize = 64;
+
+/// Number of words in a set of processors: as many bits as the kernel's largest usual set.
 pub(crate) const CPU_WORDS: usize = 16;
 
 /// Written by the creator before [`READY`], never changed afterwards.
@@ -58,22 +78,22 @@ pub(crate) struct Header {
     pub state: AtomicU64,
     pub creator: AtomicU64,
     pub params: [AtomicU64; 16],
+    /// Bytes for named objects, as the creator asked for them.
+    pub object_bytes: AtomicU64,
 }
 
 /// What slow paths look at, apart from what fast paths look at.
 #[repr(C, align(128))]
 pub(crate) struct Counts {
-    /// One bit per rank: entered. Only a hint (see `around.rs`); the table decides.
-    pub entered: AtomicU64,
-    /// One bit per rank: all that it does is sleep.
-    pub asleep: AtomicU64,
-    /// How many processors the participants may use together.
+    /// Number of processors that the participants may use together.
     pub cores: AtomicU64,
-    /// What a context switch cost the creator, in nanoseconds.
+    /// Cost of a context switch, as the creator measured it, in nanoseconds.
     pub switch_cost: AtomicU64,
-    pub pad: [AtomicU64; 12],
-    /// How many deaths were noted, and the last one: see `liveness.rs`. On a line that is
-    /// otherwise never written.
+    /// Time and place of the last look for deaths in a large world: see `liveness.rs`.
+    pub looked: AtomicU64,
+    pub pad: [AtomicU64; 13],
+    /// Number of deaths that were noted, and the last one: see `liveness.rs`. On a line that
+    /// is otherwise never written.
     pub deaths: AtomicU64,
     pub pad2: [AtomicU64; 15],
 }
@@ -98,6 +118,16 @@ pub(crate) struct Entry {
 #[repr(C, align(128))]
 pub(crate) struct Bell(pub AtomicU64);
 
+/// Which of 64 ranks run, as hints (`around.rs`): a bit each.
+#[repr(C, align(64))]
+pub(crate) struct Presence {
+    /// Ranks that have entered; the table decides.
+    pub entered: AtomicU64,
+    /// Ranks that only sleep.
+    pub asleep: AtomicU64,
+    pub pad: [AtomicU64; 6],
+}
+
 /// See `barrier.rs`.
 #[repr(C, align(128))]
 pub(crate) struct BarrierState {
@@ -106,16 +136,14 @@ pub(crate) struct BarrierState {
     /// Number of the last episode for which a waiter slept at its doorbell.
     pub at_doorbells: AtomicU64,
     pub pad: [AtomicU64; 14],
-    /// Per rank: the episode at which it has arrived.
-    pub arrivals: [AtomicU32; MAX_PROCESSES],
 }
 
-/// A named shared object: see `directory.rs`.
+/// Record of a named object, in the heap before the object: see `directory.rs`.
 #[repr(C, align(64))]
-pub(crate) struct Slot {
-    /// 1 once the rest is there and the object prepared.
-    pub ready: AtomicU64,
-    /// Offset in the heap.
+pub(crate) struct Record {
+    /// The record before it in its list ([`code_of`]), or 0.
+    pub next: AtomicU64,
+    /// Offset of the object in the heap.
     pub offset: AtomicU64,
     pub bytes: AtomicU64,
     pub align: AtomicU64,
@@ -132,47 +160,218 @@ pub(crate) struct Slot {
 pub(crate) struct DirectoryState {
     /// The participant that is creating an object, or 0.
     pub creating: AtomicU64,
-    pub pad: [AtomicU64; 15],
-    pub slots: [Slot; SLOTS],
+    /// Bytes of the heap that records and objects take; the creator's.
+    pub used: AtomicU64,
+    pub pad: [AtomicU64; 14],
 }
 
-/// What precedes the heap.
+/// The part of a segment that every world has at the same place.
 #[repr(C)]
 pub(crate) struct Control {
     pub header: Header,
     pub counts: Counts,
-    pub entries: [Entry; MAX_PROCESSES],
-    pub bells: [Bell; MAX_PROCESSES],
     pub barrier: BarrierState,
     pub directory: DirectoryState,
 }
 
+// SAFETY: for all: `repr(C)`, made of atomic words only, so that every bit pattern is valid and
+// accesses are atomic; no `Drop`.
+unsafe impl Plain for Entry {}
+// SAFETY: as above.
+unsafe impl Plain for Bell {}
+// SAFETY: as above.
+unsafe impl Plain for Presence {}
+// SAFETY: as above.
+unsafe impl Plain for Record {}
+
 const _: () = {
     assert!(size_of::<Header>() == 256 && size_of::<Counts>() == 256 && size_of::<Entry>() == 256);
-    assert!(size_of::<Bell>() == 128 && size_of::<BarrierState>() == 384 && size_of::<Slot>() == 256);
+    assert!(size_of::<Bell>() == 128 && size_of::<Presence>() == 64 && size_of::<Record>() == 256);
     assert!(offset_of!(Header, params) == 64 && offset_of!(Counts, deaths) == 128);
-    assert!(offset_of!(Entry, cpus) == 128 && offset_of!(BarrierState, arrivals) == 128);
-    assert!(size_of::<Control>() == 256 + 256 + 64 * 256 + 64 * 128 + 384 + 128 + 64 * 256);
+    assert!(offset_of!(Entry, cpus) == 128 && offset_of!(Header, object_bytes) == 192);
+    assert!(size_of::<Control>() == 256 + 256 + 128 + 128 && size_of::<Control>() <= PAGE as usize);
 };
 
-/// Where the heap starts.
-pub(crate) const HEAP: u64 = (size_of::<Control>() as u64).next_multiple_of(PAGE);
+/// Minimum size of a segment, in bytes.
+pub(crate) const LEAST: u64 = PAGE;
 
-/// The size of the smallest segment.
-pub(crate) const LEAST: u64 = HEAP + OBJECT_BYTES;
-
-/// Where participants lock one byte each: beyond everything that is ever mapped.
+/// First of the bytes that participants lock, one each: beyond everything that is ever
+/// mapped.
 pub(crate) const LOCKS: u64 = 1 << 62;
 
-/// Where the area begins in a segment with so many bytes for named objects, and the size
-/// of the segment if the area has so many.
-pub(crate) fn area_and_end(object_bytes: u64, area_bytes: u64) -> Result<(u64, u64), Error> {
-    let too_large = |bytes| move || Error::TooLarge(bytes);
-    let pages = |bytes: u64| bytes.checked_next_multiple_of(PAGE).ok_or_else(too_large(bytes));
-    let area =
-        pages(object_bytes.max(OBJECT_BYTES))?.checked_add(HEAP).ok_or_else(too_large(object_bytes))?;
-    let end = pages(area_bytes)?.checked_add(area).ok_or_else(too_large(area_bytes))?;
-    // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap says
-    // the rest.
-    if end > 1 << 46 { Err(Error::TooLarge(object_bytes.max(area_bytes))) } else { Ok((area, end)) }
+/// Name of a record in the lists: 0 names none.
+pub(crate) const fn code_of(record: u64) -> u64 {
+    record / 64 + 1
+}
+
+/// Offset in the heap of the record with this code, which is not 0.
+pub(crate) const fn record_of(code: u64) -> u64 {
+    code.wrapping_sub(1).wrapping_mul(64)
+}
+
+/// Offsets and lengths in a segment. Its arrays are aligned, apart from each other, and end
+/// before `end`: only [`Geometry::of`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    processes: u32,
+    entries: u64,
+    bells: u64,
+    presence: u64,
+    arrivals: u64,
+    buckets: u64,
+    bucket_count: u64,
+    heap: u64,
+    area: u64,
+    area_bytes: u64,
+    end: u64,
+}
+
+/// A range of a segment: offset, and number of elements.
+pub(crate) type Range = (u64, usize);
+
+impl Geometry {
+    /// The geometry of a world with so many processes, bytes for objects and of the area.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidProcesses`], [`Error::TooLarge`].
+    pub fn of(processes: u32, object_bytes: u64, area_bytes: u64) -> Result<Geometry, Error> {
+        if !(1..=MOST_PROCESSES).contains(&processes) {
+            return Err(Error::InvalidProcesses { wanted: processes, most: MOST_PROCESSES });
+        }
+        let too_large = || Error::TooLarge(object_bytes.max(area_bytes));
+        let pages = |bytes: u64| bytes.checked_next_multiple_of(PAGE).ok_or_else(too_large);
+        let heap_bytes = object_bytes.max(OBJECT_BYTES).checked_add(FIRST_RECORDS).ok_or_else(too_large)?;
+        let heap_bytes = pages(heap_bytes)?;
+        let bucket_count = (heap_bytes / HEAP_PER_BUCKET).min(MOST_BUCKETS).next_power_of_two();
+        // At most 2³⁰ bytes together: nothing overflows before the heap.
+        let mut at = size_of::<Control>() as u64;
+        let mut take = |bytes: usize, count: u64| {
+            let start = at;
+            at = (at + bytes as u64 * count).next_multiple_of(128);
+            start
+        };
+        let n = u64::from(processes);
+        let (entries, bells) = (take(size_of::<Entry>(), n), take(size_of::<Bell>(), n));
+        let presence = take(size_of::<Presence>(), n.div_ceil(PRESENCE as u64));
+        let (arrivals, buckets) = (take(4, n), take(8, bucket_count));
+        let heap = pages(at)?;
+        let area = heap.checked_add(heap_bytes).ok_or_else(too_large)?;
+        let end = area.checked_add(pages(area_bytes)?).ok_or_else(too_large)?;
+        // The address space of user programs has 47 bits on x86-64 and at least 39 elsewhere; mmap
+        // says the rest.
+        if end > 1 << 46 {
+            return Err(too_large());
+        }
+        Ok(Geometry {
+            processes,
+            entries,
+            bells,
+            presence,
+            arrivals,
+            buckets,
+            bucket_count,
+            heap,
+            area,
+            area_bytes,
+            end,
+        })
+    }
+
+    /// The participants' entries.
+    pub fn entries(&self) -> Range {
+        (self.entries, self.processes as usize)
+    }
+    /// The doorbells.
+    pub fn bells(&self) -> Range {
+        (self.bells, self.processes as usize)
+    }
+    /// The hints who runs.
+    pub fn presence(&self) -> Range {
+        (self.presence, (self.processes as usize).div_ceil(PRESENCE))
+    }
+    /// The episodes of the barrier at which ranks have arrived.
+    pub fn arrivals(&self) -> Range {
+        (self.arrivals, self.processes as usize)
+    }
+    /// The heads of the lists of named objects: a power of two of them.
+    pub fn buckets(&self) -> Range {
+        (self.buckets, self.bucket_count as usize)
+    }
+    /// Offset of the heap: a multiple of a page.
+    pub fn heap(&self) -> u64 {
+        self.heap
+    }
+    /// Number of bytes of the heap.
+    pub fn heap_bytes(&self) -> u64 {
+        self.area - self.heap
+    }
+    /// Offset of the area: a multiple of a page.
+    pub fn area(&self) -> u64 {
+        self.area
+    }
+    /// Number of bytes of the area.
+    pub fn area_bytes(&self) -> u64 {
+        self.area_bytes
+    }
+    /// Number of bytes of the segment.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn arrays_are_aligned_and_apart(
+            processes in 1..=MOST_PROCESSES,
+            objects in 0..1u64 << 40,
+            area in 0..1u64 << 40,
+        ) {
+            let g = Geometry::of(processes, objects, area).unwrap();
+            let mut at = size_of::<Control>() as u64;
+            for ((start, count), bytes) in [
+                (g.entries(), size_of::<Entry>()),
+                (g.bells(), size_of::<Bell>()),
+                (g.presence(), size_of::<Presence>()),
+                (g.arrivals(), 4),
+                (g.buckets(), 8),
+            ] {
+                prop_assert!(start >= at && start.is_multiple_of(128));
+                at = start + (count * bytes) as u64;
+            }
+            prop_assert!(g.heap() >= at && g.area() >= g.heap() + objects.max(OBJECT_BYTES));
+            prop_assert!(g.end() >= g.area() + area);
+            prop_assert!([g.heap(), g.area(), g.end()].iter().all(|at| at.is_multiple_of(PAGE)));
+            prop_assert!(g.buckets().1.is_power_of_two());
+        }
+
+        #[test]
+        fn codes_name_records(record in 0..1u64 << 40) {
+            prop_assert_eq!(record_of(code_of(record * 64)), record * 64);
+        }
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        for processes in [0, MOST_PROCESSES + 1, u32::MAX] {
+            assert!(matches!(Geometry::of(processes, 0, 0), Err(Error::InvalidProcesses { .. })));
+        }
+        for (objects, area) in [(u64::MAX, 0), (0, u64::MAX), (1 << 46, 0), (u64::MAX - 70_000, 1)] {
+            assert!(matches!(Geometry::of(1, objects, area), Err(Error::TooLarge(_))));
+        }
+    }
+
+    #[test]
+    fn empty_directory_takes_little_memory() {
+        let control = |processes| Geometry::of(processes, 0, 0).unwrap().heap();
+        assert!(control(2) <= 8192 && control(1024) <= 420 << 10, "{}", control(1024));
+        // The lists of a heap for 65,536 objects of a word each take 512 KiB.
+        let many = Geometry::of(1, 65_536 * 320, 0).unwrap();
+        assert!(many.heap() <= 520 << 10);
+    }
 }

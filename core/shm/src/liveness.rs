@@ -11,7 +11,7 @@
 //! death is counted in `counts.deaths`:
 //!
 //! ```text
-//! 63    32 31    24 23          0
+//! 63    36 35    24 23          0
 //! [ count ][ rank  ][ generation ]
 //! ```
 //!
@@ -20,25 +20,62 @@
 //! the next, the entry of the former is moved to DEAD, so an entry that is DYING and is not the
 //! last one counted has not been counted.
 //!
+//! **Many ranks.** To ask after n processes takes n times a few system calls, and a pidfd each to
+//! remember them. So a process keeps at most 64 pidfds of a world ([`Watchlist`]). In a world with
+//! more ranks than that, the participants share the work: `counts.looked` says when and up to which
+//! rank one of them has looked last, and the next one that asks goes on there, with as many ranks as
+//! are due since. The clock says how often to ask; the kernel alone says who lives.
+//!
 //! **Progress.** Lock-free, besides the system calls.
 
 use core::sync::atomic::Ordering;
 use std::os::fd::OwnedFd;
 
-use towpath_machine::{Native, Park};
+use towpath_machine::{Native, Park, Processor};
 
-use crate::layout::LOCKS;
+use crate::layout::{LOCKS, MOST_PROCESSES, RANK_BITS};
 use crate::participant::{EntryWord, PID_BITS, ParticipantId, State};
 use crate::process::{self, Dead, Found, Pulse, Wanted};
 use crate::segment::byte_is_locked;
 use crate::world::Inner;
 
+/// Maximum number of participants of a world that a process remembers, with a pidfd each;
+/// and of ranks in a world whose processes look after all others each.
+const WATCHED: u32 = 64;
+
+/// Number of ranks that are looked after in a [`TICK`] in a larger world.
+const WINDOW: u64 = 64;
+
+/// Time between two looks in a larger world, in nanoseconds.
+const TICK: u64 = 2_000_000;
+
+/// A unit of the time in `counts.looked`, as a shift of nanoseconds: 65 µs.
+const LOOKED_UNIT: u32 = 16;
+
 /// What is remembered between two questions about the same participant.
 #[derive(Debug)]
-pub(crate) struct Watched {
+struct Watched {
+    /// Its rank.
+    index: u32,
     /// The entry's word at the time.
     word: u64,
     pidfd: Option<OwnedFd>,
+}
+
+/// The participants that a process has asked after: each rank has one place, which it may
+/// share with others.
+#[derive(Debug)]
+pub(crate) struct Watchlist(Vec<Option<Watched>>);
+
+impl Watchlist {
+    pub fn new(processes: u32) -> Self {
+        Watchlist((0..processes.min(WATCHED)).map(|_| None).collect())
+    }
+
+    fn place(&mut self, index: u32) -> Option<&mut Option<Watched>> {
+        let places = self.0.len().max(1);
+        self.0.get_mut(index as usize % places)
+    }
 }
 
 /// How a process that has ended stood to its world, under the rank for which it was
@@ -57,25 +94,28 @@ pub enum Ending {
     NeverCame,
 }
 
+/// Number of the first bit of the count in [`Deaths`].
+const COUNT: u32 = 24 + RANK_BITS;
+
 /// The last death counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deaths(u64);
 
 impl Deaths {
     pub fn count(self) -> u64 {
-        self.0 >> 32
+        self.0 >> COUNT
     }
-    /// Checked by nobody: only for messages, or to be compared.
+    /// Not checked: only for messages, or to be compared.
     pub fn rank(self) -> u32 {
-        (self.0 >> 24) as u32 & 0xff
+        (self.0 >> 24) as u32 & (MOST_PROCESSES - 1)
     }
     fn generation(self) -> u32 {
         self.0 as u32 & 0xff_ffff
     }
     fn next(self, rank: u32, generation: u32) -> Deaths {
         Deaths(
-            self.count().wrapping_add(1) << 32
-                | u64::from(rank & 0xff) << 24
+            self.count().wrapping_add(1) << COUNT
+                | u64::from(rank & (MOST_PROCESSES - 1)) << 24
                 | u64::from(generation & 0xff_ffff),
         )
     }
@@ -89,7 +129,7 @@ impl Inner {
         let Ok(mut watched) = self.watched.try_lock() else {
             return self.pulse_of(index, bits, &mut None);
         };
-        match watched.get_mut(index as usize) {
+        match watched.place(index) {
             Some(slot) => self.pulse_of(index, bits, slot),
             None => Pulse::Alive,
         }
@@ -98,9 +138,9 @@ impl Inner {
     fn pulse_of(&self, index: u32, bits: u64, watched: &mut Option<Watched>) -> Pulse {
         let word = EntryWord::unpack(bits);
         let entry = self.entry(index);
-        let fresh = !matches!(watched, Some(w) if w.word == bits);
+        let fresh = !matches!(watched, Some(w) if (w.index, w.word) == (index, bits));
         if fresh {
-            *watched = Some(Watched { word: bits, pidfd: None });
+            *watched = Some(Watched { index, word: bits, pidfd: None });
         }
         let Some(memory) = watched else { return Pulse::Alive };
         if let Some(pidfd) = &memory.pidfd {
@@ -182,10 +222,41 @@ impl Inner {
         }
     }
 
-    /// Looks after everybody but this process; returns the number of deaths noted so far.
+    /// See [`crate::World::check_deaths`].
     pub(crate) fn check_deaths(&self) -> u64 {
+        if self.processes <= WATCHED {
+            self.look_for_deaths(0, self.processes);
+        } else if let Some((from, count)) = self.due_look(Native::with_id(0).now()) {
+            self.look_for_deaths(from, count);
+        }
+        self.deaths().count()
+    }
+
+    /// In a large world: the rank from which on this process has to look now, and after how
+    /// many. `None` if no look is due, or if another process does it.
+    fn due_look(&self, now: u64) -> Option<(u32, u32)> {
+        let looked = &self.control().counts.looked;
+        let now = now >> LOOKED_UNIT;
+        // Relaxed, both: the word orders nothing; the exchange makes one process win.
+        let seen = looked.load(Ordering::Relaxed);
+        let mask = (1u64 << (64 - RANK_BITS)) - 1;
+        let elapsed = (now & mask).wrapping_sub(seen >> RANK_BITS) & mask;
+        // A time in the future (another time namespace, or damage) is one long ago.
+        let ticks = elapsed / (TICK >> LOOKED_UNIT);
+        if ticks == 0 {
+            return None;
+        }
+        let processes = u64::from(self.processes);
+        let (from, count) = (seen % u64::from(MOST_PROCESSES) % processes, (ticks * WINDOW).min(processes));
+        let next = now << RANK_BITS | (from + count) % processes;
+        looked.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some((from as u32, count as u32))
+    }
+
+    /// Looks after `count` ranks from one on, but not after this process.
+    pub(crate) fn look_for_deaths(&self, from: u32, count: u32) {
         let me = self.local.me.load(Ordering::Relaxed);
-        for index in 0..self.processes {
+        for index in (0..count).map(|i| (from + i) % self.processes) {
             if me != 0 && ParticipantId::from_bits(me).index == index {
                 continue;
             }
@@ -201,7 +272,6 @@ impl Inner {
                 State::Free | State::Dead => {}
             }
         }
-        self.deaths().count()
     }
 
     pub(crate) fn deaths(&self) -> Deaths {
@@ -214,14 +284,10 @@ impl Inner {
     /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
         let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
-        let bit = !(1u64 << (index % 64));
         // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody
         // else has noted it, or it left.
         if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            let counts = &self.control().counts;
-            // Relaxed: hints (`around.rs`).
-            counts.entered.fetch_and(bit, Ordering::Relaxed);
-            counts.asleep.fetch_and(bit, Ordering::Relaxed);
+            self.show_presence(index, false);
         }
         self.count_death(index);
         self.count_processors();
@@ -273,11 +339,10 @@ impl Inner {
     /// Wakes all that sleep on a doorbell or at the barrier, so that they look around.
     pub(crate) fn wake_everybody(&self) {
         let cpu = Native::with_id(0);
-        let control = self.control();
-        for bell in control.bells.iter().take(self.processes as usize) {
+        for bell in self.segment.bells() {
             cpu.wake(&bell.0, u32::MAX);
         }
-        cpu.wake(&control.barrier.episode, u32::MAX);
+        cpu.wake(&self.control().barrier.episode, u32::MAX);
     }
 
     /// See [`crate::World::process_ended`].
@@ -360,5 +425,66 @@ impl Inner {
             }
             namespace => namespace,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{World, WorldSpec};
+
+    fn world(processes: u32) -> World {
+        let world = World::create(&WorldSpec {
+            name: None,
+            processes,
+            area_bytes: 0,
+            object_bytes: 0,
+            params: [0; 16],
+        });
+        world.unwrap()
+    }
+
+    #[test]
+    fn deaths_name_the_last_rank_of_the_largest_world() {
+        let deaths = Deaths(0).next(MOST_PROCESSES - 1, 0xff_ffff);
+        assert_eq!((deaths.count(), deaths.rank(), deaths.generation()), (1, MOST_PROCESSES - 1, 0xff_ffff));
+        assert_eq!(Deaths(u64::MAX).next(1, 1).count(), 0);
+    }
+
+    #[test]
+    fn large_world_looks_after_all_ranks_in_turn() {
+        let world = world(1000);
+        let inner = world.inner();
+        let mut now = 77 * TICK;
+        // Nothing was ever looked after: all of them at once.
+        assert_eq!(inner.due_look(now), Some((0, 1000)));
+        assert_eq!(inner.due_look(now + TICK / 2), None, "another process has just looked");
+        let mut next = 0;
+        for round in 0..40 {
+            // Two units more than a tick, of which each look drops a part.
+            now += TICK + (2 << LOOKED_UNIT);
+            let (from, count) = inner.due_look(now).unwrap();
+            assert_eq!((from, count), (next, WINDOW as u32), "round {round}");
+            next = (next + count) % 1000;
+        }
+        // After a pause more are due; a clock that goes back makes all due.
+        assert_eq!(inner.due_look(now + 4 * TICK).unwrap().1, 4 * WINDOW as u32);
+        assert_eq!(inner.due_look(1).unwrap().1, 1000);
+    }
+
+    #[test]
+    fn process_keeps_few_descriptors_of_a_large_world() {
+        let world = world(300);
+        let handles: Vec<World> = (0..300)
+            .map(|_| {
+                let handle = world.reopen().unwrap();
+                handle.enter(None).unwrap();
+                handle
+            })
+            .collect();
+        let all = || handles.iter().all(|other| world.is_alive(other.me()));
+        assert!(all() && all());
+        let kept = world.inner().watched.lock().unwrap().0.iter().flatten().count();
+        assert_eq!(kept as u32, WATCHED);
     }
 }

@@ -20,7 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::layout::{Control, LEAST, LOCKS, MAGIC, MAX_PROCESSES};
+use crate::layout::{Control, LEAST, LOCKS, MAGIC};
 use crate::{Error, limits, shown};
 
 /// The directory in which named worlds lie: /dev/shm, or what the variable
@@ -49,9 +49,9 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// The byte of a segment that sweepers lock while they look whether it has members: after
+/// The byte of a segment that sweepers lock while they look whether it has members: beyond
 /// those of the participants.
-const SWEEPER: u64 = LOCKS + MAX_PROCESSES as u64;
+const SWEEPER: u64 = LOCKS + (1 << 20);
 
 /// How often, and with what pauses, to look again at a file that another process is about
 /// to remove.
@@ -197,10 +197,10 @@ impl Segment {
         Ok(Segment { file, base, len })
     }
 
-    /// The part that precedes the heap.
+    /// The part that every world has.
     pub fn control(&self) -> &Control {
-        // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`,
-        // `area_and_end`), page-aligned, lives as long as `self`, and `Control` consists of atomics
+        // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`, and by the
+        // callers of `anonymous` and `unnamed`: `Geometry::of`), page-aligned, lives as long as `self`, and `Control` consists of atomics
         // only.
         unsafe { self.base.cast::<Control>().as_ref() }
     }

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use towpath_machine::Native;
 use towpath_sync::{Policy, Surroundings};
 
-use crate::layout::{Control, Entry, HEAP, LAYOUT_VERSION, MAGIC, MAX_PROCESSES, READY, area_and_end};
-use crate::liveness::Watched;
+use crate::layout::{Control, Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY};
+use crate::liveness::Watchlist;
 use crate::local::LocalPage;
 use crate::participant::{EntryWord, ParticipantId, State};
+use crate::parts::Parts;
 use crate::segment::{Segment, open_again, path_of};
 use crate::{Area, Ending, Episode, Error, handover, shown, sweep};
 
@@ -21,12 +22,13 @@ use crate::{Area, Ending, Episode, Error, handover, shown, sweep};
 pub struct WorldSpec {
     /// Its name; `None`: anonymous.
     pub name: Option<String>,
-    /// How many ranks it has: 1 to [`MAX_PROCESSES`].
+    /// Number of its ranks: 1 to 4,096.
     pub processes: u32,
     /// The length of its area.
     pub area_bytes: u64,
-    /// How many bytes its named shared objects have together ([`World::shared`]), at
-    /// least: it is never less than [`OBJECT_BYTES`](crate::OBJECT_BYTES).
+    /// Number of bytes for its named objects together ([`World::shared`]), at least
+    /// [`OBJECT_BYTES`](crate::OBJECT_BYTES). The first 64 objects take what their types take; each
+    /// further one takes 256 bytes more, for its name and type. Sizes are rounded up to 64.
     pub object_bytes: u64,
     /// Whatever those who use the area want to tell whoever opens the world.
     pub params: [u64; 16],
@@ -43,17 +45,14 @@ pub struct World(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub segment: Segment,
+    pub segment: Parts,
     pub local: LocalPage,
     pub processes: u32,
-    /// Where the area begins: where the heap ends.
-    pub area_offset: u64,
-    pub area_bytes: u64,
     params: [u64; 16],
     name: Option<(String, PathBuf)>,
     /// The rank that the environment gives to this process.
     pub suggested: Option<u32>,
-    pub watched: Mutex<[Option<Watched>; MAX_PROCESSES]>,
+    pub watched: Mutex<Watchlist>,
     /// Holds the lock on this participant's byte.
     pub lock: Mutex<Option<OwnedFd>>,
 }
@@ -76,19 +75,17 @@ impl World {
     ///
     /// A bad name, number or size; a name in use; too little memory, with what to do about it.
     pub fn create(spec: &WorldSpec) -> Result<World, Error> {
-        if spec.processes == 0 || spec.processes as usize > MAX_PROCESSES {
-            return Err(Error::InvalidProcesses { wanted: spec.processes });
-        }
-        let (area, bytes) = area_and_end(spec.object_bytes, spec.area_bytes)?;
+        let geometry = Geometry::of(spec.processes, spec.object_bytes, spec.area_bytes)?;
+        let bytes = geometry.end();
         let Some(name) = &spec.name else {
             let segment = Segment::anonymous(bytes)?;
-            write_header(&segment, spec, area);
+            write_header(&segment, spec, &geometry);
             return adopt(segment, None, None);
         };
         let path = path_of(name)?;
         sweep::remove_if_dead(&path)?;
         let segment = Segment::unnamed(bytes)?;
-        write_header(&segment, spec, area);
+        write_header(&segment, spec, &geometry);
         while !segment.publish(&path)? {
             // Somebody was faster. If it is dead already, once more.
             sweep::remove_if_dead(&path)?;
@@ -282,7 +279,11 @@ impl World {
         self.0.deaths().count()
     }
 
-    /// Asks after all others and notes the dead; returns [`World::deaths`].
+    /// Asks after the others and notes the dead; returns [`World::deaths`].
+    ///
+    /// In a world of more than 64 ranks the participants share this work: together they ask after 32
+    /// ranks in a millisecond, so that each death is found within n ÷ 32 milliseconds in which
+    /// somebody calls this. [`World::is_alive`] asks at once.
     pub fn check_deaths(&self) -> u64 {
         self.0.check_deaths()
     }
@@ -304,7 +305,7 @@ impl World {
     #[inline]
     pub fn doorbell(&self, index: u32) -> &AtomicU64 {
         assert!(index < self.0.processes, "no rank {index} in a world of {}", self.0.processes);
-        &self.0.control().bells[index as usize].0
+        &self.0.segment.bells()[index as usize].0
     }
 
     /// What a waiter can learn about the world: whether more participants run than there
@@ -380,7 +381,7 @@ impl World {
     }
 }
 
-fn write_header(segment: &Segment, spec: &WorldSpec, area: u64) {
+fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geometry) {
     let header = &segment.control().header;
     // Relaxed, all but the last: (6) publishes them.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -388,7 +389,8 @@ fn write_header(segment: &Segment, spec: &WorldSpec, area: u64) {
     header.layout.store(LAYOUT_VERSION, Ordering::Relaxed);
     header.control_bytes.store(size_of::<Control>() as u32, Ordering::Relaxed);
     set(&header.bytes, segment.len());
-    set(&header.area_offset, area);
+    set(&header.area_offset, geometry.area());
+    set(&header.object_bytes, spec.object_bytes);
     set(&header.area_bytes, spec.area_bytes);
     set(&header.processes, u64::from(spec.processes));
     set(&header.creator, u64::from(std::process::id()));
@@ -428,28 +430,32 @@ fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u3
         size_of::<Control>() as u64,
     )?;
     let processes = get(&header.processes);
-    expect("the number of processes", processes, processes.clamp(1, MAX_PROCESSES as u64))?;
-    let area_bytes = get(&header.area_bytes);
-    expect("the segment's size", get(&header.bytes), segment.len())?;
-    let area_offset = get(&header.area_offset);
-    let (area, end) =
-        area_and_end(area_offset.saturating_sub(HEAP), area_bytes).unwrap_or((u64::MAX, u64::MAX));
-    expect("the area's offset", area_offset, area)?;
-    expect("the area's size plus the rest", end, segment.len())?;
+    expect("the number of processes", processes, processes.clamp(1, MOST_PROCESSES.into()))?;
+    let processes = processes as u32;
+    let (object_bytes, area_bytes) = (get(&header.object_bytes), get(&header.area_bytes));
+    let bytes = segment.len();
+    expect("the segment's size", get(&header.bytes), bytes)?;
+    let geometry = Geometry::of(processes, object_bytes, area_bytes).map_err(|_| Error::Damaged {
+        what: "the number of bytes for objects or of the area",
+        found: object_bytes.max(area_bytes),
+        expected: bytes,
+    })?;
+    expect("the area's offset", get(&header.area_offset), geometry.area())?;
+    expect("the size of all parts together", geometry.end(), bytes)?;
     let params = std::array::from_fn(|i| get(&header.params[i]));
     let local = LocalPage::new()?;
     // Relaxed: nobody else has this page yet.
     local.opener.store(1, Ordering::Relaxed);
+    // Its length was compared above.
+    let segment = Parts::new(segment, geometry).ok_or(Error::TooLarge(bytes))?;
     Ok(World(Arc::new(Inner {
         segment,
         local,
-        processes: processes as u32,
-        area_offset,
-        area_bytes,
+        processes,
         params,
         name,
         suggested,
-        watched: Mutex::new([const { None }; MAX_PROCESSES]),
+        watched: Mutex::new(Watchlist::new(processes)),
         lock: Mutex::new(None),
     })))
 }
@@ -462,7 +468,7 @@ impl Inner {
     /// The entry of a rank below `processes`.
     pub(crate) fn entry(&self, index: u32) -> &Entry {
         debug_assert!(index < self.processes);
-        &self.control().entries[index as usize]
+        &self.segment.entries()[index as usize]
     }
 
     pub(crate) fn me(&self) -> Result<ParticipantId, Error> {

@@ -12,25 +12,37 @@ use common::{Watchdog, unique};
 use proptest::prelude::*;
 use towpath_shm::{ParticipantId, World, WorldSpec};
 
-/// The header, the counts, the table, the doorbells, the barrier and the directory are
-/// all before this.
-const CONTROL: u64 = 256 + 256 + 64 * 256 + 64 * 128 + 384 + 128 + 64 * 64;
+/// Number of ranks.
+const RANKS: u64 = 4;
+/// Offsets of the parts of the segment, and the end of the first objects.
+const BARRIER: u64 = 256 + 256;
+const DIRECTORY: u64 = BARRIER + 128;
+const ENTRIES: u64 = DIRECTORY + 128;
+const BELLS: u64 = ENTRIES + RANKS * 256;
+const ARRIVALS: u64 = BELLS + RANKS * 128 + 128;
+const BUCKETS: u64 = ARRIVALS + 128;
+const BUCKET_COUNT: u64 = 256;
+const HEAP: u64 = 8192;
+const OBJECTS: u64 = HEAP + 2 * (256 + 64) + 256;
 
 /// Places of which each bit matters, and any place.
 fn place() -> impl Strategy<Value = u64> {
     prop_oneof![
         // The header.
         4 => 0..64u64,
-        1 => 64..192u64,
+        1 => 64..200u64,
         // Counts.
         1 => 256..512u64,
         // The first entries of the table: word, start, namespace, lock.
-        4 => (0..4u64, 0..32u64).prop_map(|(entry, byte)| 512 + entry * 256 + byte),
+        4 => (0..RANKS, 0..32u64).prop_map(|(entry, byte)| ENTRIES + entry * 256 + byte),
         // The barrier's episode and arrivals.
-        1 => (CONTROL - 128 - 64 * 64 - 384)..(CONTROL - 128 - 64 * 64),
-        // Who creates, and the first slots.
-        3 => (CONTROL - 128 - 64 * 64)..(CONTROL - 60 * 64),
-        1 => 0..CONTROL,
+        1 => BARRIER..BARRIER + 8,
+        1 => ARRIVALS..ARRIVALS + 4 * RANKS,
+        // The creator, the heap in use, the lists and the first records.
+        3 => DIRECTORY..DIRECTORY + 16,
+        2 => BUCKETS..BUCKETS + 8 * BUCKET_COUNT,
+        3 => HEAP..OBJECTS,
+        1 => 0..OBJECTS,
     ]
 }
 
@@ -52,7 +64,7 @@ fn path(name: &str) -> PathBuf {
 fn make(name: &str) -> World {
     let spec = WorldSpec {
         name: Some(name.to_owned()),
-        processes: 4,
+        processes: RANKS as u32,
         area_bytes: 5000,
         object_bytes: 0,
         params: [1; 16],
@@ -152,15 +164,55 @@ fn each_field_of_the_header_is_checked() {
         ("area", 32),
         ("processes", 40),
         ("state", 48),
+        ("objects", 192),
     ];
     for (field, at) in fields {
-        for wrong in [0u32, 65, u32::MAX] {
+        // A smaller number of bytes for objects than a world has anyhow makes no difference.
+        for wrong in if at == 192 { [1 << 20, 1 << 30, u32::MAX] } else { [0, 9001, u32::MAX] } {
             let world = make(&name);
             damage(&name, &[(at, wrong.to_le_bytes().to_vec())]);
             assert!(World::open(&name).is_err(), "{field} {wrong}");
             drop(world);
             let _ = fs::remove_file(path(&name));
         }
+    }
+}
+
+/// The constants above are those of the layout: otherwise the tests damage nothing of use.
+#[test]
+fn damaged_places_are_where_the_layout_has_them() {
+    let name = unique("places");
+    let world = make(&name);
+    let file = fs::File::open(path(&name)).unwrap();
+    let word = |at| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    assert_eq!(word(ENTRIES) >> 40, u64::from(world.me().generation));
+    assert_eq!(word(DIRECTORY + 8), 256 + 64, "one object is in the heap");
+    let heads: Vec<u64> =
+        (0..BUCKET_COUNT).map(|i| word(BUCKETS + 8 * i)).filter(|&head| head != 0).collect();
+    assert_eq!(heads, [1]);
+    assert_eq!(&word(HEAP + 32).to_le_bytes()[..6], b"object");
+    drop(world);
+}
+
+/// A list of named objects that leads back to itself, or out of the heap.
+#[test]
+fn damaged_lists_of_objects_are_errors() {
+    let _dog = Watchdog::new("damaged_lists_of_objects_are_errors");
+    for head in [1u64, 2, 0xffff_ffff, u64::MAX] {
+        let name = unique("lists");
+        let world = make(&name);
+        // Each list begins there; and the first record names itself as the one before it.
+        let lists: Vec<_> =
+            (0..BUCKET_COUNT).map(|i| (BUCKETS + 8 * i, head.to_le_bytes().to_vec())).collect();
+        damage(&name, &lists);
+        damage(&name, &[(HEAP, 1u64.to_le_bytes().to_vec()), (HEAP + 64, 2u64.to_le_bytes().to_vec())]);
+        let error = world.shared::<AtomicU64>("another", |_| {}).unwrap_err();
+        assert!(matches!(error, towpath_shm::Error::Damaged { .. }), "{error}");
+        drop(world);
     }
 }
 
@@ -172,7 +224,7 @@ fn a_barrier_that_goes_back_is_an_error() {
     std::thread::scope(|s| {
         let waiting = s.spawn(|| world.barrier(towpath_sync::Policy::Park));
         std::thread::sleep(std::time::Duration::from_millis(30));
-        damage(&name, &[(CONTROL - 128 - 64 * 64 - 384, 0x9000_0000u64.to_le_bytes().to_vec())]);
+        damage(&name, &[(BARRIER, 0x9000_0000u64.to_le_bytes().to_vec())]);
         let error = waiting.join().unwrap().unwrap_err();
         assert!(matches!(error, towpath_shm::Error::Damaged { .. }), "{error}");
     });

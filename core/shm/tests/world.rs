@@ -55,8 +55,8 @@ fn an_anonymous_world_is_private_and_sealed() {
 
 #[test]
 fn impossible_worlds_are_refused() {
-    assert!(matches!(World::create(&spec(0)), Err(Error::InvalidProcesses { wanted: 0 })));
-    assert!(matches!(World::create(&spec(65)), Err(Error::InvalidProcesses { wanted: 65 })));
+    assert!(matches!(World::create(&spec(0)), Err(Error::InvalidProcesses { wanted: 0, most: 4096 })));
+    assert!(matches!(World::create(&spec(4097)), Err(Error::InvalidProcesses { wanted: 4097, .. })));
     for area_bytes in [u64::MAX, u64::MAX - 4095, 1 << 50] {
         let spec = WorldSpec { area_bytes, ..spec(1) };
         assert!(matches!(World::create(&spec), Err(Error::TooLarge(_))));
@@ -188,7 +188,9 @@ fn the_directory_has_limits() {
     assert!(matches!(world.shared::<[AtomicU64; 2]>("word", |_| {}), Err(Error::OtherType { .. })));
     assert!(matches!(world.shared::<AtomicU64>("no/name", |_| {}), Err(Error::InvalidName { .. })));
     assert!(matches!(world.shared::<AtomicU64>(&"n".repeat(33), |_| {}), Err(Error::InvalidName { .. })));
-    assert!(matches!(world.shared::<[AtomicU64; 8192]>("large", |_| {}), Err(Error::DirectoryFull { .. })));
+    let error = world.shared::<[AtomicU64; 12_000]>("large", |_| {}).unwrap_err();
+    assert!(matches!(error, Error::DirectoryFull { .. }));
+    assert!(error.to_string().contains("towpath run --objects"), "{error}");
     // Unless the world was made with more: then one that is larger than all of that is refused.
     let larger = World::create(&WorldSpec { object_bytes: 3 << 20, ..spec(1) }).unwrap();
     larger.enter(None).unwrap();
@@ -219,7 +221,14 @@ fn the_directory_has_limits() {
     assert!(panic.is_err());
     let object = world.shared::<AtomicU64>("bad", |w| assert_eq!(w.load(Ordering::Relaxed), 0)).unwrap();
     assert_eq!(object.load(Ordering::Relaxed), 0);
-    for i in 3..64 {
+    // 64 objects of a KiB have room; of words, as many as there is room for with their records.
+    let kib = World::create(&spec(1)).unwrap();
+    kib.enter(None).unwrap();
+    for i in 0..64 {
+        kib.shared::<[AtomicU64; 128]>(&format!("kib-{i}"), |_| {}).unwrap();
+    }
+    assert!(matches!(kib.shared::<AtomicU64>("too-many", |_| {}), Err(Error::DirectoryFull { .. })));
+    for i in 3..(80 << 10) / 320 {
         world.shared::<AtomicU64>(&format!("more-{i}"), |_| {}).unwrap();
     }
     assert!(matches!(world.shared::<AtomicU64>("too-many", |_| {}), Err(Error::DirectoryFull { .. })));

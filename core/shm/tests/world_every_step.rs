@@ -1,6 +1,7 @@
 //! Kills or stops a process after instruction k of making, opening, entering, leaving and
 //! dropping a world by name: the next `create` or `open` works, what is left is listed and can be
-//! removed, and nothing waits for the one that stands still.
+//! removed, and nothing waits for the one that stands still. And of making a named object among 200:
+//! it is there, prepared, or it is not, and no byte of the heap is lost.
 //!
 //! `cargo test -p towpath-shm --test world_every_step -- every` does it for every k (names of an
 //! act, `kill` or `stop` choose among the cases; making one takes hours then). In the ordinary
@@ -11,6 +12,7 @@
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use towpath_machine::Native;
@@ -35,9 +37,12 @@ enum Act {
     Leave,
     /// Drops the last handle of a world: the name goes.
     Drop,
+    /// Makes a named object, where many are.
+    Object,
 }
 
-const ACTS: [(Act, &str); 6] = [
+const ACTS: [(Act, &str); 7] = [
+    (Act::Object, "object"),
     (Act::Create, "create"),
     (Act::Replace, "replace"),
     (Act::Open, "open"),
@@ -64,7 +69,7 @@ fn suffer(act: Act) -> Result<(), Box<dyn StdError>> {
     let world = match act {
         Act::Create | Act::Replace | Act::Open => None,
         Act::Enter => Some(World::open(NAME)?),
-        Act::Leave => {
+        Act::Leave | Act::Object => {
             let world = World::open(NAME)?;
             world.enter(Some(1))?;
             Some(world)
@@ -77,6 +82,7 @@ fn suffer(act: Act) -> Result<(), Box<dyn StdError>> {
         Act::Open => World::open(NAME).map(Some),
         Act::Enter => world.as_ref().map_or(Ok(()), |w| w.enter(Some(1))).map(|()| None),
         Act::Leave => world.as_ref().map_or(Ok(()), World::leave).map(|()| None),
+        Act::Object => world.as_ref().map_or(Ok(()), |w| make_object(w, "victims")).map(|()| None),
         Act::Drop => {
             drop(world);
             mark();
@@ -116,12 +122,41 @@ fn prepare(act: Act) -> Option<World> {
             leave_a_dead_world();
             None
         }
-        Act::Open | Act::Enter | Act::Leave => {
+        Act::Open | Act::Enter | Act::Leave | Act::Object => {
             let world = World::create(&spec(NAME)).unwrap();
             world.enter(Some(0)).unwrap();
+            if act == Act::Object {
+                (0..MANY).for_each(|i| make_object(&world, &format!("object-{i}")).unwrap());
+            }
             Some(world)
         }
     }
+}
+
+/// Number of objects that are there before the victim makes one, and of those for which a
+/// world without a wish has memory: words, with their records.
+const MANY: usize = 200;
+const FULL: usize = (80 << 10) / (256 + 64);
+
+/// A named object: a word that is 7 from the beginning.
+fn make_object(world: &World, name: &str) -> Result<(), Error> {
+    let object = world.shared::<AtomicU64>(name, |word| {
+        assert_eq!(word.load(SeqCst), 0, "{name} is not zeroed");
+        word.store(7, SeqCst);
+    })?;
+    assert_eq!(object.load(SeqCst), 7, "{name} is not prepared");
+    Ok(())
+}
+
+/// All objects are there, and there is room for as many as if nothing had happened.
+fn no_object_is_lost(world: &World) {
+    let old = |i: usize| world.shared::<AtomicU64>(&format!("object-{i}"), |_| panic!("{i} is lost"));
+    (0..MANY).for_each(|i| assert_eq!(old(i).unwrap().load(SeqCst), 7));
+    make_object(world, "victims").unwrap();
+    for i in MANY + 1..FULL {
+        make_object(world, &format!("object-{i}")).expect("no byte of the heap is lost");
+    }
+    assert!(matches!(make_object(world, "too-many"), Err(Error::DirectoryFull { .. })));
 }
 
 /// The world of the judge works: it can be opened, and the victim's rank entered.
@@ -155,8 +190,11 @@ fn after_death(ours: Option<World>, clean: bool) {
 }
 
 /// While the victim stands still: nothing waits for it.
-fn beside_a_stopped_one(ours: Option<&World>) {
+fn beside_a_stopped_one(act: Act, ours: Option<&World>) {
     leftovers().unwrap();
+    if let (Act::Object, Some(ours)) = (act, ours) {
+        ours.shared::<AtomicU64>("object-0", |_| panic!("it is lost")).expect("what is there is found");
+    }
     drop(World::create(&spec(OTHER)).expect("another name"));
     if let Some(ours) = ours {
         let again = World::open(NAME).unwrap();
@@ -189,7 +227,7 @@ fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
         let complete = victim.run(steps, |_, _| {});
         if stop && !complete {
             victim.halt();
-            beside_a_stopped_one(ours.as_ref());
+            beside_a_stopped_one(act, ours.as_ref());
             // From the stop to its mark.
             victim.go_on();
             while !victim.at_mark() {
@@ -199,6 +237,9 @@ fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
         victim.kill();
         if let Some(ours) = &ours {
             ours.check_deaths();
+            if act == Act::Object {
+                no_object_is_lost(ours);
+            }
         }
         after_death(ours, rounds % 2 == 0);
         rounds += 1;

@@ -8,7 +8,8 @@ use super::{Claim, LockFree, Locked, Towpath};
 use crate::packet::Header;
 use crate::queue::{Census, ClaimError, Queue, Receiver, Sender};
 
-/// The most endpoints that the locks with a place for each contender can serve.
+/// Maximum number of endpoints that the lock with a node for each contender can serve
+/// (`mcs`), and number of places of `anderson`, which contenders may share.
 pub const MAX_CONTENDERS: usize = 64;
 
 /// The claim algorithms by name.

@@ -12,7 +12,7 @@ use towpath_sync::WaitForSpace;
 use crate::packet::Header;
 use crate::queue::{Census, ClaimError, Queue, Receiver, Sender};
 
-pub use any::{Algorithm, Any, Locks};
+pub use any::{Algorithm, Any, Locks, MAX_CONTENDERS};
 pub use lock_free::LockFree;
 pub use locked::Locked;
 pub use towpath::Towpath;

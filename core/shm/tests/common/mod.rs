@@ -12,22 +12,25 @@ use std::time::Duration;
 /// The example program `member`, built if need be.
 pub fn member() -> &'static Path {
     static MEMBER: OnceLock<PathBuf> = OnceLock::new();
-    MEMBER.get_or_init(|| {
-        // target/PROFILE/deps/this-test
-        let test = std::env::current_exe().unwrap();
-        let profile = test.parent().unwrap().parent().unwrap();
-        let name = profile.file_name().unwrap().to_str().unwrap();
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "-p", "towpath-shm", "--example", "member"])
-            .args(["--profile", if name == "debug" { "dev" } else { name }])
-            .arg("--target-dir")
-            .arg(profile.parent().unwrap())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .unwrap();
-        assert!(built.success(), "the example `member` can't be built");
-        profile.join("examples/member")
-    })
+    MEMBER.get_or_init(|| example("member"))
+}
+
+/// An example program of this crate, built if need be.
+pub fn example(name: &str) -> PathBuf {
+    // target/PROFILE/deps/this-test
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    let directory = profile.file_name().unwrap().to_str().unwrap();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "towpath-shm", "--example", name])
+        .args(["--profile", if directory == "debug" { "dev" } else { directory }])
+        .arg("--target-dir")
+        .arg(profile.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(built.success(), "the example `{name}` can't be built");
+    profile.join("examples").join(name)
 }
 
 /// Ends the test's own children if the test takes too long, after saying where they
