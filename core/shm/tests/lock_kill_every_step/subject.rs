@@ -92,7 +92,7 @@ pub type Queue = Mcs<Native, 32>;
 fn node_of(words: &[AtomicU64], rank: u32) -> Option<u64> {
     let intents = &words[size_of::<Queue>() / 8 + 1..][..32];
     let identity = |place: usize| intents[place].load(SeqCst);
-    let place = (0..32).filter(|&p| identity(p) & 0x7f == u64::from(rank) + 1).max_by_key(|&p| identity(p));
+    let place = (0..32).filter(|&p| identity(p) & 0x1fff == u64::from(rank) + 2).max_by_key(|&p| identity(p));
     place.map(|place| place as u64 + 1)
 }
 
