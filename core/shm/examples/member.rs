@@ -266,7 +266,7 @@ fn large(name: Option<&str>) -> WorldSpec {
     }
 }
 
-/// Says what happens when files may only have 1 MiB.
+/// Prints the outcome of a creation when files may only have 1 MiB.
 fn file_limit() -> Outcome {
     setrlimit(Resource::Fsize, Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) })?;
     match World::create(&large(None)) {
@@ -276,7 +276,7 @@ fn file_limit() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what happens in a control group that may use 3 MiB more than now: the directory
+/// Prints the outcome in a control group that may use 3 MiB more than now: the directory
 /// of the group is given.
 fn memory_limit(group: &str) -> Outcome {
     let group = std::path::Path::new(group);
@@ -303,7 +303,7 @@ fn memory_limit(group: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what happens when the file system has 1 MiB: mounts such a one, in a mount
+/// Prints the outcome when the file system has 1 MiB: mounts such a one, in a mount
 /// namespace of its own.
 fn small_tmpfs(directory: &str) -> Outcome {
     use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};

@@ -24,7 +24,7 @@ impl Area {
         self.world.inner().segment.geometry().area_bytes()
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,8 +1,8 @@
-//! A world as the surroundings of those who wait: how many run, and on how many cores.
+//! A world as the surroundings of waiters: number of running ranks, and of cores.
 //!
 //! Two words for each 64 ranks have a bit for each: entered, asleep. They are hints: a process that
-//! dies leaves its bits until its death is noted, one that enters while a slow survivor still clears
-//! its predecessor's bits sets its own again when it next wakes.
+//! dies leaves its bits until its death is noted, one that enters while a slow survivor still
+//! clears its predecessor's bits sets its own again when it next wakes.
 
 use core::sync::atomic::Ordering;
 
@@ -26,8 +26,9 @@ impl Surroundings for Inner {
         })
     }
 
-    /// Rank and the lower bits of the generation, together 31 bits. Not 1, which stands for a
-    /// process alone.
+    /// Rank and the lower bits of the generation, together 31 bits.
+    ///
+    /// Not 1, which stands for a process alone.
     fn identity(&self) -> u32 {
         match self.local.me.load(Ordering::Relaxed) {
             0 => 1,
@@ -101,10 +102,11 @@ impl Inner {
         }
     }
 
-    /// The participant of a rank whose generation has these lower bits. `None`: there is none
-    /// any more.
+    /// The participant of a rank whose generation has these lower bits.
+    ///
+    /// `None`: there is none any more.
     fn participant_of_generation(&self, index: u32, low: u32, mask: u32) -> Option<ParticipantId> {
-        // (4) Acquire: as in `liveness.rs`.
+        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
         let generation = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire)).generation;
         (generation & mask == low).then_some(ParticipantId { index, generation })
     }

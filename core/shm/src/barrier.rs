@@ -15,16 +15,17 @@
 //! the count replaced by places.
 //!
 //! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by anybody, by compare-and-swap;
-//! waiters add PARKED. `at_doorbells`: by waiters that poll endpoints meanwhile ([`Episode`]) and are
-//! about to sleep at their doorbells.
+//! waiters add PARKED. `at_doorbells`: by waiters that poll endpoints meanwhile ([`Episode`]) and
+//! are about to sleep at their doorbells.
 //!
 //! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to
 //! notice.
 //!
 //! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and
 //! all get `MemberDied`. After arriving, before or after moving on: the same, or the episode
-//! succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death. After
-//! moving on, before waking: a waiter at its doorbell wakes by itself after its sleep's time-out.
+//! succeeds, for all alike. The failure is reported once: `deaths` remembers up to which death.
+//! After moving on, before waking: a waiter at its doorbell wakes by itself after its sleep's
+//! time-out.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -51,7 +52,7 @@ fn deaths_of(episode: u64) -> u64 {
     episode >> 32 & DEATHS
 }
 
-/// Whether the episode `now` is the wanted one or a later one.
+/// Returns whether the episode `now` is the wanted one or a later one.
 fn reached(now: u32, wanted: u32) -> bool {
     now.wrapping_sub(wanted) < 1 << 31
 }
@@ -64,8 +65,9 @@ fn result_of(episode: u64, mine: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Arrival of the calling process at the world's barrier ([`World::arrive`]), for waiters that have
-/// other work meanwhile.
+/// Arrival of the calling process at the world's barrier ([`World::arrive`]).
+///
+/// For waiters that have other work meanwhile.
 #[derive(Debug)]
 pub struct Episode {
     world: World,
@@ -84,8 +86,9 @@ impl Episode {
         reached(number(self.world.0.control().barrier.episode.load(Ordering::Acquire)), self.number)
     }
 
-    /// Asks the kernel for deaths, and ends the episode if that is up to this waiter: to be called
-    /// every few milliseconds of a wait, and after each death.
+    /// Asks the kernel for deaths, and ends the episode if that is up to this waiter.
+    ///
+    /// To be called every few milliseconds of a wait, and after each death.
     ///
     /// # Errors
     ///
@@ -105,9 +108,11 @@ impl Episode {
         Ok(())
     }
 
-    /// Announces that the waiter is about to sleep at its doorbell, whose value it has read: the
-    /// participant that ends the episode changes the doorbell. The waiter looks once more whether
-    /// the episode [is over](Episode::is_over) before it sleeps.
+    /// Announces that the waiter is about to sleep at its doorbell, whose value it has
+    /// read.
+    ///
+    /// The participant that ends the episode changes the doorbell. The waiter looks once more
+    /// whether the episode [is over](Episode::is_over) before it sleeps.
     pub fn announce_sleep(&self) {
         let state = &self.world.0.control().barrier;
         // (5) SeqCst, both: either the one that ends the episode sees this, or the waiter sees in
@@ -127,8 +132,8 @@ impl Episode {
     }
 }
 
-/// The surroundings of those who wait here: being asked, they complete the episode if
-/// they can.
+/// Surroundings of waiters at the barrier: being asked, they complete the episode if they
+/// can.
 struct AtBarrier<'a> {
     inner: &'a Inner,
     number: u32,
@@ -141,12 +146,12 @@ impl Surroundings for AtBarrier<'_> {
     fn asleep(&self, asleep: bool) {
         self.inner.asleep(asleep);
     }
-    /// It may be up to the one who asks. In vain only if the segment is damaged: episodes
-    /// don't go back.
+    /// Completes the episode if it can. Waiting is in vain only if the segment is
+    /// damaged: episodes don't go back.
     fn abandoned(&self) -> bool {
         self.inner.check_deaths();
         self.inner.complete(self.number);
-        // (1) Acquire: as in `barrier`.
+        // (1) Acquire: pairs with the AcqRel (3).
         let now = number(self.inner.control().barrier.episode.load(Ordering::Acquire));
         now.wrapping_add(1) != self.number && !reached(now, self.number)
     }
@@ -183,11 +188,11 @@ impl Inner {
         result_of(outcome, mine)
     }
 
-    /// If all that count have arrived at this episode, and it is the next, ends it.
+    /// Ends this episode, if it is the next and all that count have arrived.
     fn complete(&self, wanted: u32) {
         let state = &self.control().barrier;
         loop {
-            // (1) Acquire: as above.
+            // (1) Acquire: pairs with the AcqRel (3).
             let seen = state.episode.load(Ordering::Acquire);
             if number(seen).wrapping_add(1) != wanted {
                 return;
@@ -252,8 +257,8 @@ impl Inner {
         }
     }
 
-    /// Returns whether a rank that counts has not arrived: a quick look, before the thorough
-    /// one.
+    /// Returns whether a rank that counts has not arrived: a quick look before the
+    /// thorough.
     fn is_awaited(&self, wanted: u32) -> bool {
         self.segment.arrivals().iter().zip(0..).any(|(arrival, index)| {
             // (2) SeqCst: pairs with the store (2) in `barrier`.

@@ -195,7 +195,9 @@ fn text_words(text: &str) -> [u64; TYPE_WORDS] {
     core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| byte(8 * i + j))))
 }
 
-/// Text of a record's type, as far as it fits there. Another process may have written anything.
+/// Text of a record's type, as far as it fits there.
+///
+/// Another process may have written anything.
 fn type_text(record: &Record) -> String {
     // Relaxed: as in `shared`.
     let mut bytes: Vec<u8> =
@@ -216,10 +218,10 @@ thread_local! {
     static PREPARING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How long to wait for a creator that is alive: it may be stopped, or the segment
+/// Maximum time to wait for a creator that is alive: it may be stopped, or the segment
 /// damaged.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to sleep between two looks.
+/// Time between two looks.
 const NAP: Duration = Duration::from_micros(100);
 
 /// The permission to create. Given back when dropped, also by a panic in `prepare`.
@@ -241,8 +243,7 @@ impl Drop for Creating<'_> {
 }
 
 impl World {
-    /// The named object of that name, which is created, zeroed, and prepared by `prepare` if
-    /// it does not exist.
+    /// Opens the object of that name; creates it if there is none, zeroed, then prepared.
     ///
     /// Names are as those of worlds, up to 32 bytes. All objects of a world share
     /// [`WorldSpec::object_bytes`](crate::WorldSpec::object_bytes); they live as long as the world.
@@ -387,8 +388,9 @@ impl Inner {
         Ok(None)
     }
 
-    /// Does what a creator that died may have left: it has stored the name of its record and
-    /// not moved `used`. Returns how much of the heap is in use. Only the creator.
+    /// Moves `used` behind a record that a dead creator has published. Only the creator.
+    ///
+    /// Returns how much of the heap is in use.
     fn settle(&self) -> u64 {
         let heap_bytes = self.segment.geometry().heap_bytes();
         let word = &self.control().directory.used;
@@ -441,7 +443,7 @@ impl Inner {
                         // Dead, or there never was one: takes its place, unless it has changed.
                         expected = other;
                     } else if since.elapsed() > PATIENCE {
-                        // (6) Release: as above.
+                        // (6) Release: pairs with the Acquire (5) of the thread that waits.
                         among_threads.store(0, Ordering::Release);
                         return Err(creator.index);
                     } else {

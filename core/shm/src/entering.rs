@@ -183,7 +183,7 @@ impl Inner {
         let me = ParticipantId::from_bits(bits);
         self.show_presence(me.index, false);
         let entry = self.entry(me.index);
-        // (4) Acquire: as everywhere.
+        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
         let seen = entry.word.load(Ordering::Acquire);
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == State::Entered {
@@ -200,11 +200,11 @@ impl Inner {
         self.local.entering.store(0, Ordering::Relaxed);
     }
 
-    /// Counts this process as dead, if it is a participant: it unwinds, so what it had to
-    /// do for the others is not done.
+    /// Counts this process as dead, if it is a participant: it unwinds, so its duties to
+    /// the others are not done.
     pub(crate) fn fail(&self) {
         let Ok(me) = self.me() else { return };
-        // (4) Acquire: as everywhere.
+        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
         let seen = self.entry(me.index).word.load(Ordering::Acquire);
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == State::Entered {
@@ -212,11 +212,11 @@ impl Inner {
         }
     }
 
-    /// Whether somebody alive has entered.
+    /// Returns whether a living process has entered.
     pub(crate) fn is_inhabited(&self) -> bool {
         self.look_for_deaths(0, self.processes);
         (0..self.processes).any(|index| {
-            // (4) Acquire: as everywhere.
+            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
             let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
             matches!(word.state, State::Entered | State::Joining)
         })

@@ -1,4 +1,4 @@
-//! What can go wrong, with what to do about it.
+//! Errors: each names the cause and the remedy.
 
 use std::fmt;
 use std::io;
@@ -16,20 +16,20 @@ pub enum Error {
     /// The operating system refused something that ought to work.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
 
     /// The operating system refused something that concerns a file.
     #[error("{what} {path}: {source}", path = shown(path))]
     File {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
         /// The file, or the directory in which it was to be made.
         path: PathBuf,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
 
@@ -38,7 +38,7 @@ pub enum Error {
     InvalidName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
 
@@ -47,7 +47,7 @@ pub enum Error {
         "a world has 1 to {most} processes, not {wanted}; choose a number in this range (towpath run -n)"
     )]
     InvalidProcesses {
-        /// How many were wanted.
+        /// Number of processes that were asked for.
         wanted: u32,
         /// Maximum number of processes.
         most: u32,
@@ -59,7 +59,7 @@ pub enum Error {
     )]
     TooLarge(u64),
 
-    /// The name is in use by a world in which somebody is alive.
+    /// The name is in use by a world in which a process is alive.
     #[error("a world named {name:?} exists and is in use; choose another name, or end its processes first")]
     NameTaken {
         /// The name.
@@ -84,7 +84,7 @@ pub enum Error {
     NoSuchWorld {
         /// The name.
         name: String,
-        /// Where it would be.
+        /// Its path, if it existed.
         path: PathBuf,
     },
 
@@ -111,9 +111,9 @@ pub enum Error {
         "the world of this process can't be reached: descriptor {descriptor} isn't it any more, and asking the launcher for it failed ({source}); is `towpath run` still there?"
     )]
     LauncherGone {
-        /// What the environment says about the descriptor.
+        /// The descriptor's number in the environment.
         descriptor: String,
-        /// Why asking failed.
+        /// Cause of the failure.
         source: io::Error,
     },
 
@@ -133,7 +133,7 @@ pub enum Error {
     NotTrusted {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
 
@@ -143,11 +143,11 @@ pub enum Error {
         place = shown(place)
     )]
     NoSpace {
-        /// Where.
+        /// The file system's directory.
         place: PathBuf,
         /// The segment's size.
         wanted: u64,
-        /// What is free.
+        /// Number of free bytes.
         free: u64,
     },
 
@@ -172,7 +172,7 @@ pub enum Error {
         group: PathBuf,
         /// The segment's size.
         wanted: u64,
-        /// What the limit leaves.
+        /// Number of bytes that the limit leaves.
         free: u64,
     },
 
@@ -183,7 +183,7 @@ pub enum Error {
     NoMemory {
         /// The segment's size.
         wanted: u64,
-        /// What is left.
+        /// Number of bytes that are left.
         free: u64,
     },
 
@@ -207,12 +207,12 @@ pub enum Error {
         limit: u64,
     },
 
-    /// Not a segment of a world at all.
+    /// The file is no segment of a world.
     #[error("{what} is not a world of Towpath: {why}; if it is a file, remove it or choose another name")]
     NotAWorld {
-        /// What was opened: for a file its path.
+        /// The file's path, or a description of the descriptor.
         what: String,
-        /// How one can tell.
+        /// Evidence.
         why: &'static str,
     },
 
@@ -241,11 +241,11 @@ pub enum Error {
         "this world's segment is damaged: {what} is {found}, not {expected}; end the world and start it again"
     )]
     Damaged {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u64,
-        /// What it should hold.
+        /// The value that it should have.
         expected: u64,
     },
 
@@ -258,14 +258,14 @@ pub enum Error {
         size: u32,
     },
 
-    /// Somebody alive has that rank.
+    /// A living process has that rank.
     #[error(
         "rank {rank} is taken by process {pid}, which is alive; each rank of a world can be entered by one process"
     )]
     RankTaken {
         /// The rank.
         rank: u32,
-        /// Who has it.
+        /// The pid of that process.
         pid: u32,
     },
 
@@ -279,7 +279,7 @@ pub enum Error {
     /// The process is a participant already.
     #[error("this process has already entered the world, as rank {rank}; it can do so once at a time")]
     AlreadyEntered {
-        /// As which rank.
+        /// Its rank.
         rank: u32,
     },
 
@@ -292,14 +292,14 @@ pub enum Error {
     /// A member died.
     #[error("rank {rank} died; the others can go on without it")]
     MemberDied {
-        /// Which.
+        /// Its rank.
         rank: u32,
     },
 
     /// Something does not lie within the area.
     #[error("{len} bytes at offset {offset} don't lie within the area of {available} bytes")]
     OutOfBounds {
-        /// Where it should start.
+        /// Its offset.
         offset: u64,
         /// Its length.
         len: u64,
@@ -312,7 +312,7 @@ pub enum Error {
     Misaligned {
         /// The offset.
         offset: u64,
-        /// What it should be a multiple of.
+        /// The alignment.
         align: usize,
     },
 
@@ -334,7 +334,7 @@ pub enum Error {
         "this process can't leave the world while it has {objects} of its mutexes or structures open; drop them first"
     )]
     ObjectsOpen {
-        /// How many handles there are.
+        /// Number of open handles.
         objects: u64,
     },
 
@@ -353,14 +353,14 @@ pub enum Error {
         bytes: u64,
     },
 
-    /// Somebody has been creating a shared object for too long.
+    /// A process has been creating a named object for too long.
     #[error(
         "the shared object {name:?} can't be created: rank {rank} has been creating another one for ten seconds; is it stopped?"
     )]
     CreatorBusy {
         /// The object.
         name: String,
-        /// Who is at it.
+        /// The creator's rank.
         rank: u32,
     },
 
@@ -382,15 +382,15 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Turns a system error into one of ours, naming what was tried, or the limit that
-    /// stood against it.
+    /// Turns a system error into one of ours, naming the attempt, or the limit that stood
+    /// against it.
     pub(crate) fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
         let system = Error::io(what);
         move |errno| system(errno.into())
     }
 
-    /// Turns a system error into one of ours, naming what was tried with which file, or
-    /// the limit that stood against it.
+    /// Turns a system error into one of ours, naming the attempt and the file, or the
+    /// limit that stood against it.
     pub(crate) fn file<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl Fn(E) -> Error {
         move |error| {
             let source = error.into();
@@ -399,7 +399,7 @@ impl Error {
         }
     }
 
-    /// As [`Error::system`], for the standard library's errors.
+    /// Does the work of [`Error::system`] for the standard library's errors.
     pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Error {
         move |source| limits::too_many_files(&source).unwrap_or(Error::System { what, source })
     }

@@ -1,4 +1,4 @@
-//! How a world reaches the processes for which it was made.
+//! Handing a world over to the processes for which it was made.
 //!
 //! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and
 //! since some programs close what they inherit before they start others (Python's subprocess does),
@@ -76,8 +76,8 @@ impl Handover {
         Ok(handover)
     }
 
-    /// As [`Handover::new`], without a thread: the caller polls [`Handover::socket`] and
-    /// calls [`Handover::answer`].
+    /// Gets ready without a thread, unlike [`Handover::new`]: the caller polls
+    /// [`Handover::socket`] and calls [`Handover::answer`].
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Handover {
         self.server.as_ref().map(|_| self.world.file().as_raw_fd())
     }
 
-    /// What to put into the environment of the process with this rank; `None` means: take
-    /// the variable out.
+    /// Variables for the environment of the process with this rank; `None`: the variable
+    /// is taken out.
     pub fn variables(&self, rank: u32) -> Vec<(&'static str, Option<String>)> {
         let (device, inode) = self.inode;
         vec![
@@ -208,7 +208,7 @@ fn ask(name: &str) -> io::Result<OwnedFd> {
     files.pop().ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the launcher gave no descriptor"))
 }
 
-/// What the environment says about this process's world.
+/// This process's world, as the environment describes it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub rank: u32,
@@ -244,8 +244,8 @@ pub(crate) fn from_environment() -> Result<Place, Error> {
 }
 
 impl Place {
-    /// Whether a file can be the world for which this process was started: a name may
-    /// lead to another one by now.
+    /// Returns whether a file can be the world for which this process was started: a name
+    /// may lead to another one by now.
     pub fn allows(&self, file: BorrowedFd<'_>) -> bool {
         self.inode.is_none() || self.is_it(file)
     }
@@ -254,7 +254,7 @@ impl Place {
         inode_of(file).is_ok_and(|inode| Some(inode) == self.inode)
     }
 
-    /// The world's descriptor: the inherited one if it still is what it was, else the
+    /// The world's descriptor: the inherited one if it still leads there, else the
     /// launcher's.
     pub fn receive(&self) -> Result<OwnedFd, Error> {
         let is_it = |fd: BorrowedFd<'_>| self.is_it(fd);

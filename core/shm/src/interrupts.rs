@@ -26,21 +26,22 @@ use core::time::Duration;
 
 use crate::{Error, ParticipantId, World};
 
-/// How many real-time signals there may be.
+/// Maximum number of real-time signals.
 const SIGNALS: usize = 32;
 /// In an address: there is one. The signal's number counts from `SIGRTMIN` and is in bits
 /// 32 to 39, the thread's in the lower half.
 const VALID: u64 = 1 << 40;
 
-/// What to do at a signal.
+/// A signal's thread, and its action.
 struct Target {
-    /// The thread that expects it; 0: nobody.
+    /// The thread that expects it; 0: none.
     thread: AtomicI32,
     run: AtomicPtr<()>,
     data: AtomicPtr<()>,
 }
 
-/// Of this process. Only the thread that has a place looks at its `run` and `data`.
+/// Targets of this process. Only the thread that has a place looks at its `run` and
+/// `data`.
 static TARGETS: [Target; SIGNALS] = [const {
     Target { thread: AtomicI32::new(0), run: AtomicPtr::new(null_mut()), data: AtomicPtr::new(null_mut()) }
 }; SIGNALS];
@@ -50,8 +51,8 @@ extern "C" fn handler(signal: libc::c_int) {
     // SAFETY: the address of this thread's errno, which the interrupted code may be about to read;
     // and a system call without arguments.
     let (errno, me) = unsafe { (*libc::__errno_location(), libc::gettid()) };
-    // Acquire: what the thread has said before; pairs with the Release in `install`. Another
-    // thread's is left alone: it may just be giving it up.
+    // (I2) Acquire: what the thread has said before; pairs with the Release (I2) in `install`.
+    // Another thread's is left alone: it may just be giving it up.
     if target.thread.load(Ordering::Acquire) == me {
         // Relaxed, twice: this thread's own.
         let run = target.run.load(Ordering::Relaxed);
@@ -84,7 +85,8 @@ impl Interrupts {
     ///
     /// # Errors
     ///
-    /// [`Error::System`]: there is no such signal, another thread (or other code) has it, or there is no timer left.
+    /// [`Error::System`]: there is no such signal, another thread (or other code) has it, or there is
+    /// no timer left.
     ///
     /// # Safety
     ///
@@ -110,7 +112,8 @@ impl Interrupts {
         // SAFETY: a system call without arguments.
         let thread = unsafe { libc::gettid() };
         let target = &TARGETS[place];
-        // AcqRel: after whoever had it before; Relaxed if it fails: nothing is read.
+        // (I1) AcqRel: pairs with the Release (I3) of the thread that had the place before; Relaxed
+        // if it fails: nothing is read.
         if target.thread.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Err(Error::System {
                 what: "this real-time signal is in use in this process: use another number",
@@ -120,9 +123,10 @@ impl Interrupts {
         // Relaxed, twice: published by `thread`.
         target.run.store(run as *mut (), Ordering::Relaxed);
         target.data.store(data.cast_mut(), Ordering::Relaxed);
+        // (I3) Release: pairs with the AcqRel (I1) of the next thread.
         let timer =
             Self::prepare(signal, thread).inspect_err(|_| target.thread.store(0, Ordering::Release))?;
-        // Release: pairs with the Acquire in `handler`.
+        // (I2) Release: pairs with the Acquire (I2) in `handler`.
         target.thread.store(thread, Ordering::Release);
         Ok(Interrupts { place, thread, timer, own: PhantomData })
     }
@@ -163,7 +167,7 @@ impl Interrupts {
         }
     }
 
-    /// The thread's address: what [`World::interrupt`] takes. Never 0.
+    /// The thread's address, for [`World::interrupt`]. Never 0.
     pub fn address(&self) -> u64 {
         VALID | (self.place as u64) << 32 | u64::from(self.thread as u32)
     }
@@ -196,8 +200,8 @@ impl Drop for Interrupts {
     fn drop(&mut self) {
         // SAFETY: our own timer, not used any more.
         unsafe { libc::timer_delete(self.timer) };
-        // Release: pairs with the AcqRel in `install` of whoever takes the place next. What comes
-        // late finds nobody.
+        // (I3) Release: pairs with the AcqRel (I1) of the thread that takes the place next. A
+        // signal that comes late finds no thread.
         TARGETS[self.place].thread.store(0, Ordering::Release);
     }
 }
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_interrupted_by_address_and_by_its_timer_and_not_any_more_afterwards() {
+    fn thread_is_interrupted_until_interrupts_are_dropped() {
         let world = world();
         let counter = AtomicU32::new(0);
         let seen = || counter.load(Ordering::SeqCst);

@@ -61,7 +61,7 @@ pub(crate) const TYPE_WORDS: usize = 23;
 /// Number of ranks in a [`Presence`].
 pub(crate) const PRESENCE: usize = 64;
 
-/// Number of words in a set of processors: as many bits as the kernel's largest usual set.
+/// Number of words in a set of processors: the bits of the kernel's largest usual set.
 pub(crate) const CPU_WORDS: usize = 16;
 
 /// Written by the creator before [`READY`], never changed afterwards.
@@ -82,7 +82,7 @@ pub(crate) struct Header {
     pub object_bytes: AtomicU64,
 }
 
-/// What slow paths look at, apart from what fast paths look at.
+/// Words of slow paths, apart from those of fast paths.
 #[repr(C, align(128))]
 pub(crate) struct Counts {
     /// Number of processors that the participants may use together.
@@ -92,8 +92,8 @@ pub(crate) struct Counts {
     /// Time and place of the last look for deaths in a large world: see `liveness.rs`.
     pub looked: AtomicU64,
     pub pad: [AtomicU64; 13],
-    /// Number of deaths that were noted, and the last one: see `liveness.rs`. On a line that
-    /// is otherwise never written.
+    /// Number of noted deaths, and the last one (`liveness.rs`). On a line that is
+    /// otherwise never written.
     pub deaths: AtomicU64,
     pub pad2: [AtomicU64; 15],
 }
@@ -103,9 +103,9 @@ pub(crate) struct Counts {
 pub(crate) struct Entry {
     /// Generation, pid, part of the start time, and state in one word.
     pub word: AtomicU64,
-    /// What tells the process from others with its pid: see `process.rs`.
+    /// The mark by which the process differs from others with its pid: see `process.rs`.
     pub start: AtomicU64,
-    /// In which namespaces the pid and the start time are to be understood.
+    /// Number of the namespaces in which the pid and the start time are valid.
     pub namespace: AtomicU64,
     /// 1 if the process holds a lock on the segment's byte `LOCKS + index`.
     pub locked: AtomicU64,
@@ -118,7 +118,7 @@ pub(crate) struct Entry {
 #[repr(C, align(128))]
 pub(crate) struct Bell(pub AtomicU64);
 
-/// Which of 64 ranks run, as hints (`around.rs`): a bit each.
+/// Hints whether 64 ranks run (`around.rs`): a bit each.
 #[repr(C, align(64))]
 pub(crate) struct Presence {
     /// Ranks that have entered; the table decides.
@@ -209,8 +209,10 @@ pub(crate) const fn record_of(code: u64) -> u64 {
     code.wrapping_sub(1).wrapping_mul(64)
 }
 
-/// Offsets and lengths in a segment. Its arrays are aligned, apart from each other, and end
-/// before `end`: only [`Geometry::of`] makes one.
+/// Offsets and lengths in a segment.
+///
+/// Its arrays are aligned, apart from each other, and end before `end`: only [`Geometry::of`] makes
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     processes: u32,
@@ -286,7 +288,7 @@ impl Geometry {
     pub fn bells(&self) -> Range {
         (self.bells, self.processes as usize)
     }
-    /// The hints who runs.
+    /// The hints whether ranks run.
     pub fn presence(&self) -> Range {
         (self.presence, (self.processes as usize).div_ceil(PRESENCE))
     }

@@ -1,5 +1,5 @@
-//! What a segment may cost: asked before memory is reserved, so that running out is an
-//! error and not a signal.
+//! Limits of memory: asked before it is reserved, so that running out is an error and not
+//! a signal.
 //!
 //! Exceeding RLIMIT_FSIZE is a SIGXFSZ, exceeding a control group's limit is the OOM killer, and
 //! touching memory that a full tmpfs can't give is a SIGBUS.
@@ -21,8 +21,8 @@ pub struct GroupLimit {
     pub group: PathBuf,
     /// Its limit in bytes.
     pub limit: u64,
-    /// What the limit leaves: besides free memory, the files' pages that the kernel would
-    /// give up.
+    /// Number of bytes that the limit leaves: free memory, and the files' pages that the
+    /// kernel would give up.
     pub free: u64,
 }
 
@@ -47,13 +47,13 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a refusal to map so much means, if the process's address space is limited.
+/// The error for a refusal to map so much, if the process's address space is limited.
 pub(crate) fn no_addresses(errno: Errno, wanted: u64) -> Option<Error> {
     let limit = getrlimit(Resource::As).current.filter(|_| errno == Errno::NOMEM)?;
     Some(Error::AddressSpace { wanted, limit })
 }
 
-/// What an error means, if it says that the process has as many descriptors as it may.
+/// The error for a process that has as many descriptors as it may.
 pub(crate) fn too_many_files(error: &io::Error) -> Option<Error> {
     if error.raw_os_error() != Some(libc::EMFILE) {
         return None;
@@ -68,8 +68,8 @@ pub fn file_system(fd: impl AsFd) -> Option<(u64, u64)> {
     (stat.f_blocks > 0).then(|| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 
-/// Memory that the machine has left: what it can free without swapping, and the swap
-/// space.
+/// Memory that the machine has left: that which it can free without swapping, and the
+/// swap space.
 pub fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |name: &str| {
@@ -88,7 +88,7 @@ pub fn memory_limit() -> Option<GroupLimit> {
         .min_by_key(|limit| limit.free)
 }
 
-/// How many processors' time the control groups grant (the quota divided by the period);
+/// Number of processors whose time the control groups grant (quota divided by period);
 /// `None` if all there is.
 pub fn cpu_quota() -> Option<f64> {
     let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<f64>().ok();

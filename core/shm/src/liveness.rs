@@ -1,4 +1,4 @@
-//! Who is alive, and how a death becomes known to all, exactly once.
+//! Liveness of participants; each death becomes known to all, exactly once.
 //!
 //! **Asking.** A participant is alive if its process is: its pidfd is not readable (a zombie's is),
 //! and the process with its pid is the one that the entry means (a pid is used again:
@@ -23,8 +23,8 @@
 //! **Many ranks.** To ask after n processes takes n times a few system calls, and a pidfd each to
 //! remember them. So a process keeps at most 64 pidfds of a world ([`Watchlist`]). In a world with
 //! more ranks than that, the participants share the work: `counts.looked` says when and up to which
-//! rank one of them has looked last, and the next one that asks goes on there, with as many ranks as
-//! are due since. The clock says how often to ask; the kernel alone says who lives.
+//! rank one of them has looked last, and the next one that asks goes on there, with as many ranks
+//! as are due since. The clock says how often to ask; the kernel alone says who lives.
 //!
 //! **Progress.** Lock-free, besides the system calls.
 
@@ -52,7 +52,7 @@ const TICK: u64 = 2_000_000;
 /// A unit of the time in `counts.looked`, as a shift of nanoseconds: 65 µs.
 const LOOKED_UNIT: u32 = 16;
 
-/// What is remembered between two questions about the same participant.
+/// Memory between two questions about the same participant.
 #[derive(Debug)]
 struct Watched {
     /// Its rank.
@@ -78,13 +78,13 @@ impl Watchlist {
     }
 }
 
-/// How a process that has ended stood to its world, under the rank for which it was
+/// Relation of a process that has ended to its world, under the rank for which it was
 /// started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was a participant to the end, and its death is known to all now.
+    /// The process was a participant to the end, and its death is known to all now.
     Participant,
-    /// It had left in order. If it failed all the same, that counts as a death.
+    /// The process had left in order. If it failed all the same, that counts as a death.
     Left,
     /// Another process is the participant with that rank: one that it had started, or a
     /// successor.
@@ -105,7 +105,7 @@ impl Deaths {
     pub fn count(self) -> u64 {
         self.0 >> COUNT
     }
-    /// Not checked: only for messages, or to be compared.
+    /// Rank of the last death, unchecked: only for messages, or to be compared.
     pub fn rank(self) -> u32 {
         (self.0 >> 24) as u32 & (MOST_PROCESSES - 1)
     }
@@ -187,8 +187,8 @@ impl Inner {
         }
     }
 
-    /// Whether a participant that had locked its byte of the segment has it locked no
-    /// more: only the dead.
+    /// Returns whether a participant that had locked its byte of the segment has it
+    /// locked no more: only the dead.
     fn has_unlocked(&self, index: u32) -> bool {
         // Relaxed: as in `pulse_of`.
         self.entry(index).locked.load(Ordering::Relaxed) == 1
@@ -232,8 +232,10 @@ impl Inner {
         self.deaths().count()
     }
 
-    /// In a large world: the rank from which on this process has to look now, and after how
-    /// many. `None` if no look is due, or if another process does it.
+    /// First rank after which this process has to look now in a large world, and their
+    /// number.
+    ///
+    /// `None` if no look is due, or if another process does it.
     fn due_look(&self, now: u64) -> Option<(u32, u32)> {
         let looked = &self.control().counts.looked;
         let now = now >> LOOKED_UNIT;
@@ -260,7 +262,7 @@ impl Inner {
             if me != 0 && ParticipantId::from_bits(me).index == index {
                 continue;
             }
-            // (4) Acquire: as above.
+            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
             let bits = self.entry(index).word.load(Ordering::Acquire);
             match EntryWord::unpack(bits).state {
                 State::Entered | State::Joining => {
@@ -280,7 +282,7 @@ impl Inner {
         Deaths(self.control().counts.deaths.load(Ordering::Acquire))
     }
 
-    /// The participant is dead: tells everybody, once. `bits`: the entry's word when that
+    /// Tells all, once, that the participant is dead. `bits`: the entry's word when that
     /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
         let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
@@ -294,14 +296,14 @@ impl Inner {
         self.wake_everybody();
     }
 
-    /// Counts the death of the participant whose entry is DYING, if nobody has, and makes
-    /// the entry DEAD.
+    /// Counts the death of the participant if its entry is DYING, unless it is counted,
+    /// and makes the entry DEAD.
     pub(crate) fn count_death(&self, index: u32) {
         let deaths = &self.control().counts.deaths;
         loop {
             let seen = self.deaths();
-            // After `seen` was read: the order on which the module's argument rests. (4) Acquire
-            // keeps it, with (1).
+            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry. After
+            // `seen` was read with (1): the order on which the module's argument rests.
             let bits = self.entry(index).word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             if word.state != State::Dying {
@@ -326,12 +328,13 @@ impl Inner {
             return;
         }
         let entry = self.entry(index);
-        // (4) Acquire: as above.
+        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
         let bits = entry.word.load(Ordering::Acquire);
         let word = EntryWord::unpack(bits);
         if word.state == State::Dying && word.generation == generation {
             let dead = EntryWord { state: State::Dead, pid: 0, ..word }.pack();
-            // (3) AcqRel: as in `note_death`. Fails only if somebody else has done it.
+            // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails only if
+            // somebody else has done it.
             let _ = entry.word.compare_exchange(bits, dead, Ordering::AcqRel, Ordering::Acquire);
         }
     }
@@ -352,7 +355,7 @@ impl Inner {
         }
         let entry = self.entry(index);
         loop {
-            // (4) Acquire: as above.
+            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
@@ -386,7 +389,8 @@ impl Inner {
                         pid: if failed { pid & ((1 << PID_BITS) - 1) } else { 0 },
                         state: if failed { State::Dying } else { State::Free },
                     };
-                    // (3) AcqRel: as in `note_death`. Fails if a newcomer was faster.
+                    // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if a
+                    // newcomer was faster.
                     if entry
                         .word
                         .compare_exchange(bits, next.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -407,7 +411,7 @@ impl Inner {
         }
     }
 
-    /// Whether the entry was made by the process that has this pid here.
+    /// Returns whether the entry was made by the process that has this pid here.
     fn is_entry_of(&self, index: u32, word: EntryWord, pid: u32) -> bool {
         // Relaxed: written before the word that says ENTERED, which was read with Acquire (4). A
         // process that was still joining has not written it.

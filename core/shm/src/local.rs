@@ -1,4 +1,4 @@
-//! What a process remembers about its own part in a world, and what a fork must not copy.
+//! A process's memory of its own part in a world, which a fork must not copy.
 //!
 //! It lies on a page that the kernel clears in a forked child (MADV_WIPEONFORK): the child has the
 //! mapping but is not the participant that its parent is, and no call has to ask for the pid to
@@ -17,7 +17,7 @@ use crate::Error;
 pub(crate) struct Local {
     /// The participant that this process is, or 0.
     pub me: AtomicU64,
-    /// How many threads of this process sleep.
+    /// Number of threads of this process that sleep.
     pub sleepers: AtomicU64,
     /// The namespaces of this process; 0 if not looked up yet.
     pub namespace: AtomicU64,

@@ -1,5 +1,5 @@
-//! Shared memory without a world: for those who keep their own table of members in it
-//! (the room `fabric`).
+//! Shared memory without a world: for rooms that keep a table of members of their own in
+//! it (`fabric`).
 #![allow(unsafe_code)]
 
 use core::mem::{align_of, size_of};
@@ -42,7 +42,7 @@ impl Memory {
         self.segment.len()
     }
 
-    /// Whether it has no bytes (never).
+    /// Returns whether it has no bytes (never).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -94,8 +94,8 @@ impl Memory {
     }
 }
 
-/// Whether a range lies within so many bytes that begin at a page, and begins at a
-/// multiple of `align`.
+/// Returns whether a range lies within so many bytes that begin at a page, and begins at
+/// a multiple of `align`.
 pub(crate) fn within(available: u64, offset: u64, len: u64, align: usize) -> Result<(), Error> {
     if offset.checked_add(len).is_none_or(|end| end > available) {
         return Err(Error::OutOfBounds { offset, len, available });

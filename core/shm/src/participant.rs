@@ -1,4 +1,5 @@
-//! Participants: who is who, and the word in which an entry of the table changes state.
+//! Participants: their identities, and the word in which an entry of the table changes
+//! state.
 //!
 //! ```text
 //! 63        40 39       24 23       2 1   0
@@ -25,12 +26,13 @@ use crate::process::start_hash;
 pub struct ParticipantId {
     /// The rank: the index in the table.
     pub index: u32,
-    /// How many participants there have been with this rank, modulo 2²⁴, without 0.
+    /// Number of participants that this rank has had, modulo 2²⁴, without 0.
     pub generation: u32,
 }
 
 impl ParticipantId {
-    /// As one word: the generation above the index. Never 0 for a real participant.
+    /// Packs it into a word: the generation above the index. Never 0 for a real
+    /// participant.
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -63,7 +65,7 @@ pub(crate) struct EntryWord {
 /// In `start_hash` of an entry that is JOINING: its maker holds the rank's lock.
 const HAS_LOCK: u16 = 1 << 15;
 
-/// What an entry that is JOINING says of its maker beside the pid.
+/// Content of an entry that is JOINING about its maker, beside the pid.
 pub(crate) fn joining_hash(start: u64, has_lock: bool) -> u16 {
     start_hash(start) | if has_lock { HAS_LOCK } else { 0 }
 }
@@ -101,7 +103,7 @@ impl EntryWord {
         u64::from(self.generation) << 40 | u64::from(self.start_hash) << 24 | u64::from(self.pid) << 2 | state
     }
 
-    /// Whether the maker of an entry that is JOINING holds the rank's lock.
+    /// Returns whether the maker of an entry that is JOINING holds the rank's lock.
     pub fn has_lock(self) -> bool {
         self.start_hash & HAS_LOCK != 0
     }

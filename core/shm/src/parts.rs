@@ -61,7 +61,7 @@ impl Parts {
         Some(unsafe { at.cast().as_ref() })
     }
 
-    /// Address of a range of the heap. `None` if it does not lie there, or is not aligned.
+    /// Address of a range of the heap. `None` if it lies elsewhere, or is not aligned.
     pub fn heap_at(&self, offset: u64, len: u64, align: u64) -> Option<NonNull<u8>> {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.geometry.heap_bytes());
         if !inside || !offset.is_multiple_of(align) {

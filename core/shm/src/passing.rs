@@ -30,8 +30,8 @@ pub fn give(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Re
     Ok(())
 }
 
-/// Takes what the other end has passed: how many bytes, and the descriptors, which are
-/// not inherited.
+/// Takes bytes and descriptors from the other end: their number, and the descriptors,
+/// which are not inherited.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub fn option<T: Numbers>(socket: BorrowedFd<'_>, which: libc::c_int) -> io::Res
     }
 }
 
-/// What options are: any bytes are one of these.
+/// Values of socket options: any bytes are one of these.
 pub trait Numbers: Copy + private::Sealed {}
 impl Numbers for libc::c_int {}
 impl Numbers for libc::ucred {}

@@ -1,4 +1,4 @@
-//! Processes, as the operating system knows them: who one is, and whether one is alive.
+//! Processes, as the operating system knows them: their identity and liveness.
 //!
 //! A pid is used again, and it means something only in its namespace. What tells a process from all
 //! others with its pid is its inode in pidfs (Linux 6.9), which needs no /proc, or else its start
@@ -21,9 +21,9 @@ use crate::Error;
 /// A bit of `start`: the rest is the process's inode in pidfs. Without it, `start` is a
 /// start time.
 const IN_PIDFS: u64 = 1 << 63;
-/// What `statfs` says of descriptors in pidfs.
+/// Type of the file system pidfs, in `statfs`.
 const PID_FS_MAGIC: u64 = 0x5049_4446;
-/// What asks a pidfd for its process's pid namespace and time namespace (Linux 6.11).
+/// Requests to a pidfd for its process's pid namespace and time namespace (Linux 6.11).
 const GET_PID_NAMESPACE: libc::c_ulong = 0xff05;
 const GET_TIME_NAMESPACE: libc::c_ulong = 0xff07;
 
@@ -36,16 +36,16 @@ pub(crate) struct Identity {
     pub namespace: u64,
 }
 
-/// What can be found out about a process.
+/// Verdict on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pulse {
-    /// Alive, or there is no telling: whoever can't be seen counts as alive.
+    /// Alive, or there is no telling: a process that can't be seen counts as alive.
     Alive,
     /// Dead. A zombie is dead.
     Dead,
 }
 
-/// What is known of the process that is asked for.
+/// Knowledge about the process that is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted {
     /// Its [`Identity::start`].
@@ -59,7 +59,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Found {
     /// `None`: this process may not have one.
     pub pidfd: Option<OwnedFd>,
-    /// Whether it is the wanted process for certain. If not, another one may have its
+    /// True if it is the wanted process for certain. If not, another one may have its
     /// pid.
     pub sure: bool,
 }
@@ -136,8 +136,8 @@ fn namespaces_by_pidfd() -> Option<(u64, u64)> {
     Some((inode(GET_PID_NAMESPACE)?, inode(GET_TIME_NAMESPACE).unwrap_or(0)))
 }
 
-/// Whether /proc is mounted and shows this process's own pid namespace, so that its pids
-/// are those of this process.
+/// Returns whether /proc is mounted and shows this process's own pid namespace, so that
+/// its pids are those of this process.
 pub(crate) fn proc_is_own() -> bool {
     let own = std::process::id();
     let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
@@ -172,8 +172,8 @@ fn stat_of(pid: u32) -> io::Result<Option<(u8, u64)>> {
     }
 }
 
-/// Whether the process behind a pidfd is dead (all its threads have ended; it may still
-/// be a zombie). Allocates nothing: signal handlers and forked children ask, too.
+/// Returns whether the process behind a pidfd is dead (all its threads have ended; it may
+/// still be a zombie). Allocates nothing: signal handlers and forked children ask, too.
 pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
     any_ended(&mut [to_ask(pidfd)])
 }
@@ -183,7 +183,7 @@ pub(crate) fn to_ask(pidfd: &OwnedFd) -> PollFd<'_> {
     PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)
 }
 
-/// Whether any of them is dead.
+/// Returns whether any of them is dead.
 pub(crate) fn any_ended(fds: &mut [PollFd<'_>]) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(fds, Some(&now)), Ok(1..)) && fds.iter().any(|fd| fd.revents().contains(PollFlags::IN))
@@ -194,7 +194,7 @@ pub(crate) fn watch(pid: u32, wanted: Wanted) -> Result<Found, Dead> {
     watch_by(pid, wanted, number_in_pidfs, proc_is_own)
 }
 
-/// As [`watch`], by what the kernel and /proc can tell.
+/// Does the work of [`watch`], by the means of the kernel and of /proc that it is given.
 fn watch_by(
     pid: u32,
     wanted: Wanted,
@@ -251,7 +251,7 @@ pub(crate) struct Dead;
 mod tests {
     use super::*;
 
-    /// Whether a process is alive, asked once.
+    /// Returns whether a process is alive, asked once.
     fn pulse(pid: u32, wanted: Wanted) -> Pulse {
         pulse_by(watch(pid, wanted))
     }

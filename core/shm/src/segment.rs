@@ -23,14 +23,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::layout::{Control, LEAST, LOCKS, MAGIC};
 use crate::{Error, limits, shown};
 
-/// The directory in which named worlds lie: /dev/shm, or what the variable
-/// `TOWPATH_SHM_DIR` names.
+/// The directory in which named worlds lie: /dev/shm, or the value of `TOWPATH_SHM_DIR`.
 ///
 /// Where that is a relative path it is understood from the directory in which this process is when
 /// it first asks, and stays so when the process goes elsewhere. Launchers hand an absolute one to
 /// their children.
 pub fn directory() -> PathBuf {
-    /// A relative path, and what it meant when it was first read.
+    /// A relative path, and its meaning when it was first read.
     static FIRST: Mutex<Option<(PathBuf, PathBuf)>> = Mutex::new(None);
     let named = std::env::var_os(crate::variables::DIRECTORY).filter(|d| !d.is_empty());
     let Some(named) = named.map(PathBuf::from) else { return "/dev/shm".into() };
@@ -49,16 +48,17 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// The byte of a segment that sweepers lock while they look whether it has members: beyond
-/// those of the participants.
+/// The byte of a segment that sweepers lock while they look whether it has members.
+///
+/// It lies beyond those of the participants.
 const SWEEPER: u64 = LOCKS + (1 << 20);
 
-/// How often, and with what pauses, to look again at a file that another process is about
+/// Number of looks, and pause between them, at a file that another process is about
 /// to remove.
 const PATIENCE: u32 = 200;
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// What the names of this user's segments start with.
+/// Beginning of the names of this user's segments.
 pub(crate) fn prefix() -> String {
     format!("towpath.{}.", rustix::process::geteuid().as_raw())
 }
@@ -163,7 +163,7 @@ impl Segment {
         Self::map_checked(file, &stat, path).map(Some)
     }
 
-    /// Maps a segment from a descriptor that somebody handed over.
+    /// Maps a segment from a descriptor that another process handed over.
     pub fn from_descriptor(file: OwnedFd) -> Result<Self, Error> {
         let path = Path::new("the descriptor of this world");
         let stat = check_trust(&file, path)?;
@@ -200,8 +200,8 @@ impl Segment {
     /// The part that every world has.
     pub fn control(&self) -> &Control {
         // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`, and by the
-        // callers of `anonymous` and `unnamed`: `Geometry::of`), page-aligned, lives as long as `self`, and `Control` consists of atomics
-        // only.
+        // callers of `anonymous` and `unnamed`: `Geometry::of`), page-aligned, lives as long as
+        // `self`, and `Control` consists of atomics only.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
@@ -217,8 +217,8 @@ impl Segment {
         self.file.as_fd()
     }
 
-    /// Removes the name if nobody else has this named segment open. Gives up the shared
-    /// lock: only for the end.
+    /// Removes the name if no other process has this named segment open. Gives up the
+    /// shared lock: only for the end.
     pub fn unlink_if_last(&self, path: &Path) {
         // A process that is just being started (between fork and exec) holds copies of all locks of
         // the one that starts it: wait a little for its exec.
@@ -249,7 +249,7 @@ impl Segment {
     }
 }
 
-/// Whether the path leads to the file with this status.
+/// Returns whether the path leads to the file with this status.
 pub(crate) fn is_named(stat: &Stat, path: &Path) -> bool {
     rustix::fs::lstat(path).is_ok_and(|at| (at.st_dev, at.st_ino) == (stat.st_dev, stat.st_ino))
 }
@@ -291,12 +291,12 @@ pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<Own
     Ok(None)
 }
 
-/// Whether a descriptor was opened for writing.
+/// Returns whether a descriptor was opened for writing.
 fn is_writable(file: &OwnedFd) -> bool {
     rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
-/// Opens a regular file of this user. Follows no link, waits for nobody, and opens
+/// Opens a regular file of this user. Follows no link, does not wait, and opens
 /// nothing else even for a moment: opening a device may have effects of its own. `Ok(None)` if
 /// there is none.
 fn open_own(path: &Path, sweeps: bool) -> Result<Option<OwnedFd>, Error> {
@@ -344,7 +344,7 @@ pub(crate) fn lock(file: impl AsFd, how: FlockOperation) -> Result<(), Errno> {
     }
 }
 
-/// Refuses what is no regular file of this user.
+/// Refuses anything but a regular file of this user.
 fn check_owner(stat: &Stat, path: &Path) -> Result<(), Error> {
     let me = rustix::process::geteuid().as_raw();
     let why = match FileType::from_raw_mode(stat.st_mode) {
@@ -360,7 +360,7 @@ fn check_owner(stat: &Stat, path: &Path) -> Result<(), Error> {
     Err(Error::NotTrusted { path: path.to_owned(), why })
 }
 
-/// A regular file of this user that nobody else may write.
+/// Checks that a file is a regular one of this user that no other user may write.
 pub(crate) fn check_trust(file: impl AsFd, path: &Path) -> Result<Stat, Error> {
     let stat = fstat(file).map_err(Error::file("looking at", path))?;
     check_owner(&stat, path)?;
@@ -411,8 +411,8 @@ pub(crate) fn lock_byte(file: BorrowedFd<'_>, at: u64) -> bool {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &mut range) == 0 }
 }
 
-/// Whether another open file description has the byte locked; `None` if there is no
-/// telling.
+/// Returns whether another open file description has the byte locked; `None` if there is
+/// no telling.
 pub(crate) fn byte_is_locked(file: BorrowedFd<'_>, at: u64) -> Option<bool> {
     let mut range = byte_range(at);
     // SAFETY: as in `lock_byte`.

@@ -1,4 +1,4 @@
-//! Paths as text for people: what a file is called by others must not reach a terminal
+//! Paths as text for people: names that others give to files must not reach a terminal
 //! raw.
 
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What dead worlds leave behind, and removing it.
+//! Leftovers of dead worlds, and their removal.
 //!
 //! Everybody who has a named world open holds a shared lock on its file. So whoever gets the
 //! exclusive lock knows that it is dead, and as long as the lock is held it stays dead: who opens
@@ -23,7 +23,7 @@ pub struct Leftover {
     pub path: PathBuf,
     /// The memory that it occupies.
     pub bytes: u64,
-    /// Whether somebody has it open.
+    /// True if a process has it open.
     pub alive: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Leftover {
 pub struct Other {
     /// The file.
     pub path: PathBuf,
-    /// How one can tell.
+    /// Evidence.
     pub why: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Other {
 pub struct NamedFiles {
     /// The worlds, the living and the dead, by name.
     pub worlds: Vec<Leftover>,
-    /// What is no world, by path.
+    /// The other files, by path.
     pub others: Vec<Other>,
 }
 
@@ -95,17 +95,18 @@ pub fn leftovers() -> Result<Vec<Leftover>, Error> {
 }
 
 impl Leftover {
-    /// Removes the world if it is dead, now. `Ok(false)`: somebody else removed it.
+    /// Removes the world if it is dead, now. `Ok(false)`: another process removed it.
     ///
     /// # Errors
     ///
-    /// [`Error::NameTaken`]: it is alive, perhaps again. [`Error::NotTrusted`]: by now the name is another file's, which stays.
+    /// [`Error::NameTaken`]: it is alive, perhaps again. [`Error::NotTrusted`]: by now the name is
+    /// another file's, which stays.
     pub fn remove(&self) -> Result<bool, Error> {
         remove_if_dead(&self.path)
     }
 }
 
-/// As [`Leftover::remove`].
+/// Does the work of [`Leftover::remove`].
 pub(crate) fn remove_if_dead(path: &Path) -> Result<bool, Error> {
     let Some(file) = open_locked(path, FlockOperation::NonBlockingLockExclusive)? else { return Ok(false) };
     let stat = fstat(&file).map_err(Error::file("looking at", path))?;

@@ -1,4 +1,4 @@
-//! Watching one process: who it is, for good, and whether it lives.
+//! Watching one process: its identity, for good, and its liveness.
 
 use std::os::fd::OwnedFd;
 
@@ -10,14 +10,14 @@ use crate::process::{self, Dead, Identity, Wanted};
 pub struct Process {
     /// Its pid.
     pub pid: u32,
-    /// What tells it from other processes with that pid: its inode in pidfs, with the
-    /// highest bit set, or when it started, in the kernel's ticks since boot.
+    /// The mark by which it differs from other processes with that pid: its inode in
+    /// pidfs, with the highest bit set, or when it started, in the kernel's ticks since boot.
     pub start: u64,
     /// A number for the namespaces in which the other two mean something.
     pub namespace: u64,
 }
 
-/// A process that is watched. Whoever can't be seen (another namespace) counts as alive.
+/// A process that is watched. One that can't be seen (another namespace) counts as alive.
 #[derive(Debug)]
 pub struct Watch {
     pidfd: Option<OwnedFd>,
@@ -49,12 +49,12 @@ impl Process {
 }
 
 impl Watch {
-    /// Whether it is dead.
+    /// Returns whether it is dead.
     pub fn is_dead(&self) -> bool {
         self.dead || self.pidfd.as_ref().is_some_and(process::has_ended)
     }
 
-    /// Whether any of them is, at the price of one call of the system for all.
+    /// Returns whether any of them is, at the price of one call of the system for all.
     pub fn any_dead<'a>(watches: impl IntoIterator<Item = &'a Watch>) -> bool {
         let mut fds = Vec::new();
         for watch in watches {

@@ -1,4 +1,4 @@
-//! Worlds: made, opened, and what they offer to their participants.
+//! Worlds: making, opening, and the operations of their participants.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::parts::Parts;
 use crate::segment::{Segment, open_again, path_of};
 use crate::{Area, Ending, Episode, Error, handover, shown, sweep};
 
-/// What a new world is to be like.
+/// Specification of a new world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorldSpec {
     /// Its name; `None`: anonymous.
@@ -30,7 +30,7 @@ pub struct WorldSpec {
     /// [`OBJECT_BYTES`](crate::OBJECT_BYTES). The first 64 objects take what their types take; each
     /// further one takes 256 bytes more, for its name and type. Sizes are rounded up to 64.
     pub object_bytes: u64,
-    /// Whatever those who use the area want to tell whoever opens the world.
+    /// Message from the users of the area to processes that open the world.
     pub params: [u64; 16],
 }
 
@@ -185,8 +185,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::ObjectsOpen`]: the process has mutexes or structures of the world open, and may hold them. The others
-    /// would take a holder that has left for dead.
+    /// [`Error::ObjectsOpen`]: the process has mutexes or structures of the world open, and may hold
+    /// them. The others would take a holder that has left for dead.
     pub fn leave(&self) -> Result<(), Error> {
         self.0.leave_unless_open()
     }
@@ -210,13 +210,13 @@ impl World {
         self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// What the creator wrote for the users of the area. Copied when the world was
-    /// opened.
+    /// Parameters that the creator wrote for the users of the area. Copied when the world
+    /// was opened.
     pub fn params(&self) -> [u64; 16] {
         self.0.params
     }
 
-    /// Who this process is.
+    /// This process's identity.
     ///
     /// # Panics
     ///
@@ -225,7 +225,7 @@ impl World {
         self.entered().expect("this process has not entered the world: call World::enter first (after a fork, in the child too)")
     }
 
-    /// Who this process is, if it has entered.
+    /// This process's identity, if it has entered.
     pub fn entered(&self) -> Option<ParticipantId> {
         // Relaxed: written by this process's own call of `enter`.
         match self.0.local.me.load(Ordering::Relaxed) {
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Who has entered as that rank (and, as far as has been noted, not died).
+    /// The participant with that rank, unless its death has been noted.
     pub fn participant(&self, index: u32) -> Option<ParticipantId> {
         if index >= self.0.processes {
             return None;
@@ -255,14 +255,14 @@ impl World {
         (word.state == State::Entered && word.generation == id.generation).then_some(word.pid)
     }
 
-    /// Whether a participant is alive and has not left. Asks the operating system (under
-    /// a microsecond, mostly); a zombie is dead. A death found is noted for all.
+    /// Returns whether a participant is alive and has not left. Asks the operating system
+    /// (under a microsecond, mostly); a zombie is dead. A death found is noted for all.
     pub fn is_alive(&self, id: ParticipantId) -> bool {
         self.0.is_alive(id)
     }
 
-    /// Whether the last process of a rank died, and no other one has taken its place
-    /// since. Only deaths that have been noted ([`World::check_deaths`]).
+    /// Returns whether the last process of a rank died, and no other one has taken its
+    /// place since. Only deaths that have been noted ([`World::check_deaths`]).
     pub fn has_died(&self, rank: u32) -> bool {
         // (4) Acquire: pairs with the Release of the survivor that noted the death (3).
         rank < self.0.processes
@@ -272,7 +272,7 @@ impl World {
             )
     }
 
-    /// How many deaths were noted so far in this world. One load of a line that is
+    /// Number of deaths that were noted so far in this world. One load of a line that is
     /// otherwise not written.
     #[inline]
     pub fn deaths(&self) -> u64 {
@@ -281,9 +281,9 @@ impl World {
 
     /// Asks after the others and notes the dead; returns [`World::deaths`].
     ///
-    /// In a world of more than 64 ranks the participants share this work: together they ask after 32
-    /// ranks in a millisecond, so that each death is found within n ÷ 32 milliseconds in which
-    /// somebody calls this. [`World::is_alive`] asks at once.
+    /// In a world of more than 64 ranks the participants share this work: together they ask after
+    /// 32 ranks in a millisecond, so each death is found within n ÷ 32 milliseconds in which
+    /// participants call this. [`World::is_alive`] asks at once.
     pub fn check_deaths(&self) -> u64 {
         self.0.check_deaths()
     }
@@ -295,8 +295,10 @@ impl World {
         self.0.process_ended(rank, pid, failed)
     }
 
-    /// A word per rank on a line of its own, to park on. Its owner is whoever defines its
-    /// use. When a death is noted and when somebody leaves, those who sleep on it are woken,
+    /// The word of a rank on a line of its own, to park on; the room above defines its
+    /// use.
+    ///
+    /// When a death is noted and when a participant leaves, sleepers on it are woken,
     /// without a change of its value.
     ///
     /// # Panics
@@ -308,14 +310,14 @@ impl World {
         &self.0.segment.bells()[index as usize].0
     }
 
-    /// What a waiter can learn about the world: whether more participants run than there
-    /// are cores for them together.
+    /// The world as a waiter sees it: whether more participants run than there are cores
+    /// for them together.
     pub fn surroundings(&self) -> &dyn Surroundings {
         &*self.0
     }
 
-    /// How long a member should spin before it sleeps, in nanoseconds: the cost of a
-    /// context switch, as its creator measured it.
+    /// Time for which a member should spin before it sleeps, in nanoseconds: the cost of
+    /// a context switch, as the world's creator measured it.
     pub fn switch_cost(&self) -> u64 {
         self.0.switch_cost()
     }
@@ -344,9 +346,11 @@ impl World {
         self.0.barrier(policy)
     }
 
-    /// Arrives at the [barrier](World::barrier) without waiting: for callers that have other work
-    /// meanwhile, as `towpath::Endpoint::barrier`, which polls. A process that has arrived must wait
-    /// for the end of the episode before it arrives again, by this or by [`World::barrier`].
+    /// Arrives at the [barrier](World::barrier) without waiting.
+    ///
+    /// For callers that have other work meanwhile, as `towpath::Endpoint::barrier`, which polls. A
+    /// process that has arrived must wait for the end of the episode before it arrives again, by
+    /// this or by [`World::barrier`].
     ///
     /// # Errors
     ///
@@ -355,7 +359,7 @@ impl World {
         Episode::new(self)
     }
 
-    /// Removes the world's name now: nobody can open it any more, those who have go on.
+    /// Removes the world's name now: it can't be opened any more, participants go on.
     ///
     /// # Errors
     ///
@@ -367,7 +371,7 @@ impl World {
         }
     }
 
-    /// The segment's size in bytes: the area and what the world itself needs.
+    /// Size of the segment in bytes: the area, and the needs of the world itself.
     pub fn segment_bytes(&self) -> u64 {
         self.0.segment.len()
     }
@@ -402,8 +406,7 @@ fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geometry) {
     header.state.store(READY, Ordering::Release);
 }
 
-/// Believes nothing of what a segment says about itself before it has been compared with
-/// what it must be.
+/// Checks each statement of a segment about itself before it is believed.
 fn adopt(segment: Segment, name: Option<(String, PathBuf)>, suggested: Option<u32>) -> Result<World, Error> {
     let header = &segment.control().header;
     // (7) Acquire: pairs with the Release (6) in `write_header`. The loads below may then be

@@ -178,7 +178,7 @@ fn each_field_of_the_header_is_checked() {
     }
 }
 
-/// The constants above are those of the layout: otherwise the tests damage nothing of use.
+/// The constants above are the layout's: otherwise the tests damage nothing of use.
 #[test]
 fn damaged_places_are_where_the_layout_has_them() {
     let name = unique("places");

@@ -1,5 +1,5 @@
-//! Large worlds: 65,536 named objects made by several processes that are killed meanwhile,
-//! and 1,024 processes that meet, lose one of them, and leave.
+//! Large worlds: 65,536 named objects, made by several processes that are killed
+//! meanwhile; and 1,024 processes that meet, lose one of them, and leave.
 //!
 //! This process has one thread, since it forks and goes on.
 
@@ -84,7 +84,7 @@ fn objects_survive_kills() {
     assert!(world.deaths() >= 1, "none of {KILLS} was killed as a participant");
 }
 
-/// Whether this user can start so many processes more; says why not.
+/// Returns whether this user can start so many processes more; says why not.
 fn may_start(many: u64) -> bool {
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let running = std::fs::read_dir("/proc").map_or(0, |all| {
@@ -109,7 +109,7 @@ fn may_start(many: u64) -> bool {
     true
 }
 
-/// What each of the many does.
+/// The act of each of the many.
 fn meet(world: &World, rank: u32, met: &AtomicU64, go: &AtomicU64) {
     world.enter(Some(rank)).unwrap();
     world.barrier(Policy::Adaptive).unwrap();

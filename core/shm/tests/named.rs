@@ -1,5 +1,4 @@
-//! Named worlds: their lives, what dead ones leave behind, whom they trust, and what
-//! happens where there is no room.
+//! Named worlds: their lives, their leftovers, trust in files, and places without room.
 
 mod common;
 

@@ -13,7 +13,7 @@ use towpath_shm::{World, WorldSpec};
 
 /// Set in the process that runs in a pid namespace of its own.
 const INSIDE: &str = "TOWPATH_TEST_INSIDE";
-/// Where the kernel keeps the last pid that it has given, in the namespace of who asks.
+/// File with the last pid that the kernel has given, in the reader's namespace.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
 fn spec(name: Option<&str>) -> WorldSpec {
@@ -81,7 +81,7 @@ fn dead_member_whose_pid_is_used_again_is_dead() {
     assert!(status.success() && output.contains("the pid was used again"), "{output}{errors}");
 }
 
-/// As the first process of a pid namespace.
+/// Runs as the first process of a pid namespace.
 fn inside() {
     let world = world();
     world.enter(Some(0)).unwrap();
@@ -120,8 +120,8 @@ fn inside() {
     println!("the pid was used again");
 }
 
-/// A new control group that can be frozen, what freezes and thaws it, and how one sees
-/// that it is frozen.
+/// A new control group that can be frozen, the files that freeze and thaw it, and the
+/// sign that it is frozen.
 struct Freezer {
     group: PathBuf,
     file: &'static str,

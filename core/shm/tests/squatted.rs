@@ -41,7 +41,7 @@ impl Squatter {
         Squatter { path: path(&name), name }
     }
 
-    /// Neither making a world, nor opening one, nor sweeping removes it; what is said
+    /// Neither making a world, nor opening one, nor sweeping removes it; each message
     /// names it and says why.
     fn stays(&self, why: &str) {
         let before = fs::symlink_metadata(&self.path).unwrap();

@@ -1,7 +1,7 @@
 //! Kills or stops a process after instruction k of making, opening, entering, leaving and
 //! dropping a world by name: the next `create` or `open` works, what is left is listed and can be
-//! removed, and nothing waits for the one that stands still. And of making a named object among 200:
-//! it is there, prepared, or it is not, and no byte of the heap is lost.
+//! removed, and nothing waits for the one that stands still. And of making a named object among
+//! 200: it is there, prepared, or it is not, and no byte of the heap is lost.
 //!
 //! `cargo test -p towpath-shm --test world_every_step -- every` does it for every k (names of an
 //! act, `kill` or `stop` choose among the cases; making one takes hours then). In the ordinary
@@ -55,13 +55,13 @@ fn spec(name: &str) -> WorldSpec {
     WorldSpec { name: Some(name.into()), processes: 3, area_bytes: 4096, object_bytes: 0, params: [7; 16] }
 }
 
-/// Without what belongs to the one that stands still: its locks may have kept it from
-/// being removed.
+/// Leftovers but those of the process that stands still: its locks may have kept them
+/// from being removed.
 fn dead() -> Vec<Leftover> {
     leftovers().unwrap().into_iter().filter(|world| !world.alive).collect()
 }
 
-/// What the victim does; between the marks it is stepped. Names that the judge has taken
+/// The victim's act; between the marks it is stepped. Names that the judge has taken
 /// meanwhile are no failure.
 fn suffer(act: Act) -> Result<(), Box<dyn StdError>> {
     // What is done only once in a process is done before.
@@ -168,7 +168,7 @@ fn is_sound(ours: &World) {
     again.leave().unwrap();
 }
 
-/// After the victim's death: everything works, with or without a look at what it left.
+/// After the victim's death all works, with or without a look at its leftovers.
 fn after_death(ours: Option<World>, clean: bool) {
     if let Some(ours) = &ours {
         is_sound(ours);

@@ -1,4 +1,4 @@
-//! What the tests share: members in processes of their own, a watchdog, a directory.
+//! Helpers of the tests: members in processes of their own, a watchdog, a directory.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -163,7 +163,7 @@ impl Directory {
         Directory(path)
     }
 
-    /// What lies there.
+    /// The files there.
     pub fn files(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(&self.0)
             .unwrap()

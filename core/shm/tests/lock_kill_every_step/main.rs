@@ -30,24 +30,24 @@ use towpath_sync::locks::{Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
 use towpath_sync::{Mutex, Policy};
 use towpath_testkit::{Child, Choice, Victim, give_way, pin, shared_words, two_cores, watchdog};
 
-/// How many steps the victim waits for a lock that we hold, if it doesn't fall asleep
-/// before.
+/// Number of steps for which the victim waits for a lock that we hold, if it doesn't fall
+/// asleep before.
 const PATIENCE: u64 = 500;
-/// How often each survivor takes the lock at the end, against the other.
+/// Number of times that each survivor takes the lock at the end, against the other.
 const VISITS: u64 = 5;
 
-/// How a case is set up.
+/// Setting of a case.
 #[derive(Clone, Copy)]
 struct Case {
     act: Act,
     policy: Policy,
-    /// Whether `adaptive` is to believe that more processes run than there are cores.
+    /// True if `adaptive` is to believe that more processes run than there are cores.
     crowded: bool,
-    /// Which of the act's cases it is.
+    /// Its number among the act's cases.
     number: u64,
 }
 
-/// What the survivors found, over all steps.
+/// Findings of the survivors, over all steps.
 #[derive(Debug, Default)]
 struct Summary {
     killed: u64,
@@ -61,20 +61,20 @@ struct Judge<'a, L> {
     scene: &'a Scene<L>,
     words: &'a [AtomicU64],
     me: Player<'a, L>,
-    /// What the children see.
+    /// The surroundings of the children.
     theirs: &'a Around<'a, L>,
     other: Child,
     orders: u64,
     /// The number of visits when the other was last asked.
     visits: u64,
-    /// Whether whoever is told of a death repairs the data in this round, or poisons the
-    /// lock.
+    /// True if a survivor that is told of a death repairs the data in this round, or else
+    /// poisons the lock.
     repair: bool,
     summary: Summary,
 }
 
 impl<'a, L: Subject> Judge<'a, L> {
-    /// A lock that nobody has used yet.
+    /// Makes the lock new.
     fn reset(&self) {
         let mutex = &self.words[..size_of::<Mutex<Data, L>>() / 8];
         mutex.iter().for_each(|word| word.store(0, SeqCst));
@@ -93,7 +93,7 @@ impl<'a, L: Subject> Judge<'a, L> {
         self.scene.answered.load(SeqCst) == self.scene.order.load(SeqCst)
     }
 
-    /// What the other found, how often.
+    /// Findings of the other: the number of each.
     fn answer(&self) -> [u64; 4] {
         while !self.has_answered() {
             Native::current().park(&self.scene.answered, self.scene.answered.load(SeqCst), 1_000_000);
@@ -111,7 +111,7 @@ impl<'a, L: Subject> Judge<'a, L> {
         }
     }
 
-    /// Somebody dies in the middle of a change.
+    /// A process dies in the middle of a change.
     fn former(&self) -> Dead {
         let scene = self.scene;
         let child = Child::fork(|| {

@@ -1,4 +1,4 @@
-//! What the victim and the survivors do.
+//! The acts of the victim and of the survivors.
 
 use std::error::Error;
 use std::hint::{black_box, spin_loop};
@@ -14,20 +14,20 @@ use crate::subject::{Found, JUDGE, OTHER, Subject, VICTIM};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Nobody else wants the lock.
+    /// No other process wants the lock.
     Alone,
     /// The victim holds the lock, the other waits for it; only changing and unlocking are
     /// stepped. (Stepping takes longer than a lease of `robust`, so it hands over.)
     Awaited,
     /// We hold the lock and let go while the victim waits; the other comes later.
     Behind,
-    /// The same, and the other waits too before we let go.
+    /// Awaited, and the other waits too before we let go.
     Between,
-    /// Somebody died holding the lock before, and the victim repairs what that one left.
+    /// A process died holding the lock before, and the victim repairs its data.
     Repairing,
 }
 
-/// How far the victim has got, as it says itself in `progress`.
+/// Progress of the victim, as it says itself in `progress`.
 pub const AWAY: u64 = 0;
 pub const LOCKING: u64 = 1;
 pub const HOLDING: u64 = 2;
@@ -37,19 +37,19 @@ pub const DONE: u64 = 4;
 /// The data: equal when consistent.
 pub type Data = [AtomicU64; 2];
 
-/// What lies in shared memory.
+/// The scene in shared memory.
 #[repr(C)]
 pub struct Scene<L> {
     pub mutex: Mutex<Data, L>,
     /// Changed under the lock, not atomically.
     pub visits: AtomicU64,
-    /// By rank: who is who.
+    /// Identities, by rank.
     pub identities: [AtomicU64; 4],
     pub progress: AtomicU64,
     /// The victim may begin.
     pub go: AtomicU64,
-    /// The other's: what it is to do (number, times, whether to repair), what it has
-    /// done, what it found, how often.
+    /// The other's: its orders (number, times, whether to repair), the results that it
+    /// has done, what it found, how often.
     pub order: AtomicU64,
     pub taken: AtomicU64,
     pub answered: AtomicU64,
@@ -81,7 +81,7 @@ impl<L: Subject> Surroundings for Around<'_, L> {
     }
 }
 
-/// One participant's means: everybody has one for himself.
+/// One participant's means: each has one of its own.
 pub struct Player<'a, L> {
     around: &'a Around<'a, L>,
     wait: Wait<'a>,

@@ -1,5 +1,5 @@
-//! The locks, and what their memory says: that is how the judge knows what should happen.
-//! The survivors don't look.
+//! The locks, and the meaning of their memory, by which the judge knows the right
+//! outcome. The survivors don't look.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -17,14 +17,14 @@ pub const VICTIM: u32 = 1;
 pub const OTHER: u32 = 2;
 pub const FORMER: u32 = 3;
 
-/// What is left behind by somebody who is dead: a rank, a process id, an identity.
+/// Traces of a dead process: a rank, a process id, an identity.
 pub struct Dead {
     pub rank: u32,
     pub pid: u64,
     pub identity: u64,
 }
 
-/// What somebody finds who locks.
+/// Finding of a process that locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Consistent,
@@ -38,12 +38,12 @@ use Found::{Abandoned, OwnerDied};
 /// A lock.
 pub trait Subject: Lock<Native> + Exclusive + Plain + Send {
     const ACTS: &'static [Act];
-    /// What its death is to whoever comes next.
+    /// Finding of the next process after its death.
     const DEATH: Found;
-    /// Whether all that come are held up (or are to be told) by that process, if it dies
-    /// now.
+    /// Returns whether all that come are held up (or are to be told) by that process, if
+    /// it dies now.
     fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool;
-    /// Whether the other survivor stands in line.
+    /// Returns whether the other survivor stands in line.
     fn in_line(words: &[AtomicU64], other: &Child) -> bool;
 }
 
@@ -56,7 +56,7 @@ impl Subject for Robust<Native> {
     const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between, Act::Repairing];
     const DEATH: Found = OwnerDied;
 
-    /// `word`: names the owner, who has been here himself (bit 31 is off).
+    /// `word`: names the owner, which has noticed that it is (bit 31 is off).
     fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
         let word = words[0].load(SeqCst) & !PARKED;
         word >> 32 == who.identity && word & 1 << 31 == 0
@@ -72,7 +72,7 @@ impl Subject for Posix<Native> {
     const ACTS: &'static [Act] = &[Act::Alone, Act::Awaited, Act::Behind, Act::Between, Act::Repairing];
     const DEATH: Found = OwnerDied;
 
-    /// As the kernel's robust futexes have it, and glibc at the beginning of its mutex:
+    /// The word of the kernel's robust futexes, with which glibc's mutex begins:
     /// bits 0 to 29 name the owner, bit 30 says that one died.
     fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
         let word = words[0].load(SeqCst);
@@ -115,7 +115,7 @@ impl Subject for Queue {
     }
 }
 
-/// A lock in which nobody else is: the only case that is tried with it.
+/// A lock without other users: the only case that is tried with it.
 macro_rules! held_by_the_dead_alone {
     ($lock:ident, $words:ident => $in_the_way:expr) => {
         impl Subject for $lock<Native> {
