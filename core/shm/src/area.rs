@@ -6,7 +6,8 @@ use core::ptr::NonNull;
 
 use towpath_machine::{NativeBytes, Plain};
 
-use crate::{Error, World};
+use crate::Error;
+use crate::world::World;
 
 /// The area of a world. Keeps the world mapped.
 #[derive(Clone, Debug)]
@@ -14,11 +15,14 @@ pub struct Area {
     world: World,
 }
 
-impl Area {
-    pub(crate) fn new(world: World) -> Self {
-        Area { world }
+impl World {
+    /// The area. Its users give it a meaning.
+    pub fn area(&self) -> Area {
+        Area { world: self.clone() }
     }
+}
 
+impl Area {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.world.inner().segment.geometry().area_bytes()

@@ -74,11 +74,22 @@ pub struct Episode {
     number: u32,
 }
 
-impl Episode {
-    pub(crate) fn new(world: &World) -> Result<Episode, Error> {
-        Ok(Episode { number: world.0.arrive()?, world: world.clone() })
+impl World {
+    /// Arrives at the [barrier](World::barrier) without waiting.
+    ///
+    /// For callers that have other work meanwhile, as `towpath::Endpoint::barrier`, which polls. A
+    /// process that has arrived must wait for the end of the episode before it arrives again, by
+    /// this or by [`World::barrier`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotEntered`].
+    pub fn arrive(&self) -> Result<Episode, Error> {
+        Ok(Episode { number: self.0.arrive()?, world: self.clone() })
     }
+}
 
+impl Episode {
     /// Returns whether all ranks have arrived. One load; see [`Episode::look_around`].
     #[inline]
     pub fn is_over(&self) -> bool {

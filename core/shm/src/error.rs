@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{limits, shown};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::shown;
 
 /// Cause of a failure in a world, and the remedy.
 ///
@@ -384,7 +387,7 @@ impl fmt::Debug for Error {
 impl Error {
     /// Turns a system error into one of ours, naming the attempt, or the limit that stood
     /// against it.
-    pub(crate) fn system(what: &'static str) -> impl Fn(rustix::io::Errno) -> Error {
+    pub(crate) fn system(what: &'static str) -> impl Fn(Errno) -> Error {
         let system = Error::io(what);
         move |errno| system(errno.into())
     }
@@ -395,12 +398,20 @@ impl Error {
         move |error| {
             let source = error.into();
             let path = path.to_owned();
-            limits::too_many_files(&source).unwrap_or(Error::File { what, path, source })
+            too_many_files(&source).unwrap_or(Error::File { what, path, source })
         }
     }
 
     /// Does the work of [`Error::system`] for the standard library's errors.
     pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Error {
-        move |source| limits::too_many_files(&source).unwrap_or(Error::System { what, source })
+        move |source| too_many_files(&source).unwrap_or(Error::System { what, source })
     }
+}
+
+/// The error for a process that has as many descriptors as it may.
+fn too_many_files(error: &io::Error) -> Option<Error> {
+    if Errno::from_io_error(error) != Some(Errno::MFILE) {
+        return None;
+    }
+    Some(Error::TooManyFiles { limit: getrlimit(Resource::Nofile).current? })
 }

@@ -5,7 +5,6 @@
 //! touching memory that a full tmpfs can't give is a SIGBUS.
 
 use std::fs;
-use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -51,14 +50,6 @@ pub(crate) fn check(bytes: u64) -> Result<(), Error> {
 pub(crate) fn no_addresses(errno: Errno, wanted: u64) -> Option<Error> {
     let limit = getrlimit(Resource::As).current.filter(|_| errno == Errno::NOMEM)?;
     Some(Error::AddressSpace { wanted, limit })
-}
-
-/// The error for a process that has as many descriptors as it may.
-pub(crate) fn too_many_files(error: &io::Error) -> Option<Error> {
-    if error.raw_os_error() != Some(libc::EMFILE) {
-        return None;
-    }
-    Some(Error::TooManyFiles { limit: getrlimit(Resource::Nofile).current? })
 }
 
 /// Size and free bytes of the file system that a file or directory is on; `None` for one

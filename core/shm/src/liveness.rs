@@ -21,7 +21,7 @@
 //! last one counted has not been counted.
 //!
 //! **Many ranks.** To ask after n processes takes n times a few system calls, and a pidfd each to
-//! remember them. So a process keeps at most 64 pidfds of a world ([`Watchlist`]). In a world with
+//! remember them. So a process keeps at most 64 pidfds of a world (`watchlist.rs`). In a world with
 //! more ranks than that, the participants share the work: `counts.looked` says when and up to which
 //! rank one of them has looked last, and the next one that asks goes on there, with as many ranks
 //! as are due since. The clock says how often to ask; the kernel alone says who lives.
@@ -29,19 +29,14 @@
 //! **Progress.** Lock-free, besides the system calls.
 
 use core::sync::atomic::Ordering;
-use std::os::fd::OwnedFd;
-
 use towpath_machine::{Native, Park, Processor};
 
 use crate::layout::{LOCKS, MOST_PROCESSES, RANK_BITS};
-use crate::participant::{EntryWord, PID_BITS, ParticipantId, State};
+use crate::participant::{Ending, EntryWord, PID_BITS, ParticipantId, State};
 use crate::process::{self, Dead, Found, Pulse, Wanted};
 use crate::segment::byte_is_locked;
+use crate::watchlist::{WATCHED, Watched};
 use crate::world::Inner;
-
-/// Maximum number of participants of a world that a process remembers, with a pidfd each;
-/// and of ranks in a world whose processes look after all others each.
-const WATCHED: u32 = 64;
 
 /// Number of ranks that are looked after in a [`TICK`] in a larger world.
 const WINDOW: u64 = 64;
@@ -51,48 +46,6 @@ const TICK: u64 = 2_000_000;
 
 /// A unit of the time in `counts.looked`, as a shift of nanoseconds: 65 µs.
 const LOOKED_UNIT: u32 = 16;
-
-/// Memory between two questions about the same participant.
-#[derive(Debug)]
-struct Watched {
-    /// Its rank.
-    index: u32,
-    /// The entry's word at the time.
-    word: u64,
-    pidfd: Option<OwnedFd>,
-}
-
-/// The participants that a process has asked after: each rank has one place, which it may
-/// share with others.
-#[derive(Debug)]
-pub(crate) struct Watchlist(Vec<Option<Watched>>);
-
-impl Watchlist {
-    pub fn new(processes: u32) -> Self {
-        Watchlist((0..processes.min(WATCHED)).map(|_| None).collect())
-    }
-
-    fn place(&mut self, index: u32) -> Option<&mut Option<Watched>> {
-        let places = self.0.len().max(1);
-        self.0.get_mut(index as usize % places)
-    }
-}
-
-/// Relation of a process that has ended to its world, under the rank for which it was
-/// started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The process was a participant to the end, and its death is known to all now.
-    Participant,
-    /// The process had left in order. If it failed all the same, that counts as a death.
-    Left,
-    /// Another process is the participant with that rank: one that it had started, or a
-    /// successor.
-    Replaced,
-    /// There was no participant with that rank yet. If it failed, that counts as a death;
-    /// otherwise the others no longer wait for it.
-    NeverCame,
-}
 
 /// Number of the first bit of the count in [`Deaths`].
 const COUNT: u32 = 24 + RANK_BITS;
@@ -250,7 +203,7 @@ impl Inner {
         }
         let processes = u64::from(self.processes);
         let (from, count) = (seen % u64::from(MOST_PROCESSES) % processes, (ticks * WINDOW).min(processes));
-        let next = now << RANK_BITS | (from + count) % processes;
+        let next = (now << RANK_BITS) | ((from + count) % processes);
         looked.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         Some((from as u32, count as u32))
     }
@@ -488,7 +441,7 @@ mod tests {
             .collect();
         let all = || handles.iter().all(|other| world.is_alive(other.me()));
         assert!(all() && all());
-        let kept = world.inner().watched.lock().unwrap().0.iter().flatten().count();
+        let kept = world.inner().watched.lock().unwrap().len();
         assert_eq!(kept as u32, WATCHED);
     }
 }

@@ -44,6 +44,22 @@ impl ParticipantId {
     }
 }
 
+/// Relation of a process that has ended to its world, under the rank for which it was
+/// started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The process was a participant to the end, and its death is known to all now.
+    Participant,
+    /// The process had left in order. If it failed all the same, that counts as a death.
+    Left,
+    /// Another process is the participant with that rank: one that it had started, or a
+    /// successor.
+    Replaced,
+    /// There was no participant with that rank yet. If it failed, that counts as a death;
+    /// otherwise the others no longer wait for it.
+    NeverCame,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Free,

@@ -66,6 +66,9 @@ pub fn same_user(socket: impl AsFd) -> io::Result<()> {
 
 /// An option of a socket, which is a number or some of them.
 ///
+/// By hand: rustix has no credentials with the pid 0, which the kernel gives for a process that has
+/// no pid in this namespace, and does not know `SO_PEERPIDFD`.
+///
 /// # Errors
 ///
 /// The system's.

@@ -10,12 +10,12 @@ use towpath_machine::Native;
 use towpath_sync::{Policy, Surroundings};
 
 use crate::layout::{Control, Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY};
-use crate::liveness::Watchlist;
 use crate::local::LocalPage;
-use crate::participant::{EntryWord, ParticipantId, State};
+use crate::participant::{Ending, EntryWord, ParticipantId, State};
 use crate::parts::Parts;
 use crate::segment::{Segment, open_again, path_of};
-use crate::{Area, Ending, Episode, Error, handover, shown, sweep};
+use crate::watchlist::Watchlist;
+use crate::{Error, environment, shown, sweep};
 
 /// Specification of a new world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl World {
     /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; [`Error::WorldReplaced`]; as
     /// [`World::open`].
     pub fn from_environment() -> Result<World, Error> {
-        let place = handover::from_environment()?;
+        let place = environment::from_environment()?;
         let world = match &place.name {
             Some(name) => {
                 let world = Self::open_as(name, Some(place.rank))?;
@@ -330,11 +330,6 @@ impl World {
         }
     }
 
-    /// The area. Its users give it a meaning.
-    pub fn area(&self) -> Area {
-        Area::new(self.clone())
-    }
-
     /// Waits until all ranks are here. Those that have left, or are dead and known to be
     /// by everybody, are not waited for; those that have not come yet are.
     ///
@@ -344,19 +339,6 @@ impl World {
     /// same error, and the next barrier is among the survivors. [`Error::NotEntered`].
     pub fn barrier(&self, policy: Policy) -> Result<(), Error> {
         self.0.barrier(policy)
-    }
-
-    /// Arrives at the [barrier](World::barrier) without waiting.
-    ///
-    /// For callers that have other work meanwhile, as `towpath::Endpoint::barrier`, which polls. A
-    /// process that has arrived must wait for the end of the episode before it arrives again, by
-    /// this or by [`World::barrier`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotEntered`].
-    pub fn arrive(&self) -> Result<Episode, Error> {
-        Episode::new(self)
     }
 
     /// Removes the world's name now: it can't be opened any more, participants go on.
