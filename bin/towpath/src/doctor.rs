@@ -5,7 +5,6 @@ mod probes;
 use std::process::ExitCode;
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use towpath_shm::{named_files, named_worlds_directory, shown};
 
@@ -152,20 +151,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// The report for people.
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
-        table.set_width(110);
-    }
+    let mut lines = Vec::new();
     for finding in &report.findings {
         let mark = match (finding.available, finding.needed) {
             (true, _) => "yes",
             (false, true) => "NO",
             (false, false) => "no",
         };
-        table.add_row([finding.name, mark, &finding.value, &finding.meaning]);
+        lines.extend(row([finding.name, mark, &finding.value, &finding.meaning]));
     }
-    let mut lines = vec![table.to_string(), String::new()];
+    lines.push(String::new());
     let (alive, dead): (Vec<&World>, Vec<&World>) = report.worlds.iter().partition(|w| w.alive);
     for world in &alive {
         lines.push(format!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path.text));
@@ -198,6 +193,38 @@ fn text(report: &Report) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Width of each column of the findings, in characters.
+const COLUMNS: [usize; 4] = [17, 3, 30, 44];
+
+/// Lines of one row of the findings. Cells that are too long continue on the next line.
+fn row(cells: [&str; COLUMNS.len()]) -> Vec<String> {
+    let cells: Vec<Vec<String>> =
+        cells.iter().zip(COLUMNS).map(|(text, width)| wrapped(text, width)).collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |column: usize, line: usize| {
+        let text = cells[column].get(line).map_or("", String::as_str);
+        let width = COLUMNS[column];
+        format!("{text:width$}")
+    };
+    let line = |n| (0..COLUMNS.len()).map(|column| cell(column, n)).collect::<Vec<_>>().join("  ");
+    (0..height).map(|n| line(n).trim_end().to_owned()).collect()
+}
+
+/// Text in lines of at most this width, unless a word is longer.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// A number of bytes, for people.
 pub fn size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -217,6 +244,16 @@ mod tests {
         assert_eq!(size(1023), "1023 bytes");
         assert_eq!(size(1536), "1.5 KiB");
         assert_eq!(size(5 << 30), "5.0 GiB");
+    }
+
+    #[test]
+    fn long_cells_continue_below_their_column() {
+        let lines =
+            row(["name", "NO", "a value", "words that go on for longer than the last column is wide"]);
+        let column = COLUMNS[..3].iter().sum::<usize>() + 6;
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("name ") && lines[0].ends_with("than the last"), "{lines:?}");
+        assert_eq!(lines[1], format!("{:column$}column is wide", ""));
     }
 
     #[test]

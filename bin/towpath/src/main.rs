@@ -1,21 +1,33 @@
 //! The command `towpath`.
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
-mod bench;
 mod clean;
 mod doctor;
-mod explore;
-mod input;
+#[cfg(feature = "lab")]
+mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "lean.rs"]
+mod lab;
 mod mpich;
 mod mpirun;
 mod output;
-mod reproduce;
 mod run;
-mod sim;
+mod size;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+/// End of the help text.
+const HELP: &str = if cfg!(feature = "lab") {
+    "Without a command: the measuring run of `towpath bench`, about a minute long. It writes a report to towpath-report/index.html.
+
+Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
+} else {
+    "This build has no laboratory: `towpath bench`, `sim`, `explore` and `reproduce` say how to get it.
+
+Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
+};
 
 /// Processes that talk through shared memory: starts them, measures them, looks after
 /// what they leave behind.
@@ -24,9 +36,7 @@ use clap::{Parser, Subcommand};
     name = "towpath",
     version,
     max_term_width = 110,
-    after_help = "Without a command: bench, for about a minute.
-
-Exit codes of all commands: 2 for arguments that make no sense, 1 for an answer that can't be written, 141 if its reader has gone."
+    after_help = HELP
 )]
 struct Cli {
     #[command(subcommand)]
@@ -35,19 +45,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure this machine: the floor, every claim algorithm, and on request the peers.
-    Bench(bench::BenchArgs),
-    /// Run the algorithms on a simulated machine of up to 1,024 processors.
-    Sim(sim::SimArgs),
-    /// Judge the papers' claims by experiments on their machines, simulated.
-    Reproduce(reproduce::ReproduceArgs),
+    #[command(flatten)]
+    Lab(lab::LabCommand),
     /// Start N processes of a program as one world.
     Run(run::Arguments),
     /// Run an unmodified MPI program with its messages over Towpath.
     Mpirun(mpirun::Arguments),
-    /// Search schedules for one under which an algorithm goes wrong.
-    Explore(explore::Arguments),
-    /// Say what this machine offers, and what dead worlds have left behind.
+    /// Report what this machine offers, and what dead worlds have left behind.
     Doctor(doctor::Arguments),
     /// Remove what dead worlds have left behind.
     Clean(clean::Arguments),
@@ -69,15 +73,12 @@ fn main() -> ExitCode {
 
 fn run(command: Option<Command>) -> Outcome {
     match command {
-        Some(Command::Bench(arguments)) => bench::run(&arguments),
-        Some(Command::Sim(arguments)) => sim::run(&arguments),
-        Some(Command::Reproduce(arguments)) => reproduce::run(&arguments),
+        None => lab::run(None),
+        Some(Command::Lab(command)) => lab::run(Some(command)),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Mpirun(arguments)) => mpirun::run(&arguments),
-        Some(Command::Explore(arguments)) => explore::run(&arguments),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Clean(arguments)) => clean::run(&arguments),
-        None => bench::run(&bench::BenchArgs::default()),
     }
 }
 

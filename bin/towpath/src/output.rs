@@ -7,7 +7,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::fmt;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use crate::{Failure, Outcome};
@@ -72,9 +72,10 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// Whether a progress bar on standard error would be seen.
+/// Returns whether standard error is a terminal, which shows a progress bar.
+#[cfg(feature = "lab")]
 pub fn is_watched() -> bool {
-    io::stderr().is_terminal()
+    io::IsTerminal::is_terminal(&io::stderr())
 }
 
 /// Writes what clap has to say: help and version are answers, all else is a remark on

@@ -25,6 +25,7 @@ use clap::{Args, ValueEnum};
 use towpath::{Algorithm, Policy, World, WorldConfig};
 use towpath_shm::Handover;
 
+use crate::size::parse_size;
 use crate::{Failure, Outcome};
 use launcher::Launcher;
 use signals::Signals;
@@ -101,20 +102,6 @@ fn algorithm_names() -> clap::builder::PossibleValuesParser {
 
 fn waiting_names() -> clap::builder::PossibleValuesParser {
     Policy::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().into()
-}
-
-/// A number of bytes, perhaps with K, M or G.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        other => return Err(format!("{other:?} is no unit: use K, M or G")),
-    };
-    let number: u64 = digits.parse().map_err(|_| "not a number of bytes".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 
 /// A number of seconds, perhaps with a fraction.
@@ -234,18 +221,6 @@ fn not_started(program: &str, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("0"), Ok(0));
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("3K"), Ok(3072));
-        assert_eq!(parse_size("2m"), Ok(2 << 20));
-        assert_eq!(parse_size("1G"), Ok(1 << 30));
-        for bad in ["", "K", "1T", "1KB", "-1", "1.5M", "99999999999G", "M1"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn seconds() {

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use common::{Directory, Watchdog};
 
+#[cfg(feature = "lab")]
 #[test]
 fn machine_that_is_no_short_regular_file_is_refused() {
     let dog = Watchdog::new("machine_that_is_no_short_regular_file_is_refused");
@@ -49,6 +50,7 @@ fn program_that_is_a_fifo_is_not_waited_for() {
     assert!(errors.contains(directory.0.to_str().unwrap()), "{errors}");
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn machine_with_latencies_of_a_second_is_no_deadlock() {
     let dog = Watchdog::new("machine_with_latencies_of_a_second_is_no_deadlock");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use towpath_papers::claims::{Context, choose, judge, lost, show, to_record};
 use towpath_report::console::Progress;
 
-use crate::sim::Bar;
+use super::sim::Bar;
 use towpath_shm::shown;
 
 use crate::{Failure, Outcome, output};

@@ -11,10 +11,10 @@ use towpath_lab::experiments::structures::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{EXPERIMENTS, Session, Settings, contenders, report, waiting_policies};
 use towpath_launch::MpiKind;
-use towpath_report::format::parse_size;
 use towpath_report::{CLAIM_ALGORITHMS, console};
 use towpath_shm::shown;
 
+use crate::size::parse_positive_size;
 use crate::{Failure, Outcome, output};
 
 /// Where the report goes unless told otherwise.
@@ -59,7 +59,7 @@ pub struct BenchArgs {
 
     /// Sizes of bulk transfers; K, M and G are powers of 1024 [default:
     /// 64,256,1K,4K,16K,64K,256K,1M,4M]
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_positive_size)]
     pub sizes: Vec<u64>,
 
     /// Rounds, all of them however long it takes [default: 7, fewer where that takes too

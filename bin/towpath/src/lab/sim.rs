@@ -13,7 +13,7 @@ use towpath_sim::parameters::read_time;
 use towpath_sim::{Parameters, machines};
 use towpath_sync::Policy;
 
-use crate::input::read_text;
+use super::input::read_text;
 use crate::{Failure, Outcome, output};
 
 /// Where the report goes unless told otherwise.

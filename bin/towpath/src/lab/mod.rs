@@ -1,0 +1,35 @@
+//! Commands of the laboratory: `bench`, `sim`, `explore`, `reproduce`.
+
+mod bench;
+mod explore;
+mod input;
+mod reproduce;
+mod sim;
+
+use clap::Subcommand;
+
+use crate::Outcome;
+
+/// A command of the laboratory.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Measure this machine: the floor, every claim algorithm, and on request the peers.
+    Bench(bench::BenchArgs),
+    /// Run the algorithms on a simulated machine of up to 1,024 processors.
+    Sim(sim::SimArgs),
+    /// Judge the papers' claims by experiments on their machines, simulated.
+    Reproduce(reproduce::ReproduceArgs),
+    /// Search schedules for one under which an algorithm goes wrong.
+    Explore(explore::Arguments),
+}
+
+/// Runs a command; without one, the measuring run.
+pub fn run(command: Option<LabCommand>) -> Outcome {
+    match command {
+        None => bench::run(&bench::BenchArgs::default()),
+        Some(LabCommand::Bench(arguments)) => bench::run(&arguments),
+        Some(LabCommand::Sim(arguments)) => sim::run(&arguments),
+        Some(LabCommand::Reproduce(arguments)) => reproduce::run(&arguments),
+        Some(LabCommand::Explore(arguments)) => explore::run(&arguments),
+    }
+}
