@@ -1,4 +1,4 @@
-//! `towpath clean`: removes what belongs to dead worlds, and nothing that is alive.
+//! `towpath clean`: removes the files of dead worlds, and nothing of living ones.
 
 use std::process::ExitCode;
 
@@ -10,13 +10,17 @@ use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What has the name of a world and is none (another user's file, a link, a file that does not begin like a world) is named on standard error, and stays.
-So are MPICH's own files in /dev/shm (TOWPATH_MPICH_DIR: in another directory) that no process is seen to use, with the command that removes them.
+    long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched.",
+    after_help = "Examples:
+  towpath clean --dry-run    which files would go
+  towpath clean              remove them
 
-Exit code: 0 if no dead world is left behind (any more), 1 if something could not be removed."
+A file that has a world's name and is none (another user's file, a link, a file that does not begin like a world) stays and is named on standard error. MPICH's own files in /dev/shm (in $TOWPATH_MPICH_DIR, if that is set) that no process is seen to use stay too; the command that removes them is printed.
+
+Exit codes: 0 no dead world is left behind (any more); 1 a file could not be removed."
 )]
 pub struct Arguments {
-    /// Only say what would be removed.
+    /// Name the files that would be removed, and remove none
     #[arg(long)]
     dry_run: bool,
 }
@@ -24,7 +28,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let mut failed = false;
     let mut removed = 0;
-    // The first failure to say something: what is dead is removed all the same.
+    // The first failure to write a line. Dead worlds are removed all the same.
     let mut said = Ok(());
     let found = named_files().map_err(Failure::new)?;
     for other in &found.others {
@@ -63,8 +67,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Names the files of MPICH's own that no process is seen to map. Returns whether there
-/// are any.
+/// Names the files of MPICH's own that no process is seen to map.
+///
+/// Returns whether there are any.
 fn mpichs() -> bool {
     let files = crate::mpich::files().unwrap_or_else(|failure| {
         remark!("towpath: {}", failure.message);

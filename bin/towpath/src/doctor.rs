@@ -1,4 +1,4 @@
-//! `towpath doctor`: what this machine offers, and what dead worlds have left behind.
+//! `towpath doctor`: a report on this machine, its worlds, and leftovers of dead ones.
 
 mod probes;
 
@@ -13,25 +13,30 @@ use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "MPICH's own files in /dev/shm (TOWPATH_MPICH_DIR: in another directory) are listed, with the command that removes those that no process uses.
+    long_about = "Tries each facility of the kernel and the machine that Towpath uses and reports whether it is there and what it is for. Then lists the named worlds, the files that dead worlds have left behind, and MPICH's own files in /dev/shm (in $TOWPATH_MPICH_DIR, if that is set) with the command that removes those that no process uses.",
+    after_help = "Examples:
+  towpath doctor                         a table
+  towpath doctor --json | jq .works      true or false
 
-Exit code: 0 if Towpath works here, 1 if something that it needs is missing."
+`NO` marks a facility that Towpath can't do without; `no` one that it does without.
+
+Exit codes: 0 Towpath works here; 1 a facility that it needs is missing."
 )]
 pub struct Arguments {
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// What was found out about one thing.
+/// Result of one probe.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// For programs: short, stable.
+    /// Short and stable name, for programs.
     key: &'static str,
-    /// For people.
+    /// Name in the table.
     name: &'static str,
     available: bool,
-    /// Whether Towpath does not work without it.
+    /// True if Towpath does not work without it.
     needed: bool,
     value: String,
     meaning: String,
@@ -49,7 +54,7 @@ impl Finding {
 
 #[derive(Debug, Serialize)]
 struct World {
-    /// Escaped if it is none that Towpath gives.
+    /// Name of the world, escaped if Towpath would not give it.
     name: String,
     #[serde(flatten)]
     path: Path,
@@ -57,7 +62,7 @@ struct World {
     alive: bool,
 }
 
-/// A file that has the name of a world and is none.
+/// File that has the name of a world and is none.
 #[derive(Debug, Serialize)]
 struct Other {
     #[serde(flatten)]
@@ -71,12 +76,12 @@ struct MpichFile {
     #[serde(flatten)]
     path: Path,
     bytes: u64,
-    /// Absent (null) if there is no telling.
+    /// Null if the mappings of a process can't be read.
     mapped: Option<bool>,
     mapped_by: Vec<u32>,
-    /// For people.
+    /// The processes that map it, in words.
     users: String,
-    /// The command that removes it, unless it is mapped.
+    /// Command that removes the file, unless a process maps it.
     remedy: Option<String>,
 }
 
@@ -93,8 +98,7 @@ impl MpichFile {
     }
 }
 
-/// A path, twice: with replacement characters for bytes that are no UTF-8, and escaped,
-/// for people.
+/// A path in two forms: with replacement characters for non-UTF-8 bytes, and escaped.
 #[derive(Debug, Serialize)]
 struct Path {
     #[serde(rename = "path")]
@@ -149,7 +153,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(if report.works { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The report for people.
+/// The report as a table and sentences.
 fn text(report: &Report) -> String {
     let mut lines = Vec::new();
     for finding in &report.findings {

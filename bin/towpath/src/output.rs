@@ -12,8 +12,7 @@ use std::process::ExitCode;
 
 use crate::{Failure, Outcome};
 
-/// Exit code when the reader of standard output has gone: what a shell shows for a
-/// program that SIGPIPE has ended.
+/// Exit code when the reader of the answer has gone: that of a death by SIGPIPE.
 const READER_GONE: u8 = 141;
 
 /// Writes a line of the answer to standard output.
@@ -58,8 +57,9 @@ pub fn remark_text(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Text with what a terminal would obey escaped, but for ends of lines and tabs: messages
-/// may quote what others wrote.
+/// Text with control characters escaped, except ends of lines and tabs.
+///
+/// Messages may quote names that other users have given.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -78,8 +78,7 @@ pub fn is_watched() -> bool {
     io::IsTerminal::is_terminal(&io::stderr())
 }
 
-/// Writes what clap has to say: help and version are answers, all else is a remark on
-/// wrong arguments.
+/// Writes clap's text: help and version as answers, errors as remarks.
 pub fn of_arguments(said: &clap::Error) -> Outcome {
     if said.use_stderr() {
         let _ = said.print();

@@ -22,6 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use towpath::{Algorithm, Policy, World, WorldConfig};
 use towpath_shm::Handover;
 
@@ -31,68 +32,73 @@ use launcher::Launcher;
 use signals::Signals;
 use supervisor::{Parent, supervised};
 
-/// The exit code if the launcher itself fails, apart from what programs use.
+/// Exit code if the launcher itself fails, apart from the codes that programs use.
 const LAUNCHER_FAILED: u8 = 125;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each process finds its rank in TOWPATH_RANK and the number of ranks in TOWPATH_SIZE; the library joins the world by itself (World::join). Standard input goes to rank 0. What the processes leave running is ended when they have ended, and when this command is killed.
+    long_about = "Starts N processes of a program as the ranks of one world: they share a segment of memory in which they send each other messages. Each rank finds its number in TOWPATH_RANK and the number of ranks in TOWPATH_SIZE; the library enters the world by itself (World::join). Standard input goes to rank 0.",
+    after_help = "Examples:
+  towpath run -n 4 ./program                    four ranks
+  towpath run -n 4 --label ./program input      each line of output begins with its rank
+  towpath run -n 4 --on-death=report ./program  survivors go on when a rank dies, and are told
+  towpath run -n 2 --size 64M ./program         room for long transfers
 
-A process fails if it ends with a code other than 0, or by a signal, with or without a world: then the others are stopped, or (--on-death=report) informed. A signal that is passed on to the processes makes their ends no failures. SIGTERM is followed by SIGKILL after the time of --grace.
+Failures: a rank fails if it ends with a code other than 0, or by a signal, with or without having entered the world. Then the others are ended, or (--on-death=report) informed. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM and SIGWINCH are passed on to the ranks; after one of the first four their ends are no failures. SIGTERM is followed by SIGKILL after the time of --grace. Processes that the ranks leave running are ended when all ranks have ended, and when this command is killed.
 
-Exit code: that of the process that failed first (128 + the signal's number for a signal), else that of the lowest rank whose code isn't 0, else 0. 141: nobody reads the labelled output any more; 127: no such program; 126: it can't be executed; 125: the world could not be made, too few processes can be started, or labelled output can't be written.",
+Exit codes: that of the rank that failed first (128 + the signal's number for a signal), else that of the lowest rank whose code isn't 0, else 0. 125: the world could not be made, too few processes can be started, or labelled output can't be written; 126: the program can't be executed; 127: there is no such program; 141: the reader of the labelled output has gone.",
     trailing_var_arg = true
 )]
 pub struct Arguments {
     /// Number of processes, 1 to 4096. More than 64 have smaller queues, unless --packets and
-    /// --blocks say otherwise: 64 take 66 MiB together, 256 take 68 MiB, 1024 take 161 MiB.
+    /// --blocks say otherwise: 64 take 66 MiB together, 256 take 68 MiB, 1024 take 161 MiB
     #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: u32,
-    /// Give the world a name, by which other processes of the same user can open it.
+    /// Name of the world, by which other processes of the same user can open it
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
     /// Number of packets in each queue, a power of two [default: 1024 for up to 64 processes,
-    /// then fewer, at least 64].
+    /// then fewer, at least 64]
     #[arg(long, value_name = "N")]
     packets: Option<u32>,
     /// Number of blocks of 32 KiB in each queue, for payloads [default: 12 for up to 64
-    /// processes, then fewer, at least 2].
+    /// processes, then fewer, at least 2]
     #[arg(long, value_name = "N")]
     blocks: Option<u32>,
-    /// The size of the world's area, with K, M or G for powers of 1024: what the queues
-    /// leave is for long transfers [default: what the queues need].
+    /// Size of the world's area, with K, M or G for powers of 1024; memory beyond the
+    /// queues is for long transfers [default: the size of the queues]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
-    /// Memory of the world for named objects (structures that processes open by name). Each
-    /// object after the 64th takes 256 bytes more than its type.
+    /// Size of the memory for named objects (structures that processes open by name). Each
+    /// object after the 64th takes 256 bytes more than its type
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K")]
     objects: u64,
-    /// Begin each line of output with the rank that wrote it. Lines longer than 1 MiB are
-    /// broken.
+    /// Begin each line of output with the rank that wrote it (lines longer than 1 MiB are
+    /// broken)
     #[arg(long)]
     label: bool,
-    /// Time that processes have to stop before they are killed, in seconds.
+    /// Time that processes have to end after SIGTERM before they are killed, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     grace: Duration,
-    /// Treatment of the others when a process fails.
+    /// Treatment of the other processes when one fails
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     on_death: OnDeath,
-    /// The claim algorithm of the world's queues.
+    /// Claim algorithm of the world's queues
     #[arg(long, value_name = "NAME", value_parser = algorithm_names())]
     algorithm: Option<String>,
-    /// How the processes wait.
+    /// Waiting policy of the processes
     #[arg(long, value_name = "NAME", value_parser = waiting_names())]
     waiting: Option<String>,
-    /// The program and its arguments.
+    /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnDeath {
-    /// Say so; the others go on, and their calls report its death.
+    /// Report it; the others go on, and their calls report the death
     Report,
-    /// Say so and stop the others: SIGTERM, after the time of --grace SIGKILL.
+    /// Report it and end the others: SIGTERM, after the time of --grace SIGKILL
     Kill,
 }
 
@@ -110,7 +116,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "not a time that can be waited for".to_owned())
 }
 
-/// The world: the one place that knows what the rooms above shm put into it.
+/// Makes the world, with the queues and objects of the rooms above shm.
 fn make_world(arguments: &Arguments) -> Result<World, String> {
     let mut config = WorldConfig { object_bytes: arguments.objects, ..WorldConfig::new(arguments.processes) };
     config.packets = arguments.packets.unwrap_or(config.packets);
@@ -135,7 +141,7 @@ pub fn run(arguments: Arguments) -> Outcome {
     supervised(LAUNCHER_FAILED, |parent, signals| supervise(&arguments, parent, signals))
 }
 
-/// The supervisor's work.
+/// Starts the ranks and looks after them, as the supervisor.
 fn supervise(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Outcome {
     let failed = |e: &dyn std::fmt::Display| Failure::new(e).with_code(LAUNCHER_FAILED);
     let world = make_world(arguments).map_err(|e| failed(&e))?;
@@ -168,20 +174,16 @@ fn command(
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
     handover.prepare(&mut command, rank);
-    let launcher = std::process::id();
+    let launcher = getpid();
     let mask = signals.mask_before();
     let prepare = move || {
         signals::set_mask(&mask)?;
         limit.restore()?;
-        // SAFETY: prctl with PR_SET_PDEATHSIG takes a number; getppid has no preconditions.
-        unsafe {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // The launcher may have died before the call.
-            if libc::getppid() as u32 != launcher {
-                libc::_exit(i32::from(LAUNCHER_FAILED));
-            }
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The launcher may have died before the call.
+        if getppid() != Some(launcher) {
+            // SAFETY: `_exit` has no preconditions.
+            unsafe { libc::_exit(i32::from(LAUNCHER_FAILED)) };
         }
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! Sizes in bytes on the command line.
 
-/// Parses a size: bytes, or a number with K, M or G (powers of 1024), perhaps with a B after it.
+/// Parses a size: bytes, or a number with K, M or G (powers of 1024) and perhaps a B.
 ///
 /// # Errors
 ///

@@ -1,33 +1,13 @@
 //! The examples of the façade, under `towpath run` as their headers say.
 
-#[path = "../../../core/shm/tests/common/mod.rs"]
-mod common;
+mod launching;
 
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 
-use common::{Directory, Watchdog};
+use launching::common::{Directory, Watchdog};
+use launching::examples;
 
-/// The folder of the built examples. They belong to another package, so cargo builds them
-/// only when that is tested too: make sure.
-fn examples() -> &'static PathBuf {
-    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
-    EXAMPLES.get_or_init(|| {
-        let profile = std::path::Path::new(env!("CARGO_BIN_EXE_towpath")).parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "towpath", "--examples"]);
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        cargo.arg("--target-dir").arg(profile.parent().unwrap());
-        assert!(cargo.status().unwrap().success(), "building the examples");
-        profile.join("examples")
-    })
-}
-
-/// Runs an example; returns its exit code, its output's lines in order, and what it said
-/// on stderr.
+/// Runs an example. Returns its exit code, its output's lines in order, and its errors.
 fn run(test: &'static str, options: &[&str], example: &str) -> (Option<i32>, Vec<String>, String) {
     let dog = Watchdog::new(test);
     let directory = Directory::new();

@@ -2,38 +2,20 @@
 //! lost or nonsense, and a rank may wait for ever for one, but none panics and none touches memory
 //! that is not there.
 
-#[path = "../../../core/shm/tests/common/mod.rs"]
-mod common;
+mod launching;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Directory, Watchdog};
+use launching::common::{Directory, Watchdog};
+use launching::examples;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where the header says at which byte the area begins (`core/shm/src/layout.rs`).
+/// Offset of the header's word with the area's offset (`core/shm/src/layout.rs`).
 const AREA_OFFSET: u64 = 24;
-
-/// The folder of the built examples, which belong to another package.
-fn examples() -> &'static PathBuf {
-    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
-    EXAMPLES.get_or_init(|| {
-        let profile = Path::new(env!("CARGO_BIN_EXE_towpath")).parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "towpath", "--examples"]);
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        cargo.arg("--target-dir").arg(profile.parent().unwrap());
-        assert!(cargo.status().unwrap().success(), "building the examples");
-        profile.join("examples")
-    })
-}
 
 /// Numbers that follow from a seed (xorshift).
 struct Random(u64);
@@ -47,7 +29,7 @@ impl Random {
     }
 }
 
-/// Whether the launcher, a child not yet waited for, has ended.
+/// Returns whether the launcher, a child not yet waited for, has ended.
 fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))

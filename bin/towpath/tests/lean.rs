@@ -1,8 +1,8 @@
-//! The build without the laboratory: what it depends on, and what it answers.
+//! The build without the laboratory: its dependencies and its refusals.
 
 use std::process::Command;
 
-/// Packages of the laboratory, and of what only the laboratory uses.
+/// Packages of the laboratory, and some that only the laboratory uses.
 const LABORATORY: [&str; 8] = [
     "towpath-lab",
     "towpath-sim",

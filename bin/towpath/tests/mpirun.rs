@@ -1,5 +1,4 @@
-//! `towpath mpirun` with a script in place of an MPI's launcher: signals, ends, and what
-//! stays behind.
+//! `towpath mpirun` with a script for an MPI's launcher: signals, ends, leftovers.
 
 mod launching;
 
@@ -10,8 +9,9 @@ use std::process::Command;
 use launching::common::{Directory, Member, Watchdog};
 use launching::{is_gone, signal, until, with_default_signals};
 
-/// A folder with what `towpath mpirun` takes for a provider and for Open MPI's launcher,
-/// which runs this script, and a folder for temporary files.
+/// Makes a folder with stand-ins for the provider and Open MPI's launcher, and a `tmp`.
+///
+/// The stand-in for the launcher runs this script.
 fn mpi(launcher: &str) -> Directory {
     let directory = Directory::new();
     std::fs::write(directory.0.join("libtowpath-fi.so"), "\x7fELF fi_prov_ini\0").unwrap();

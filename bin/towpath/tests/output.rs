@@ -64,7 +64,7 @@ impl Drop for Folder {
     }
 }
 
-/// The end for writing of a pipe that nobody reads.
+/// Write end of a pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (_, writer) = std::io::pipe().unwrap();
     writer.into()

@@ -1,4 +1,4 @@
-//! `towpath run`: ranks that fail, signals that end them, and what is left running.
+//! `towpath run`: ranks that fail, signals that end them, and orphans.
 
 mod launching;
 
@@ -236,8 +236,10 @@ fn nothing_is_left_running() {
     assert!(errors.contains("left running"), "{errors}");
 }
 
-/// As `timeout`, shells and batch systems do: the command, its supervisor and the ranks
-/// each get the signal themselves. Several times, since it depends on which of them is first.
+/// A signal to the whole process group, as `timeout`, shells and batch systems send it.
+///
+/// The command, its supervisor and the ranks each get the signal themselves. Several rounds, since
+/// the outcome depends on which of them is first.
 #[test]
 fn sigterm_to_the_process_group_is_not_lost() {
     let dog = Watchdog::new("sigterm_to_the_process_group_is_not_lost");

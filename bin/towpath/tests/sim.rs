@@ -93,7 +93,7 @@ fn curves_by_size_have_a_column_for_each_size_and_plots() {
 }
 
 #[test]
-fn lists_run_with_several_processes_on_a_processor_and_several_amounts_of_work() {
+fn lists_run_with_several_processes_and_amounts_of_work() {
     let folder = Folder::new("lists");
     let command =
         "sim paradigm list --procs 1,3 --per-processor 1,2 --work 20,2us --operations 120 --seeds 1";

@@ -1,4 +1,4 @@
-//! The probes: each tries what it reports on, where that is possible.
+//! Probes of the machine. Each tries its facility, where that is possible.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -16,7 +16,7 @@ use towpath_shm::{limits, named_worlds_directory, shown};
 
 use super::{Finding, size};
 
-/// Everything, in the order of the report.
+/// All findings, in the order of the report.
 pub fn all() -> Vec<Finding> {
     vec![
         cores(),
@@ -46,7 +46,7 @@ fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// A probe's value: that it works, or why not.
+/// Value of a probe: "works", or the reason why not.
 fn how(result: &Result<(), String>) -> String {
     result.clone().map_or_else(|why| why, |()| "works".to_owned())
 }

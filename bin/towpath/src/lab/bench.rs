@@ -17,15 +17,16 @@ use towpath_shm::shown;
 use crate::size::parse_positive_size;
 use crate::{Failure, Outcome, output};
 
-/// Where the report goes unless told otherwise.
+/// Default folder of the report.
 const REPORT: &str = "towpath-report";
-/// The experiment with options of its own.
+/// Name of the experiment that has options of its own.
 const STRUCTURES: &str = "structures";
-/// Its rounds unless told otherwise: it has many variants.
+/// Default number of rounds of that experiment, which has many variants.
 const RUNS_OF_STRUCTURES: u32 = 5;
 
-/// The arguments of `towpath bench`. All have defaults, so that `BenchArgs::default()` is
-/// what `towpath` alone does.
+/// Arguments of `towpath bench`.
+///
+/// `BenchArgs::default()` is the measuring run of `towpath` without a command.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(
     about = "Measure this machine: the floor, every claim algorithm, and on request the peers",
@@ -36,15 +37,15 @@ const RUNS_OF_STRUCTURES: u32 = 5;
     after_long_help = HELP
 )]
 pub struct BenchArgs {
-    /// Which experiment to run; all of them if not given
+    /// Experiment to run [default: all that fit into a minute]
     #[arg(value_name = "EXPERIMENT", value_parser = experiments())]
     pub experiment: Option<String>,
 
-    /// Algorithms to compare, of those that the experiment has; all of them if not given
+    /// Claim algorithms (or others that the experiment has) to compare [default: all]
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', value_parser = algorithms())]
     pub algorithms: Vec<String>,
 
-    /// Waiting policies to compare; adaptive if not given
+    /// Waiting policies to compare [default: adaptive]
     #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = policies())]
     pub waiting: Vec<String>,
 
@@ -90,11 +91,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub procs: Vec<u32>,
 
-    /// Structures to compare (experiment structures); all of them if not given
+    /// Structures to compare (experiment structures) [default: all]
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = Structure::ALL.map(Structure::name))]
     pub structure: Vec<String>,
 
-    /// How many operations in a hundred read, of the structures with keys (experiment
+    /// Share of reads among operations on structures with keys, in percent (experiment
     /// structures) [default: 90]
     #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     pub reads: Vec<u32>,
@@ -119,7 +120,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub kills: Option<u32>,
 
-    /// Where pseudo-random choices start
+    /// Seed of pseudo-random choices
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
 
@@ -164,7 +165,7 @@ fn algorithms() -> PossibleValuesParser {
     PossibleValuesParser::new(deduplicated(&all))
 }
 
-/// Sizes of what lies in a segment are known to the compiler, so there are few.
+/// Parses the size of a pool. There are few, since the compiler must know them.
 fn pool(text: &str) -> Result<u32, String> {
     let known = POOLS.map(|n| n.to_string());
     let found = POOLS.into_iter().find(|n| n.to_string() == text);
@@ -184,7 +185,7 @@ fn policies() -> PossibleValuesParser {
 }
 
 impl BenchArgs {
-    /// What the laboratory is asked for.
+    /// The laboratory's settings for these arguments.
     fn settings(&self) -> Settings {
         let defaults = Settings::default();
         let or = |given: &Vec<String>, default: Vec<String>| {
@@ -231,8 +232,7 @@ impl BenchArgs {
         }
     }
 
-    /// What was asked for that the experiment (or, without one, those that run then) does
-    /// not have.
+    /// Refuses arguments that the chosen experiments do not have.
     fn check(&self) -> Result<(), Failure> {
         let offered = match self.experiment.as_deref().and_then(find) {
             Some(experiment) => experiment.algorithms(),
@@ -250,7 +250,8 @@ impl BenchArgs {
         if let (true, Some(stop), false) = (of_structures, self.stop, self.procs.is_empty())
             && self.procs.iter().all(|n| *n <= stop)
         {
-            let text = format!("--stop {stop} leaves nobody to measure: --procs {} or more", stop + 1);
+            let text =
+                format!("--stop {stop} leaves no participant to measure: --procs {} or more", stop + 1);
             return Err(Failure::new(text).with_code(2));
         }
         let only_there = [
@@ -275,8 +276,9 @@ impl BenchArgs {
         }
     }
 
-    /// Whether each experiment keeps to its part of a minute: unless the user asked for
-    /// something in particular.
+    /// True if each experiment keeps to its part of a minute.
+    ///
+    /// It does unless the user asked for one experiment or for an amount of work.
     fn budgeted(&self) -> bool {
         self.experiment.is_none() && self.messages.is_none() && self.kills.is_none() && self.runs.is_none()
     }
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_answered_with_the_right_ones() {
+    fn wrong_value_is_answered_with_the_right_ones() {
         for (arguments, words) in [
             ("nonsense", ["floor", "idle"]),
             ("--algorithms ticket,nonsense", ["test-and-set", "towpath"]),
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_of_another_experiment_is_refused_with_those_that_there_are() {
+    fn algorithm_of_another_experiment_is_refused() {
         let refused = parse("dcas --algorithms ticket").unwrap().check().unwrap_err();
         assert_eq!(refused.code, 2);
         assert!(refused.message.contains("ticket") && refused.message.contains("harris"), "{refused:?}");

@@ -18,11 +18,10 @@ use towpath_sync::Policy;
 use crate::output::{self, say};
 use crate::{Failure, Outcome};
 
-/// How many orderings of steps a fault may need, by default, to be found by random
-/// priorities.
+/// Default number of orderings of steps that a fault may need under random priorities.
 const DEPTH: u32 = 3;
 
-/// The arguments of `towpath explore`.
+/// Arguments of `towpath explore`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Search schedules for one under which an algorithm goes wrong",
@@ -32,37 +31,38 @@ const DEPTH: u32 = 3;
     after_long_help = HELP
 )]
 pub struct Arguments {
-    /// What to explore: a name, or a family for all of its members; see --list
+    /// Subject to explore: a name, or a family for all of its members (see --list)
     #[arg(value_name = "SUBJECT", required_unless_present = "list")]
     subject: Option<String>,
 
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
     threads: u64,
 
-    /// Operations of each thread
+    /// Number of operations of each thread
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=12))]
     ops: u64,
 
-    /// Schedules to run, at most, for each subject
+    /// Maximum number of schedules for each subject
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     schedules: u64,
 
-    /// At each step any thread that can go on; the default
+    /// Choose at each step any thread that can go on (the default method)
     #[arg(long, group = "method")]
     random: bool,
 
-    /// By random priorities that change now and then: finds what needs few changes with a
-    /// known probability
+    /// Choose by random priorities that change now and then: finds faults that need few
+    /// changes with a known probability
     #[arg(long, group = "method")]
     pct: bool,
 
-    /// All schedules, one after the other
+    /// Run all schedules, one after the other
     #[arg(long, group = "method")]
     dfs: bool,
 
-    /// With --pct: how many orderings of steps the fault may need [default: 3]. With
-    /// --dfs: how often threads may be interrupted that could go on [default: without limit]
+    /// Bound of the search: with --pct the number of orderings of steps that the fault
+    /// may need [default: 3], with --dfs the maximum number of interruptions of threads that
+    /// could go on [default: no limit]
     #[arg(long, value_name = "D", conflicts_with = "random", requires = "method", value_parser = clap::value_parser!(u32).range(0..=64))]
     depth: Option<u32>,
 
@@ -70,7 +70,7 @@ pub struct Arguments {
     #[arg(long)]
     kill: bool,
 
-    /// The seed of the first schedule; the following ones have the following seeds
+    /// Seed of the first schedule; the next schedules have the next seeds
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
@@ -79,7 +79,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SEED|SCHEDULE")]
     replay: Option<String>,
 
-    /// How threads wait for each other
+    /// Waiting policy of the threads
     #[arg(long, value_name = "W", default_value = "park", value_parser = PossibleValuesParser::new(Policy::ALL.map(|(_, name)| name)))]
     waiting: String,
 
@@ -87,7 +87,7 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// List what can be explored
+    /// List the subjects
     #[arg(long)]
     list: bool,
 }
@@ -98,7 +98,7 @@ Examples:
   towpath explore queue --schedules 10000 --pct               every queue, by random priorities
   towpath explore lock/ticket --threads 2 --ops 1 --dfs       every schedule there is
   towpath explore lock/mcs --dfs --depth 2                    every schedule with at most two interruptions
-  towpath explore lock/robust --kill                          somebody dies in each schedule
+  towpath explore lock/robust --kill                          a thread dies in each schedule
   towpath explore hash-map --kill                             the non-blocking hash map, over every DCAS
   towpath explore planted/michael-scott-no-recheck            a fault that is there on purpose: see how it is shown
   towpath explore planted/michael-scott-no-recheck --replay 65
@@ -107,7 +107,7 @@ What a search says:
   Memory is sequentially consistent here; what an access orders is checked all the same, by the races of the data that it should have ordered. Orderings of the words
   themselves are loom's business (the tests). Without a limit on interruptions --dfs leaves out schedules that differ only in the order of steps that have nothing to do with
   each other, and says when there are no more. Random schedules prove nothing: more of them, other seeds and other numbers of threads find more.
-  A deadlock is found at once, since nobody can go on. A sleeper that only its time-out would wake counts as forgotten.
+  A deadlock is found at once: no thread can go on. A sleeper that only its time-out would wake counts as forgotten.
   With --kill it is no fault of a blocking algorithm that the others wait for the dead: --list says of which it would be one.";
 
 /// Runs `towpath explore`.
@@ -157,7 +157,7 @@ fn list(policy: Policy, json: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The right names: those that are like the wrong one, or all.
+/// Refusal of a name, with the subjects that are named like it, or with all.
 fn unknown(name: &str, policy: Policy) -> Failure {
     let wanted = name.replace('_', "-");
     let words: Vec<&str> =
@@ -262,7 +262,7 @@ impl Arguments {
         text
     }
 
-    /// An empty schedule is one, too: everybody goes on as long as it can.
+    /// The schedule as text. An empty one lets each thread go on for as long as it can.
     fn schedule_text(&self, found: &Found) -> String {
         let text = found.replay.to_string();
         if text.is_empty() { "0x0".into() } else { text }
@@ -330,7 +330,7 @@ impl Arguments {
     }
 }
 
-/// A bar on stderr, if somebody looks at it.
+/// Progress bar on standard error, hidden unless that is a terminal.
 fn progress(case: &Case, schedules: u64) -> ProgressBar {
     if !output::is_watched() {
         return ProgressBar::hidden();

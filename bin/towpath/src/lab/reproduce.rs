@@ -11,7 +11,7 @@ use towpath_shm::shown;
 
 use crate::{Failure, Outcome, output};
 
-/// The arguments of `towpath reproduce`.
+/// Arguments of `towpath reproduce`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Judge the papers' claims by experiments on their machines, simulated",
@@ -21,19 +21,19 @@ use crate::{Failure, Outcome, output};
     after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each"
 )]
 pub struct ReproduceArgs {
-    /// Claims: a paper's letter (G, L, M, N) or a claim's number (N6); all if not given
+    /// Claims to judge: a paper's letter (G, L, M, N) or a number (N6) [default: all]
     #[arg(value_name = "CLAIM")]
     claims: Vec<String>,
 
-    /// How many seeds
+    /// Number of seeds, each of which is a run of every experiment
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// How many simulations run at one time [default: one for each of the host's cores]
+    /// Number of simulations that run at one time [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
 
-    /// Write the verdicts into a file, in the form of the one that they are compared with
+    /// Write the verdicts into a file, in the form of the recorded verdicts
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
@@ -41,7 +41,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     json: bool,
 
-    /// The report's folder
+    /// Folder of the report
     #[arg(long, value_name = "DIR", default_value = "towpath-report/reproduce")]
     report: PathBuf,
 }

@@ -16,13 +16,13 @@ use towpath_sync::Policy;
 use super::input::read_text;
 use crate::{Failure, Outcome, output};
 
-/// Where the report goes unless told otherwise.
+/// Default folder of the report.
 const REPORT: &str = "towpath-report/sim";
 
-/// The longest file of a machine, in bytes: those that come with Towpath have 4 KiB.
+/// Maximum length of a machine's file, in bytes. Those that come with Towpath have 4 KiB.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// The arguments of `towpath sim`.
+/// Arguments of `towpath sim`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Run the algorithms on a simulated machine of up to 1,024 processors",
@@ -40,8 +40,7 @@ pub struct SimArgs {
     #[arg(value_name = "EXPERIMENT")]
     experiment: Option<String>,
 
-    /// A machine of your own, from a regular file of at most 1 MiB (see `towpath sim
-    /// describe`)
+    /// File with a machine of your own: TOML, at most 1 MiB (see `towpath sim describe`)
     #[arg(long = "machine", value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -58,7 +57,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME,…", value_delimiter = ',', value_parser = work)]
     work: Vec<Amount>,
 
-    /// By how much the work varies, in percent of it
+    /// Variation of the work, in percent of it
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     spread: u32,
 
@@ -67,11 +66,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     operations: Option<u64>,
 
-    /// How many seeds; figures are medians over them
+    /// Number of seeds; figures are medians over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
@@ -79,7 +78,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     algorithms: Vec<String>,
 
-    /// Ways of waiting [default: spin; multiprogramming: spin,spin-then-park,park]
+    /// Waiting policies [default: spin; multiprogramming: spin,spin-then-park,park]
     #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(waiting_policies()))]
     waiting: Vec<String>,
 
@@ -95,7 +94,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = ["time-sharing", "gang"])]
     scheduler: Vec<String>,
 
-    /// How many simulations run at one time [default: one for each of the host's cores]
+    /// Number of simulations that run at one time [default: one for each core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
 
@@ -104,7 +103,7 @@ pub struct SimArgs {
     #[arg(long)]
     json: bool,
 
-    /// The report's folder
+    /// Folder of the report
     #[arg(long, value_name = "DIR", default_value = REPORT)]
     report: PathBuf,
 }
@@ -136,7 +135,7 @@ fn procs(text: &str) -> Result<std::ops::RangeInclusive<usize>, String> {
     if first <= last { Ok(first..=last) } else { Err(format!("`{text}` goes backwards")) }
 }
 
-/// How much to work.
+/// Amount of work.
 #[derive(Clone, Copy, Debug)]
 enum Amount {
     Nanoseconds(u64),
@@ -168,7 +167,7 @@ impl Amount {
     }
 }
 
-/// The progress bar, for threads.
+/// Progress bar that several threads advance.
 pub(crate) struct Bar(pub Progress);
 
 impl Watcher for Bar {
@@ -181,7 +180,7 @@ impl Watcher for Bar {
 }
 
 impl SimArgs {
-    /// The machine that is meant, and the word after it.
+    /// The machine, and the word after it.
     fn machine(&self) -> Result<(Parameters, Option<&str>), Failure> {
         let (mut machine, next) = match (&self.file, &self.machine) {
             (Some(file), experiment) => (from_file(file)?, experiment.as_deref()),
@@ -196,7 +195,7 @@ impl SimArgs {
         Ok((machine, next))
     }
 
-    /// What is wanted, for each amount of work.
+    /// The settings for each amount of work.
     fn settings(&self, machine: Parameters, experiment: &str) -> Result<Vec<SimSettings>, Failure> {
         let several = experiment == "multiprogramming";
         let is_list = experiment == "list";
@@ -247,7 +246,7 @@ impl SimArgs {
     }
 }
 
-/// A machine that comes with Towpath.
+/// Finds a machine that comes with Towpath.
 pub(crate) fn by_name(name: &str) -> Result<Parameters, Failure> {
     machines::by_name(name).ok_or_else(|| {
         let all: Vec<&str> = machines::names().collect();

@@ -1,5 +1,4 @@
-//! The children of this process: those that it has started, and the orphans that it has
-//! adopted.
+//! The children of this process: started ones and adopted orphans.
 //!
 //! A number found in /proc may belong to any process: /proc may be another pid namespace's. So a
 //! signal goes only to a number of which the kernel says that it is a child's that was not waited
@@ -11,7 +10,11 @@ use std::mem::MaybeUninit;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::io::retry_on_intr;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper, waitid,
+    waitpid,
+};
 
 /// The largest pid that Linux gives, plus one.
 const PID_LIMIT: u32 = 1 << 22;
@@ -23,18 +26,30 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// From now on, orphans of descendants become children of this process.
+/// Makes this process adopt the orphans of its descendants from now on.
 pub fn adopt_orphans() -> io::Result<()> {
-    // SAFETY: takes a number.
-    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1 as libc::c_ulong) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // The kernel takes any number but 0 for "yes".
+    Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// A child that has ended and was not yet waited for. It stays so.
+/// Returns a child that has ended and was not yet waited for. It is not waited for here.
 pub fn ended_child() -> Option<u32> {
-    look(libc::P_ALL, 0).ok().flatten()
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    loop {
+        // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if no
+        // child has ended. (Rustix's `waitid` does not tell the child's number.)
+        let (result, ended) = unsafe {
+            let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
+            (result, info.assume_init_ref().si_pid())
+        };
+        if result == 0 {
+            return u32::try_from(ended).ok().filter(|&pid| pid != 0);
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
 }
 
 /// Waits for a child that has ended.
@@ -46,31 +61,15 @@ pub fn reap(pid: u32) -> Option<Ended> {
     }
 }
 
-/// Whether a process is a child of this one that was not waited for.
+/// Returns whether a process is a child of this one that was not waited for.
 fn is_child(pid: u32) -> bool {
-    look(libc::P_PID, pid).is_ok()
+    raw(pid).is_some_and(|pid| exists(WaitId::Pid(pid)))
 }
 
-/// Which of the children meant has ended, if one has; none is waited for. An error: there
-/// are no such children.
-fn look(which: libc::idtype_t, pid: u32) -> io::Result<Option<u32>> {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    loop {
-        // SAFETY: `info` is a valid place for the result, zeroed, so that it can be read also if no
-        // child has ended.
-        let (result, ended) = unsafe {
-            let result = libc::waitid(which, pid, info.as_mut_ptr(), options);
-            (result, info.assume_init_ref().si_pid())
-        };
-        if result == 0 {
-            return Ok(u32::try_from(ended).ok().filter(|&pid| pid != 0));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+/// Returns whether there is such a child. None is waited for.
+fn exists(child: WaitId<'_>) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| waitid(child.clone(), options)).is_ok()
 }
 
 fn raw(pid: u32) -> Option<Pid> {
@@ -86,9 +85,10 @@ pub fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Ends all children, with SIGTERM, after the grace time with SIGKILL, and waits for
-/// them; and for their orphans, until there are no more. `say` is told the pid of each that has not
-/// ended by itself.
+/// Ends all children by SIGTERM, after the grace time by SIGKILL, and waits for them.
+///
+/// Orphans that they leave are ended too, until no child is left. `say` gets the pid of each child
+/// that had not ended by itself.
 pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     let deadline = Instant::now() + grace;
     let mut told: Vec<u32> = Vec::new();
@@ -118,10 +118,11 @@ pub fn end_orphans(grace: Duration, mut say: impl FnMut(u32)) {
     }
 }
 
-/// The children of this process. Without a list in /proc, those that are `known` already,
-/// as long as there are any.
+/// The children of this process.
+///
+/// Without a list in /proc these are the `known` ones, as long as there are any.
 fn all(known: &[u32]) -> Vec<u32> {
-    if look(libc::P_ALL, 0).is_err() {
+    if !exists(WaitId::All) {
         return Vec::new();
     }
     for candidates in [&listed()[..], known] {
@@ -133,8 +134,9 @@ fn all(known: &[u32]) -> Vec<u32> {
     by_number()
 }
 
-/// The children that /proc lists, if it is there: perhaps not all, perhaps other
-/// processes' numbers.
+/// Children that /proc lists, if it is there.
+///
+/// The list may lack some, and in another PID namespace the numbers are other processes'.
 fn listed() -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists = threads.flatten().filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
@@ -143,8 +145,7 @@ fn listed() -> Vec<u32> {
         .collect()
 }
 
-/// The children, found by asking for every number that a process can have: less than a
-/// second.
+/// Children found by asking for every number that a process can have (< 1 s).
 fn by_number() -> Vec<u32> {
     (1..PID_LIMIT).filter(|&pid| is_child(pid)).collect()
 }
@@ -168,7 +169,7 @@ mod tests {
         }
         assert_eq!(reap(child.id()), Some(Ended::Signal(libc::SIGKILL)));
         assert!(!is_child(child.id()));
-        // Its number is nobody's here: nothing is signalled.
+        // The number is no child's any more: no process gets the signal.
         signal(child.id(), Signal::KILL);
         assert!(child.wait().is_err());
     }

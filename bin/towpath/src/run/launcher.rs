@@ -1,5 +1,4 @@
-//! The supervisor's work while ranks run: it passes signals on, notes ends, and acts on
-//! them.
+//! The supervisor's loop while ranks run: passes signals on and reacts to ends.
 
 use std::fmt;
 use std::io;
@@ -19,8 +18,7 @@ use super::supervisor::{Heard, Parent};
 use super::{Arguments, LAUNCHER_FAILED, OnDeath, children};
 use crate::{Failure, Outcome};
 
-/// Exit code when the reader of labelled output has gone: what a shell shows for a
-/// program that SIGPIPE has ended.
+/// Exit code when the reader of labelled output has gone: that of a death by SIGPIPE.
 const READER_GONE: u8 = 141;
 
 /// A process that was started.
@@ -30,12 +28,12 @@ struct Rank {
     status: Option<ExitStatus>,
 }
 
-/// Why the ranks were told to end.
+/// Reason for which the ranks were told to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// They were not.
+    /// None: they were not told.
     No,
-    /// One of them has failed.
+    /// A rank has failed.
     Failure,
     /// The launcher was told to, or was killed.
     Launcher,
@@ -52,15 +50,15 @@ pub struct Launcher<'a> {
     parent: &'a Parent,
     streams: Streams,
     ranks: Vec<Rank>,
-    /// A process has entered the world.
+    /// True once a process has entered the world.
     came: bool,
     /// The exit code of the first failure.
     failed: Option<u8>,
-    /// Whether the ranks were told to end, so that their ends are no news.
+    /// Reason for which the ranks were told to end. Their ends are then no news.
     told: Told,
-    /// When to kill those that were asked to stop.
+    /// Time at which ranks that were told to end are killed.
     deadline: Option<Instant>,
-    /// The command has died: nothing is reported any more, and nothing waited for.
+    /// True once the command has died: nothing is reported or waited for any more.
     alone: bool,
 }
 
@@ -111,8 +109,7 @@ impl<'a> Launcher<'a> {
         Ok(())
     }
 
-    /// Looks after the ranks until all have ended, ends what they have left running, and
-    /// passes on the last output.
+    /// Looks after the ranks to their end, ends orphans, and passes on the last output.
     pub fn finish(mut self) -> Outcome {
         if let Err(e) = self.look_after() {
             self.abort();
@@ -140,7 +137,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Until all ranks have ended.
+    /// Reacts to events until all ranks have ended.
     fn look_after(&mut self) -> io::Result<()> {
         loop {
             self.collect()?;
@@ -152,7 +149,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Sleeps until there is something to do, and does it.
+    /// Sleeps until an event comes, and handles it.
     fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let limit = limit.map(|w| Timespec { tv_sec: w.as_secs() as i64, tv_nsec: w.subsec_nanos().into() });
         let socket = self.handover.socket();
@@ -194,7 +191,7 @@ impl<'a> Launcher<'a> {
         Ok(())
     }
 
-    /// Notes who has ended, and what follows.
+    /// Notes ends of ranks and orphans, and kills late ones.
     fn collect(&mut self) -> io::Result<()> {
         while let Some(pid) = children::ended_child() {
             match self.ranks.iter().position(|r| r.pid == pid && r.status.is_none()) {
@@ -215,7 +212,7 @@ impl<'a> Launcher<'a> {
             if !late.is_empty() {
                 let (late, grace) = (late.join(", "), self.grace.as_secs_f64());
                 self.remark(format_args!(
-                    "towpath: killing what did not stop within {grace} s of SIGTERM: rank {late}"
+                    "towpath: killing ranks that did not end within {grace} s of SIGTERM: {late}"
                 ));
             }
             self.send_all(Signal::KILL);
@@ -243,7 +240,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// A rank has failed: says so, and does what was asked for in this case.
+    /// Reports a rank's failure and treats the other ranks as --on-death asks.
     fn report(&mut self, rank: usize, status: ExitStatus, circumstances: &str) {
         if self.told != Told::No {
             return;
@@ -271,7 +268,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// The ranks have got a signal.
+    /// Notes a signal that the ranks have got.
     fn note(&mut self, signal: Signal) {
         if is_ending(signal) {
             self.told = Told::Launcher;
@@ -279,10 +276,11 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// After a signal by which the ranks are expected to end. SIGTERM ends them in any
-    /// case: by SIGKILL, after the grace time.
+    /// Prepares for the end of the ranks after a signal.
+    ///
+    /// SIGTERM ends them in any case: by SIGKILL, after the grace time.
     fn expect_end(&mut self, signal: Signal) {
-        // One that is stopped could not react.
+        // A stopped rank could not react.
         self.send_all(Signal::CONT);
         if signal == Signal::TERM {
             self.deadline.get_or_insert(Instant::now() + self.grace);
@@ -298,8 +296,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Waits until the last output is written; after an order to end, for the grace time
-    /// at most.
+    /// Waits until the last output is written (after an order to end: the grace time).
     fn write_rest(&mut self) {
         let mut deadline = None;
         while !self.streams.finish() && !self.alone {
@@ -313,7 +310,7 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Ends those that were started, at once.
+    /// Ends the started ranks at once.
     pub fn abort(&mut self) {
         for rank in self.ranks.iter_mut().filter(|r| r.status.is_none()) {
             let _ = rank.child.kill();

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::process::Signal;
 
-/// What is passed on to the ranks.
+/// Signals that are passed on to the ranks.
 const PASSED_ON: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -19,18 +19,18 @@ const PASSED_ON: [i32; 8] = [
     libc::SIGWINCH,
 ];
 
-/// Those of them by which a launcher is told to end.
+/// Signals by which a launcher is told to end.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     pub signal: Signal,
-    /// It came from the terminal, which sends it to the whole process group.
+    /// True if the terminal sent the signal, to the whole process group.
     pub typed: bool,
 }
 
-/// Whether a process is expected to end when it receives the signal.
+/// Returns whether a process is expected to end when it receives the signal.
 pub fn is_ending(signal: Signal) -> bool {
     ENDING.contains(&signal.as_raw())
 }
@@ -42,9 +42,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks what is passed on, and SIGCHLD, in this thread and those that it starts.
-    /// What the launcher was started to ignore (by nohup, for example) it ignores, and so do the
-    /// ranks.
+    /// Blocks SIGCHLD and the signals that are passed on.
+    ///
+    /// They are blocked in this thread and in those that it starts. A signal that the launcher was
+    /// started to ignore (by nohup, for example) stays ignored, by the ranks too.
     pub fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -56,7 +57,7 @@ impl Signals {
             for signal in PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal)).chain([libc::SIGCHLD]) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
-            // Whoever ignores SIGCHLD never learns how its children ended.
+            // A process that ignores SIGCHLD never learns how its children ended.
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
             if error != 0 {
@@ -75,7 +76,7 @@ impl Signals {
         self.before
     }
 
-    /// Lets signals have their usual effect again in this thread.
+    /// Restores the usual effect of signals in this thread.
     pub fn unblock(&self) {
         let _ = set_mask(&self.before);
     }
@@ -124,7 +125,7 @@ pub fn set_mask(mask: &libc::sigset_t) -> io::Result<()> {
     }
 }
 
-/// A signal's name.
+/// Name of a signal.
 pub fn name_of(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",

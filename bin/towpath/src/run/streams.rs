@@ -1,5 +1,4 @@
-//! The output of the launcher and, with labels, of the ranks: line by line, with the rank
-//! before each line.
+//! Output of the launcher and, with labels, of the ranks, line by line.
 //!
 //! The ranks' pipes are read only as fast as the launcher's own output is read: then the ranks
 //! wait, as they would without a launcher between, and the launcher does not.
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 
 use super::writer::{self, Target, Writer};
 
-/// A line longer than this is broken.
+/// Maximum length of a line, in bytes. Longer lines are broken.
 const LONGEST_LINE: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -26,8 +25,7 @@ struct Stream {
     rest: Vec<u8>,
 }
 
-/// All pipes from the ranks (none without labels), and where their contents and the
-/// launcher's own remarks go.
+/// Pipes from the ranks (none without labels) and the writers of the launcher's output.
 #[derive(Debug)]
 pub struct Streams {
     streams: Vec<Stream>,
@@ -38,7 +36,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Labels as wide as the highest of this many ranks.
+    /// Makes streams with labels as wide as the highest of this many ranks.
     pub fn new(label: bool, processes: u32) -> io::Result<Self> {
         let event = writer::event()?;
         let mut streams = Streams {
@@ -55,7 +53,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Takes a new process's output.
+    /// Takes over the output of a new process.
     pub fn add(&mut self, rank: u32, child: &mut Child) {
         let Some(width) = self.width else { return };
         let label = format!("[{rank:>width$}] ");
@@ -94,8 +92,7 @@ impl Streams {
         }))
     }
 
-    /// Passes on what has come, from the [sources](Self::sources) of which this says that
-    /// they are ready.
+    /// Passes on the bytes of those [sources](Self::sources) that are ready.
     pub fn read(&mut self, ready: &[bool]) {
         if ready.first() == Some(&true) {
             let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
@@ -114,8 +111,10 @@ impl Streams {
         self.streams = streams;
     }
 
-    /// After all have ended: passes on what is still in the pipes, without waiting for
-    /// more. Returns whether all is written; if not, [sources](Self::sources) says when to go on.
+    /// Passes on the bytes that are left in the pipes after all ranks have ended.
+    ///
+    /// Does not wait for more. Returns whether all is written; if not, a poll of the
+    /// [sources](Self::sources) says when to call it again.
     pub fn finish(&mut self) -> bool {
         loop {
             let mut sources: Vec<PollFd<'_>> = self.sources().collect();
@@ -140,7 +139,7 @@ impl Streams {
         }
     }
 
-    /// Why output of the ranks was lost, if it was. A remark may be.
+    /// Stream and error by which output of the ranks was lost. Remarks don't count.
     pub fn failure(&self) -> Option<(Target, Errno)> {
         self.width?;
         [&self.out, &self.err].into_iter().find_map(|w| w.failure().map(|e| (w.target(), e)))
@@ -162,7 +161,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Reads once. Returns whether to go on.
+    /// Reads once. Returns false at the end of the stream.
     fn read(&mut self, writer: &mut Writer) -> bool {
         let mut buffer = [0u8; 1 << 16];
         match rustix::io::read(&self.source, &mut buffer) {
@@ -182,7 +181,7 @@ impl Stream {
         }
     }
 
-    /// A last line without an end gets one.
+    /// Writes the last line, with an end if it has none.
     fn end(&mut self, writer: &mut Writer) {
         if !self.rest.is_empty() {
             writer.push(labelled(&self.label, &mut self.rest, b"\n"));
@@ -190,8 +189,7 @@ impl Stream {
     }
 }
 
-/// The whole lines with their label. `rest`: the beginning of a line, which is kept for
-/// the next call.
+/// Complete lines with their label. `rest` keeps the beginning of a line for later.
 fn labelled(label: &str, rest: &mut Vec<u8>, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(rest.len() + bytes.len() + bytes.len() / 16 + label.len());
     for piece in bytes.split_inclusive(|&b| b == b'\n') {

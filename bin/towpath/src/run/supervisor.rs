@@ -1,13 +1,13 @@
-//! The two processes of a launcher: the command, which the user has started, and its
-//! supervisor, the parent of the ranks.
+//! The two processes of a launcher: the command and its supervisor.
 //!
-//! The supervisor does the work. The command passes signals on to it through a pipe (of two equal
-//! signals that are pending the kernel delivers one, and a process group gets each itself), waits
-//! for it, and ends with its exit code. Both adopt orphans (PR_SET_CHILD_SUBREAPER), so that a
-//! death of either leaves nothing running: the supervisor sees the command's death at a pipe and
-//! ends all descendants; if the supervisor dies, its descendants become the command's children, and
-//! the command ends them. Only if both are killed at once, processes remain that the ranks have
-//! started: the kernel ends the ranks themselves (PR_SET_PDEATHSIG).
+//! The supervisor is the parent of the ranks and does the work. The command passes signals on to it
+//! through a pipe (of two equal signals that are pending the kernel delivers one, and a process
+//! group gets each itself), waits for it, and ends with its exit code. Both adopt orphans
+//! (PR_SET_CHILD_SUBREAPER), so that a death of either leaves nothing running: the supervisor sees
+//! the command's death at a pipe and ends all descendants; if the supervisor dies, its descendants
+//! become the command's children, and the command ends them. Only if both are killed at once,
+//! processes remain that the ranks have started: the kernel ends the ranks themselves
+//! (PR_SET_PDEATHSIG).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -35,14 +35,14 @@ pub struct Parent {
 /// News of the command, for its supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A signal was sent to it.
+    /// A signal was sent to the command.
     Signal(Signal),
-    /// It has died.
+    /// The command has died.
     Death,
 }
 
 impl Parent {
-    /// The next news of the command, if there is any.
+    /// Returns the next news of the command, if there is any.
     pub fn next(&self) -> Option<Heard> {
         let mut byte = [0u8];
         loop {
@@ -67,9 +67,11 @@ impl AsFd for Parent {
     }
 }
 
-/// Runs `work` in a supervisor and waits for it. Returns twice: in the supervisor what
-/// `work` returns, in the command the supervisor's exit code. To be called by a process with one
-/// thread. `failed`: the exit code if this itself fails.
+/// Runs `work` in a supervisor and waits for the supervisor.
+///
+/// Returns twice: in the supervisor the result of `work`, in the command the supervisor's exit
+/// code. The calling process must have one thread. `failed` is the exit code if the supervisor
+/// can't be started.
 pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -> Outcome {
     let failure = |what: &str, e: &io::Error| {
         let remedy = match e.raw_os_error() {
@@ -110,8 +112,7 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
     }
 }
 
-/// The command's part: passes signals on until the supervisor has ended. Returns the exit
-/// code.
+/// Passes signals on until the supervisor has ended. Returns the exit code.
 fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Result<u8> {
     loop {
         while let Some(child) = children::ended_child() {
@@ -139,7 +140,7 @@ fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Resu
     }
 }
 
-/// The supervisor was killed: ends what it has left.
+/// Ends the processes that a killed supervisor has left.
 fn left_alone(supervisor: i32, signal: i32, signals: &Signals) -> u8 {
     children::end_orphans(Duration::ZERO, |_| {});
     signals.unblock();

@@ -1,5 +1,4 @@
-//! Writing that never holds up the launcher: a thread for each of standard output and
-//! standard error.
+//! Writers that never hold up the launcher: one thread for each output stream.
 //!
 //! A reader that does not read makes a write last for ever. The descriptor is shared with other
 //! processes, so it must stay as it is (O_NONBLOCK would be theirs too). So a thread writes what
@@ -13,10 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// The queue counts as full beyond this many bytes.
+/// Number of bytes from which a queue counts as full.
 const FULL: usize = 4 << 20;
 
-/// Where a writer writes.
+/// Stream of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Out,
@@ -54,12 +53,12 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     filled: Condvar,
-    /// An eventfd: counts what the threads have written, so that a poll notices.
+    /// Eventfd that counts written pieces, so that a poll notices them.
     event: OwnedFd,
     target: Target,
 }
 
-/// A target, and the thread that writes to it.
+/// A target and the thread that writes to it.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
@@ -72,7 +71,7 @@ pub fn event() -> io::Result<OwnedFd> {
 }
 
 impl Writer {
-    /// A writer without a thread as yet.
+    /// Makes a writer. Its thread is started by the first bytes.
     pub fn new(target: Target, event: OwnedFd) -> Self {
         let shared = Shared { queue: Mutex::default(), filled: Condvar::new(), event, target };
         Writer { shared: Arc::new(shared), started: false }
@@ -92,9 +91,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Queues bytes; drops them if writing has failed. Without a thread, which can't be
-    /// started where the user has too many, they are written at once if that is possible without
-    /// waiting.
+    /// Queues bytes; drops them if writing has failed.
+    ///
+    /// If the thread can't be started (the user has too many) they are written at once where that
+    /// is possible without waiting.
     pub fn push(&mut self, bytes: Vec<u8>) {
         if bytes.is_empty() || self.failure().is_some() {
             return;
@@ -109,17 +109,17 @@ impl Writer {
         self.shared.filled.notify_one();
     }
 
-    /// Whether so much is queued that no more should come.
+    /// Returns whether the queue is full.
     pub fn is_full(&self) -> bool {
         self.shared.lock().bytes >= FULL
     }
 
-    /// Whether all is written, or writing has failed.
+    /// Returns whether all is written, or writing has failed.
     pub fn is_idle(&self) -> bool {
         self.shared.lock().bytes == 0
     }
 
-    /// The error by which writing has failed.
+    /// Error by which writing has failed.
     pub fn failure(&self) -> Option<Errno> {
         self.shared.lock().failed
     }
@@ -136,7 +136,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: until the process ends, or writing fails.
+    /// Writes pieces until the process ends or a write fails, as the thread.
     fn write_all(&self) {
         loop {
             let mut queue = self.lock();
@@ -155,7 +155,7 @@ impl Shared {
             }
             let over = queue.failed.is_some();
             drop(queue);
-            // Full only if nobody has looked for 2⁶⁴ pieces.
+            // The counter is full only after 2⁶⁴ pieces without a poll.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
             if over {
                 return;
@@ -177,8 +177,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a short text if that is possible without waiting: a pipe that is ready
-    /// takes at least 4,096 bytes.
+    /// Writes a short text if that is possible without waiting.
+    ///
+    /// A pipe that is ready takes at least 4,096 bytes.
     fn write_now(&self, bytes: &[u8]) {
         if self.is_ready(Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             let _ = self.target.with(|fd| rustix::io::write(fd, &bytes[..bytes.len().min(4096)]));

@@ -5,8 +5,9 @@
 pub mod common;
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use common::{Directory, Member, Watchdog, member};
 
@@ -16,6 +17,24 @@ pub fn command(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i3
     command.args(arguments).env("TOWPATH_SHM_DIR", &directory.0).env("TOWPATH_MPICH_DIR", &directory.0);
     let (status, output, errors) = dog.spawn(command).finish();
     (status.code().unwrap(), output, errors)
+}
+
+/// Folder of the façade's examples, which are built first.
+///
+/// They belong to another package, so cargo builds them only when that is tested too.
+pub fn examples() -> &'static PathBuf {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        let profile = Path::new(env!("CARGO_BIN_EXE_towpath")).parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "towpath", "--examples"]);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        assert!(cargo.status().unwrap().success(), "building the examples");
+        profile.join("examples")
+    })
 }
 
 /// `towpath run` with options, then the program and its arguments.
@@ -46,7 +65,7 @@ pub fn with_default_signals(mut command: Command) -> Command {
     command
 }
 
-/// With the member as the program.
+/// `towpath run` with the member as the program.
 pub fn with_member(dog: &Watchdog, directory: &Directory, options: &[&str], what: &[&str]) -> Member {
     let member = member().to_str().unwrap();
     let arguments: Vec<&str> = options.iter().copied().chain([member]).chain(what.iter().copied()).collect();
