@@ -58,7 +58,7 @@ impl Victim {
     fn resume(&mut self, request: libc::c_uint) {
         let signal = std::mem::take(&mut self.pending);
         // SAFETY: the child is stopped and traced by us; the data is the number of a signal, or 0.
-        assert_eq!(unsafe { libc::ptrace(request, self.child.0, 0, signal) }, 0);
+        assert_eq!(unsafe { libc::ptrace(request, self.child.raw(), 0, signal) }, 0);
     }
 
     /// Its process id.
@@ -119,7 +119,7 @@ impl Victim {
     pub fn interrupt(&mut self, signal: i32) {
         assert!(!self.asleep, "the victim sleeps in the middle of a step");
         // SAFETY: the child is stopped and traced by us; the data is the number of a signal.
-        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.child.0, 0, signal) }, 0);
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.child.raw(), 0, signal) }, 0);
         assert_eq!(self.stop(0), Some(libc::SIGTRAP), "the victim has no handler for signal {signal}");
     }
 
@@ -132,7 +132,7 @@ impl Victim {
     pub fn halt(&mut self) {
         assert!(!self.asleep, "the victim sleeps in the middle of a step");
         // SAFETY: the child is stopped and traced by us; the data is the number of a signal.
-        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_CONT, self.child.0, 0, libc::SIGSTOP) }, 0);
+        assert_eq!(unsafe { libc::ptrace(libc::PTRACE_CONT, self.child.raw(), 0, libc::SIGSTOP) }, 0);
         assert_eq!(self.stop(0), Some(libc::SIGSTOP), "the victim did not stop");
     }
 
@@ -196,11 +196,14 @@ impl Victim {
     fn stop(&self, flags: i32) -> Option<i32> {
         let mut status = 0;
         // SAFETY: our own child, not yet waited for; `status` is a place for the result.
-        let got = unsafe { libc::waitpid(self.child.0, &mut status, flags) };
+        let got = unsafe { libc::waitpid(self.child.raw(), &mut status, flags) };
         if got == 0 {
             return None;
         }
-        assert!(got == self.child.0 && libc::WIFSTOPPED(status), "the victim has ended (status {status:#x})");
+        assert!(
+            got == self.child.raw() && libc::WIFSTOPPED(status),
+            "the victim has ended (status {status:#x})"
+        );
         Some(libc::WSTOPSIG(status))
     }
 

@@ -4,14 +4,13 @@
 use std::fs;
 use std::hint::black_box;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::sched_getaffinity;
+use towpath_process::{Child, may_count_cycles};
 use towpath_shm::{limits, named_worlds_directory, shown};
 
 use super::{Finding, size};
@@ -245,25 +244,26 @@ fn single_copy() -> Finding {
     let scope = text("/proc/sys/kernel/yama/ptrace_scope");
     let scope = scope.map_or("no Yama".to_owned(), |s| format!("ptrace_scope {s}"));
     let secret = black_box(0x746f_7770_6174_6821);
-    // SAFETY: the child only stores a word and sleeps until it is killed; it neither allocates nor
-    // takes a lock.
-    let child = unsafe { libc::fork() };
-    if child < 0 {
-        let value = format!("no process: {}", io::Error::last_os_error());
-        return Finding::new("single-copy", "single copy", false, value, "not tried");
-    }
-    if child == 0 {
+    // Ends when it is dropped.
+    let child = Child::fork(|| {
         // Relaxed: read by another process, through the kernel.
         WORD.store(secret, Ordering::Relaxed);
-        // SAFETY: no preconditions, all three. The child goes if its parent does.
-        unsafe {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
-            libc::alarm(10);
-            loop {
-                libc::pause();
-            }
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
         }
-    }
+    });
+    let child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            return Finding::new(
+                "single-copy",
+                "single copy",
+                false,
+                format!("no process: {error}"),
+                "not tried",
+            );
+        }
+    };
     let mut value = 0u64;
     let mut result = Ok(());
     for _ in 0..2000 {
@@ -271,7 +271,7 @@ fn single_copy() -> Finding {
         let from = libc::iovec { iov_base: WORD.as_ptr().cast(), iov_len: 8 };
         // SAFETY: both ranges are 8 valid bytes: ours is `value`, the child has `WORD` at the same
         // address.
-        let n = unsafe { libc::process_vm_readv(child, &to, 1, &from, 1, 0) };
+        let n = unsafe { libc::process_vm_readv(child.pid(), &to, 1, &from, 1, 0) };
         if n != 8 {
             result = Err(io::Error::last_os_error().to_string());
             break;
@@ -284,11 +284,6 @@ fn single_copy() -> Finding {
     }
     if value == secret {
         result = Ok(());
-    }
-    // SAFETY: our own child, not yet waited for; no status is wanted.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
     }
     Finding::new(
         "single-copy",
@@ -319,23 +314,8 @@ fn membarrier() -> Finding {
 }
 
 fn counters() -> Finding {
-    const CYCLES: u64 = 0;
-    // The first of the published sizes of `perf_event_attr`: type, size, config, …, all else zero.
-    // Excludes kernel (bit 5) and hypervisor (bit 6).
-    const ATTR_WORDS: usize = 8;
-    let mut attr = [0u64; ATTR_WORDS];
-    attr[0] = (size_of::<[u64; ATTR_WORDS]>() as u64) << 32;
-    attr[1] = CYCLES;
-    attr[5] = 1 << 5 | 1 << 6;
-    // SAFETY: the attributes are as long as they say and outlive the call; a descriptor that it
-    // returns is nobody else's.
-    let opened = unsafe {
-        let fd = libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), 0, -1, -1, 8u64);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32))
-    };
-    let why = io::Error::last_os_error();
     let paranoid = text("/proc/sys/kernel/perf_event_paranoid").unwrap_or("?".to_owned());
-    let result = if opened.is_some() { Ok(()) } else { Err(why.to_string()) };
+    let result = may_count_cycles().map_err(|e| e.to_string());
     Finding::new(
         "counters",
         "hardware counters",
