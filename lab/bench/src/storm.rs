@@ -18,7 +18,7 @@ use towpath::{Algorithm, Endpoint, Name, Payload, Policy, Tag, World, WorldConfi
 
 use crate::transport::{Crash, Run};
 use towpath_host::Error;
-use towpath_host::process::{Child, SharedPages};
+use towpath_host::process::{Child, SharedPages, fork_on, wait};
 
 /// How many members.
 const MEMBERS: usize = 8;
@@ -252,7 +252,7 @@ impl Storm {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (world, board, seed) = (&self.world, self.board, self.seed >> 16);
         write(board.name(rank), 0);
-        Child::fork(self.placement[rank], || match member(world, rank, board, seed) {
+        fork_on(self.placement[rank], || match member(world, rank, board, seed) {
             Ok(()) => 0,
             Err(error) => {
                 towpath_report::console::remark(format_args!("member {rank}: {error}"));
@@ -304,7 +304,7 @@ impl Storm {
         let epoch = read(board.epoch()) + 1;
         write(board.epoch(), epoch);
         let pid = self.members[victim].pid() as u32;
-        self.members[victim].wait(Instant::now() + PATIENCE)?;
+        wait(&mut self.members[victim], Instant::now() + PATIENCE)?;
         self.world.process_ended(victim as u32, pid, true);
         let others: Vec<usize> = (0..MEMBERS).filter(|&m| m != victim).collect();
         self.until("the survivors to go on", || others.iter().all(|&m| read(board.seen(m)) >= epoch))?;
@@ -363,7 +363,7 @@ pub fn run(algorithm: Algorithm, policy: Policy, kills: u32, run: &Run<'_>) -> R
     result.duplicated = read(board.duplicated());
     write(board.stop(), 2);
     for child in &mut storm.members {
-        child.wait(Instant::now() + PATIENCE)?;
+        wait(child, Instant::now() + PATIENCE)?;
     }
     result.leaked_slots = (0..MEMBERS).map(|m| read(board.leaked(m))).sum();
     Ok(result)

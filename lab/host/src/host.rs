@@ -10,6 +10,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use towpath_process::may_count_cycles;
 
 /// The host's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +101,7 @@ fn not_available(flags: &str, has_governor: bool) -> Vec<String> {
     let huge_pages =
         read_line("/proc/sys/vm/nr_hugepages").and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n > 0);
     let facts = [
-        (has_performance_counters(), "hardware performance counters"),
+        (may_count_cycles().is_ok(), "hardware performance counters"),
         (huge_pages, "reserved huge pages"),
         (has_governor, "frequency governor (the clock rate can't be seen)"),
         (!x86 || has("waitpkg") || has("monitorx"), "user-level waiting instructions (umwait, monitorx)"),
@@ -121,25 +122,6 @@ fn has_system_call(number: libc::c_long) -> bool {
     let result = unsafe { libc::syscall(number, -1i64, -1i64, -1i64, -1i64, -1i64, -1i64) };
     let error = std::io::Error::last_os_error().raw_os_error();
     result >= 0 || !matches!(error, Some(libc::ENOSYS | libc::EPERM))
-}
-
-/// Whether this process may count its own cycles.
-fn has_performance_counters() -> bool {
-    // `struct perf_event_attr` up to its first published size: type (0: hardware), size, config (0:
-    // cycles), the rest zero except the bit that excludes the kernel, which an unprivileged process
-    // needs.
-    let mut attributes = [0u32; 16];
-    attributes[1] = 64;
-    attributes[10] = 1 << 5;
-    // SAFETY: the kernel reads `size` (64) bytes of the live array and returns a descriptor or an
-    // error.
-    let descriptor = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
-    if descriptor < 0 {
-        return false;
-    }
-    // SAFETY: the descriptor was just opened and is owned by nobody else.
-    unsafe { libc::close(descriptor as i32) };
-    true
 }
 
 /// Seconds since 1970 as `2026-03-21 14:05 UTC`.

@@ -1,60 +1,49 @@
-//! Processes for measuring: forked, pinned, waited for with a limit, and never left
-//! behind.
+//! Processes for measuring: pinned, waited for with a limit, and never left behind.
 //!
 //! # Safety
 //!
-//! The module forks and maps shared memory. A forked child runs only the closure that it was made
-//! for, on a copy of the parent's memory and on the shared pages, and leaves by `_exit`, so that
-//! nothing of the parent's (destructors, buffered output, the test harness) runs twice. It dies
-//! with the thread that forked it.
+//! The module maps memory that processes share; only atomics lie there. (The fork itself is
+//! `towpath-process`'s.)
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::time::{ClockId, clock_gettime};
+use towpath_process::PANICKED;
+pub use towpath_process::{Child, Exit};
 
 use crate::error::Error;
 use crate::topology::pin_to;
 
-/// The distance between two words that never share a line (also where lines are fetched
-/// in pairs).
+/// Distance between two words that never share a line, even where lines come in pairs.
 const APART: usize = 128;
 
-/// Zeroed memory that this process shares with those that it forks afterwards.
+/// Zeroed memory that this process shares with the processes that it forks afterwards.
 pub struct SharedPages {
     base: NonNull<u8>,
     len: usize,
 }
 
 impl SharedPages {
-    /// Room for `words` words, each on lines of its own.
+    /// Maps room for `words` words, each on lines of its own.
     ///
     /// # Errors
     ///
     /// The system's, if there is no memory.
     pub fn new(words: usize) -> Result<SharedPages, Error> {
         let len = (words.max(1) * APART).next_multiple_of(4096);
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
-        // memory.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        match NonNull::new(base.cast()) {
-            Some(base) if base.as_ptr() as isize != -1 => Ok(SharedPages { base, len }),
-            _ => Err(Error::system(
-                format!("mapping {len} bytes of shared memory"),
-                io::Error::last_os_error(),
-            )),
-        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::SHARED) };
+        let failed =
+            |error: std::io::Error| Error::system(format!("mapping {len} bytes of shared memory"), error);
+        let base = base.map_err(|e| failed(e.into()))?;
+        // A mapping is never at address 0 unless it was asked for.
+        let base = NonNull::new(base.cast()).ok_or_else(|| failed(std::io::ErrorKind::InvalidData.into()))?;
+        Ok(SharedPages { base, len })
     }
 
     /// Word number `n`. Panics if there was no room made for it.
@@ -76,210 +65,59 @@ impl Drop for SharedPages {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this length; references to its words can't
         // outlive `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// A forked process. Dropping it kills it if it still runs.
-pub struct Child {
-    pid: libc::pid_t,
-    pidfd: Option<OwnedFd>,
-    reaped: bool,
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Exit {
-    /// Its exit code, or minus the signal that killed it.
-    pub code: i32,
-    /// The processor time that it used.
-    pub cpu: Duration,
-}
-
-/// Ends the process without running anything of its parent's, even if the body panics.
-struct Leave(i32);
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        // SAFETY: `_exit` has no preconditions.
-        unsafe { libc::_exit(self.0) }
-    }
-}
-
-/// The exit code of a process whose body panicked.
-const PANICKED: i32 = 101;
-/// The exit code of a process that could not be pinned.
+/// Exit code of a process that could not be pinned.
 const NOT_PINNED: i32 = 102;
 
-impl Child {
-    /// Forks a process that pins itself to `core`, runs `body` and exits with its result.
-    ///
-    /// The body should not allocate or lock anything that another thread of this process may hold
-    /// at this moment.
-    ///
-    /// # Errors
-    ///
-    /// The system's, if there can be no more processes.
-    pub fn fork(core: Option<usize>, body: impl FnOnce() -> i32) -> Result<Child, Error> {
-        // SAFETY: the child touches only its copy of memory and shared pages; it never returns from
-        // this function.
-        let (parent, pid) = unsafe { (libc::getpid(), libc::fork()) };
-        match pid {
-            -1 => Err(Error::system("starting a process (see ulimit -u)", io::Error::last_os_error())),
-            0 => {
-                let mut leave = Leave(PANICKED);
-                // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal number; getppid has no
-                // preconditions.
-                unsafe {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    if libc::getppid() != parent {
-                        libc::_exit(0);
-                    }
-                }
-                leave.0 = match core.map_or(Ok(()), pin_to) {
-                    Ok(()) => {
-                        let code = body();
-                        if code == PANICKED { 1 } else { code }
-                    }
-                    Err(_) => NOT_PINNED,
-                };
-                drop(leave);
-                unreachable!("the process has left")
-            }
-            pid => {
-                // SAFETY: pidfd_open takes a process number and flags; the number is that of our
-                // own, unreaped child. A descriptor that it returns is new and owned by nobody
-                // else.
-                let pidfd = unsafe {
-                    let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-                    (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32))
-                };
-                Ok(Child { pid, pidfd, reaped: false })
-            }
-        }
-    }
+/// Forks a process that pins itself to `core`, runs `body` and exits with its result.
+///
+/// The conditions of [`Child::fork`] hold for the body.
+///
+/// # Errors
+///
+/// The system's, if there can be no more processes.
+pub fn fork_on(core: Option<usize>, body: impl FnOnce() -> i32) -> Result<Child, Error> {
+    let pinned = || match core.map_or(Ok(()), pin_to) {
+        Ok(()) => match body() {
+            // That code means a panic.
+            PANICKED => 1,
+            code => code,
+        },
+        Err(_) => NOT_PINNED,
+    };
+    Child::fork(pinned).map_err(|e| Error::system("starting a process (see ulimit -u)", e))
+}
 
-    /// Kills it, at whatever instruction it is. It is still to be waited for.
-    pub fn kill(&self) {
-        if !self.reaped {
-            // SAFETY: the number is that of our own child, which was not waited for yet, so nobody
-            // else can have it.
-            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+/// Stops a process, at whatever instruction it is. It has stopped when this returns.
+///
+/// # Errors
+///
+/// The system's, and [`Error::Process`] if it has ended.
+pub fn stop(child: &Child) -> Result<(), Error> {
+    match child.stop() {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            Err(Error::Process { rank: child.pid() as u32, how: "had ended before it was stopped".into() })
         }
-    }
-
-    /// Stops it, at whatever instruction it is; it has stopped when this returns.
-    /// [`Child::go_on`] lets it go on.
-    ///
-    /// # Errors
-    ///
-    /// The system's, and [`Error::Process`] if it has ended.
-    pub fn stop(&self) -> Result<(), Error> {
-        let ended =
-            || Error::Process { rank: self.pid as u32, how: "had ended before it was stopped".into() };
-        if self.reaped {
-            return Err(ended());
-        }
-        // SAFETY: all-zero bytes are a valid `siginfo_t`.
-        let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
-        // SAFETY: our own child, which was not waited for yet; the place is valid for the result.
-        // WNOWAIT: whether it ended is asked again.
-        let failed = unsafe {
-            libc::kill(self.pid, libc::SIGSTOP);
-            libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut how, flags)
-        };
-        match (failed, how.si_code) {
-            (0, libc::CLD_STOPPED) => Ok(()),
-            (0, _) => Err(ended()),
-            _ => Err(Error::system("stopping a process", io::Error::last_os_error())),
-        }
-    }
-
-    /// Lets it go on after [`Child::stop`].
-    pub fn go_on(&self) {
-        if !self.reaped {
-            // SAFETY: as in `kill`.
-            unsafe { libc::kill(self.pid, libc::SIGCONT) };
-        }
-    }
-
-    /// Its process number.
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// Waits until it has ended or `deadline` has come.
-    ///
-    /// # Errors
-    ///
-    /// The system's; [`Error::Stuck`] at the deadline (the process still runs until it is dropped).
-    pub fn wait(&mut self, deadline: Instant) -> Result<Exit, Error> {
-        let begun = Instant::now();
-        loop {
-            if let Some(exit) = self.try_wait()? {
-                return Ok(exit);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let place = format!("process {} was still running", self.pid);
-                return Err(Error::Stuck { seconds: begun.elapsed().as_secs(), place });
-            }
-            self.sleep_until_it_ends(left);
-        }
-    }
-
-    /// Sleeps until it ends, for at most `limit`; may return early.
-    fn sleep_until_it_ends(&self, limit: Duration) {
-        let Some(pidfd) = &self.pidfd else {
-            return std::thread::sleep(limit.min(Duration::from_millis(2)));
-        };
-        let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let milliseconds = limit.as_millis().clamp(1, 60_000) as i32;
-        // SAFETY: `poll` is one valid entry that outlives the call.
-        unsafe { libc::poll(&mut poll, 1, milliseconds) };
-    }
-
-    fn try_wait(&mut self) -> Result<Option<Exit>, Error> {
-        let mut status = 0;
-        // SAFETY: all-zero bytes are a valid `rusage`.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the process is our child and not yet reaped; both places are valid for the
-        // results.
-        let result = unsafe { libc::wait4(self.pid, &mut status, libc::WNOHANG, &mut usage) };
-        match result {
-            0 => Ok(None),
-            -1 => {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    return Ok(None);
-                }
-                self.reaped = true;
-                Err(Error::system("waiting for a process", error))
-            }
-            _ => {
-                self.reaped = true;
-                let code =
-                    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) };
-                let time = |t: libc::timeval| {
-                    Duration::new(t.tv_sec as u64, (t.tv_usec as u32).saturating_mul(1000))
-                };
-                Ok(Some(Exit { code, cpu: time(usage.ru_utime) + time(usage.ru_stime) }))
-            }
-        }
+        Err(error) => Err(Error::system("stopping a process", error)),
     }
 }
 
-impl Drop for Child {
-    fn drop(&mut self) {
-        if !self.reaped {
-            // SAFETY: our own child, not yet reaped, so that the number is still its own.
-            unsafe {
-                libc::kill(self.pid, libc::SIGKILL);
-                libc::waitpid(self.pid, std::ptr::null_mut(), 0);
-            }
-        }
-    }
+/// Waits until a process has ended or `deadline` has come.
+///
+/// # Errors
+///
+/// The system's; [`Error::Stuck`] at the deadline (the process still runs until it is dropped).
+pub fn wait(child: &mut Child, deadline: Instant) -> Result<Exit, Error> {
+    let begun = Instant::now();
+    let ended = child.wait(deadline).map_err(|e| Error::system("waiting for a process", e))?;
+    ended.ok_or_else(|| {
+        let place = format!("process {} was still running", child.pid());
+        Error::Stuck { seconds: begun.elapsed().as_secs(), place }
+    })
 }
 
 /// Runs `body(rank)` in one process for each entry of `cores`, pinned to that core if it
@@ -296,7 +134,7 @@ pub fn team(
     let deadline = Instant::now() + limit;
     let mut children = Vec::with_capacity(cores.len());
     for (rank, core) in cores.iter().enumerate() {
-        children.push(Child::fork(*core, || body(rank))?);
+        children.push(fork_on(*core, || body(rank))?);
     }
     let mut exits = vec![None; cores.len()];
     // All are looked at in turn: the others may wait for the one that failed.
@@ -311,14 +149,14 @@ pub fn team(
     Ok(exits.into_iter().flatten().collect())
 }
 
-/// Notes who has ended; returns the first who has not. An error if one has failed.
+/// Notes ended processes and returns the first that has not ended; fails if one has failed.
 fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<Option<usize>, Error> {
     let mut running = None;
     for (rank, (child, exit)) in children.iter_mut().zip(exits).enumerate() {
         if exit.is_some() {
             continue;
         }
-        let how = match child.try_wait()? {
+        let how = match child.try_wait().map_err(|e| Error::system("waiting for a process", e))? {
             None => {
                 running = running.or(Some(rank));
                 continue;
@@ -344,10 +182,8 @@ fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<O
 
 /// The processor time that this process has used so far.
 pub fn cpu_time() -> Duration {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is a valid place for the result; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t) };
-    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -400,14 +236,14 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_end_is_given_up_and_killed() {
-        let mut child = Child::fork(None, || {
+        let mut child = fork_on(None, || {
             loop {
                 std::thread::sleep(Duration::from_millis(100));
             }
         })
         .unwrap();
         let pid = child.pid();
-        let waited = child.wait(Instant::now() + Duration::from_millis(30));
+        let waited = wait(&mut child, Instant::now() + Duration::from_millis(30));
         assert!(matches!(waited, Err(Error::Stuck { .. })), "{waited:?}");
         drop(child);
         // SAFETY: signal 0 only asks whether the process exists.
@@ -417,7 +253,7 @@ mod tests {
     #[test]
     fn a_stopped_process_does_nothing_until_it_goes_on() {
         let pages = SharedPages::new(1).unwrap();
-        let child = Child::fork(None, || {
+        let child = fork_on(None, || {
             loop {
                 // Relaxed, here and below: a count.
                 pages.word(0).fetch_add(1, Ordering::Relaxed);
@@ -434,7 +270,7 @@ mod tests {
         };
         for _ in 0..3 {
             wait_past(at());
-            child.stop().unwrap();
+            stop(&child).unwrap();
             let stopped = at();
             std::thread::sleep(Duration::from_millis(5));
             assert_eq!(at(), stopped);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_host::Error;
-use towpath_host::process::{Child, SharedPages};
+use towpath_host::process::{SharedPages, fork_on, wait};
 
 /// How often the signal comes.
 const PERIOD: Duration = Duration::from_micros(200);
@@ -73,7 +73,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 pub fn interrupt(times: u64, update: impl Fn(u64), handle: impl Fn(u64) + 'static) -> Result<Course, Error> {
     let it = Box::new(Interrupted { handle: Box::new(handle), pages: SharedPages::new(2)? });
     let pages = &it.pages;
-    let mut child = Child::fork(None, || {
+    let mut child = fork_on(None, || {
         HANDLER.store((&raw const *it).cast_mut(), Ordering::Relaxed);
         if start_timer().is_err() {
             return 1;
@@ -91,7 +91,7 @@ pub fn interrupt(times: u64, update: impl Fn(u64), handle: impl Fn(u64) + 'stati
     let begun = Instant::now();
     let (mut last, mut since) = (counts(), begun);
     loop {
-        match child.wait(Instant::now() + PATIENCE / 20) {
+        match wait(&mut child, Instant::now() + PATIENCE / 20) {
             Ok(exit) if exit.code == 0 => return Ok(Course::Ended { updates: counts()[UPDATES] }),
             Ok(exit) => {
                 return Err(Error::Process { rank: 0, how: format!("ended with {}", exit.code) });

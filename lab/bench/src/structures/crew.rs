@@ -13,7 +13,7 @@ use super::work::{self, Task, fill};
 use super::{Contest, Sharing, halt, peers};
 use crate::transport::Run;
 use towpath_host::Error;
-use towpath_host::process::Child;
+use towpath_host::process::{self, Child, fork_on};
 use towpath_host::topology::pin_to;
 
 /// How long anything may take that should take milliseconds.
@@ -72,7 +72,7 @@ impl<'a> Crew<'a> {
         let task = Task { seed: self.task.seed.wrapping_add(self.lives << 20), ..self.task };
         let room = self.room.ok_or_else(|| Error::NotAvailable("threads only".into()))?;
         let subject = room.subject()?;
-        Child::fork(self.cores[me], || {
+        fork_on(self.cores[me], || {
             subject.work(&Member::new(&Around::new(board, me), policy), &board, &task);
             0
         })
@@ -80,7 +80,7 @@ impl<'a> Crew<'a> {
 
     fn threads(&self) -> Result<Child, Error> {
         let (board, policy, task) = (self.board, self.policy, &self.task);
-        Child::fork(None, || {
+        fork_on(None, || {
             let made;
             let subject = match self.room.map(Room::subject) {
                 Some(Ok(subject)) => subject,
@@ -161,7 +161,7 @@ impl<'a> Crew<'a> {
     /// Stops one, wherever it is.
     pub fn stop(&mut self, me: usize) -> Result<(), Error> {
         match self.contest.sharing {
-            Sharing::Processes => self.children[me].stop(),
+            Sharing::Processes => process::stop(&self.children[me]),
             Sharing::Threads => {
                 // Release: pairs with the handler's Acquire.
                 self.board.halt(me).store(halt::STOP, Ordering::Release);
@@ -201,7 +201,7 @@ impl<'a> Crew<'a> {
     /// Kills a process, wherever it is; its death is known when this returns.
     pub fn kill(&mut self, me: usize) -> Result<(), Error> {
         self.children[me].kill();
-        self.children[me].wait(Instant::now() + PATIENCE)?;
+        process::wait(&mut self.children[me], Instant::now() + PATIENCE)?;
         self.board.over(me);
         Ok(())
     }
@@ -218,7 +218,7 @@ impl<'a> Crew<'a> {
         self.board.end().store(1, Ordering::Release);
         let deadline = Instant::now() + PATIENCE;
         for child in &mut self.children {
-            child.wait(deadline)?;
+            process::wait(child, deadline)?;
         }
         match self.failure() {
             Some(failure) => Err(failure),
