@@ -68,7 +68,8 @@ fn machines_are_listed_and_described() {
 #[test]
 fn an_experiment_prints_tables_and_writes_a_report() {
     let folder = Folder::new("run");
-    let found = text(&folder, "sim origin2000 counter --procs 1,2-8 --work 1us --operations 400 --seeds 2");
+    let found =
+        text(&folder, "sim origin2000 counter --procs 1,2-8 --work 1us --operations 400 --seeds 2 --all");
     assert!(found.contains("ll-sc") && found.contains("SC fail") && found.contains("report:"), "{found}");
     let page = std::fs::read_to_string(folder.0.join("towpath-report/sim/index.html")).unwrap();
     assert!(
@@ -96,7 +97,7 @@ fn curves_by_size_have_a_column_for_each_size_and_plots() {
 fn lists_run_with_several_processes_and_amounts_of_work() {
     let folder = Folder::new("lists");
     let command =
-        "sim paradigm list --procs 1,3 --per-processor 1,2 --work 20,2us --operations 120 --seeds 1";
+        "sim paradigm list --procs 1,3 --per-processor 1,2 --work 20,2us --operations 120 --seeds 1 --all";
     let found = text(&folder, command);
     for words in [
         "work_cycles 20",

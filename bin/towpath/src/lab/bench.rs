@@ -11,9 +11,10 @@ use towpath_lab::experiments::structures::StructureSettings;
 use towpath_lab::structures::{MOST, POOLS, Structure};
 use towpath_lab::{EXPERIMENTS, Session, Settings, contenders, report, waiting_policies};
 use towpath_launch::MpiKind;
-use towpath_report::{CLAIM_ALGORITHMS, console};
+use towpath_report::{CLAIM_ALGORITHMS, Kind, Report, Results, Table, console};
 use towpath_shm::shown;
 
+use super::screen::Screen;
 use crate::size::parse_positive_size;
 use crate::{Failure, Outcome, output};
 
@@ -30,10 +31,8 @@ const RUNS_OF_STRUCTURES: u32 = 5;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(
     about = "Measure this machine: the floor, every claim algorithm, and on request the peers",
-    long_about = "Measures this machine with real processes and shows the results beside the papers'. Without the name of an experiment \
-                  all of them run, in about a minute. Figures are medians of interleaved rounds. Tables go to stdout, progress to stderr, \
-                  and a report (results.jsonl and a self-contained index.html) to a folder. The last line says what to use on this \
-                  machine.",
+    long_about = "Measures this machine with real processes: what the cache, memory and kernel cost (the floor), the claim algorithms of Towpath's queues, and with --peers other ways to send messages. Without the name of an experiment all that fit run, in about a minute. Figures are medians of interleaved rounds.\n\n\
+                  Prints one screen: a recommendation for this machine, the figures that count, and where the report is. The report (index.html, which needs no other file, and results.jsonl) has everything: pictures, all tables, and the papers' claims beside this machine's figures.",
     after_long_help = HELP
 )]
 pub struct BenchArgs {
@@ -124,12 +123,20 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
 
+    /// Print everything that the report has, instead of one screen
+    #[arg(long)]
+    pub all: bool,
+
+    /// Show the developers' own targets, here and in the report
+    #[arg(long)]
+    pub targets: bool,
+
     /// Print the records to stdout, one JSON object per line, and everything else to
     /// stderr
     #[arg(long)]
     pub json: bool,
 
-    /// The report's folder [default: towpath-report]
+    /// Folder of the report [default: towpath-report]
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
@@ -137,6 +144,7 @@ pub struct BenchArgs {
 const HELP: &str = "\
 Examples:
   towpath bench                                   everything, in about a minute
+  towpath bench --all                             the same, with every table on the terminal
   towpath bench --peers                           the same beside Open MPI, MPICH, iceoryx2, …
   towpath bench floor                             what the machine itself costs
   towpath bench stress --writers 1,31 --runs 9    more writers, more rounds
@@ -151,7 +159,10 @@ Examples:
 
 Reading the results:
   Absolute figures drift on a machine that others share; compare figures of one run, whose rounds are interleaved.
-  A difference within the range from the smallest to the largest run (whiskers in the report) is no difference.";
+  A difference within the range from the smallest to the largest run (whiskers in the report) is no difference.
+  `*` marks the best figure of a column.
+
+Exit codes: 0 measured; 1 a defect was found (lost or damaged messages), or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone.";
 
 fn experiments() -> PossibleValuesParser {
     PossibleValuesParser::new(
@@ -310,7 +321,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
         experiments,
         json: args.json,
         report: Some(folder.clone()),
-        targets: false,
+        targets: args.targets,
         budgeted: args.budgeted(),
     };
     let results = session.run().map_err(|error| match error {
@@ -318,15 +329,56 @@ pub fn run(args: &BenchArgs) -> Outcome {
         other => Failure::new(other),
     })?;
     let defects = results.defects();
-    let damage: String = defects.iter().map(|d| format!("DEFECT: {d}\n")).collect();
-    let where_to = format!("report: {}\n\n", shown(folder.join("index.html")));
-    let text = format!("{damage}{where_to}{}", console::render(&results, &report(&results, false)));
+    let damage: Vec<String> = defects.iter().map(|d| format!("DEFECT: {d}")).collect();
+    let place = format!("report: {}", shown(folder.join("index.html")));
+    let report = report(&results, args.targets);
+    let text = if args.all {
+        let before: String = damage.iter().chain([&place]).map(|line| format!("{line}\n")).collect();
+        format!("{before}\n{}", console::render(&results, &report))
+    } else {
+        on_one_screen(args, &results, &report, damage, place)
+    };
     if args.json {
         output::remark_text(&text);
     } else {
         output::answer(&text)?;
     }
     Ok(if defects.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Lays a run out on one screen: recommendation, pictures' numbers, place of the report.
+fn on_one_screen(
+    args: &BenchArgs,
+    results: &Results,
+    report: &Report,
+    damage: Vec<String>,
+    place: String,
+) -> String {
+    let host = &results.host;
+    let mut opening = damage;
+    opening.push(format!("{}, {}, {}", host.cpu, host.cores_text(), host.date));
+    opening.push(report.advice.clone());
+    let pictures = report.pictures.iter().map(|picture| &picture.table);
+    let tables: Vec<&Table> = match args.experiment.is_some() || report.pictures.is_empty() {
+        true => report.targets.iter().chain(report.tables()).collect(),
+        false => report.targets.iter().chain(pictures).collect(),
+    };
+    let mut closing = Vec::new();
+    let count = |kind| report.claims.iter().filter(|c| c.kind == kind).count();
+    if !report.claims.is_empty() {
+        closing.push(format!(
+            "Papers' claims that this run can judge: {}; {} hold here, {} do not.",
+            report.claims.len(),
+            count(Kind::Good),
+            count(Kind::Bad)
+        ));
+    }
+    match results.missing_summary().len() {
+        0 => {}
+        missing => closing.push(format!("Not measured: {missing} (the report says why).")),
+    }
+    closing.push(format!("{place} (everything; --all prints it)"));
+    Screen::of_output().lay_out(&opening, &tables, &closing)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ const DEPTH: u32 = 3;
     about = "Search schedules for one under which an algorithm goes wrong",
     long_about = "Runs a lock, a barrier, a queue, a counter or a non-blocking structure under schedule after schedule, on a machine that makes one access to shared memory after the other, and looks \
                   for a history that isn't linearizable, a deadlock, a lost wake-up, a lost element, or a data race. What is found is made as short as possible, printed step by step, \
-                  and can be run again. Exit status: 0 if nothing was found, 1 if something was.",
+                  and can be run again.",
     after_long_help = HELP
 )]
 pub struct Arguments {
@@ -108,7 +108,9 @@ What a search says:
   themselves are loom's business (the tests). Without a limit on interruptions --dfs leaves out schedules that differ only in the order of steps that have nothing to do with
   each other, and says when there are no more. Random schedules prove nothing: more of them, other seeds and other numbers of threads find more.
   A deadlock is found at once: no thread can go on. A sleeper that only its time-out would wake counts as forgotten.
-  With --kill it is no fault of a blocking algorithm that the others wait for the dead: --list says of which it would be one.";
+  With --kill it is no fault of a blocking algorithm that the others wait for the dead: --list says of which it would be one.
+
+Exit codes: 0 no fault was found; 1 a fault was found; 2 arguments that make no sense; 141 the reader of the answer has gone.";
 
 /// Runs `towpath explore`.
 pub fn run(args: &Arguments) -> Outcome {

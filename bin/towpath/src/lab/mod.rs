@@ -4,6 +4,7 @@ mod bench;
 mod explore;
 mod input;
 mod reproduce;
+mod screen;
 mod sim;
 
 use clap::Subcommand;

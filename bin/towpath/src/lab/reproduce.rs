@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use towpath_papers::claims::{Context, choose, judge, lost, show, to_record};
+use towpath_papers::claims::{Context, Judged, choose, judge, lost, show, to_record};
 use towpath_report::console::Progress;
+use towpath_report::{Cell, ClaimLine, Table};
 
+use super::screen::Screen;
 use super::sim::Bar;
 use towpath_shm::shown;
 
@@ -15,10 +17,9 @@ use crate::{Failure, Outcome, output};
 #[derive(clap::Args, Clone, Debug)]
 #[command(
     about = "Judge the papers' claims by experiments on their machines, simulated",
-    long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and says of each claim what the paper says, what we \
-                  find (the median over the seeds, and the range), what tolerance was set beforehand, and whether it is reproduced: for the medians and for every seed alone. \
-                  What a parameter was chosen by is an input and never counts. The exit status is 1 if a claim that is recorded as reproduced no longer is.",
-    after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each"
+    long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and judges each claim: it is reproduced if it holds within the tolerance that was set beforehand, for the medians over the seeds and for every seed alone. A claim by which a parameter of the machine was chosen is an input and never counts.\n\n\
+                  Prints one screen: the number of claims of each verdict, then a line for each claim, those that are not reproduced first. The report (index.html, which needs no other file, and results.jsonl) has the paper's figures, ours, tolerances and plots.",
+    after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each\n\nExit codes: 0 every claim that is recorded as reproduced still is; 1 one is not any more, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
 pub struct ReproduceArgs {
     /// Claims to judge: a paper's letter (G, L, M, N) or a number (N6) [default: all]
@@ -37,6 +38,10 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
+    /// Print the whole table, with tolerances and reasons, instead of one screen
+    #[arg(long)]
+    all: bool,
+
     /// Print one JSON object for each claim to stdout, and everything else to stderr
     #[arg(long)]
     json: bool,
@@ -44,6 +49,18 @@ pub struct ReproduceArgs {
     /// Folder of the report
     #[arg(long, value_name = "DIR", default_value = "towpath-report/reproduce")]
     report: PathBuf,
+}
+
+/// One line for each claim: number, verdict, the paper's statement.
+fn verdicts(judged: &[Judged]) -> Table {
+    let line = |c: &ClaimLine| vec![Cell::new(format!("{:<4} {:<15} {}", c.id, c.verdict, c.what), c.kind)];
+    Table {
+        experiment: "claims",
+        title: "The papers' claims on their machines, simulated".into(),
+        note: String::new(),
+        header: vec![String::new()],
+        rows: show::lines(judged).iter().map(line).collect(),
+    }
 }
 
 /// Runs `towpath reproduce`.
@@ -57,7 +74,13 @@ pub fn run(args: &ReproduceArgs) -> Outcome {
         std::fs::write(file, to_record(&judged))
             .map_err(|e| Failure::new(format!("{} can't be written: {e}", shown(file))))?;
     }
-    let text = format!("{}report: {}\n", show::render(&judged), shown(args.report.join("index.html")));
+    let place = format!("report: {}", shown(args.report.join("index.html")));
+    let text = if args.all {
+        format!("{}{place}\n", show::render(&judged))
+    } else {
+        let place = format!("{place} (everything; --all prints it)");
+        Screen::of_output().lay_out(&[show::summary(&judged)], &[&verdicts(&judged)], &[place])
+    };
     if args.json {
         output::remark_text(&text);
         output::answer(&show::to_json_lines(&judged, args.seeds))?;

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use towpath_host::Host;
 use towpath_lab::waiting_policies;
 use towpath_papers::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
+use towpath_report::Table;
 use towpath_report::console::Progress;
 use towpath_shm::shown;
 use towpath_sim::parameters::read_time;
@@ -14,6 +15,7 @@ use towpath_sim::{Parameters, machines};
 use towpath_sync::Policy;
 
 use super::input::read_text;
+use super::screen::Screen;
 use crate::{Failure, Outcome, output};
 
 /// Default folder of the report.
@@ -27,8 +29,8 @@ const LONGEST_FILE: u64 = 1 << 20;
 #[command(
     about = "Run the algorithms on a simulated machine of up to 1,024 processors",
     long_about = "Runs the same algorithms that run natively on a simulated machine: its caches, coherence protocol, network and operating system charge every shared access, in exact \
-                  global order. Equal seeds give equal runs, on every host. Prints the time for each operation and what it cost in coherence traffic, \
-                  and writes a report (results.jsonl and a self-contained index.html).",
+                  global order. Equal seeds give equal runs, on every host. Prints one screen with the time for each operation; \
+                  the report (index.html, which needs no other file, and results.jsonl) has plots and what an operation cost in coherence traffic.",
     after_long_help = HELP
 )]
 pub struct SimArgs {
@@ -98,6 +100,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
 
+    /// Print every table, instead of one screen
+    #[arg(long)]
+    all: bool,
+
     /// Print the records to stdout, one JSON object per line, and everything else to
     /// stderr
     #[arg(long)]
@@ -122,7 +128,9 @@ Examples:
 
 A machine's file is TOML: `like = \"origin2000\"` and what is to be different, for example `network.hop = \"100ns\"`.
 
-Sources of parameters: S the paper itself; P another public source, read; R one from memory; D derived; E estimated.";
+Sources of parameters: S the paper itself; P another public source, read; R one from memory; D derived; E estimated.
+
+Exit codes: 0 measured; 1 a simulation failed (a deadlock, say), or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone.";
 
 /// `1,2,8` or `1-64` (powers of two from the first to the last).
 fn procs(text: &str) -> Result<std::ops::RangeInclusive<usize>, String> {
@@ -307,11 +315,24 @@ pub fn run(args: &SimArgs) -> Outcome {
     let introduction = format!("{}; {}", machine.title, experiment.about());
     let title = format!("{name} on {}", machine.name);
     show::write(&args.report, &title, &introduction, &records, &failures).map_err(Failure::new)?;
-    let text = format!(
-        "{introduction}\n\n{}report: {}\n",
-        show::render(&records, &failures),
-        shown(args.report.join("index.html"))
-    );
+    let place = format!("report: {}", shown(args.report.join("index.html")));
+    let text = if args.all {
+        format!("{introduction}\n\n{}{place}\n", show::render(&records, &failures))
+    } else {
+        let sections = show::sections(&records);
+        let tables: Vec<&Table> = sections.iter().map(|section| &section.table).collect();
+        let missing = failures.first().map(|(subject, why)| {
+            format!(
+                "Not measured: {}. The first: {} on {} processors: {why}",
+                failures.len(),
+                subject.describe(),
+                subject.procs
+            )
+        });
+        let place = format!("{place} (everything; --all prints it)");
+        let closing: Vec<String> = missing.into_iter().chain([place]).collect();
+        Screen::of_output().lay_out(&[introduction], &tables, &closing)
+    };
     if args.json {
         let lines: String = records.iter().map(|r| r.to_json() + "\n").collect();
         output::remark_text(&text);
