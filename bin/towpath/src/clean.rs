@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use towpath_shm::{Error, named_files, shown};
+use towpath_shm::{Error, named_files, shown, shown_size};
 
 use crate::output::{remark, say};
 use crate::{Failure, Outcome};
@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         remark!("towpath: {} stays: {}", shown(&other.path), other.why);
     }
     for world in found.worlds.into_iter().filter(|w| !w.alive) {
-        let size = crate::doctor::size(world.bytes);
+        let size = shown_size(world.bytes);
         let path = shown(&world.path);
         if arguments.dry_run {
             said = said.and_then(|()| say!("would remove {path} ({size})"));
@@ -78,7 +78,7 @@ fn mpichs() -> bool {
     let mut any = false;
     for file in files {
         let Some(remedy) = file.remedy() else { continue };
-        let (path, size, users) = (shown(&file.path), crate::doctor::size(file.bytes), file.users());
+        let (path, size, users) = (shown(&file.path), shown_size(file.bytes), file.users());
         remark!(
             "towpath: {path} stays: it is MPICH's own ({size}, {users}); if no MPI program runs: {remedy}"
         );

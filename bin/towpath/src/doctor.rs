@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use towpath_shm::{named_files, named_worlds_directory, shown};
+use towpath_shm::{named_files, named_worlds_directory, shown, shown_size};
 
 use crate::output::{self, say};
 use crate::{Failure, Outcome};
@@ -167,10 +167,15 @@ fn text(report: &Report) -> String {
     lines.push(String::new());
     let (alive, dead): (Vec<&World>, Vec<&World>) = report.worlds.iter().partition(|w| w.alive);
     for world in &alive {
-        lines.push(format!("world {} is alive: {} in {}", world.name, size(world.bytes), world.path.text));
+        lines.push(format!(
+            "world {} is alive: {} in {}",
+            world.name,
+            shown_size(world.bytes),
+            world.path.text
+        ));
     }
     for world in &dead {
-        lines.push(format!("left behind by a dead world: {} ({})", world.path.text, size(world.bytes)));
+        lines.push(format!("left behind by a dead world: {} ({})", world.path.text, shown_size(world.bytes)));
     }
     for other in &report.others {
         lines.push(format!("named like a world, but none: {} ({})", other.path.text, other.why));
@@ -179,10 +184,10 @@ fn text(report: &Report) -> String {
         lines.push(format!("No dead world has left anything behind in {}.", report.directory));
     } else {
         let total: u64 = dead.iter().map(|w| w.bytes).sum();
-        lines.push(format!("`towpath clean` frees {}.", size(total)));
+        lines.push(format!("`towpath clean` frees {}.", shown_size(total)));
     }
     for file in &report.mpich {
-        let (path, size, users) = (&file.path.text, size(file.bytes), &file.users);
+        let (path, size, users) = (&file.path.text, shown_size(file.bytes), &file.users);
         lines.push(match (&file.remedy, file.mapped) {
             (Some(remedy), Some(_)) => format!("left behind by MPICH: {path} ({size}, {users}): {remedy}"),
             (Some(remedy), None) => {
@@ -229,26 +234,9 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A number of bytes, for people.
-pub fn size(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    match units.iter().find(|(shift, _)| bytes >> shift > 0) {
-        Some((shift, unit)) => format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << shift)),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_for_people() {
-        assert_eq!(size(0), "0 bytes");
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(5 << 30), "5.0 GiB");
-    }
 
     #[test]
     fn long_cells_continue_below_their_column() {

@@ -45,7 +45,7 @@ fn mpichs_files_are_listed_with_the_command_that_removes_them() {
     assert_eq!((&of(&plain)["bytes"], &of(&plain)["shown"]), (&json!(8192), &json!(plain)));
     let (code, text, _) = towpath(&dog, &directory, &["doctor"]);
     assert_eq!(code, 0);
-    assert!(!text.contains('\x1b') && text.contains(r"mpich_shm_\u{1b}[2J'\xff (8.0 KiB"), "{text}");
+    assert!(!text.contains('\x1b') && text.contains(r"mpich_shm_\u{1b}[2J'\xff (8 KiB"), "{text}");
     let (code, said, remarks) = towpath(&dog, &directory, &["clean"]);
     assert_eq!((code, &*said), (0, "no dead world has left anything behind\n"), "{remarks}");
     assert_eq!(remarks.lines().count(), 4, "{remarks}");

@@ -52,7 +52,7 @@ pub use layout::{LAYOUT_VERSION, OBJECT_BYTES};
 pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use segment::directory as named_worlds_directory;
-pub use shown::shown;
+pub use shown::{shown, shown_size};
 pub use sweep::{Leftover, NamedFiles, Other, leftovers, named_files};
 pub use watch::{Process, Watch};
 pub use world::{World, WorldSpec};

@@ -137,7 +137,7 @@ pub fn targets(results: &Results) -> Vec<Target> {
             (0.3, 0.7),
             worst_kept(results, false),
         ),
-        Target::new("bulk", "bulk, 1 MB ÷ memcpy of 1 MB", AtLeast, (0.75, 0.95), bulk(results)),
+        Target::new("bulk", "bulk, 1 MiB ÷ memcpy of 1 MiB", AtLeast, (0.75, 0.95), bulk(results)),
         Target::new(
             "dcas",
             "a double compare-and-swap (guerraoui) ÷ a compare-and-swap with two loads",
@@ -300,7 +300,7 @@ fn worst_kept(results: &Results, fifo: bool) -> Result<(f64, String), String> {
 fn bulk(results: &Results) -> Result<(f64, String), String> {
     let at = |algorithm: &str, waiting: &str| {
         results.best("bulk", "bytes_per_s", algorithm, waiting, &[("bytes", 1 << 20)]).ok_or_else(|| {
-            reason(results, "bulk", algorithm, &format!("{algorithm} at 1 MB was not part of this run"))
+            reason(results, "bulk", algorithm, &format!("{algorithm} at 1 MiB was not part of this run"))
         })
     };
     ratio(at(OURS, ADAPTIVE), at("memcpy", "none"))
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(stream.reach_text(), "not measured: needs --peers");
         assert_eq!(stream.ours, None);
         let bulk = figures.iter().find(|f| f.what.starts_with("bulk")).unwrap();
-        assert!(matches!(&bulk.reach, Reach::NotMeasured(why) if why.contains("1 MB")), "{bulk:?}");
+        assert!(matches!(&bulk.reach, Reach::NotMeasured(why) if why.contains("1 MiB")), "{bulk:?}");
         assert!(!figures.iter().any(|f| f.experiment == "logp"), "what was not asked for is not missing");
     }
 }

@@ -163,7 +163,7 @@ impl Curves {
             (MANY_TO_ONE_PER_S, "million/s", "messages from many to one"),
             (BARRIER_US, "µs", "barrier"),
             (ALLREDUCE_US, "µs", "allreduce of 8 bytes"),
-            (ALLTOALL_US, "µs", "alltoall of 1 KB"),
+            (ALLTOALL_US, "µs", "alltoall of 1 KiB"),
             (TEST_US, "µs", "a test in vain after each microsecond of work"),
         ] {
             let column = |procs: u32| (format!("{procs} processes"), metric, procs, None);

@@ -1,5 +1,7 @@
 //! Figures as people read them.
 
+pub use towpath_shm::shown_size as size;
+
 /// Three significant digits, without an exponent.
 pub fn digits(value: f64) -> String {
     if !value.is_finite() {
@@ -34,16 +36,6 @@ pub fn message_rate(value: f64) -> String {
 /// A bandwidth in bytes per second (decimal units, as bandwidths are).
 pub fn bandwidth(value: f64) -> String {
     scaled(value, &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")])
-}
-
-/// A size in bytes (binary units, as sizes are).
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GB", b >> 30),
-        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MB", b >> 20),
-        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KB", b >> 10),
-        b => format!("{b} B"),
-    }
 }
 
 /// A part of a whole.
@@ -83,14 +75,5 @@ mod tests {
         assert_eq!(digits(f64::NAN), "–");
         assert_eq!(in_unit(300.0, "count"), "300");
         assert_eq!(in_unit(52.0, "us"), "52.0 µs");
-    }
-
-    #[test]
-    fn sizes_are_exact_in_the_largest_unit_that_fits() {
-        assert_eq!(
-            (size(64).as_str(), size(4096).as_str(), size(4 << 20).as_str()),
-            ("64 B", "4 KB", "4 MB")
-        );
-        assert_eq!(size(1500), "1500 B");
     }
 }

@@ -11,9 +11,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use rustix::thread::sched_getaffinity;
 use towpath_process::{Child, may_count_cycles};
-use towpath_shm::{limits, named_worlds_directory, shown};
+use towpath_shm::{limits, named_worlds_directory, shown, shown_size};
 
-use super::{Finding, size};
+use super::Finding;
 
 /// All findings, in the order of the report.
 pub fn all() -> Vec<Finding> {
@@ -87,7 +87,7 @@ fn shm() -> Finding {
         Err(e) => (false, format!("{}: {e}", shown(&directory))),
         Ok(file) => match limits::file_system(&file) {
             Some((all, free)) => {
-                (free > 0, format!("{}: {} free of {}", shown(&directory), size(free), size(all)))
+                (free > 0, format!("{}: {} free of {}", shown(&directory), shown_size(free), shown_size(all)))
             }
             None => (true, format!("{}: no limit", shown(&directory))),
         },
@@ -107,7 +107,7 @@ fn memory() -> Finding {
         "memory",
         "memory",
         available.is_some(),
-        available.map_or("unknown".to_owned(), |a| format!("{} left", size(a))),
+        available.map_or("unknown".to_owned(), |a| format!("{} left", shown_size(a))),
         "a world takes its memory when it is made",
     )
 }
@@ -115,7 +115,7 @@ fn memory() -> Finding {
 fn memory_limit() -> Finding {
     let limit = limits::memory_limit();
     let value = limit.as_ref().map_or("none".to_owned(), |l| {
-        format!("{} of {} left in {}", size(l.free), size(l.limit), shown(&l.group))
+        format!("{} of {} left in {}", shown_size(l.free), shown_size(l.limit), shown(&l.group))
     });
     Finding::new(
         "memory-limit",
@@ -234,7 +234,7 @@ fn huge_pages() -> Finding {
         "huge-pages",
         "huge pages",
         transparent || free > 0,
-        format!("transparent in shared memory: {chosen}; reserved and free: {free} of {}", size(each)),
+        format!("transparent in shared memory: {chosen}; reserved and free: {free} of {}", shown_size(each)),
         "fewer TLB misses in large worlds; worth it for bulk transfers only",
     )
 }

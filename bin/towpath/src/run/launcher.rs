@@ -212,7 +212,7 @@ impl<'a> Launcher<'a> {
             if !late.is_empty() {
                 let (late, grace) = (late.join(", "), self.grace.as_secs_f64());
                 self.remark(format_args!(
-                    "towpath: killing ranks that did not end within {grace} s of SIGTERM: {late}"
+                    "towpath: killing what did not end within {grace} s of SIGTERM: rank {late}"
                 ));
             }
             self.send_all(Signal::KILL);

@@ -28,7 +28,7 @@ impl Experiment for Bulk {
         "bulk"
     }
     fn about(&self) -> &'static str {
-        "bandwidth of transfers from 64 B to 4 MB, beside memcpy of the same size"
+        "bandwidth of transfers from 64 B to 4 MiB, beside memcpy of the same size"
     }
     fn algorithms(&self) -> Vec<&'static str> {
         crate::experiment::claim_algorithms()

@@ -283,7 +283,7 @@ mod tests {
         let sections = MpiExperiment.sections(&results);
         let tables: Vec<&Table> = sections.iter().map(|s| &s.table).collect();
         assert_eq!(tables.len(), 3, "{tables:?}");
-        assert_eq!(tables[0].header, ["µs", "8 B", "1 KB"]);
+        assert_eq!(tables[0].header, ["µs", "8 B", "1 KiB"]);
         assert_eq!(tables[0].rows.len(), 2);
         assert_eq!((tables[0].rows[0][1].kind, tables[0].rows[1][1].kind), (Kind::Best, Kind::Figure));
         assert_eq!(tables[1].rows[0][1].kind, Kind::Missing);

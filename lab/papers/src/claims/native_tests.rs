@@ -86,7 +86,7 @@ fn the_paper_s_own_figures_confirm_its_claims() {
     );
     assert!(text("L3").contains("lock-free 300 ns above"), "{}", text("L3"));
     assert!(
-        text("L5").contains("posix 0.778 at 8 KB") && text("L5").contains("spread 5.06 %"),
+        text("L5").contains("posix 0.778 at 8 KiB") && text("L5").contains("spread 5.06 %"),
         "{}",
         text("L5")
     );
