@@ -3,6 +3,10 @@
 //! * [`queue`]: packets and blocks of one receiver, written by many senders; [`claim`]: the
 //!   algorithms by which a sender takes a packet; [`path`]: sending into a queue and receiving from
 //!   it; [`suspicion`]: finding a damaged lock in front of a queue; [`packet`]: a packet's layout.
+//! * [`ring`]: slots of one sender and one receiver; [`shared_line`]: the line that two rings share
+//!   for messages that answer each other.
+//! * [`doorbell`]: the word on which a receiver sleeps, and the handshake by which no wake-up is
+//!   lost.
 //!
 //! Everything is generic over a [`Processor`](towpath_machine::Processor): it runs natively, on
 //! simulated machines, in the schedule explorer and under loom. What knows processes, addresses and
@@ -10,8 +14,11 @@
 #![deny(unsafe_code)]
 
 pub mod claim;
+pub mod doorbell;
 pub mod packet;
 pub mod path;
 mod plain;
 pub mod queue;
+pub mod ring;
+pub mod shared_line;
 pub mod suspicion;

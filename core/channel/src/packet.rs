@@ -1,5 +1,5 @@
-//! A packet: one line with a header and up to twelve arguments, and what did not fit
-//! there.
+//! A packet: one line with a header and up to twelve arguments, and the rest that does
+//! not fit there.
 //!
 //! The header is one word, and it is also the packet's hand-shake (the paper's *type*):
 //!
@@ -18,23 +18,23 @@
 
 use towpath_machine::{Arena, Place, Processor};
 
-/// Nobody uses the packet.
+/// State of a packet that is not in use.
 pub const FREE: u64 = 0;
-/// A sender owns it and is filling it; the source field says who.
+/// State of a packet that a sender is filling: the one that the source field names.
 pub const CLAIMED: u64 = 1;
-/// It can be delivered; no block belongs to it.
+/// State of a packet that can be delivered and has no block.
 pub const READY: u64 = 2;
-/// It can be delivered, and a block of the bulk queue belongs to it.
+/// State of a packet that can be delivered and has a block of the bulk queue.
 pub const READY_BULK: u64 = 3;
 /// Its owner died before it was ready: the receiver passes over it.
 pub const SKIPPED: u64 = 4;
 
-/// How many arguments a message may have.
+/// Maximum number of a message's arguments.
 pub const MAX_ARGS: usize = 16;
-/// How many arguments lie on the packet's line.
+/// Number of arguments on the packet's line.
 pub const LINE_ARGS: usize = 12;
 
-/// What a packet carries.
+/// The kind of a packet's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Form {
@@ -100,17 +100,17 @@ impl Header {
     pub const fn claimed(owner: u16, generation: u16) -> Header {
         Header(CLAIMED | (owner as u64) << 28 | (generation as u64) << 48)
     }
-    /// The same with a block.
+    /// This header with a block.
     #[inline(always)]
     pub const fn with_block(self, block: usize) -> Header {
         Header(self.0 | (block as u64 & 0xff) << 20)
     }
-    /// The same with a state (of a header without one).
+    /// This header with a state (of a header without one).
     #[inline(always)]
     pub const fn with_state(self, state: u64) -> Header {
         Header(self.0 & !0xf | state)
     }
-    /// The same with a lap.
+    /// This header with a lap.
     #[inline(always)]
     pub const fn with_lap(self, lap: u16) -> Header {
         Header(self.0 & 0x0000_ffff_ffff_ffff | (lap as u64) << 48)
@@ -120,12 +120,12 @@ impl Header {
     pub const fn state(self) -> u64 {
         self.0 & 0xf
     }
-    /// Whether it can be delivered.
+    /// Returns whether the packet can be delivered.
     #[inline(always)]
     pub const fn is_ready(self) -> bool {
         self.0 & 0xe == READY
     }
-    /// Whether a block belongs to it (if it is ready).
+    /// Returns whether a block belongs to the packet (if it is ready).
     #[inline(always)]
     pub const fn has_block(self) -> bool {
         self.state() == READY_BULK
@@ -140,7 +140,7 @@ impl Header {
     pub const fn handler(self) -> u8 {
         (self.0 >> 7) as u8
     }
-    /// How many arguments: 0 to 31, more than 16 being nonsense.
+    /// Number of arguments: 0 to 31, more than 16 being nonsense.
     #[inline(always)]
     pub const fn args(self) -> usize {
         (self.0 >> 15 & 0x1f) as usize
@@ -175,7 +175,7 @@ pub struct Slot<P: Processor> {
     pub args: [P::Cell; LINE_ARGS / 2],
 }
 
-/// What belongs to a place but did not fit on its line.
+/// The part of a packet that does not fit on its line.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub struct Extra<P: Processor> {
@@ -193,7 +193,7 @@ pub struct Extra<P: Processor> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct BlockHead<P: Processor> {
-    /// 0 if free, or else who claimed it ([`block_owner`]).
+    /// 0 if free, or else the claimer ([`block_owner`]).
     pub owner: P::Word,
     /// Bytes in the block.
     pub len: P::Cell,

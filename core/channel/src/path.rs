@@ -39,7 +39,7 @@ pub struct Outgoing<'a> {
     pub source: u32,
 }
 
-/// A piece of a transfer: what a block carries.
+/// A piece of a transfer: the contents of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
     /// At most a block full.
@@ -50,7 +50,7 @@ pub struct Piece<'a> {
     pub whole: (u64, u64),
 }
 
-/// Why a message did not go out.
+/// Reason for which a message did not go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No space, and the caller does not want to wait.
@@ -59,10 +59,10 @@ pub enum Failure {
     Gone,
 }
 
-/// What a sender does while it waits for space, and what it learns meanwhile. Passed by
+/// A sender's actions while it waits for space. Passed by
 /// value, so that nothing has to lie in memory for it unless it is needed.
 pub trait Meanwhile: Copy {
-    /// Whether the destination is known to be gone.
+    /// Returns whether the destination is known to be gone.
     fn is_gone(&self) -> bool;
     /// Polls: everything while a request waits, only replies while a reply does. Returns
     /// how many messages were delivered.
@@ -70,12 +70,12 @@ pub trait Meanwhile: Copy {
     /// Waits for a turn, the `round`-th since a poll has found something:
     /// [`Claim::await_space`].
     fn pause(&self, round: u32);
-    /// Whether it is time to look around, after the `round`-th turn. By default every 64
-    /// turns.
+    /// Returns whether it is time to look around, after the `round`-th turn. By default
+    /// every 64 turns.
     fn is_due(&self, round: u32) -> bool {
         round.is_multiple_of(64)
     }
-    /// Looks after what polls don't see. `false` if the destination turns out to be gone.
+    /// Looks after events that polls don't see. `false` if the destination is gone.
     fn look_around(&self) -> bool;
 }
 
@@ -85,7 +85,7 @@ pub struct Route<'a, P: Processor, C> {
     pub queue: &'a Queue<'a, P>,
     /// Its claim algorithm.
     pub claim: &'a C,
-    /// What the sender knows of it.
+    /// The sender's knowledge of it.
     pub sender: &'a RefCell<Sender>,
     /// The sender's word for claims on queues of this kind.
     pub intent: &'a P::Word,
@@ -128,7 +128,8 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
                     cpu.store(block_intent, u64::from(q.id) + 1, Ordering::Relaxed);
                     let claimed = claim.claim_block(q, s, cpu, wait, intent);
                     if claimed.is_err() {
-                        // Release: as below. While we wait we hold none.
+                        // (I4) Release: while we wait we hold none; pairs with the Acquire (I5) of
+                        // the census.
                         cpu.store(block_intent, 0, Ordering::Release);
                     }
                     claimed
@@ -152,7 +153,7 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
             Err(failure) => {
                 if let Some(block) = block {
                     q.free_block(cpu, block);
-                    // Release: after that.
+                    // (I4) Release: after that; pairs with the Acquire (I5) of the census.
                     cpu.store(block_intent, 0, Ordering::Release);
                 }
                 return Err(failure);
@@ -175,8 +176,8 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
         let mut sender = self.sender.borrow_mut();
         let must_wake = claim.publish(q, &mut sender, cpu, wait.parks(), intent, ticket, header);
         if block.is_some() {
-            // Release: whoever sees that we hold none sees the publication; pairs with the Acquire
-            // of the census.
+            // (I4) Release: a receiver that sees that we hold none sees the publication; pairs with
+            // the Acquire (I5) of the census.
             cpu.store(block_intent, 0, Ordering::Release);
         }
         Ok(must_wake)
@@ -249,9 +250,9 @@ pub struct Inbox<'a, P: Processor, C> {
     pub queue: &'a Queue<'a, P>,
     /// Its claim algorithm.
     pub claim: &'a C,
-    /// How far it is.
+    /// Its progress.
     pub receiver: &'a RefCell<Receiver>,
-    /// How many messages one poll delivers at most: adjusts itself.
+    /// Maximum number of messages of one poll: adjusts itself.
     pub quota: &'a Cell<usize>,
 }
 
@@ -277,7 +278,7 @@ impl<P: Processor> Drop for Block<'_, '_, P> {
 }
 
 impl<P: Processor, C: Claim<P>> Inbox<'_, P, C> {
-    /// Delivers what has arrived, up to the quota. Returns how much that was.
+    /// Delivers messages that have arrived, up to the quota. Returns their number.
     #[inline(always)]
     pub fn poll<W: WaitForSpace<P>>(
         &self,

@@ -4,8 +4,10 @@
 use towpath_machine::{Native, Plain};
 
 use crate::claim::Locks;
+use crate::doorbell::Doorbell;
 use crate::packet::{BlockHead, Extra, Slot};
 use crate::queue::Control;
+use crate::ring::{Ring, RingControl};
 
 // SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
 // accesses are atomic; all zero is the initial state of each; no `Drop`.
@@ -18,3 +20,9 @@ unsafe impl Plain for BlockHead<Native> {}
 unsafe impl Plain for Control<Native> {}
 // SAFETY: `repr(C)`, made of locks that are `Plain` themselves.
 unsafe impl Plain for Locks<Native> {}
+// SAFETY: as for the first four.
+unsafe impl Plain for RingControl<Native> {}
+// SAFETY: as above.
+unsafe impl<const SLOTS: usize> Plain for Ring<Native, SLOTS> {}
+// SAFETY: as for the first four.
+unsafe impl Plain for Doorbell<Native> {}

@@ -14,9 +14,9 @@ use towpath_sync::PARKED;
 use crate::claim::Claim;
 use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
 
-/// In the tail: the receiver sleeps; whoever claims next wakes it after publishing.
+/// Bit of the tail: the receiver sleeps; the next claimer wakes it after publishing.
 pub const SLEEPING: u64 = 1 << 63;
-/// In the tail: the queue is closed; nobody may claim any more.
+/// Bit of the tail: the queue is closed; no sender may claim any more.
 pub const CLOSED: u64 = 1 << 62;
 /// In the tail: some tickets are void (`claim/towpath.rs`).
 pub const HOLES: u64 = 1 << 61;
@@ -80,7 +80,7 @@ impl<P: Processor> Queue<'_, P> {
         self.slots.len() as u64
     }
 
-    /// Whether it has no packets (never, in a valid layout).
+    /// Returns whether it has no packets (never, in a valid layout).
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -97,7 +97,7 @@ impl<P: Processor> Queue<'_, P> {
         &self.slots[self.index(ticket)]
     }
 
-    /// What belongs to the packet of a ticket.
+    /// The part of a ticket's packet that does not fit on its line.
     #[inline(always)]
     pub fn extra(&self, ticket: u64) -> &Extra<P> {
         &self.extras[self.index(ticket)]
@@ -110,7 +110,7 @@ impl<P: Processor> Queue<'_, P> {
         ((ticket >> self.slots.len().trailing_zeros()) + 1) as u16
     }
 
-    /// Where a block's bytes start.
+    /// Offset of a block's bytes.
     #[inline(always)]
     pub fn block_at(&self, block: usize) -> usize {
         block * self.block_size
@@ -128,8 +128,8 @@ impl<P: Processor> Queue<'_, P> {
     }
 }
 
-/// What a sending endpoint is about to do to a queue, in a word of its own that survivors
-/// read after its death.
+/// A sending endpoint's next step on a queue, in a word of its own that survivors read
+/// after its death.
 ///
 /// 0 if nothing. Otherwise bits 0–15: the queue's number plus one; bits 16–17: the phase; bits
 /// 20–63: the ticket.
@@ -148,12 +148,12 @@ pub mod intent {
         (queue as u64 + 1) & 0xffff | phase | ticket << 20
     }
 
-    /// Whether the word concerns this queue, and in which phase.
+    /// The phase, if the word concerns this queue.
     pub const fn phase(word: u64, queue: u32) -> Option<u64> {
         if word & 0xffff == (queue as u64 + 1) & 0xffff { Some(word & 3 << 16) } else { None }
     }
 
-    /// Whether its writer may still publish the ticket on the queue.
+    /// Returns whether the word's writer may still publish the ticket on the queue.
     pub const fn may_own(word: u64, queue: u32, ticket: u64) -> bool {
         match phase(word, queue) {
             Some(CLAIMING) => true,
@@ -163,7 +163,7 @@ pub mod intent {
     }
 }
 
-/// What a sender knows of one queue, and its place in the world.
+/// A sender's knowledge of one queue, and its place in the world.
 #[derive(Debug)]
 pub struct Sender {
     /// The sending endpoint.
@@ -176,16 +176,16 @@ pub struct Sender {
     pub head_seen: u64,
     /// The one after the last ticket that we drew (`towpath`).
     pub next_ticket: u64,
-    /// Nobody else had sent between our last two tickets (`towpath`): the next one is
-    /// likely to be `next_ticket`.
+    /// True if no other sender came between our last two tickets (`towpath`): the next
+    /// one is likely to be `next_ticket`.
     pub alone: bool,
     /// A ticket drawn whose place was not free yet (`lock-free`).
     pub pending: Option<u64>,
-    /// Likewise a block.
+    /// A block's ticket whose block was not free yet (`lock-free`).
     pub pending_block: Option<u64>,
     /// The last claim in vain was one of a block (`towpath`).
     pub lacks_block: bool,
-    /// How long the pending ticket or block has been tried in vain.
+    /// Number of vain attempts at the pending ticket or block.
     pub misses: u32,
     /// Will not wait: a ticket that can't be used at once would be drawn in vain
     /// (`lock-free`).
@@ -213,15 +213,15 @@ impl Sender {
         }
     }
 
-    /// Whether the queue with this tail takes nothing more from us: closed, or somebody
-    /// else's by now.
+    /// Returns whether the queue with this tail takes nothing more from us: it is closed,
+    /// or has another owner by now.
     #[inline(always)]
     pub const fn shut_out(&self, tail: u64) -> bool {
         (tail ^ self.expected) & (CLOSED | GENERATION) != 0
     }
 }
 
-/// Why a packet or a block could not be claimed now.
+/// Reason for which a packet or a block could not be claimed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimError {
     /// No place is free: poll, and try again.
@@ -247,15 +247,15 @@ pub struct Arrival {
 pub struct Late {
     /// The ticket (`lock-free`: any ticket of the place).
     pub ticket: u64,
-    /// How many messages may still come there out of turn.
+    /// Number of messages that may still come there out of turn.
     pub owed: u32,
-    /// So many members, from the first on, are known not to own it.
+    /// Number of members, from the first on, that are known not to own it.
     pub cleared: usize,
 }
 
 impl Late {
-    /// Whether no member owns it. `owns`: whether a member may. Who once did not never
-    /// will: its next ticket is another one.
+    /// Returns whether no member owns it. `owns`: whether a member may. A member that
+    /// once did not never will: its next ticket is another one.
     pub fn is_nobodys(&mut self, members: usize, mut owns: impl FnMut(usize) -> bool) -> bool {
         while self.cleared < members && !owns(self.cleared) {
             self.cleared += 1;
@@ -269,29 +269,35 @@ impl Late {
 pub struct Receiver {
     /// The next ticket to deliver.
     pub head: u64,
-    /// What was last published as head (`towpath`).
+    /// The head that was last published (`towpath`).
     pub published: u64,
     /// Places passed over, whose message may still come.
     pub late: Vec<Late>,
     /// Per place, the first ticket that may use it again; empty if all may (`towpath`).
     pub valid_from: Vec<u64>,
-    /// Which head has been waiting for a claimed packet, and since when.
+    /// The head that has been waiting for a claimed packet, and since when.
     pub stalled: Option<(u64, u64)>,
 }
 
-/// Who may still publish what, and who is alive: asked by a receiver that waits too long.
+/// The senders' intents and liveness: asked by a receiver that waits too long.
 pub trait Census {
-    /// How many intent words there are.
+    /// Number of intent words.
     fn members(&self) -> usize;
     /// The intent word of a member; 0 if the member is dead.
+    ///
+    /// (I1) An implementation loads it with Acquire, and only then asks whether the member lives;
+    /// pairs with the Release (I2), (I3).
     fn intent(&self, member: usize) -> u64;
-    /// Whether this incarnation of an endpoint is alive.
+    /// Returns whether this incarnation of an endpoint is alive.
     fn alive(&self, endpoint: u16, generation: u16) -> bool;
-    /// Whether a living endpoint may be claiming a block of a queue, or holding one that
-    /// it has not published.
+    /// Returns whether a living endpoint may be claiming a block of a queue, or holding
+    /// one that it has not published.
+    ///
+    /// (I5) An implementation loads its word with Acquire; pairs
+    /// with the Release (I4).
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool;
-    /// How long the head may wait for a claimed packet before the receiver looks past it,
-    /// in nanoseconds.
+    /// Time for which the head may wait for a claimed packet before the receiver looks
+    /// past it, in nanoseconds.
     fn patience(&self) -> u64 {
         STALL
     }
@@ -301,8 +307,8 @@ pub trait Census {
 /// overdraws.
 const OVERDRAWN: i64 = 4096;
 
-/// How long the head may wait for a claimed packet before the receiver looks past it, in
-/// nanoseconds.
+/// Time for which the head may wait for a claimed packet before the receiver looks past
+/// it, in nanoseconds.
 pub const STALL: u64 = 1_000_000;
 
 impl Receiver {
@@ -325,7 +331,7 @@ impl Receiver {
         cpu: &P,
     ) -> Option<Arrival> {
         self.skip_void(q);
-        // Acquire: as (Q1).
+        // (Q1) Acquire: pairs with the Release (Q2).
         let header = Header(cpu.load(&q.slot(self.head).header, Ordering::Acquire));
         let next =
             c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false });
@@ -335,7 +341,7 @@ impl Receiver {
             if next.is_some() && q.index(late.ticket) == q.index(self.head) {
                 continue; // The same packet: in its turn now.
             }
-            // Acquire: as (Q1).
+            // (Q1) Acquire: pairs with the Release (Q2).
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
             if c.is_ready_late(q, header, late.ticket, self.head) {
                 return Some(Arrival { ticket: late.ticket, header, late: true });
@@ -344,7 +350,7 @@ impl Receiver {
         next
     }
 
-    /// Passes over tickets that nobody will use.
+    /// Passes over tickets that no sender will use.
     fn skip_void<P: Processor>(&mut self, q: &Queue<'_, P>) {
         while self.valid_from.get(q.index(self.head)).is_some_and(|&valid| self.head < valid) {
             self.head += 1;
@@ -370,10 +376,10 @@ impl Receiver {
         c.release_late(q, self, cpu, arrival.ticket);
     }
 
-    /// Whether tickets were claimed that have not been delivered.
+    /// Returns whether tickets were claimed that have not been delivered.
     pub fn behind<P: Processor>(&self, q: &Queue<'_, P>, cpu: &P) -> bool {
-        // Acquire: pairs with the Release of the claims on the tail, so that the claimer's intent
-        // is visible too.
+        // (Q4) Acquire: pairs with the Release (T1), (F1), (C5) of the claims on the tail, so that
+        // the claimer's intent is visible too.
         (1..=q.len() as i64 + OVERDRAWN).contains(&self.ahead(cpu.load(&q.control.tail, Ordering::Acquire)))
     }
 
@@ -382,9 +388,9 @@ impl Receiver {
         (tail & TICKET).wrapping_sub(self.head) as i64
     }
 
-    /// Takes care of what poll does not see: heads that don't come, places of the dead.
-    /// Call it now and then while nothing arrives, and after deaths. Returns whether something was
-    /// repaired or passed over.
+    /// Takes care of events that polls don't see: heads that don't come, places of the
+    /// dead. Call it now and then while nothing arrives, and after deaths. Returns whether
+    /// something was repaired or passed over.
     pub fn look_after<P: Processor, C: Claim<P>>(
         &mut self,
         c: &C,
@@ -410,11 +416,11 @@ impl Receiver {
         changed | c.resolve_late(q, self, cpu, census)
     }
 
-    /// Puts right what a process that has gone wrong may have written over the queue's
-    /// words, as far as the receiver knows better; closes the queue if it doesn't. Call it now and
+    /// Repairs words of the queue over which a faulty process may have written, as far as
+    /// the receiver knows better; closes the queue if it doesn't. Call it now and
     /// then while nothing arrives. Returns whether it changed something.
     pub fn heal<P: Processor, C: Claim<P>>(&mut self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
-        // Acquire: as in `behind`.
+        // (Q4) Acquire: pairs with the Release (T1), (F1), (C5).
         let tail = cpu.load(&q.control.tail, Ordering::Acquire);
         // The head passes void tickets before they are drawn.
         let len = q.len() as i64;
@@ -424,15 +430,15 @@ impl Receiver {
             cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
             return true;
         }
-        // Relaxed: our own word. Release: as (Q3).
+        // Relaxed: our own word. (Q3) Release: pairs with the Acquire of survivors.
         if cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED != self.head {
             cpu.store(&q.control.consumed, self.head, Ordering::Release);
         }
         c.heal(q, self, cpu)
     }
 
-    /// Frees what the dead had claimed and not published. Call it after a death, when
-    /// every published message of the dead has been delivered or is still in the queue.
+    /// Frees places that the dead had claimed and not published. Call it after a death,
+    /// when every published message of the dead has been delivered or is still in the queue.
     pub fn sweep<P: Processor, C: Claim<P>>(
         &mut self,
         c: &C,
@@ -448,18 +454,18 @@ impl Receiver {
                     || !census.holds_block(endpoint, q.id))
         };
         // First the suspects, then the packets: a block whose owner is dead by now, or holds none
-        // by now, can't be published any more, so if no packet names it, nobody will. Acquire:
-        // pairs with the Release of the claim, whose owner word we read.
+        // by now, can't be published any more, so if no packet names it, none will. (B3) Acquire:
+        // pairs with the Release (B1) of the claim, whose owner word we read.
         let suspects: Vec<usize> = (0..q.blocks.len())
             .filter(|&b| orphan(cpu.load(&q.blocks[b].owner, Ordering::Acquire)))
             .collect();
-        // Acquire: as in `behind`.
+        // (Q4) Acquire: pairs with the Release (T1), (F1), (C5).
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         if !suspects.is_empty() {
             let mut named = vec![false; q.blocks.len()];
             let late = self.late.iter().map(|late| late.ticket);
             for ticket in (self.head..tail.min(self.head + q.len())).chain(late) {
-                // Acquire: as (Q1).
+                // (Q1) Acquire: pairs with the Release (Q2).
                 let header = Header(cpu.load(&q.slot(ticket).header, Ordering::Acquire));
                 if c.is_ready(q, header, ticket)
                     && header.has_block()
@@ -475,7 +481,7 @@ impl Receiver {
         c.sweep_packets(q, self, cpu, census, tail);
     }
 
-    /// How many packets and blocks are in use, for audits of an idle queue: both 0 if
+    /// Numbers of packets and of blocks in use, for audits of an idle queue: both 0 if
     /// nothing is lost.
     pub fn in_use<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> (u64, u64) {
         // Relaxed: an audit of a queue at rest.
@@ -490,7 +496,7 @@ mod tests {
     use super::intent::*;
 
     #[test]
-    fn a_place_is_nobodys_when_all_have_let_go_of_it_however_many_they_are() {
+    fn a_place_without_owners_is_free_for_any_number_of_members() {
         for members in [1, 127, 128, 129, 1024] {
             for owner in [0, members / 2, members - 1] {
                 let mut late = Late { ticket: 5, owed: 1, cleared: 0 };

@@ -50,8 +50,8 @@ pub const SUSPECTED: u64 = HOLES;
 /// In a [`LOCKING`](intent::LOCKING) intent: its writer certainly has the lock.
 pub const HOLDS: u64 = 1 << 20;
 
-/// Number of the first bit of the question in a LOCKING intent: the endpoint that asks (12
-/// bits) and its round (31 bits), or 0.
+/// Number of the first bit of the question in a LOCKING intent: the endpoint that asks
+/// (12 bits) and its round (31 bits), or 0.
 const ASKED: u32 = 21;
 const ENDPOINT: u64 = (1 << ENDPOINT_BITS) - 1;
 const ROUND: u64 = (1 << 31) - 1;
@@ -91,7 +91,8 @@ pub struct Suspicion {
     /// The question that the waiter asks, or the one of another that it has read; 0:
     /// none.
     question: AtomicU64,
-    /// The set of the endpoints that were LOCKING when the waiter asked ([`with_member`]).
+    /// The set of the endpoints that were LOCKING when the waiter asked
+    /// ([`with_member`]).
     noted: AtomicU64,
 }
 
@@ -115,8 +116,8 @@ impl Suspicion {
         intents: impl Iterator<Item = (u16, &'a P::Word)> + Clone,
     ) -> bool {
         let me = self.me;
-        // (1) Acquire: pairs with the Release of the senders (C1), which have left the lock before,
-        // and with (3).
+        // (U1) Acquire: pairs with the Release of the senders (C1), which have left the lock
+        // before, and with (3).
         let locking = || {
             intents.clone().filter_map(|(endpoint, word)| {
                 let intent = cpu.load(word, Ordering::Acquire);
@@ -140,7 +141,7 @@ impl Suspicion {
             return false;
         }
         if !is_of(question, me) {
-            // (2) SeqCst, both: pair with the exchange and the load (C4) of a sender that begins:
+            // (U2) SeqCst, both: pairs with the exchange and the load (C4) of a sender that begins:
             // either it sees the bit, and clears it, or its intent is noted below.
             cpu.fetch_or(tail, SUSPECTED, Ordering::SeqCst);
             cpu.fence(Ordering::SeqCst);
@@ -150,7 +151,7 @@ impl Suspicion {
             let question = question_of(me, next_round(cpu.now()));
             self.noted.store(noted, Relaxed);
             self.question.store(question, Relaxed);
-            // (3) Release: those that had left the lock when they were looked at had done so
+            // (U3) Release: those that had left the lock when they were looked at had done so
             // before; pairs with (1).
             cpu.store(word, intent::encode(queue, intent::LOCKING, 0) | question << ASKED, Ordering::Release);
             return false;
@@ -165,8 +166,8 @@ impl Suspicion {
         // In the same order as above: an end of a call after this would be the end of one that has
         // answered.
         let answered = locking().all(|(endpoint, _, intent)| endpoint == me || intent >> ASKED == question);
-        // (4) AcqRel: closes the queue; fails if a sender has begun, or has claimed, or the queue
-        // is closed.
+        // (U4) AcqRel: closes the queue; fails if a sender has begun, or has claimed, or the queue
+        // is closed; pairs with the claims (C5) and with (U5).
         answered
             && waiting() == Some(self.noted.load(Relaxed))
             && cpu
@@ -187,9 +188,9 @@ impl Suspicion {
     }
 }
 
-/// A sender begins to lock, or claims, although somebody asks: it clears the bit.
+/// Clears the bit for a sender that begins to lock, or claims, although a waiter asks.
 #[cold]
 pub fn refute<P: Processor>(cpu: &P, tail: &P::Word) -> u64 {
-    // SeqCst: with (C4).
+    // (U5) SeqCst: pairs with (U2), as the exchange (C4) does.
     cpu.fetch_and(tail, !SUSPECTED, Ordering::SeqCst) & !SUSPECTED
 }

@@ -38,7 +38,7 @@ use towpath_sync::{Lock, Spinning};
 use towpath_testkit::model;
 
 const BLOCK_SIZE: usize = 4;
-/// Where in an endpoint's pairs.
+/// Place of the requests in an endpoint's pairs.
 const REQUESTS: usize = 0;
 const REPLIES: usize = 1;
 
@@ -80,12 +80,12 @@ impl<C> Memory<C> {
     }
 }
 
-/// What an endpoint has in shared memory.
+/// An endpoint's part of shared memory.
 struct End<C> {
     queues: [Memory<C>; 2],
     intents: [LoomWord; 2],
-    /// Stands for the time that passes: who can't go on tries again when something has
-    /// changed.
+    /// Stands for the time that passes: an endpoint that can't go on tries again when
+    /// something has changed.
     changed: Notify,
 }
 
@@ -100,15 +100,15 @@ impl<C> End<C> {
     }
 }
 
-/// What has been done in this schedule.
+/// The steps of this schedule.
 type Story = Arc<Mutex<Vec<String>>>;
 
-/// The processor of an endpoint, and what it keeps to itself.
+/// The processor of an endpoint, and its private state.
 struct Agent<'a, C> {
     id: usize,
     world: &'a [End<C>],
     story: &'a Story,
-    /// Whether it looks at its own queues while it waits.
+    /// True if it looks at its own queues while it waits.
     polls: bool,
     /// For every other endpoint, as [`End::queues`].
     senders: Vec<[Sender; 2]>,
@@ -137,7 +137,7 @@ impl<'a, C: Claim<LoomProcessor>> Agent<'a, C> {
         self.world[self.id].changed.wait();
     }
 
-    /// As `Core::claim_with` in `src/send.rs`: tries, polls, waits.
+    /// Tries, polls and waits, as `path.rs` does.
     fn until_claimed<T>(
         &mut self,
         kind: usize,

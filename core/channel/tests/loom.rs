@@ -8,6 +8,7 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 
 use towpath_channel::claim::{Claim, LockFree, Locked, Towpath};
+use towpath_channel::doorbell;
 use towpath_channel::packet::{BlockHead, Extra, Form, Header, READY, READY_BULK, Slot};
 use towpath_channel::queue::{Arrival, Census, ClaimError, Control, Queue, Receiver, Sender};
 use towpath_machine::{
@@ -28,8 +29,8 @@ struct Shared {
     bytes: std::sync::Arc<LoomBytes>,
     intents: Vec<LoomWord>,
     doorbell: LoomWord,
-    /// Stands for the time that passes: who finds the queue full, or empty, tries again
-    /// when something has changed.
+    /// Stands for the time that passes: a thread that finds the queue full, or empty,
+    /// tries again when something has changed.
     changed: Vec<Notify>,
 }
 
@@ -63,7 +64,7 @@ impl Shared {
     }
 }
 
-/// Everybody lives; the intents are what they are.
+/// A census in which all live, with the intents that are there.
 struct Everybody<'a>(&'a Shared, LoomProcessor);
 
 impl Census for Everybody<'_> {
@@ -81,7 +82,7 @@ impl Census for Everybody<'_> {
     }
 }
 
-/// How a sender or a receiver that can't go on lets the others run.
+/// A sender's or receiver's way to let the others run when it can't go on.
 struct Side<'a, C> {
     claim: &'a C,
     shared: &'a Shared,
@@ -126,8 +127,7 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
         };
         let intent = &self.shared.intents[self.id];
         if self.claim.publish(&q, sender, &cpu, parks, intent, ticket, header) {
-            cpu.fetch_add(&self.shared.doorbell, 1, Ordering::Release);
-            cpu.wake(&self.shared.doorbell, 1);
+            doorbell::wake(&cpu, &self.shared.doorbell);
         }
         self.shared.changed[0].notify();
     }
@@ -137,7 +137,7 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
         self.publish(sender, ticket, value, None, parks);
     }
 
-    /// What the message says, and the end of its delivery.
+    /// Takes a message: its value, and the end of its delivery.
     fn take(&self, receiver: &mut Receiver, arrival: Arrival) -> u64 {
         let (q, cpu) = (self.shared.queue(), self.cpu());
         let value = cpu.read(&q.slot(arrival.ticket).args[0]);
@@ -175,7 +175,7 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
             if let Some(arrival) = self.next(receiver) {
                 return self.take(receiver, arrival);
             }
-            let rung = cpu.load(bell, Ordering::Acquire);
+            let rung = doorbell::count(&cpu, bell);
             if self.claim.fall_asleep(&q, receiver, &cpu) && self.next(receiver).is_none() {
                 cpu.park(bell, rung, u64::MAX);
             }

@@ -1,4 +1,4 @@
-//! Whether the words of a lock in front of a queue are damaged: never believed while a
+//! Damaged words of a lock in front of a queue: never believed while a
 //! living process has the lock or may get it, under every schedule; and found out when it is true.
 //!
 //! A sender that has looked often enough stays where it is for ever, as one that is stopped.

@@ -72,17 +72,17 @@ impl Algorithm {
         Algorithm::ALL.into_iter().find(|a| *a as u64 == bits)
     }
 
-    /// Whether a claim takes a lock.
+    /// Returns whether a claim takes a lock.
     pub const fn is_locked(self) -> bool {
         !matches!(self, Algorithm::LockFree | Algorithm::Towpath)
     }
 
-    /// Whether a packet says by its lap, rather than by its state, whether it is in use.
+    /// Returns whether a packet's lap, rather than its state, says if it is in use.
     pub const fn has_laps(self) -> bool {
         matches!(self, Algorithm::Towpath)
     }
 
-    /// Whether its claims are handed over in the order of arrival.
+    /// Returns whether claims are served in the order of arrival.
     pub const fn is_fifo(self) -> bool {
         matches!(self, Algorithm::Ticket | Algorithm::Anderson | Algorithm::Mcs)
     }

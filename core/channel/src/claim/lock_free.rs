@@ -50,9 +50,9 @@ use crate::queue::{Census, ClaimError, Late, Queue, Receiver, Sender, TICKET, in
 #[derive(Clone, Copy, Debug)]
 pub struct LockFree;
 
-/// How many vain attempts make a sender give up its assigned packet or block if its
-/// holder doesn't move: those that `back_off_and_poll` puts close together. After them a sender may
-/// sleep for a millisecond between two, and a stopped process would cost everybody that many in
+/// Number of vain attempts after which a sender gives up its assigned packet or block, if
+/// its holder doesn't move: those that `back_off_and_poll` puts close together. After them a sender
+/// may sleep for a millisecond between two, and a stopped process would cost everybody that many in
 /// each lap.
 const PATIENCE: u32 = 8;
 
@@ -77,7 +77,7 @@ fn assign<P: Processor>(word: &P::Word, cpu: &P, closed: impl Fn(u64) -> bool) -
     }
 }
 
-/// Whether as many tickets are out as there are packets.
+/// Returns whether as many tickets are out as there are packets.
 fn is_full<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> bool {
     // Relaxed, both: a hint; the second exchange decides.
     let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
@@ -108,11 +108,14 @@ impl<P: Processor> Claim<P> for LockFree {
                 cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
                 match assign(&q.control.tail.0, cpu, |tail| sender.shut_out(tail)) {
                     Some(ticket) => {
-                        // Release, here and below: pairs with the Acquire of the census.
+                        // (I3) Release: the ticket is taken; pairs with the Acquire (I1) of the
+                        // census.
                         cpu.store(intent, intent::encode(q.id, intent::CLAIMED, ticket), Ordering::Release);
                         ticket
                     }
                     None => {
+                        // (I2) Release: this sender owns nothing; pairs with the Acquire (I1) of
+                        // the census.
                         cpu.store(intent, 0, Ordering::Release);
                         return Err(ClaimError::Closed);
                     }
@@ -120,7 +123,7 @@ impl<P: Processor> Claim<P> for LockFree {
             }
         };
         if beyond(ticket, sender.head_seen, q.len()) {
-            // Acquire: pairs with the Release (Q3) in `Receiver::done`.
+            // (F3) Acquire: pairs with the Release (Q3) in `Receiver::done`, and with (F4).
             sender.head_seen = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
             if beyond(ticket, sender.head_seen, q.len()) {
                 sender.pending = Some(ticket);
@@ -134,7 +137,8 @@ impl<P: Processor> Claim<P> for LockFree {
         match cpu.compare_exchange(word, FREE, claimed, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 sender.misses = 0;
-                // Release: from here on the packet itself says whose it is.
+                // (I2) Release: from here on the packet names its owner; pairs with the Acquire
+                // (I1) of the census.
                 cpu.store(intent, 0, Ordering::Release);
                 return Ok(ticket);
             }
@@ -159,8 +163,8 @@ impl<P: Processor> Claim<P> for LockFree {
         sender.pending = None;
         sender.pending_block = None;
         sender.misses = 0;
-        // Release: pairs with the Acquire of the census, which then finds nobody owing a message
-        // for the ticket.
+        // (I2) Release: pairs with the Acquire (I1) of the census, which then finds no sender that
+        // owes a message for the ticket.
         cpu.store(intent, 0, Ordering::Release);
     }
 
@@ -273,14 +277,14 @@ impl<P: Processor> Claim<P> for LockFree {
             return true;
         }
         let index = q.index(receiver.head);
-        // Acquire: pairs with the Release of the claim.
+        // (F5) Acquire: pairs with the Release (F2) of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
-        // First the intents, then the packet (both Acquire): whoever has let go of the ticket has
-        // claimed the packet, or gave up.
+        // (F5) First the intents, then the packet (both Acquire): whoever has let go of the ticket
+        // has claimed the packet, or gave up.
         if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Acquire))
         {
             receiver.head += 1;
-            // Release: as below.
+            // (F4) Release: as below; pairs with the Acquire (F3) in `claim`.
             cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
             return true;
         }
@@ -297,8 +301,8 @@ impl<P: Processor> Claim<P> for LockFree {
             None => receiver.late.push(Late { ticket: receiver.head, owed: 1, cleared: 0 }),
         }
         receiver.head += 1;
-        // Release: so that those who wait for their turn don't wait for a message that may never
-        // come; pairs with the Acquire in `claim`.
+        // (F4) Release: so that senders that wait for their turn don't wait for a message that may
+        // never come; pairs with the Acquire (F3) in `claim`.
         cpu.store(&q.control.consumed, receiver.head, Ordering::Release);
         true
     }
@@ -311,8 +315,8 @@ impl<P: Processor> Claim<P> for LockFree {
             let nobodys = late.is_nobodys(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
-            // The intents first, then the packet (both Acquire): whoever has let go of its ticket
-            // has claimed the packet, or gave up.
+            // (F5) The intents first, then the packet (both Acquire): a sender that has let go of
+            // its ticket has claimed the packet, or gave up; pairs with the Release (F2), (I2).
             let header = Header(cpu.load(word, Ordering::Acquire));
             !nobodys || header.state() != FREE
         });
@@ -347,13 +351,13 @@ impl<P: Processor> Claim<P> for LockFree {
     }
 }
 
-/// Whether one lap is before another; they begin again after 65,535.
+/// Returns whether one lap is before another; they begin again after 65,535.
 #[inline(always)]
 fn is_earlier(lap: u16, than: u16) -> bool {
     (lap.wrapping_sub(than) as i16) < 0
 }
 
-/// Whether nobody can ever publish a ticket whose turn it is.
+/// Returns whether no sender can ever publish a ticket whose turn it is.
 fn given_up<P: Processor>(
     q: &Queue<'_, P>,
     ticket: u64,
@@ -364,7 +368,7 @@ fn given_up<P: Processor>(
     nobody && header() == FREE
 }
 
-/// Whether the writer of an intent may still put a message on a place after its turn.
+/// Returns whether an intent's writer may still publish in a place after its turn.
 fn may_owe<P: Processor>(q: &Queue<'_, P>, word: u64, place: usize, head: u64) -> bool {
     match intent::phase(word, q.id) {
         Some(intent::CLAIMING) => true,
@@ -375,7 +379,7 @@ fn may_owe<P: Processor>(q: &Queue<'_, P>, word: u64, place: usize, head: u64) -
 
 /// Frees a packet that a dead endpoint had claimed.
 fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> bool {
-    // Acquire: pairs with the Release of the claim.
+    // (F5) Acquire: pairs with the Release (F2) of the claim.
     let header = Header(cpu.load(word, Ordering::Acquire));
     header.state() == CLAIMED
         && !census.alive(header.source() as u16, header.lap())

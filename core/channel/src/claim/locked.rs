@@ -60,14 +60,14 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
         tail = refute(cpu, &q.control.tail);
     }
     if sender.shut_out(tail) {
-        // Release: as (C1).
+        // (C1) Release: this sender is out of the lock; pairs with the Acquire (I1) of the census.
         cpu.store(intent, 0, Ordering::Release);
         return Err(ClaimError::Closed);
     }
     let result = match lock.lock(cpu, wait) {
         Ok(mut held) => {
             cpu.note(Event::Acquired(q.id.into()));
-            // Release: as (C1).
+            // (C1) Release: it has the lock; pairs with the Acquire (I1) of the census.
             cpu.store(intent, intent::encode(q.id, intent::LOCKING, 1), Ordering::Release);
             if L::owner_died(&held) {
                 // Each step of the body leaves the queue valid, so there is nothing to mend: a
@@ -85,7 +85,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
             Err(ClaimError::Closed)
         }
     };
-    // (C1) Release: we are out of the lock; pairs with the Acquire of the census.
+    // (C1) Release: we are out of the lock; pairs with the Acquire (I1) of the census.
     cpu.store(intent, 0, Ordering::Release);
     result
 }
@@ -111,7 +111,8 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
             if Header(cpu.load(header, Ordering::Acquire)).state() != FREE {
                 return Err(ClaimError::Full);
             }
-            // Release, both: a survivor that sees the tail advanced sees whose packet it is.
+            // (C5) Release, both: a survivor that sees the tail advanced sees the packet's owner;
+            // pairs with the Acquire (C6).
             let claimed = Header::claimed(sender.endpoint, sender.generation);
             cpu.store(header, claimed.0, Ordering::Release);
             cpu.store(&q.control.tail, (tail & !SUSPECTED) + 1, Ordering::Release);
@@ -148,7 +149,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
             if cpu.load(owner, Ordering::Acquire) != 0 {
                 return Err(ClaimError::Full);
             }
-            // Release: as for packets.
+            // (C5) Release, both: as for packets; pairs with the Acquire (C6).
             cpu.store(owner, block_owner(sender.endpoint, sender.generation), Ordering::Release);
             cpu.store(&q.control.bulk_tail, next.wrapping_add(1), Ordering::Release);
             Ok(block)
@@ -238,12 +239,12 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
     }
 
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
-        // Acquire: pairs with the Release of the claim, which marks the packet before it moves the
-        // tail: behind the tail none is FREE by right.
+        // (C6) Acquire: pairs with the Release (C5) of the claim, which marks the packet before it
+        // moves the tail: behind the tail none is FREE by right.
         let tail = cpu.load(&q.control.tail, Ordering::Acquire) & TICKET;
         let before = receiver.head;
         while receiver.head < tail.min(before + q.len())
-            // Acquire: as (Q1).
+            // (Q1) Acquire: pairs with the Release (Q2).
             && Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)).state() == FREE
         {
             receiver.head += 1;
@@ -276,17 +277,17 @@ pub(super) fn publish_and_look<P: Processor>(
         return false;
     }
     // (Q2), and SeqCst (an exchange): either we see that the receiver sleeps, or it sees the packet
-    // before it does; pairs with the fence (S1) in `say_asleep`.
+    // before it does; pairs with the exchange (L1) in `say_asleep`.
     cpu.swap(word, header.0, Ordering::SeqCst);
-    // Relaxed: ordered by the exchange.
+    // (L2) SeqCst: after the exchange in the total order; pairs with (L1).
     cpu.load(&q.control.sleeping, Ordering::SeqCst) != 0
 }
 
 /// The receiver's last look before it sleeps.
 pub(super) fn say_asleep<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
-    // (S1) SeqCst exchange: pairs with the exchange in `publish_and_look`.
+    // (L1) SeqCst exchange: pairs with the exchange (Q2) and the load (L2) in `publish_and_look`.
     cpu.swap(&q.control.sleeping, 1, Ordering::SeqCst);
-    // SeqCst: after the exchange in the single order.
+    // (L1) SeqCst, both: after the exchange in the total order.
     let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::SeqCst));
     let awake = header.is_ready()
         || receiver
@@ -331,14 +332,14 @@ pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver,
     let mut changed = false;
     for ticket in receiver.head..receiver.head + q.len() {
         let word = &q.slot(ticket).header;
-        // Acquire: pairs with the Release (Q2), after which the tail is beyond the ticket.
+        // (Q1) Acquire: pairs with the Release (Q2), after which the tail is beyond the ticket.
         let header = Header(cpu.load(word, Ordering::Acquire));
         let unassigned = header.is_ready()
             && receiver.late.iter().all(|late| q.index(late.ticket) != q.index(ticket))
             // Relaxed: ordered by that.
             && cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET <= ticket;
         changed |= (unassigned || header.state() > last)
-            // Release: as (C3).
+            // (C3) Release: pairs with the Acquire (C2), (F2) of the claims.
             && cpu.compare_exchange(word, header.0, FREE, Ordering::Release, Ordering::Relaxed).is_ok();
     }
     changed
@@ -351,12 +352,12 @@ pub(super) fn pass_over_dead<P: Processor>(
     cpu: &P,
     census: &dyn Census,
 ) -> bool {
-    // Acquire: pairs with the Release of the claim.
+    // (C6) Acquire: pairs with the Release (C5), (F2) of the claim.
     let header = Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire));
     let dead = header.state() == SKIPPED
         || header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap());
     // Alive when it claimed and dead now: what it published before dying must not be thrown away.
-    // Acquire: as (Q1).
+    // (Q1) Acquire: pairs with the Release (Q2).
     if !dead || Header(cpu.load(&q.slot(receiver.head).header, Ordering::Acquire)) != header {
         return false;
     }
@@ -375,7 +376,7 @@ pub(super) fn free_packets_of_the_dead<P: Processor>(
 ) {
     for ticket in receiver.head..receiver.head + q.len() {
         let word = &q.slot(ticket).header;
-        // Acquire: pairs with the Release of the claim.
+        // (C6) Acquire: pairs with the Release (C5), (F2) of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
         let nonsense = header.state() == SKIPPED && ticket >= tail;
         if nonsense || header.state() == CLAIMED && !census.alive(header.source() as u16, header.lap()) {

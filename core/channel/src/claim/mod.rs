@@ -27,7 +27,8 @@ pub trait Claim<P: Processor> {
     ///
     /// # Errors
     ///
-    /// [`ClaimError::Full`]: nothing was claimed for good; try again. [`ClaimError::Closed`]: never.
+    /// [`ClaimError::Full`]: nothing was claimed for good; try again. [`ClaimError::Closed`]:
+    /// never.
     fn claim<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,
@@ -42,8 +43,8 @@ pub trait Claim<P: Processor> {
     #[inline(always)]
     fn anticipate(&self, _q: &Queue<'_, P>, _cpu: &P, _ticket: u64) {}
 
-    /// Gives up what a claim that found the queue full may have kept for the next
-    /// attempt. Called when there will be none.
+    /// Gives up a ticket that a claim in a full queue may have kept for the next attempt.
+    /// Called when there will be none.
     fn give_up(&self, _sender: &mut Sender, _cpu: &P, _intent: &P::Word) {}
 
     /// Claims a block. On success the caller owns it until it publishes it with a packet
@@ -77,16 +78,16 @@ pub trait Claim<P: Processor> {
         header: Header,
     ) -> bool;
 
-    /// Whether nobody holds or queues for a lock in front of the queue at this moment.
+    /// Returns whether the lock in front of the queue, if any, is free at this moment.
     fn is_unlocked<W: WaitForSpace<P>>(&self, _cpu: &P, _wait: &W) -> bool {
         true
     }
 
-    /// Whether the ticket's packet can be delivered.
+    /// Returns whether the ticket's packet can be delivered.
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool;
 
-    /// Whether the packet of a place that was passed over holds a message whose turn has
-    /// passed too (and not one whose turn is still to come).
+    /// Returns whether the packet of a place that was passed over holds a message whose
+    /// turn has passed too (and not one whose turn is still to come).
     fn is_ready_late(&self, q: &Queue<'_, P>, header: Header, ticket: u64, head: u64) -> bool {
         let _ = head;
         self.is_ready(q, header, ticket)
@@ -103,7 +104,7 @@ pub trait Claim<P: Processor> {
     /// `receiver.head` is past it already.
     fn release(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
-    /// The same for a packet that came late.
+    /// Makes a delivered packet reusable that came late.
     fn release_late(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64);
 
     /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called
@@ -153,7 +154,7 @@ pub trait Claim<P: Processor> {
         tail: u64,
     );
 
-    /// Whether more tickets may be out than there are packets.
+    /// Returns whether more tickets may be out than there are packets.
     fn overdraws(&self) -> bool {
         false
     }
@@ -161,6 +162,6 @@ pub trait Claim<P: Processor> {
     /// The algorithm's part of [`Receiver::heal`].
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool;
 
-    /// How many packets nobody could claim although nothing is in the queue.
+    /// Number of packets that no sender could claim although the queue is empty.
     fn packets_in_use(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> u64;
 }

@@ -48,7 +48,7 @@ pub struct Towpath;
 
 /// The receiver publishes its progress this many times in a lap.
 const PUBLICATIONS: u64 = 8;
-/// How many places ahead a sender asks for ownership of the line.
+/// Number of places ahead for which a sender asks for ownership of the line.
 const AHEAD: u64 = 4;
 
 impl<P: Processor + Prefetch> Claim<P> for Towpath {
@@ -69,8 +69,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 return Err(ClaimError::Closed);
             }
             if beyond(ticket, sender.head_seen, q.len()) {
-                // (T3) Acquire: the receiver's reads of the place come before our writes; pairs
-                // with the Release (T4) in `flush`.
+                // (T3) Acquire: the receiver's reads of the place come before our writes.
+                // It pairs with the Release (T4) in `flush`.
                 sender.head_seen = cpu.load(&q.control.head, Ordering::Acquire) & !PARKED;
                 if beyond(ticket, sender.head_seen, q.len()) {
                     sender.lacks_block = false;
@@ -92,17 +92,17 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 Ordering::Relaxed,
             );
             if claimed.is_err() {
-                // Release: we own nothing; pairs with the Acquire of the census.
+                // (I2) Release: we own nothing; pairs with the Acquire (I1) of the census.
                 cpu.store(intent, 0, Ordering::Release);
                 continue;
             }
-            // Release: pairs with the Acquire of the census.
+            // (I3) Release: pairs with the Acquire (I1) of the census.
             cpu.store(intent, intent::encode(q.id, intent::CLAIMED, ticket), Ordering::Release);
             if tail & (SLEEPING | HOLES) != 0 {
                 sender.must_wake |= tail & SLEEPING != 0;
-                // Acquire: pairs with the Release of `valid_from` (T6).
+                // (T7) Acquire: pairs with the Release of `valid_from` (T6).
                 if tail & HOLES != 0 && ticket < cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) {
-                    // Void: the receiver knows that too. Release: as above.
+                    // Void: the receiver knows that too. (I2) Release: pairs with the Acquire (I1).
                     cpu.store(intent, 0, Ordering::Release);
                     continue;
                 }
@@ -167,8 +167,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // (Q2) Release: the packet's contents come before; pairs with the Acquire (Q1) in
         // `Receiver::next`.
         cpu.store(&q.slot(ticket).header, header.with_lap(q.lap(ticket)).0, Ordering::Release);
-        // Release: whoever sees that we own nothing sees the publication; pairs with the Acquire of
-        // the census.
+        // (I2) Release: a receiver that sees that we own nothing sees the publication; pairs with
+        // the Acquire (I1) of the census.
         cpu.store(intent, 0, Ordering::Release);
         core::mem::take(&mut sender.must_wake)
     }
@@ -178,10 +178,10 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         header.lap() == q.lap(ticket) && (header.state() == READY || header.state() == READY_BULK)
     }
 
-    /// A delivered packet keeps its header: what counts is the receiver's exact progress,
-    /// and the holes that it left behind.
+    /// A delivered packet keeps its header: the receiver's exact progress decides, and
+    /// the holes that it left behind.
     fn is_undelivered(&self, q: &Queue<'_, P>, cpu: &P, header: Header, ticket: u64) -> bool {
-        // Acquire: pairs with the Release (T6).
+        // (T7) Acquire: pairs with the Release (T6).
         let hole = cpu.load(&q.extra(ticket).valid_from, Ordering::Acquire) == u64::MAX;
         self.is_ready(q, header, ticket) || hole && self.is_ready(q, header, ticket.wrapping_sub(q.len()))
     }
@@ -219,8 +219,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
-        // AcqRel: atomic with the claims (T1): either a later claim sees the bit, or we see the
-        // claim here.
+        // (T8) AcqRel: atomic with the claims; either a later claim sees the bit, or we see the
+        // claim here; pairs with (T1).
         let tail = cpu.fetch_or(&q.control.tail, SLEEPING, Ordering::AcqRel);
         if tail & TICKET > receiver.head && receiver.late.is_empty() {
             self.wake_up(q, cpu);
@@ -266,8 +266,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             let ticket = late.ticket;
             let nobodys =
                 late.is_nobodys(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
-            // The intents first, then the packet (both Acquire): whoever owned it and has let go
-            // has published it.
+            // (Q1) The intents first, then the packet (both Acquire): an owner that has let go of
+            // it has published it; pairs with the Release (Q2), (I2).
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
             if nobodys && !self.is_ready(q, header, late.ticket) {
                 dead.push(late.ticket);
@@ -304,7 +304,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // Relaxed: our own word.
         let wrong = cpu.load(&q.control.head, Ordering::Relaxed) & !PARKED != receiver.published;
         if wrong {
-            // Release: as (T4).
+            // (T4) Release: pairs with the Acquire (T3) in `claim`.
             cpu.store(&q.control.head, receiver.published, Ordering::Release);
         }
         wrong
@@ -318,14 +318,14 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
     }
 }
 
-/// Whether a ticket has to wait for the receiver's progress. Signed, since the receiver
-/// passes over a void ticket even before somebody draws it.
+/// Returns whether a ticket has to wait for the receiver's progress. Signed, since the
+/// receiver passes over a void ticket even before somebody draws it.
 #[inline(always)]
 pub(super) fn beyond(ticket: u64, head: u64, len: u64) -> bool {
     ticket.wrapping_sub(head) as i64 >= len as i64
 }
 
-/// Gives the place of a passed ticket back: to the first ticket that nobody can hold yet.
+/// Gives the place of a passed ticket back: to the first ticket that no sender can hold.
 fn close_hole<P: Processor>(q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, ticket: u64) {
     let beyond = receiver.published + q.len();
     let laps = beyond.saturating_sub(ticket).div_ceil(q.len()).max(1);

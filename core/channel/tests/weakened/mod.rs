@@ -1,0 +1,164 @@
+//! The loom machine with an ordering taken away: the channel's own text, as if one of its
+//! accesses were weaker than it is written. What then still passes does not need the ordering.
+
+use loom::sync::Notify;
+use towpath_machine::{
+    Arena, LoomArena, LoomBytes, LoomCell, LoomProcessor, LoomWord, Ordering, Park, Place, Prefetch,
+    Processor,
+};
+
+/// An ordering that a processor leaves out, in all of its accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Nothing: the processor is as it should be.
+    Nothing,
+    /// Stores are Relaxed.
+    Release,
+    /// Loads are Relaxed.
+    Acquire,
+    /// There are no fences.
+    Fence,
+    /// Updates are Relaxed.
+    UpdateOrder,
+    /// A wake-up goes to none.
+    Wake,
+}
+
+/// A word of the model.
+///
+/// One on which threads may park remembers that they were woken: a lock and a condition, as
+/// [`LoomWord`]'s own, would end the process when loom finds a deadlock.
+#[derive(Debug)]
+pub struct Word {
+    inner: LoomWord,
+    woken: Option<Notify>,
+}
+
+/// A thread of the model with its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Weakened {
+    /// The thread as it should be.
+    pub inner: LoomProcessor,
+    /// The ordering that it leaves out.
+    pub missing: Missing,
+}
+
+impl Weakened {
+    /// A processor with this number that leaves this out.
+    pub fn new(id: usize, missing: Missing) -> Weakened {
+        Weakened { inner: LoomProcessor { id }, missing }
+    }
+
+    fn order(&self, order: Ordering, taken: Missing) -> Ordering {
+        if self.missing == taken { Ordering::Relaxed } else { order }
+    }
+}
+
+impl Arena<Weakened> for LoomArena {
+    fn word(&self, place: Place, value: u64) -> Word {
+        let inner = Arena::<LoomProcessor>::word(&LoomArena::default(), place, value);
+        Word { inner, woken: self.parking.then(Notify::new) }
+    }
+    fn cell(&self, place: Place, value: u64) -> LoomCell {
+        Arena::<LoomProcessor>::cell(self, place, value)
+    }
+    fn bytes(&self, len: usize) -> LoomBytes {
+        Arena::<LoomProcessor>::bytes(self, len)
+    }
+}
+
+impl Processor for Weakened {
+    type Word = Word;
+    type Cell = LoomCell;
+    type Bytes = LoomBytes;
+
+    fn id(&self) -> usize {
+        self.inner.id
+    }
+    fn load(&self, word: &Word, order: Ordering) -> u64 {
+        self.inner.load(&word.inner, self.order(order, Missing::Acquire))
+    }
+    fn store(&self, word: &Word, value: u64, order: Ordering) {
+        self.inner.store(&word.inner, value, self.order(order, Missing::Release));
+    }
+    fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
+        self.inner.swap(&word.inner, value, self.order(order, Missing::UpdateOrder))
+    }
+    fn compare_exchange(
+        &self,
+        word: &Word,
+        old: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.inner.compare_exchange(&word.inner, old, new, self.order(success, Missing::UpdateOrder), failure)
+    }
+    fn fetch_add(&self, word: &Word, delta: u64, order: Ordering) -> u64 {
+        self.inner.fetch_add(&word.inner, delta, self.order(order, Missing::UpdateOrder))
+    }
+    fn fetch_or(&self, word: &Word, bits: u64, order: Ordering) -> u64 {
+        self.inner.fetch_or(&word.inner, bits, self.order(order, Missing::UpdateOrder))
+    }
+    fn fetch_and(&self, word: &Word, mask: u64, order: Ordering) -> u64 {
+        self.inner.fetch_and(&word.inner, mask, self.order(order, Missing::UpdateOrder))
+    }
+    fn fence(&self, order: Ordering) {
+        if self.missing != Missing::Fence {
+            self.inner.fence(order);
+        }
+    }
+    fn read(&self, cell: &LoomCell) -> u64 {
+        self.inner.read(cell)
+    }
+    fn write(&self, cell: &LoomCell, value: u64) {
+        self.inner.write(cell, value);
+    }
+    fn copy_in(&self, to: &LoomBytes, at: usize, from: &[u8]) {
+        self.inner.copy_in(to, at, from);
+    }
+    fn copy_out(&self, from: &LoomBytes, at: usize, to: &mut [u8]) {
+        self.inner.copy_out(from, at, to);
+    }
+    fn spin_until(
+        &self,
+        word: &Word,
+        order: Ordering,
+        budget: u64,
+        done: impl FnMut(u64) -> bool,
+    ) -> Result<u64, u64> {
+        self.inner.spin_until(&word.inner, self.order(order, Missing::Acquire), budget, done)
+    }
+    fn delay(&self, ns: u64) {
+        self.inner.delay(ns);
+    }
+    fn work(&self, ns: u64) {
+        self.inner.work(ns);
+    }
+    fn now(&self) -> u64 {
+        self.inner.now()
+    }
+}
+
+impl Prefetch for Weakened {
+    fn prefetch_exclusive(&self, _word: &Word) {}
+    fn prefetch_shared(&self, _word: &Word) {}
+}
+
+impl Park for Weakened {
+    /// Never times out; wakes early if it was woken before it slept.
+    fn park(&self, word: &Word, expected: u64, _timeout_ns: u64) {
+        if self.inner.load(&word.inner, Ordering::SeqCst) as u32 == expected as u32 {
+            word.woken.as_ref().expect("a word to park on").wait();
+        }
+    }
+    fn wake(&self, word: &Word, _count: u32) -> u32 {
+        if self.missing != Missing::Wake {
+            word.woken.as_ref().expect("a word to park on").notify();
+        }
+        1
+    }
+    fn yield_now(&self) {
+        self.inner.yield_now();
+    }
+}
