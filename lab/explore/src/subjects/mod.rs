@@ -1,6 +1,7 @@
-//! Subjects of `towpath explore`: every lock, queue, barrier and counter, by the lists of
-//! their families, the non-blocking structures, and the planted faults.
+//! Subjects of `towpath explore`: locks, queues, barriers and counters by the lists of
+//! their families, the channel, the non-blocking structures, and the planted faults.
 
+mod channel;
 mod structures;
 
 use std::rc::Rc;
@@ -22,7 +23,7 @@ use towpath_sync::{
 const BUDGET: u64 = 5_000;
 
 /// The families, by which all their members can be chosen together.
-pub const FAMILIES: [&str; 4] = ["counter", "lock", "barrier", "queue"];
+pub const FAMILIES: [&str; 5] = ["counter", "lock", "barrier", "queue", "channel"];
 /// Families of the structures in type-stable memory, and DCAS.
 pub use structures::FAMILIES as STRUCTURES;
 
@@ -39,8 +40,10 @@ pub fn subjects(policy: Policy) -> Vec<Case> {
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Explorer, 8 => lock(&mut cases, policy));
     for_each_barrier!([atomics ll_sc fetch_op] Explorer, 8 => barrier(&mut cases, policy));
     for_each_queue!([atomics ll_sc fetch_op] Explorer, 8 => queue(&mut cases, policy));
+    channel::all(&mut cases);
     structures::all(&mut cases, policy);
     for_each_planted_queue!([atomics fetch_op] Explorer => queue(&mut cases, policy));
+    channel::planted(&mut cases);
     cases
 }
 

@@ -1,0 +1,453 @@
+//! The channel: ring, shared line, doorbell, wake pipe, and the queue of many senders
+//! under each claim.
+//!
+//! Thread 0 receives, all others send to it; each checks what it gets. A message that can be read
+//! before it is written, or overwritten before it is read, is a race; a receiver that sleeps on
+//! although a message is there has lost a wake-up.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use towpath_channel::claim::{Algorithm, Any, Claim, Locks};
+use towpath_channel::doorbell::{self, Doorbell};
+use towpath_channel::packet::{Extra, Form, Header, Slot};
+use towpath_channel::path::{FIRST_QUOTA, Inbox, Meanwhile, Outgoing, Route};
+use towpath_channel::queue::{Control, Queue, Receiver, Sender};
+use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
+use towpath_channel::shared_line::SharedLine;
+use towpath_machine::{Arena, Ordering, Park, Place, Processor};
+use towpath_sync::{Policy, Spinning, Wait};
+
+use super::{BUDGET, Member};
+use crate::fault::Failure;
+use crate::harness::Case;
+use crate::machine::{Bytes, Word};
+use crate::run::End;
+use crate::{Body, Explorer, Memory, Plan};
+
+/// Slots of a ring: few, so that it gets full.
+const SLOTS: usize = 2;
+/// Packets of a queue: enough for all messages. (Waiting for space counts on timeouts.)
+const PACKETS: usize = 16;
+/// Longer than any wait.
+const ENDLESS: u64 = u64::MAX / 2;
+
+/// All that can be explored of the channel.
+pub fn all(cases: &mut Vec<Case>) {
+    let case = |name: &str, about: &str, kind: fn(&Plan, &Memory) -> Rc<dyn Body>| {
+        Case::new(name, about, move |plan: &Plan, memory: &Memory| Ok(kind(plan, memory)))
+    };
+    cases.push(case("channel/ring", "each sender's messages once, whole and in order", |plan, memory| {
+        Rings::new(plan, memory, Sleep::Spins)
+    }));
+    cases.push(case(
+        "channel/shared-line",
+        "answers and streams, once, whole and in order",
+        |plan, memory| {
+            Rc::new(Lines { pairs: (1..plan.threads).map(|_| Pair::new(memory)).collect(), plan: *plan })
+        },
+    ));
+    cases.push(case("channel/doorbell", "a sleeping receiver is woken for each message", |plan, memory| {
+        Rings::new(plan, memory, Sleep::Doorbell { looks: true })
+    }));
+    cases.push(case("channel/wake-pipe", "the same through a pipe", |plan, memory| {
+        Rings::new(plan, memory, Sleep::Pipe { empties_first: true })
+    }));
+    for algorithm in Algorithm::ALL {
+        let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+            if (plan.threads - 1) * plan.ops > PACKETS {
+                return Err(format!("has {PACKETS} packets: take fewer threads or operations"));
+            }
+            Ok(Rc::new(Queued::new(plan, memory, algorithm)))
+        };
+        let about = "each sender's messages once, whole and in order; sleepers are woken";
+        cases.push(Case::new(format!("channel/{}", algorithm.name()), about, make));
+    }
+}
+
+/// Handshakes that are wrong on purpose.
+pub fn planted(cases: &mut Vec<Case>) {
+    let about = "wrong on purpose";
+    cases.push(Case::new("planted/doorbell-without-a-second-look", about, |plan: &Plan, memory: &Memory| {
+        Ok(Rings::new(plan, memory, Sleep::Doorbell { looks: false }))
+    }));
+    cases.push(Case::new("planted/pipe-emptied-late", about, |plan: &Plan, memory: &Memory| {
+        Ok(Rings::new(plan, memory, Sleep::Pipe { empties_first: false }))
+    }));
+}
+
+/// A ring in the explored memory.
+#[derive(Clone)]
+struct Shared(Rc<Ring<Explorer, SLOTS>>);
+
+impl RingMemory<SLOTS> for Shared {
+    type Cpu = Explorer;
+    fn ring(&self) -> &Ring<Explorer, SLOTS> {
+        &self.0
+    }
+}
+
+impl Shared {
+    fn new(memory: &Memory) -> Shared {
+        Shared(Rc::new(Ring::new(memory)))
+    }
+}
+
+type Out = RingSender<Shared, SLOTS>;
+type In = RingReceiver<Shared, SLOTS>;
+
+fn fill(cpu: &Explorer, slot: &Slot<Explorer>, value: u64) -> Header {
+    cpu.write(&slot.tag, value);
+    cpu.write(&slot.args[1], value);
+    Header::new(Form::Short, 0, 4, 0)
+}
+
+fn read(cpu: &Explorer, slot: &Slot<Explorer>) -> u64 {
+    let (tag, value) = (cpu.read(&slot.tag), cpu.read(&slot.args[1]));
+    assert_eq!(tag, value, "a message's two halves");
+    value
+}
+
+/// Sends through a slot; waits for one that is empty.
+fn send_in_slot(cpu: &Explorer, out: &mut Out, value: u64) {
+    loop {
+        let progress = &out.memory().0.control.progress;
+        // Relaxed: before the ring looks itself.
+        let seen = cpu.load(progress, Ordering::Relaxed);
+        if out.send_in_slot(cpu, None, |_, _, slot, _| Some(fill(cpu, slot, value))) {
+            return;
+        }
+        let progress = &out.memory().0.control.progress;
+        let _ = cpu.spin_until(progress, Ordering::Relaxed, ENDLESS, |now| now != seen);
+    }
+}
+
+fn take(cpu: &Explorer, into: &mut In) -> Option<u64> {
+    let found = into.next(cpu)?;
+    Some(into.deliver(cpu, found, |_, slot, _, _| read(cpu, slot)))
+}
+
+/// A receiver's way to wait.
+#[derive(Clone, Copy)]
+enum Sleep {
+    /// Spinning on one ring after the other.
+    Spins,
+    /// Sleeping on the doorbell. The fault: without looking once more.
+    Doorbell { looks: bool },
+    /// Sleeping on a pipe. The fault: emptying it after it was armed.
+    Pipe { empties_first: bool },
+}
+
+/// A ring for each sender.
+struct Rings {
+    rings: Vec<Shared>,
+    doorbell: Doorbell<Explorer>,
+    /// Number of bytes in the pipe.
+    pipe: Word,
+    sleep: Sleep,
+    plan: Plan,
+}
+
+impl Rings {
+    fn new(plan: &Plan, memory: &Memory, sleep: Sleep) -> Rc<dyn Body> {
+        Rc::new(Rings {
+            rings: (1..plan.threads).map(|_| Shared::new(memory)).collect(),
+            doorbell: Doorbell::new(memory),
+            pipe: memory.word(Place::NewLine, 0),
+            sleep,
+            plan: *plan,
+        })
+    }
+
+    fn send(&self, cpu: &Explorer) {
+        let mut out = Out::new(self.rings[cpu.id() - 1].clone(), 0);
+        for n in 0..self.plan.ops as u64 {
+            send_in_slot(cpu, &mut out, n);
+            if self.doorbell.is_armed(cpu) {
+                self.doorbell.wake(cpu, |_| {
+                    // (P1) SeqCst: a system call; pairs with (P2).
+                    cpu.fetch_add(&self.pipe, 1, Ordering::SeqCst);
+                    cpu.wake(&self.pipe, u32::MAX);
+                });
+            }
+        }
+    }
+
+    fn receive(&self, cpu: &Explorer) {
+        let mut rings: Vec<_> = self.rings.iter().map(|ring| (In::new(ring.clone()), 0)).collect();
+        let ops = self.plan.ops as u64;
+        if let Sleep::Spins = self.sleep {
+            for (ring, n) in &mut rings {
+                while *n < ops {
+                    let found = ring.find(cpu, ENDLESS).expect("an endless wait");
+                    assert_eq!(ring.deliver(cpu, found, |_, slot, _, _| read(cpu, slot)), *n, "in order");
+                    *n += 1;
+                }
+            }
+        }
+        while rings.iter().any(|(_, n)| *n < ops) {
+            let mut came = false;
+            for (ring, n) in &mut rings {
+                while let Some(value) = take(cpu, ring) {
+                    assert_eq!(value, *n, "in order");
+                    *n += 1;
+                    came = true;
+                }
+            }
+            if !came {
+                self.sleep(cpu, || rings.iter().any(|(ring, _)| ring.is_ready(cpu)));
+            }
+        }
+        assert!(rings.iter().all(|(ring, _)| !ring.is_ready(cpu)), "no message comes twice");
+    }
+
+    fn sleep(&self, cpu: &Explorer, is_ready: impl Fn() -> bool) {
+        match self.sleep {
+            Sleep::Spins => {}
+            Sleep::Doorbell { looks } => {
+                let count = self.doorbell.arm(cpu);
+                if !(looks && is_ready()) {
+                    cpu.park(&self.doorbell.count, count, ENDLESS);
+                }
+                self.doorbell.disarm(cpu);
+            }
+            Sleep::Pipe { empties_first } => {
+                // The kernel's part is one step each. (P2) SeqCst: a system call; pairs with (P1).
+                let empty = || cpu.swap(&self.pipe, 0, Ordering::SeqCst);
+                if empties_first {
+                    empty();
+                }
+                self.doorbell.arm_pipe(cpu);
+                let is_ready = is_ready();
+                if !empties_first {
+                    empty();
+                }
+                if !is_ready {
+                    cpu.park(&self.pipe, 0, ENDLESS);
+                }
+            }
+        }
+    }
+}
+
+impl Body for Rings {
+    fn thread(&self, cpu: &Explorer) {
+        if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
+    }
+    fn judge(&self, _end: &End) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Two rings and their line: there, and back to thread 0.
+struct Pair {
+    there: Shared,
+    back: Shared,
+}
+
+impl Pair {
+    fn new(memory: &Memory) -> Pair {
+        Pair { there: Shared::new(memory), back: Shared::new(memory) }
+    }
+}
+
+/// Two messages at a time from thread 0 to each other one, and two answers.
+///
+/// Of each two the line carries the first.
+struct Lines {
+    pairs: Vec<Pair>,
+    plan: Plan,
+}
+
+/// An end of a pair.
+struct LineEnd {
+    line: Rc<SharedLine<Shared>>,
+    place: Shared,
+    out: Out,
+    into: In,
+    sent: u64,
+    taken: u64,
+}
+
+impl LineEnd {
+    fn new(pair: &Pair, first: bool) -> LineEnd {
+        let (out, into) = if first { (&pair.there, &pair.back) } else { (&pair.back, &pair.there) };
+        let line = SharedLine::new(first);
+        let (mut out, mut into) = (Out::new(out.clone(), 0), In::new(into.clone()));
+        out.share(&line);
+        into.share(&line);
+        LineEnd { line, place: pair.there.clone(), out, into, sent: 0, taken: 0 }
+    }
+
+    fn send_two(&mut self, cpu: &Explorer) {
+        let n = self.sent;
+        assert!(self.out.send_in_line(cpu, |slot| fill(cpu, slot, n)), "it is this end's turn");
+        assert!(!self.line.is_ours());
+        send_in_slot(cpu, &mut self.out, n + 1);
+        self.sent += 2;
+    }
+
+    fn take_two(&mut self, cpu: &Explorer) {
+        let end = self.taken + 2;
+        while self.taken < end {
+            match take(cpu, &mut self.into) {
+                Some(n) => {
+                    assert_eq!(n, self.taken, "in order");
+                    self.taken += 1;
+                }
+                // The first of two comes through the line, the second through a slot.
+                None => {
+                    let into = &self.into;
+                    let header = match end - self.taken {
+                        2 => &self.place.0.control.shared.header,
+                        _ => &into.memory().0.slot(self.taken / 2).header,
+                    };
+                    let _ = cpu.spin_until(header, Ordering::Relaxed, ENDLESS, |_| into.is_ready(cpu));
+                }
+            }
+        }
+    }
+}
+
+impl Body for Lines {
+    fn thread(&self, cpu: &Explorer) {
+        let rounds = self.plan.ops.div_ceil(2);
+        if cpu.id() != 0 {
+            let mut end = LineEnd::new(&self.pairs[cpu.id() - 1], false);
+            for _ in 0..rounds {
+                end.take_two(cpu);
+                end.send_two(cpu);
+            }
+            return;
+        }
+        let mut ends: Vec<_> = self.pairs.iter().map(|pair| LineEnd::new(pair, true)).collect();
+        for _ in 0..rounds {
+            ends.iter_mut().for_each(|end| end.send_two(cpu));
+            ends.iter_mut().for_each(|end| end.take_two(cpu));
+        }
+        assert!(ends.iter().all(|end| !end.into.is_ready(cpu)), "no message comes twice");
+    }
+    fn judge(&self, _end: &End) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The queue of many senders.
+struct Queued {
+    control: Control<Explorer>,
+    slots: Vec<Slot<Explorer>>,
+    extras: Vec<Extra<Explorer>>,
+    bytes: Arc<Bytes>,
+    locks: Locks<Explorer>,
+    algorithm: Algorithm,
+    /// Two for each thread: of packets, of blocks.
+    intents: Vec<Word>,
+    doorbell: Word,
+    plan: Plan,
+}
+
+/// A sender waits for space only if a dead one has a packet: for ever.
+#[derive(Clone, Copy)]
+struct Stuck<'a>(&'a Explorer, &'a Word);
+
+impl Meanwhile for Stuck<'_> {
+    fn is_gone(&self) -> bool {
+        false
+    }
+    fn poll(&self) -> usize {
+        0
+    }
+    fn pause(&self, _round: u32) {
+        let _ = self.0.spin_until(self.1, Ordering::Relaxed, ENDLESS, |_| false);
+    }
+    fn look_around(&self) -> bool {
+        true
+    }
+}
+
+impl Queued {
+    fn new(plan: &Plan, memory: &Memory, algorithm: Algorithm) -> Queued {
+        let locks = Locks::new(memory);
+        locks.prepare();
+        Queued {
+            control: Control::new(memory),
+            slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
+            extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
+            bytes: Arc::new(memory.bytes(8)),
+            locks,
+            algorithm,
+            intents: (0..2 * plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            doorbell: memory.word(Place::NewLine, 0),
+            plan: *plan,
+        }
+    }
+
+    fn queue(&self) -> Queue<'_, Explorer> {
+        let Queued { control, slots, extras, bytes, .. } = self;
+        let bytes = Arc::clone(bytes);
+        Queue { id: 0, control, slots, extras, blocks: &[], bytes, block_size: 8 }
+    }
+
+    fn send(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
+        let (queue, sender) = (self.queue(), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
+        let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
+        let route = Route { queue: &queue, claim, sender: &sender, intent, block_intent };
+        let around = Member::new(cpu);
+        let wait = Wait { policy: Policy::Park, around: &around, budget: BUDGET };
+        for n in 0..self.plan.ops as u64 {
+            let source = cpu.id() as u32;
+            let out = Outgoing { form: Form::Short, handler: 0, tag: n, args: &[n as u32], aux: 0, source };
+            match route.send(cpu, &out, None, true, &wait, Stuck(cpu, &self.control.consumed)) {
+                Ok(false) => {}
+                Ok(true) => doorbell::wake(cpu, &self.doorbell),
+                // The lock's holder is dead, and the queue is closed.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn receive(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
+        let (queue, quota) = (self.queue(), Cell::new(FIRST_QUOTA));
+        let receiver = RefCell::new(Receiver::default());
+        let inbox = Inbox { queue: &queue, claim, receiver: &receiver, quota: &quota };
+        let ops = self.plan.ops as u64;
+        let mut taken = vec![0; self.plan.threads];
+        while taken[1..].iter().any(|n| *n < ops) {
+            let came = inbox.poll(
+                cpu,
+                || Spinning,
+                |arrival| {
+                    let from = arrival.header.source() as usize;
+                    assert_eq!(cpu.read(&queue.slot(arrival.ticket).tag), taken[from], "in order");
+                    taken[from] += 1;
+                },
+            );
+            if came > 0 {
+                continue;
+            }
+            let count = doorbell::count(cpu, &self.doorbell);
+            let may_sleep = claim.fall_asleep(&queue, &receiver.borrow(), cpu);
+            if may_sleep && receiver.borrow_mut().next(claim, &queue, cpu).is_none() {
+                cpu.park(&self.doorbell, count, ENDLESS);
+            } else {
+                // What was claimed before comes without a wake-up.
+                let (header, head) = (&queue.slot(receiver.borrow().head).header, &receiver);
+                let _ = cpu.spin_until(header, Ordering::Relaxed, ENDLESS, |_| {
+                    head.borrow_mut().next(claim, &queue, cpu).is_some()
+                });
+            }
+            claim.wake_up(&queue, cpu);
+        }
+    }
+}
+
+impl Body for Queued {
+    fn thread(&self, cpu: &Explorer) {
+        let claim = self.locks.choose(self.algorithm);
+        if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
+    }
+    fn judge(&self, _end: &End) -> Result<(), Failure> {
+        Ok(())
+    }
+}
