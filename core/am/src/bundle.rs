@@ -4,6 +4,7 @@ use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use towpath_channel::doorbell;
 use towpath_machine::{Ordering, Park, Processor};
 use towpath_sync::strategy::{Limits, Step, Strategy, WaitState};
 
@@ -200,8 +201,7 @@ fn sleep<D: Domain>(
 ) {
     let (domain, cpu) = (&first.domain, first.cpu());
     let Some(doorbell) = domain.me().and_then(|me| domain.doorbell(me.index)) else { return };
-    // (W2) Acquire: before the last look at the queues; pairs with the Release (W1) of senders.
-    let rung = cpu.load(doorbell, Ordering::Acquire);
+    let rung = doorbell::count(cpu, doorbell);
     until.announce_sleep();
     if members.iter().all(|core| core.fall_asleep()) && !happened(members, events, until) {
         // No process wakes this one when space appears, or for packets that were claimed before it

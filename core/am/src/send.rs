@@ -12,7 +12,8 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
-use towpath_machine::{Park, Processor};
+use towpath_channel::doorbell;
+use towpath_machine::Processor;
 use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
@@ -382,10 +383,7 @@ impl<D: Domain> Core<D> {
     #[cold]
     fn wake(&self, peer: &Peer<D>) {
         if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
-            // (W1) Release: the publication comes before; pairs with the Acquire (W2) in
-            // `wait_for`.
-            self.cpu().fetch_add(doorbell, 1, Ordering::Release);
-            self.cpu().wake(doorbell, u32::MAX);
+            doorbell::wake(self.cpu(), doorbell);
         }
         let address = &peer.entry.signal;
         // Relaxed: seen, if the queue was seen to be asleep.

@@ -344,7 +344,7 @@ fn the_bell_rings(home: Home) {
             let mut asked = false;
             loop {
                 // First the bell is silenced, then one looks.
-                let may_sleep = node.endpoint.port.listen();
+                let may_sleep = node.endpoint.port.arm_pipe();
                 node.endpoint.progress();
                 if node.next_received().is_some() {
                     break;

@@ -7,17 +7,17 @@
 //! looks at them only after it has taken that, so everything sent before has been taken too.
 //!
 //! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks
-//! after its peers; while it sends: see `claim/towpath.rs` of the room am.
+//! after its peers; while it sends: see `claim/towpath.rs` of the room channel.
 
 use core::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use towpath_am::claim::Towpath;
-use towpath_am::packet::Form;
-use towpath_am::path::{Failure, Meanwhile, Outgoing, Piece, Route};
-use towpath_am::queue::Sender;
-use towpath_machine::{Native, Park, Processor};
+use towpath_channel::claim::Towpath;
+use towpath_channel::packet::Form;
+use towpath_channel::path::{Failure, Meanwhile, Outgoing, Piece, Route};
+use towpath_channel::queue::Sender;
+use towpath_machine::{Native, Processor};
 use towpath_sync::Spinning;
 
 use crate::device::bell::Rope;
@@ -25,9 +25,9 @@ use crate::device::connect::address::Address;
 use crate::device::connect::attach::{AttachError, Segment};
 use crate::device::connect::fd_message::Connection;
 use crate::device::connect::layout::{
-    BLOCK, FREE, JOINED, JOINING, LISTENS, MEMBERS, SLEEPS, SLOT_PIECE, STATE, USES, VISITOR,
+    BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE, USES, VISITOR,
 };
-use crate::device::pair::{Answer, Conversation, PairOut, publish_then_look};
+use crate::device::pair::{Answer, PairLine, PairOut};
 use crate::device::port::MemberId;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::wire::{Content, LINE, RawFrame};
@@ -69,8 +69,8 @@ pub struct Link {
     rope: Rope,
     /// With whom we can't share /proc.
     connection: Option<Connection>,
-    /// What our slots will share with those of the other direction.
-    conversation: Option<Rc<Conversation>>,
+    /// The line that our ring will share with that of the other direction.
+    shared_line: Option<Rc<PairLine>>,
 }
 
 /// Nobody waits here: a full queue is the caller's business.
@@ -151,7 +151,7 @@ impl Link {
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
             let cpu = Native::with_id(0);
             let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));
-            let (sent, conversation) = (0, None);
+            let (sent, shared_line) = (0, None);
             return Ok(Link {
                 segment,
                 me,
@@ -162,15 +162,15 @@ impl Link {
                 staging,
                 rope,
                 connection,
-                conversation,
+                shared_line,
             });
         }
         Err(AttachError::TooMany { pid: to.pid, most: MEMBERS })
     }
 
-    /// The same link, whose slots will share something with those of the other direction.
-    pub fn with(self, conversation: Option<&Rc<Conversation>>) -> Link {
-        Link { conversation: conversation.cloned(), ..self }
+    /// The link, whose ring will share a line with that of the other direction.
+    pub fn with(self, shared_line: Option<&Rc<PairLine>>) -> Link {
+        Link { shared_line: shared_line.cloned(), ..self }
     }
 
     /// The longest payload of one frame.
@@ -204,10 +204,8 @@ impl Link {
             if !pair.send(frame) {
                 return if self.is_closed() { Sent::Gone } else { Sent::Full };
             }
-            publish_then_look();
-            // Relaxed: ordered by the fence.
-            if self.segment.header().asleep.load(Ordering::Relaxed) & (SLEEPS | LISTENS) != 0 {
-                self.ring();
+            if self.segment.header().doorbell.is_armed(&self.cpu) {
+                self.wake();
             }
             return Sent::Yes;
         }
@@ -253,7 +251,7 @@ impl Link {
         match route.send(&self.cpu, &out, piece, false, &Spinning, Impatient) {
             Ok(must_wake) => {
                 if must_wake {
-                    self.ring();
+                    self.wake();
                 }
                 self.sent = self.sent.saturating_add(1);
                 Sent::Yes
@@ -285,8 +283,8 @@ impl Link {
                 // Without memory for slots the shared queue does.
                 match PairOut::create(nonce, past) {
                     Ok(mut pair) if self.passes(&pair, nonce) => {
-                        if let Some(conversation) = &self.conversation {
-                            pair.converse(conversation);
+                        if let Some(line) = &self.shared_line {
+                            pair.share(line);
                         }
                         Slots::Made(Box::new(pair), nonce)
                     }
@@ -320,29 +318,9 @@ impl Link {
 
     /// Wakes the receiver.
     #[cold]
-    fn ring(&self) {
-        let header = self.segment.header();
-        // Acquire: pairs with the Release of `Port::listen`.
-        let asleep = header.asleep.load(Ordering::Acquire);
-        if asleep & LISTENS != 0 {
-            // Relaxed: ordered by the load above.
-            self.rope.pull(header.bell.load(Ordering::Relaxed), self.connection.as_ref());
-            // Only then, so that others ring too if we stop here; and only if it has not begun to
-            // listen anew. Relaxed: orders nothing.
-            let _ = header.asleep.compare_exchange(
-                asleep,
-                asleep & !LISTENS,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            if asleep & SLEEPS == 0 {
-                return;
-            }
-        }
-        let bell = &header.doorbell;
-        // Release: what was sent comes before; pairs with the Acquire of `Port::lie_down`.
-        bell.fetch_add(1, Ordering::Release);
-        self.cpu.wake(bell, u32::MAX);
+    fn wake(&self) {
+        let doorbell = &self.segment.header().doorbell;
+        doorbell.wake(&self.cpu, |named| self.rope.pull(named, self.connection.as_ref()));
     }
 }
 

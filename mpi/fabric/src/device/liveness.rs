@@ -191,7 +191,7 @@ impl Core {
         peer.connection = ConnectionState::Closed;
         peer.dead = true;
         peer.watch = None;
-        peer.conversation = None;
+        peer.shared_line = None;
         for tagged in [true, false] {
             loop {
                 let space = if tagged { &mut self.tagged } else { &mut self.untagged };

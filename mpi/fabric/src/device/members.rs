@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use towpath_am::packet::block_owner;
-use towpath_am::queue::Census;
+use towpath_channel::packet::block_owner;
+use towpath_channel::queue::Census;
 use towpath_shm::Watch;
 
 use crate::device::connect::address::Address;

@@ -13,5 +13,4 @@ pub mod protocol;
 pub mod resource;
 pub mod rma;
 pub mod tune;
-pub mod volley;
 pub mod wait;

@@ -1,58 +1,53 @@
-//! Slots of one ordered pair, used cyclically (Gropp & Lusk 1997, §5 and §9.1): one
-//! writes, one reads, nobody claims.
+//! The ring of one ordered pair of processes, with the device's frames in it: where a frame
+//! lies in a slot, how its bytes are written, and how many of them a pair uses.
 //!
-//! A slot is a packet's line; what does not fit there lies in the pair's bytes, which are given out
-//! in turn too. The slot's header says by its lap whether it is full.
-//!
-//! **Progress.** Wait-free on both sides.
+//! The ring itself, and the line that both directions share, are those of the room channel
+//! ([`towpath_channel::ring`], [`towpath_channel::shared_line`]), as are progress and crashes.
 //!
 //! **Bytes.** Longer messages are copied twice, but both ends at once, and each line crosses from
 //! core to core once: what is fetched out of the sender's own buffer stays there. How they are
 //! written is measured ([`Stores`]). A pair that has moved 4 MiB and does not share its cores gets
 //! more of them, so that a line has left the reader's cache by the time that it is written again.
 //!
-//! **Fields.** Slots and bytes: the sender, until the header is published, then the receiver until
-//! it moves `progress` past it. `progress`, `answer`, `told`: the receiver.
-//!
-//! **Two directions.** Where both ends have slots for each other they may also share one line
-//! ([`volley`](crate::device::volley)), for messages that answer each other.
-//!
-//! **A death.** The sender's: what it published arrives, what it had not is not there. The
-//! receiver's: the slots fill up, and the sender finds its process dead.
+//! **Fields.** `nonce`: the sender, before it offers the ring. `answer`, `told`: the receiver.
 //!
 //! **Memory.** 300 KiB for each ordered pair that has earned it, 2 MiB for one that has moved a
 //! lot, 16 of a process's at most (of addresses: 2 MiB each); made by the sender, gone with both.
-//! **Don't use it** for pairs that seldom talk: the receiver looks at every pair's slots in turn.
+//! **Don't use it** for pairs that seldom talk: the receiver looks at every pair's ring in turn.
 #![allow(unsafe_code)]
 
-use std::cell::OnceCell;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use towpath_am::packet::{Form, Header, READY, Slot};
-use towpath_machine::{Native, Prefetch, Processor};
+use towpath_channel::packet::{Form, Header, Slot};
+use towpath_channel::ring::{Found, RingReceiver, RingSender};
+use towpath_channel::shared_line::SharedLine;
+use towpath_machine::Native;
 
 use crate::device::connect::attach::{AttachError, PairMemory};
 use crate::device::connect::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES, SLOTS};
-use crate::device::protocol::wire::{Arrived, LINE, Line, RawFrame as Frame};
+use crate::device::protocol::wire::{Arrived, Content, LINE, RawFrame as Frame};
 use crate::device::resource::buffers::Payload;
 use crate::device::tune::copy_mode::now;
 use crate::device::tune::store_mode::{Stores, TIMED, report};
-use crate::device::volley::{self, Lane, Volley};
 
-const LEN: u64 = SLOTS as u64;
-/// A pair that has moved so many bytes has earned all of its memory.
+/// Number of bytes that a pair has moved when it has earned all of its memory.
 const EARNS: u64 = 4 << 20;
-/// So many pairs of a process get it at most: 32 MiB.
+/// Maximum number of a process's pairs that get it: 32 MiB.
 const MOST: u32 = 16;
-/// How many have it.
+/// Number of pairs that have it.
 static GROWN: AtomicU32 = AtomicU32::new(0);
+
+const CPU: Native = Native::with_id(0);
+
+/// One end of the line that two directions between the same processes share.
+pub type PairLine = SharedLine<Rc<PairMemory>>;
 
 /// Writes a frame to a line, but for the header.
 #[inline(always)]
 fn lay_down(line: &Slot<Native>, frame: &Frame<'_>, place: Option<u64>) {
-    // Relaxed, both: published by the header (S1, V1).
+    // Relaxed, both: published by the header, in the ring.
     line.tag.store(frame.tag, Ordering::Relaxed);
     frame.cells(place, |n, cell| {
         if let Some(to) = line.args.get(n) {
@@ -68,7 +63,7 @@ fn pick_up(
     header: Header,
     bulk: impl FnOnce(u64) -> Option<Payload>,
 ) -> Option<Arrived> {
-    // Relaxed, all: ordered by the look at the header (S2, V2).
+    // Relaxed, all: ordered by the ring's look at the header.
     let words = core::array::from_fn(|n| line.args[n].load(Ordering::Relaxed));
     // SAFETY: the line's cells, mapped for as long as the pair; who sent them promises not to touch
     // them before they are done with; if it does, the bytes are wrong, no more.
@@ -78,73 +73,26 @@ fn pick_up(
     })
 }
 
-fn lap(ticket: u64) -> u16 {
-    (ticket / LEN + 1) as u16
-}
-
-/// One end of what two directions between the same processes share: a line
-/// ([`volley`](crate::device::volley)), in the memory of that direction whose sender may write it
-/// first.
-pub struct Conversation {
-    volley: Volley,
-    first: bool,
-    memory: OnceCell<Rc<PairMemory>>,
-}
-
-impl Conversation {
-    /// An end. One of the two is `first`, and both agree which.
-    pub fn new(first: bool) -> Rc<Conversation> {
-        Rc::new(Conversation { volley: Volley::new(first), first, memory: OnceCell::new() })
-    }
-
-    /// Where the line is, if it is known yet.
-    #[inline(always)]
-    fn line(&self) -> Option<&Slot<Native>> {
-        Some(&self.memory.get()?.header().volley)
-    }
-
-    /// The line, if we may send there.
-    #[inline(always)]
-    fn ours(&self) -> Option<&Slot<Native>> {
-        if self.volley.is_ours() { self.line() } else { None }
-    }
-
-    #[inline(always)]
-    fn look(&self, head: u64) -> Option<Header> {
-        self.volley.look(&Native::with_id(0), self.line()?, head)
-    }
-}
-
 /// The sending end.
 pub struct PairOut {
-    memory: Rc<PairMemory>,
-    conversation: Option<Rc<Conversation>>,
-    next: u64,
-    emptied: u64,
-    /// Where the next bytes go, counted without end, and up to where they are free again.
-    at: u64,
-    freed: u64,
-    /// How many of the bytes are given out in turn.
-    capacity: u64,
+    ring: RingSender<Rc<PairMemory>, SLOTS>,
     moved: u64,
     stores: Stores,
-    /// Per slot: where the bytes given out so far ended.
-    ends: Box<[u64; SLOTS]>,
 }
 
-/// What the receiver said to slots that were offered to it.
+/// The receiver's answer to a ring that was offered to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing yet.
     None,
-    /// It will look at them.
+    /// It will look at the ring.
     Accepted,
     /// It won't.
     Declined,
 }
 
 impl PairOut {
-    /// New slots, with a number by which the receiver recognises them.
+    /// A new ring, with a number by which the receiver recognises it.
     ///
     /// `past`: from how many bytes on a piece is written past the caches (0: never), or as is
     /// measured.
@@ -152,44 +100,29 @@ impl PairOut {
         let memory = Rc::new(PairMemory::create()?);
         // Relaxed: ordered by the announcement.
         memory.header().nonce.store(nonce, Ordering::Relaxed);
-        Ok(PairOut {
-            memory,
-            conversation: None,
-            next: 0,
-            emptied: 0,
-            at: 0,
-            freed: 0,
-            capacity: FIRST_BYTES as u64,
-            moved: 0,
-            stores: Stores::new(past),
-            ends: Box::new([0; SLOTS]),
-        })
+        Ok(PairOut { ring: RingSender::new(memory, FIRST_BYTES), moved: 0, stores: Stores::new(past) })
     }
 
-    /// From now on short messages go through the line in common when it is ours. The
-    /// receiver must look at it from when it accepts the slots ([`PairIn::converse`]).
-    pub fn converse(&mut self, with: &Rc<Conversation>) {
-        if with.first {
-            // Only the first slots of a way have the line.
-            let _ = with.memory.set(Rc::clone(&self.memory));
-        }
-        self.conversation = Some(Rc::clone(with));
+    /// From now on short messages go through the shared line when this end may write it. The
+    /// receiver must look at it from when it accepts the ring ([`PairIn::share`]).
+    pub fn share(&mut self, line: &Rc<PairLine>) {
+        self.ring.share(line);
     }
 
-    /// Their descriptor.
+    /// The ring's descriptor.
     pub fn descriptor(&self) -> u32 {
-        self.memory.descriptor()
+        self.ring.memory().descriptor()
     }
 
     /// The descriptor itself, to be passed.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.memory.file()
+        self.ring.memory().file()
     }
 
     /// The receiver's answer.
     pub fn answer(&self) -> Answer {
         // (A1) Acquire: pairs with the Release (A2) in `PairIn::accept`.
-        match self.memory.header().answer.load(Ordering::Acquire) {
+        match self.ring.memory().header().answer.load(Ordering::Acquire) {
             ACCEPTED => Answer::Accepted,
             DECLINED => Answer::Declined,
             _ => Answer::None,
@@ -200,83 +133,38 @@ impl PairOut {
     #[inline(always)]
     pub fn send(&mut self, frame: &Frame<'_>) -> bool {
         let line = frame.line();
-        if !line.bulk
-            && let Some(shared) = &self.conversation
-            && let Some(place) = shared.ours()
-        {
-            let packet = Header::new(Form::Short, line.handler, line.args, 0);
-            lay_down(place, frame, None);
-            shared.volley.send(&Native::with_id(0), place, packet, self.next);
-            return true;
-        }
-        self.send_in_slot(frame, line)
-    }
-
-    #[inline]
-    fn send_in_slot(&mut self, frame: &Frame<'_>, mut line: Line) -> bool {
-        let mut place = None;
-        if self.next - self.emptied >= LEN {
-            self.look();
-            if self.next - self.emptied >= LEN {
-                return false;
-            }
-        }
+        let header = Header::new(Form::Short, line.handler, line.args, 0);
         if line.bulk {
-            place = self.put(frame);
-            if place.is_none() {
-                return false;
-            }
-            line.args += 2;
+            return self.send_bulk(frame, Header::new(Form::Short, line.handler, line.args + 2, 0));
         }
-        self.ends[self.next as usize % SLOTS] = self.at;
-        let slot = self.memory.slot(self.next);
-        lay_down(slot, frame, place);
-        let header =
-            Header::new(Form::Short, line.handler, line.args, 0).with_state(READY).with_lap(lap(self.next));
-        // (S1) Release: what the slot holds comes before; pairs with the Acquire (S2) in
-        // `PairIn::next`.
-        slot.header.store(header.0, Ordering::Release);
-        self.next += 1;
-        Native::with_id(0).prefetch_exclusive(&self.memory.slot(self.next).header);
-        true
+        self.ring.send_in_line(&CPU, |slot| {
+            lay_down(slot, frame, None);
+            header
+        }) || self.ring.send_in_slot(&CPU, None, |_, _, slot, _| {
+            lay_down(slot, frame, None);
+            Some(header)
+        })
     }
 
-    /// Copies a payload to where there is space for it: its place, as the slot names it.
+    /// Sends a frame whose payload lies in the ring's bytes.
     #[inline]
-    fn put(&mut self, frame: &Frame<'_>) -> Option<u64> {
-        let (len, capacity) = (frame.content.len() as u64, self.capacity);
-        // In one piece: what is left before the end is passed over.
-        let start =
-            if self.at % capacity + len > capacity { self.at.next_multiple_of(capacity) } else { self.at };
-        let end = (start + len).next_multiple_of(64);
-        if end - self.freed > capacity {
-            self.look();
-            if end - self.freed > capacity {
-                return None;
-            }
+    fn send_bulk(&mut self, frame: &Frame<'_>, header: Header) -> bool {
+        let (stores, len) = (&mut self.stores, frame.content.len());
+        let sent = self.ring.send_in_slot(&CPU, Some(len), |memory, ticket, slot, at| {
+            let place = write_piece(memory, stores, ticket, &frame.content, at?)?;
+            lay_down(slot, frame, Some(place));
+            Some(header)
+        });
+        if sent {
+            self.moved += len as u64;
         }
-        let at = start % capacity;
-        let to = self.memory.bytes(at as usize, len as usize)?;
-        // (T1) Acquire: pairs with the Release (T2) in `PairIn::take`, though nothing else depends
-        // on it.
-        let told = || self.memory.header().told.load(Ordering::Acquire);
-        let (past, trial) = self.stores.choose(self.next, len as usize, told);
-        let timed = trial.map(|trial| (trial, now()));
-        // SAFETY: in bounds of the pair's bytes, and free: only the sender writes them, and no
-        // buffer of a caller lies there.
-        unsafe { if past { frame.content.copy_past_caches(to) } else { frame.content.copy_to(to) } }
-        if let Some((trial, begun)) = timed {
-            self.stores.wrote(trial, self.next, len as usize, now().saturating_sub(begun));
-        }
-        self.at = end;
-        self.moved += len;
-        Some(at | if trial.is_some() { TIMED } else { 0 } | len << 32)
+        sent
     }
 
     /// Whether it has earned more memory than it uses.
     #[inline(always)]
     pub fn has_earned(&self) -> bool {
-        self.moved >= EARNS && self.capacity < SLOT_BYTES as u64
+        self.moved >= EARNS && self.ring.capacity() < SLOT_BYTES
     }
 
     /// From now on uses all of its memory, unless too many pairs do.
@@ -289,177 +177,143 @@ impl PairOut {
             self.moved = 0;
             return;
         }
-        self.look();
-        // It goes on behind the first part, which is free again when all that lies there has been
-        // taken.
-        self.capacity = SLOT_BYTES as u64;
-        self.at = FIRST_BYTES as u64;
-        if self.emptied == self.next {
-            self.freed = self.at;
-            return;
-        }
-        self.freed = 0;
-        for ticket in self.emptied..self.next {
-            self.ends[ticket as usize % SLOTS] = 0;
-        }
-        self.ends[(self.next - 1) as usize % SLOTS] = self.at;
+        self.ring.grow(&CPU, SLOT_BYTES);
     }
 
-    #[cold]
-    fn look(&mut self) {
-        // (S3) Acquire: the receiver's reads come before our writes; pairs with the Release (S4) in
-        // `PairIn::done`.
-        let emptied = self.memory.header().progress.load(Ordering::Acquire);
-        // Only what was sent can be emptied.
-        if emptied > self.emptied && emptied <= self.next {
-            self.emptied = emptied;
-            self.freed = self.ends[(emptied - 1) as usize % SLOTS];
-        }
-    }
-
-    /// Whether everything that was sent through slots has been taken.
+    /// Whether all messages that were sent through slots have been taken.
     pub fn is_empty(&mut self) -> bool {
-        self.look();
-        self.next == self.emptied
+        self.ring.is_empty(&CPU)
     }
+}
+
+/// Copies a payload to its place in the ring's bytes, and returns the place as the slot names it.
+#[inline]
+pub fn write_piece(
+    memory: &PairMemory,
+    stores: &mut Stores,
+    ticket: u64,
+    content: &Content<'_>,
+    at: usize,
+) -> Option<u64> {
+    let len = content.len();
+    let to = memory.bytes(at, len)?;
+    // (T1) Acquire: pairs with the Release (T2) in `Timed::tell`, though nothing else depends
+    // on it.
+    let told = || memory.header().told.load(Ordering::Acquire);
+    let (past, trial) = stores.choose(ticket, len, told);
+    let timed = trial.map(|trial| (trial, now()));
+    // SAFETY: in bounds of the ring's bytes, and free: only the sender writes them, and no buffer of
+    // a caller lies there.
+    unsafe { if past { content.copy_past_caches(to) } else { content.copy_to(to) } }
+    if let Some((trial, begun)) = timed {
+        stores.wrote(trial, ticket, len, now().saturating_sub(begun));
+    }
+    Some(at as u64 | if trial.is_some() { TIMED } else { 0 } | (len as u64) << 32)
 }
 
 impl Drop for PairOut {
     fn drop(&mut self) {
-        if self.capacity == SLOT_BYTES as u64 {
+        if self.ring.capacity() == SLOT_BYTES {
             // Relaxed: a count.
             GROWN.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The next frame: where it is, and its header. To be delivered before anything else is.
-pub struct Found((Lane, Header));
-
 /// The receiving end.
 pub struct PairIn {
-    memory: Rc<PairMemory>,
-    conversation: Option<Rc<Conversation>>,
-    head: u64,
+    ring: RingReceiver<Rc<PairMemory>, SLOTS>,
 }
 
 impl PairIn {
-    /// Takes slots that somebody offers.
+    /// Takes a ring that a sender offers.
     pub fn accept(memory: PairMemory) -> PairIn {
-        // (A2) Release: pairs with the Acquire (A1).
+        // (A2) Release: pairs with the Acquire (A1) in `PairOut::answer`.
         memory.header().answer.store(ACCEPTED, Ordering::Release);
-        PairIn { memory: Rc::new(memory), conversation: None, head: 0 }
+        PairIn { ring: RingReceiver::new(Rc::new(memory)) }
     }
 
-    /// From now on looks at the line in common, too. To be called before the sender
-    /// learns that its slots were accepted, or at least before it uses them.
-    pub fn converse(&mut self, with: &Rc<Conversation>) {
-        if !with.first {
-            // As in `PairOut::converse`.
-            let _ = with.memory.set(Rc::clone(&self.memory));
-        }
-        self.conversation = Some(Rc::clone(with));
+    /// From now on looks at the shared line, too. To be called before the sender learns that its
+    /// ring was accepted, or at least before it uses it.
+    pub fn share(&mut self, line: &Rc<PairLine>) {
+        self.ring.share(line);
     }
 
-    /// Refuses them.
+    /// Refuses a ring that a sender offers.
     pub fn decline(memory: &PairMemory) {
-        // (A2) Release: as above.
+        // (A2) Release: pairs with the Acquire (A1) in `PairOut::answer`.
         memory.header().answer.store(DECLINED, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn in_slot(&self) -> Option<Header> {
-        // (S2) Acquire: pairs with the Release (S1).
-        let header = Header(self.memory.slot(self.head).header.load(Ordering::Acquire));
-        (header.state() == READY && header.lap() == lap(self.head)).then_some(header)
-    }
-
-    #[inline(always)]
-    fn next(&self) -> Option<(Lane, Header)> {
-        let Some(shared) = &self.conversation else { return self.in_slot().map(|h| (Lane::Slot, h)) };
-        volley::next(|| shared.look(self.head), || self.in_slot())
     }
 
     /// Whether there is something to take.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
-        self.next().is_some()
+        self.ring.is_ready(&CPU)
     }
 
     /// Delivers the next frame, if there is one: `Some(None)` if it makes no sense.
     #[inline(always)]
     pub fn take<T>(&mut self, deliver: impl FnOnce(Option<Arrived>) -> T) -> Option<T> {
-        let found = Found(self.next()?);
+        let found = self.ring.next(&CPU)?;
         Some(self.deliver(found, deliver))
     }
 
-    /// Looks on for at most so many nanoseconds, and finds the next frame.
+    /// The next frame; spins for at most so many nanoseconds until one is there.
     #[inline(always)]
     pub fn find(&self, ns: u64) -> Option<Found> {
-        let mut found = None;
-        let word = &self.memory.slot(self.head).header;
-        // Relaxed: both lanes are looked at, and ordered, by `next`.
-        let _ = Native::with_id(0).spin_until(word, Ordering::Relaxed, ns, |_| {
-            found = self.next();
-            found.is_some()
-        });
-        found.map(Found)
+        self.ring.find(&CPU, ns)
     }
 
     /// Delivers the frame that [`PairIn::find`] has found: `None` if it makes no sense.
     #[inline(always)]
     pub fn deliver<T>(&mut self, found: Found, deliver: impl FnOnce(Option<Arrived>) -> T) -> T {
-        let Found((lane, header)) = found;
-        if lane == Lane::Volley
-            && let Some(shared) = &self.conversation
-            && let Some(line) = shared.line()
-        {
-            let frame = pick_up(line, header, |_| None);
-            // What it sends meanwhile goes through slots.
+        self.ring.deliver(&CPU, found, |memory, slot, header, ticket| {
+            let Some(ticket) = ticket else { return deliver(pick_up(slot, header, |_| None)) };
+            let mut timed = Timed(None);
+            let frame = pick_up(slot, header, |place| timed.find_piece(memory, place));
             let result = deliver(frame);
-            shared.volley.taken();
-            return result;
-        }
-        let mut begun = None;
-        let frame = pick_up(self.memory.slot(self.head), header, |place| {
-            if place & TIMED != 0 {
-                begun = Some(now());
-            }
-            let (at, len) = ((place & (TIMED - 1)) as usize, (place >> 32) as usize);
-            let from = self.memory.bytes(at, len)?;
-            // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says
-            // so; if it does, the bytes are wrong, no more.
-            Some(unsafe { Payload::new(from, len) })
-        });
-        let result = deliver(frame);
-        if let Some(begun) = begun {
-            // (T2) Release: pairs with the Acquire (T1).
-            self.memory
-                .header()
-                .told
-                .store(report(self.head, now().saturating_sub(begun)), Ordering::Release);
-        }
-        self.head += 1;
-        // (S4) Release: our reads come before; pairs with the Acquire (S3).
-        self.memory.header().progress.store(self.head, Ordering::Release);
-        result
+            timed.tell(memory, ticket);
+            result
+        })
     }
 }
 
-/// Between publishing and looking whether the receiver sleeps, and between saying that
-/// one sleeps and looking once more.
-#[inline(always)]
-pub fn publish_then_look() {
-    // (W1) SeqCst: pairs with itself on the other side: either the sender sees the sleeper, or the
-    // sleeper the message.
-    Native::with_id(0).fence(Ordering::SeqCst);
+/// Start of the reading of a piece whose time is to be told, in nanoseconds.
+#[derive(Default)]
+pub struct Timed(Option<u64>);
+
+impl Timed {
+    /// The piece that a slot names, in the ring's bytes.
+    #[inline(always)]
+    pub fn find_piece(&mut self, memory: &PairMemory, place: u64) -> Option<Payload> {
+        if place & TIMED != 0 {
+            self.0 = Some(now());
+        }
+        let (at, len) = ((place & (TIMED - 1)) as usize, (place >> 32) as usize);
+        let from = memory.bytes(at, len)?;
+        // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says so;
+        // if it does, the bytes are wrong, no more.
+        Some(unsafe { Payload::new(from, len) })
+    }
+
+    /// Tells the sender how long it took, if that is to be told.
+    #[inline(always)]
+    pub fn tell(self, memory: &PairMemory, ticket: u64) {
+        if let Some(begun) = self.0 {
+            let told = report(ticket, now().saturating_sub(begun));
+            // (T2) Release: pairs with the Acquire (T1) in `write_piece`.
+            memory.header().told.store(told, Ordering::Release);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use towpath_channel::packet::READY;
+    use towpath_channel::ring::RingMemory;
+
     use super::*;
     use crate::device::protocol::frame::Kind;
-    use crate::device::protocol::wire::Content;
 
     fn ends() -> (PairOut, PairIn) {
         let out = PairOut::create(42, None).unwrap();
@@ -484,7 +338,7 @@ mod tests {
     }
 
     fn only_so_many_pairs_get_all_of_their_memory() {
-        let grown = |pair: &PairOut| pair.capacity == SLOT_BYTES as u64;
+        let grown = |pair: &PairOut| pair.ring.capacity() == SLOT_BYTES;
         let mut pairs: Vec<PairOut> = (0..=MOST).map(|_| PairOut::create(1, None).unwrap()).collect();
         for pair in &mut pairs {
             pair.moved = EARNS;
@@ -536,18 +390,18 @@ mod tests {
         }
         assert!(!into.is_ready());
         assert!(out.is_empty());
-        assert_eq!(out.capacity, SLOT_BYTES as u64);
+        assert_eq!(out.ring.capacity(), SLOT_BYTES);
     }
 
     #[test]
     fn both_directions_stay_in_order_through_line_and_slots() {
         let (mut there, mut at_b) = ends();
         let (mut back, mut at_a) = ends();
-        let (a, b) = (Conversation::new(true), Conversation::new(false));
-        at_b.converse(&b);
-        there.converse(&a);
-        at_a.converse(&a);
-        back.converse(&b);
+        let (a, b) = (PairLine::new(true), PairLine::new(false));
+        at_b.share(&b);
+        there.share(&a);
+        at_a.share(&a);
+        back.share(&b);
         let data: Vec<u8> = (0..200).collect();
         let mut seed = 7u64;
         let mut random = |below: u64| {
@@ -559,11 +413,11 @@ mod tests {
             let way = random(2) as usize;
             let (out, into) = if way == 0 { (&mut there, &mut at_b) } else { (&mut back, &mut at_a) };
             if random(3) == 0 {
-                let (n, before) = (sent[way], out.next);
+                let (n, before) = (sent[way], out.ring.sent());
                 // Some do not fit on a line.
                 if out.send(&frame(n, &data[..(n * 7 % 60) as usize])) {
                     sent[way] += 1;
-                    through_line += u64::from(out.next == before);
+                    through_line += u64::from(out.ring.sent() == before);
                 }
             } else if let Some(got) = into.take(|f| f.map(|f| (f.tag, f.payload.to_vec()))) {
                 let n = taken[way];
@@ -590,7 +444,7 @@ mod tests {
     #[test]
     fn nonsense_in_a_slot_is_taken_as_such() {
         let (out, mut into) = ends();
-        let slot = out.memory.slot(0);
+        let slot = out.ring.memory().ring().slot(0);
         slot.args[1].store(u64::MAX, Ordering::Relaxed);
         let header =
             Header::new(Form::Short, Kind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);

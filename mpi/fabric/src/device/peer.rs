@@ -9,7 +9,7 @@ use crate::device::connect::address::Address;
 use crate::device::connect::fd_request::FdRequest;
 use crate::device::link::Link;
 use crate::device::members::MemberId;
-use crate::device::pair::{Conversation, PairIn};
+use crate::device::pair::{PairIn, PairLine};
 use crate::device::protocol::stream::Queued;
 
 /// No address in the vector.
@@ -60,7 +60,7 @@ pub struct Peer {
     pub member: Option<MemberId>,
     /// The line that the rings of both directions share. None with ourselves, and with
     /// the dead.
-    pub conversation: Option<Rc<Conversation>>,
+    pub shared_line: Option<Rc<PairLine>>,
     /// Slots of its, accepted, not yet to be followed.
     pub offered: Option<PairIn>,
     /// The message that it sends in pieces.
@@ -91,7 +91,7 @@ impl Peer {
             connection: ConnectionState::Untried,
             queue: VecDeque::new(),
             member: None,
-            conversation: (address != *own).then(|| Conversation::new(own.to_words() < address.to_words())),
+            shared_line: (address != *own).then(|| PairLine::new(own.to_words() < address.to_words())),
             offered: None,
             assembly: None,
             eager_sent: 0,

@@ -1,6 +1,6 @@
 //! An endpoint's own segment: taking what arrives, and sleeping until something does.
 //!
-//! What has no slots of its own comes through the shared queue of the room am, claimed by Towpath's
+//! What has no slots of its own comes through the shared queue of the room channel, claimed by Towpath's
 //! algorithm; its census are the members of the segment.
 
 use core::cell::{Cell, OnceCell, RefCell};
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use towpath_am::claim::{Claim, Towpath};
-use towpath_am::path::{FIRST_QUOTA, Inbox, free_afterwards};
-use towpath_am::queue::{CLOSED, Receiver};
+use towpath_channel::claim::{Claim, Towpath};
+use towpath_channel::doorbell;
+use towpath_channel::path::{FIRST_QUOTA, Inbox, free_afterwards};
+use towpath_channel::queue::{CLOSED, Receiver};
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::Spinning;
 
@@ -20,10 +21,10 @@ use crate::device::bell::Bell;
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::{AttachError, PairMemory, Segment};
 use crate::device::connect::fd_listener::FdListener;
-use crate::device::connect::layout::{LISTENED, LISTENS, MEMBERS, SLEEPS};
+use crate::device::connect::layout::MEMBERS;
 pub use crate::device::members::MemberId;
 use crate::device::members::Members;
-use crate::device::pair::{Conversation, PairIn, publish_then_look};
+use crate::device::pair::{PairIn, PairLine};
 use crate::device::protocol::wire::{Arrived, LINE};
 use crate::device::resource::buffers::Payload;
 
@@ -269,52 +270,48 @@ impl Port {
         &self,
         memory: PairMemory,
         most: usize,
-        conversation: Option<&Rc<Conversation>>,
+        shared_line: Option<&Rc<PairLine>>,
     ) -> Option<PairIn> {
         if self.pairs() >= most {
             PairIn::decline(&memory);
             return None;
         }
         let mut pair = PairIn::accept(memory);
-        if let Some(conversation) = conversation {
-            pair.converse(conversation);
+        if let Some(line) = shared_line {
+            pair.share(line);
         }
         Some(pair)
     }
 
-    /// Says that the owner is about to sleep. Returns what to hand to [`Port::park`];
-    /// `None` if something has come.
-    pub fn lie_down(&self) -> Option<u64> {
-        let header = self.segment.header();
-        // Acquire: before the last look.
-        let rung = header.doorbell.load(Ordering::Acquire);
-        // Relaxed: ordered by the fence.
-        header.asleep.fetch_or(SLEEPS, Ordering::Relaxed);
-        publish_then_look();
-        let q = self.segment.queue();
-        let ok = Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu);
-        if ok && !self.is_ready() {
-            return Some(rung);
+    /// Arms the doorbell. Returns what to hand to [`Port::sleep`]; `None` if something has come.
+    pub fn arm(&self) -> Option<u64> {
+        let count = self.segment.header().doorbell.arm(&self.cpu);
+        if self.may_sleep() {
+            return Some(count);
         }
-        self.get_up();
+        self.disarm();
         None
     }
 
-    /// Sleeps until somebody rings, at most so long.
-    pub fn park(&self, rung: u64, ns: u64) {
-        self.cpu.park(&self.segment.header().doorbell, rung, ns);
+    /// Whether nothing has come, and a claim that comes from now on wakes the owner.
+    fn may_sleep(&self) -> bool {
+        let q = self.segment.queue();
+        Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu) && !self.is_ready()
     }
 
-    /// Takes it back.
-    pub fn get_up(&self) {
-        // Relaxed: at worst somebody rings in vain.
-        let before = self.segment.header().asleep.fetch_and(!SLEEPS, Ordering::Relaxed);
-        if before & LISTENS == 0 {
+    /// Sleeps until a sender wakes the owner, at most so many nanoseconds.
+    pub fn sleep(&self, count: u64, ns: u64) {
+        self.cpu.park(&self.segment.header().doorbell.count, count, ns);
+    }
+
+    /// Takes the request to be woken back.
+    pub fn disarm(&self) {
+        if !self.segment.header().doorbell.disarm(&self.cpu) {
             Claim::<Native>::wake_up(&Towpath, self.segment.queue(), &self.cpu);
         }
     }
 
-    /// The bell, for those who wait on a descriptor. Made when it is first asked for.
+    /// The wake pipe, for owners that wait on a descriptor. Made when it is first asked for.
     ///
     /// # Errors
     ///
@@ -324,8 +321,7 @@ impl Port {
             return Ok(bell);
         }
         let bell = Bell::new()?;
-        // Relaxed: published by `asleep` in `listen`.
-        self.segment.header().bell.store(u64::from(bell.outer()) + 1, Ordering::Relaxed);
+        self.segment.header().doorbell.set_pipe(&self.cpu, bell.outer());
         let bell = self.bell.get_or_init(|| bell);
         if let Some(listener) = &self.members.listener {
             listener.pass(bell);
@@ -333,30 +329,21 @@ impl Port {
         Ok(bell)
     }
 
-    /// Silences the bell, and has it rung when something comes. `false`: something has
-    /// come, or is about to, that nobody may ring for.
-    pub fn listen(&self) -> bool {
+    /// Empties the wake pipe and arms it. `false`: something has come, or is about to, for which no
+    /// sender writes to the pipe.
+    pub fn arm_pipe(&self) -> bool {
         let Some(bell) = self.bell.get() else { return false };
         bell.silence();
-        let asleep = &self.segment.header().asleep;
-        // Release: the bell's descriptor comes before; pairs with the Acquire of `Link::ring`.
-        // Relaxed on failure: it tries again.
-        let _ = asleep.fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
-            Some(word.wrapping_add(LISTENED) | LISTENS)
-        });
-        publish_then_look();
-        Claim::<Native>::fall_asleep(&Towpath, self.segment.queue(), &self.receiver.borrow(), &self.cpu)
-            && !self.is_ready()
+        self.segment.header().doorbell.arm_pipe(&self.cpu);
+        self.may_sleep()
     }
 
-    /// Wakes the owner, from another of its threads.
-    pub fn ring(&self) {
-        let bell = &self.segment.header().doorbell;
-        // Release: pairs with the Acquire of `lie_down`.
-        bell.fetch_add(1, Ordering::Release);
-        self.cpu.wake(bell, u32::MAX);
-        // Relaxed: our own threads', who hold a lock around this and around `listen`.
-        if self.segment.header().asleep.load(Ordering::Relaxed) & LISTENS != 0
+    /// Wakes the owner, from another of its threads, which holds the lock under which the pipe is
+    /// armed.
+    pub fn wake(&self) {
+        let doorbell = &self.segment.header().doorbell;
+        doorbell::wake(&self.cpu, &doorbell.count);
+        if doorbell.is_pipe_armed(&self.cpu)
             && let Some(bell) = self.bell.get()
         {
             bell.ring();
@@ -374,7 +361,7 @@ impl Port {
 }
 
 #[allow(unsafe_code)]
-fn payload(q: &towpath_am::queue::Queue<'_, Native>, block: usize, len: usize) -> Option<Payload> {
+fn payload(q: &towpath_channel::queue::Queue<'_, Native>, block: usize, len: usize) -> Option<Payload> {
     let at = q.block_at(block);
     let fits = at.checked_add(len)? <= q.bytes.len();
     // SAFETY: in bounds of the mapped blocks; the block is freed only after the delivery.

@@ -455,7 +455,7 @@ impl Domain {
         for _ in 0..3 {
             let (mut came, mut behind) = (false, false);
             self.each(|endpoint| {
-                came |= !endpoint.port.listen();
+                came |= !endpoint.port.arm_pipe();
                 behind |= endpoint.port.is_behind();
             });
             if !came {

@@ -43,11 +43,11 @@ impl Domain {
         ns: u64,
         others: Option<Doorbells>,
     ) -> Guard<'a> {
-        let Some(rung) = port.lie_down() else { return guard };
+        let Some(rung) = port.arm() else { return guard };
         let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
         drop(guard);
         match others {
-            None => port.park(rung, ns),
+            None => port.sleep(rung, ns),
             Some(others) => others.park(&port.segment, rung, ns),
         }
         let guard = self.enter();
@@ -75,7 +75,7 @@ impl Domain {
 
     /// Arms the domain: senders wake the thread's last domain to fall asleep from now on.
     fn lie_down(&self, port: &Port, activity: Activity) {
-        match port.lie_down() {
+        match port.arm() {
             Some(rung) if !port.is_behind() => {
                 self.lies.set(Some(activity));
                 multi_domain_sleep::arm(self.name(), &port.segment, rung);
@@ -85,7 +85,7 @@ impl Domain {
     }
 
     fn get_up(&self, port: &Port) {
-        port.get_up();
+        port.disarm();
         if self.lies.take().is_some() {
             multi_domain_sleep::disarm(self.name());
         }
@@ -99,7 +99,7 @@ impl Domain {
                 Ok(bell) => bells.push(bell.inner()),
                 Err(_) => ns = ns.min(SHORTLY),
             }
-            came |= !endpoint.port.listen();
+            came |= !endpoint.port.arm_pipe();
             if endpoint.port.is_behind() {
                 ns = ns.min(BEHIND);
             }
@@ -124,6 +124,6 @@ impl Domain {
 
     /// Wakes all threads that sleep here. The domain is locked.
     pub fn ring(&self) {
-        self.each(|endpoint| endpoint.port.ring());
+        self.each(|endpoint| endpoint.port.wake());
     }
 }

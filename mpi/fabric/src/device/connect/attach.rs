@@ -6,8 +6,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use towpath_am::packet::{BlockHead, Extra, Slot};
-use towpath_am::queue::{Control, Queue};
+use towpath_channel::packet::{BlockHead, Extra, Slot};
+use towpath_channel::queue::{Control, Queue};
+use towpath_channel::ring::{Ring, RingMemory};
 use towpath_machine::{Native, NativeBytes, Plain};
 use towpath_shm::Memory;
 
@@ -196,7 +197,7 @@ impl Segment {
 /// A pair's slots, mapped. As [`Segment`].
 pub struct PairMemory {
     header: &'static SlotsHeader,
-    slots: &'static [Slot<Native>],
+    ring: &'static Ring<Native, { layout::SLOTS }>,
     bytes: NativeBytes,
     memory: Memory,
 }
@@ -229,9 +230,9 @@ impl PairMemory {
         // SAFETY: as in `Segment::of`.
         unsafe {
             let header = &lasting(memory.slice::<SlotsHeader>(0, 1)?)[0];
-            let slots = lasting(memory.slice::<Slot<Native>>(at::PAIR_SLOTS, layout::SLOTS as u64)?);
+            let ring = &lasting(memory.slice::<Ring<Native, { layout::SLOTS }>>(at::PAIR_RING, 1)?)[0];
             let bytes = memory.bytes(at::PAIR_BYTES, layout::SLOT_BYTES as u64)?;
-            Ok(PairMemory { header, slots, bytes, memory })
+            Ok(PairMemory { header, ring, bytes, memory })
         }
     }
 
@@ -239,13 +240,6 @@ impl PairMemory {
     #[inline(always)]
     pub fn header(&self) -> &SlotsHeader {
         self.header
-    }
-
-    /// The slot of a ticket.
-    #[inline(always)]
-    pub fn slot(&self, ticket: u64) -> &Slot<Native> {
-        // In bounds for every ticket, and the compiler sees it.
-        &self.slots[ticket as usize % layout::SLOTS]
     }
 
     /// Returns the address of a range of the bytes, if it lies within them.
@@ -264,5 +258,13 @@ impl PairMemory {
     /// The descriptor itself, to be passed.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.memory.file()
+    }
+}
+
+impl RingMemory<{ layout::SLOTS }> for PairMemory {
+    type Cpu = Native;
+    #[inline(always)]
+    fn ring(&self) -> &Ring<Native, { layout::SLOTS }> {
+        self.ring
     }
 }

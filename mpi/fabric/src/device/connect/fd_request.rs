@@ -47,7 +47,7 @@ impl Peer {
     }
 
     fn open(&mut self, link: Link) {
-        self.connection = ConnectionState::Open(Box::new(link.with(self.conversation.as_ref())));
+        self.connection = ConnectionState::Open(Box::new(link.with(self.shared_line.as_ref())));
     }
 
     fn ask(&mut self, own: &Address, instead: Option<AttachError>, quietly: bool) {

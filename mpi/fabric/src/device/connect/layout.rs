@@ -1,18 +1,20 @@
 //! Layout of an endpoint's segment, and of a ring's memory.
 //!
 //! ```text
-//! segment   header: identity | closed | doorbell | asleep | bell    the owner's
+//! segment   header: identity | closed | doorbell                    the owner's
 //!           members, one per sender: state | address | intents | taken, answer
-//!           queue: control | slots | extras | block heads | blocks     as in the room am
-//! slots     header: identity | answer | progress | volley | told
-//!           slots, one line each
+//!           queue: control | slots | extras | block heads | blocks     as in the room channel
+//! ring      header: nonce | answer | told
+//!           progress | shared line | slots                             as in the room channel
 //!           bytes
 //! ```
 
 use core::sync::atomic::AtomicU64;
 
-use towpath_am::packet::{BlockHead, Extra, Slot};
-use towpath_am::queue::Control;
+use towpath_channel::doorbell::Doorbell;
+use towpath_channel::packet::{BlockHead, Extra, Slot};
+use towpath_channel::queue::Control;
+use towpath_channel::ring::Ring;
 use towpath_machine::{Native, OwnLine};
 
 /// Maximum number of senders of an endpoint.
@@ -38,33 +40,16 @@ pub const FIRST_BYTES: usize = 256 << 10;
 /// The longest piece that goes through a pair's bytes.
 pub const SLOT_PIECE: usize = 16 << 10;
 
-/// The beginning of an endpoint's segment. The owner writes `identity`, `closed`,
-/// `asleep` and `bell`; a sender that wakes the owner adds to the doorbell, and takes [`LISTENS`]
-/// out of `asleep`.
+/// The beginning of an endpoint's segment. The owner writes `identity` and `closed`.
 #[repr(C)]
 pub struct Header {
     /// The address, in words: a process that attaches compares it.
     pub identity: [AtomicU64; 8],
     /// Flag, if not 0: the owner takes no more frames.
     pub closed: OwnLine<AtomicU64>,
-    /// The word on which the owner sleeps.
-    pub doorbell: OwnLine<AtomicU64>,
-    /// Flags [`SLEEPS`] and [`LISTENS`]: the owner sleeps, or is about to.
-    ///
-    /// The bits above are the number of times that it was armed for its descriptor.
-    pub asleep: OwnLine<AtomicU64>,
-    /// The owner: its [`Bell`](crate::device::bell::Bell)'s descriptor and 1, or 0 if it
-    /// has none.
-    pub bell: OwnLine<AtomicU64>,
+    /// The doorbell on which the owner sleeps, and its wake pipe's number.
+    pub doorbell: Doorbell<Native>,
 }
-
-/// In `asleep`: on the doorbell.
-pub const SLEEPS: u64 = 1;
-/// Flag in `asleep`: the owner waits on its wake pipe. The owner sets it, and the sender
-/// that has woken it takes it back.
-pub const LISTENS: u64 = 2;
-/// In `asleep`: begun to listen once more.
-pub const LISTENED: u64 = 4;
 
 /// A sender's entry in a receiver's segment.
 #[repr(C, align(64))]
@@ -104,10 +89,6 @@ pub struct SlotsHeader {
     spare: [AtomicU64; 7],
     /// The receiver: [`ACCEPTED`] or [`DECLINED`].
     pub answer: OwnLine<AtomicU64>,
-    /// The receiver: how many slots it has emptied.
-    pub progress: OwnLine<AtomicU64>,
-    /// Both ends, in turn ([`Volley`](crate::device::volley::Volley)).
-    pub volley: Slot<Native>,
     /// The receiver: how long the piece took that was to be timed, and its ticket
     /// ([`report`](crate::device::tune::store_mode::report)).
     pub told: OwnLine<AtomicU64>,
@@ -140,10 +121,10 @@ pub mod at {
     /// The end.
     pub const END: u64 = after(BYTES, BLOCKS * BLOCK);
 
-    /// A pair's slots.
-    pub const PAIR_SLOTS: u64 = after(0, size_of::<SlotsHeader>());
-    /// The bytes behind them.
-    pub const PAIR_BYTES: u64 = after(PAIR_SLOTS, super::SLOTS * size_of::<Slot<Native>>());
+    /// A pair's ring.
+    pub const PAIR_RING: u64 = after(0, size_of::<SlotsHeader>());
+    /// The bytes behind it.
+    pub const PAIR_BYTES: u64 = after(PAIR_RING, size_of::<Ring<Native, { super::SLOTS }>>());
     /// The end.
     pub const PAIR_END: u64 = after(PAIR_BYTES, SLOT_BYTES);
 }

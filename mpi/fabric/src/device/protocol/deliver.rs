@@ -83,14 +83,14 @@ impl Core {
     /// Accepts or declines a ring.
     /// One that can't be mapped gets no answer: its sender goes on without it.
     fn take_ring_offer(&mut self, port: &Port, peer: u32, descriptor: u32, nonce: u64) {
-        let Peer { address, offered, is_foreign, conversation, .. } = &mut self.peers[peer as usize];
+        let Peer { address, offered, is_foreign, shared_line, .. } = &mut self.peers[peer as usize];
         let memory = match port.passed_slots(address, nonce) {
             Some(passed) => passed,
             None if *is_foreign => None,
             None => PairMemory::attach(address.pid, descriptor, nonce).ok(),
         };
         if let Some(memory) = memory {
-            *offered = port.judge(memory, self.settings.rings, conversation.as_ref());
+            *offered = port.judge(memory, self.settings.rings, shared_line.as_ref());
         }
     }
 }

@@ -100,7 +100,7 @@ struct Armed {
 impl Armed {
     fn has_changed(&self) -> bool {
         // Relaxed: the poll that follows reads with an Acquire of its own.
-        self.segment.upgrade().is_some_and(|s| s.header().doorbell.load(Ordering::Relaxed) != self.rung)
+        self.segment.upgrade().is_some_and(|s| s.header().doorbell.count.load(Ordering::Relaxed) != self.rung)
     }
 }
 
@@ -141,9 +141,9 @@ pub struct Doorbells(Vec<(Arc<Segment>, u64)>);
 impl Doorbells {
     /// Sleeps until one of them changes, or one's own, at most so long, in nanoseconds.
     pub fn park(&self, own: &Segment, rung: u64, ns: u64) {
-        let own = (&*own.header().doorbell, rung);
+        let own = (&*own.header().doorbell.count, rung);
         let all: Vec<_> = core::iter::once(own)
-            .chain(self.0.iter().map(|(s, rung)| (&*s.header().doorbell, *rung)))
+            .chain(self.0.iter().map(|(s, rung)| (&*s.header().doorbell.count, *rung)))
             .collect();
         Native::with_id(0).park_on_any(&all, ns);
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn ring(segment: &Segment) {
-        segment.header().doorbell.fetch_add(1, Ordering::Release);
+        segment.header().doorbell.count.fetch_add(1, Ordering::Release);
     }
 
     #[test]
@@ -268,14 +268,14 @@ mod tests {
         for rung in [&first, &last] {
             polled(1);
             polled(2);
-            arm(1, &first, first.header().doorbell.load(Ordering::Relaxed));
+            arm(1, &first, first.header().doorbell.count.load(Ordering::Relaxed));
             let Others::Armed(doorbells) = others(2) else { panic!("it lies") };
-            let at = last.header().doorbell.load(Ordering::Relaxed);
+            let at = last.header().doorbell.count.load(Ordering::Relaxed);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                     ring(rung);
-                    towpath_machine::Park::wake(&Native::with_id(0), &rung.header().doorbell, u32::MAX);
+                    towpath_machine::Park::wake(&Native::with_id(0), &rung.header().doorbell.count, u32::MAX);
                 });
                 doorbells.park(&last, at, 3_600_000_000_000);
             });
