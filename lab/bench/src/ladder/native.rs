@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use towpath::Policy;
+use towpath_channel::doorbell::Doorbell;
 use towpath_machine::{Native, NativeBytes};
 use towpath_shm::{Area, World, WorldSpec};
 use towpath_sync::locks::TestAndSet;
@@ -73,8 +74,8 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Res
         }
     };
     if version == Version::Towpath {
-        // Its memory is its own; the world is for the barriers.
-        let world = world_of(procs, 0)?;
+        // Its rings are its own; the world is for the barriers and the doorbells.
+        let world = world_of(procs, procs * size_of::<Doorbell<Native>>())?;
         let addresses = SharedPages::new(procs * ADDRESS_WORDS)?;
         team(&cores, limit, |rank| {
             exit(
@@ -84,7 +85,10 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Res
                     let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
                     let own = Opened::new(rank, &addresses)?;
                     world.barrier(Policy::Adaptive)?;
-                    let link = own.meet(rank, (rank + procs / 2) % procs, &addresses, adaptive(&world))?;
+                    let area = world.area();
+                    let doorbells = area.slice::<Doorbell<Native>>(0, procs as u64)?;
+                    let ranks = (rank, (rank + procs / 2) % procs);
+                    let link = own.meet(ranks, &addresses, doorbells, adaptive(&world))?;
                     part.play_between_barriers(&link)
                 })(),
             )

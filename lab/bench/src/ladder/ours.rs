@@ -1,38 +1,33 @@
-//! Our own rung of the ladder: the pairs of slots through which the device that carries
-//! MPI programs moves their messages (`mpi/fabric/src/device/pair.rs`), one for each direction, and
-//! the line that both share (`volley.rs`).
+//! Our own rung of the ladder on this machine: the channel's rings and their line
+//! (`lab/papers/src/ladder/ours.rs`), in the memory, and with the way of writing long pieces, of
+//! the device that carries MPI programs (`mpi/fabric/src/device/pair.rs`).
 //!
-//! Like the paper's versions it carries the messages of one process to another in order, and waits
-//! for space and for messages. Matching by tags and completions are not its business, nor theirs:
-//! the device does that above.
-//!
-//! # Safety
-//!
-//! The one `unsafe` operation gives a pair a caller's buffer; every call here returns only when
-//! that is done with.
-#![allow(unsafe_code)]
+//! Matching by tags and completions are not its business, nor that of the paper's versions: the
+//! device does that above.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
+use towpath_channel::doorbell::Doorbell;
+use towpath_channel::ring::{Found, RingReceiver, RingSender};
+use towpath_channel::shared_line::SharedLine;
 use towpath_fi::device::connect::attach::PairMemory;
-use towpath_fi::device::connect::layout::SLOT_PIECE;
-use towpath_fi::device::pair::{Conversation, Found, PairIn, PairOut, publish_then_look};
-use towpath_fi::device::protocol::frame::Frame;
-use towpath_fi::device::protocol::wire::{Arrived, Content, LINE, RawFrame};
-use towpath_fi::device::resource::buffers::Buffer;
+use towpath_fi::device::connect::layout::{FIRST_BYTES, SLOT_BYTES, SLOTS};
+use towpath_fi::device::pair::{Timed, write_piece};
+use towpath_fi::device::protocol::wire::Content;
+use towpath_fi::device::tune::store_mode::Stores;
 use towpath_machine::{Native, Park, Processor};
+use towpath_papers::ladder::{INLINE, Ours as Rings, RingBytes};
 use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 use towpath_sync::{Wait, Waiting};
 
 use super::native::{Anything, Link};
 use towpath_host::process::SharedPages;
 
-/// Words of each process: its pid, the descriptor of its slots and their nonce, which it
-/// leaves for its partner; what it sleeps on; and whether it does.
-pub const ADDRESS_WORDS: usize = 5;
-const DOORBELL: usize = 3;
-const ASLEEP: usize = 4;
+/// Words of each process: its pid, the descriptor of its ring and its nonce, which it leaves for
+/// its partner.
+pub const ADDRESS_WORDS: usize = 3;
 /// First look for an answer, in nanoseconds: longer than a partner that is running takes, and
 /// before it is asked whether cores are shared.
 const GLANCE: u64 = 500;
@@ -44,80 +39,103 @@ const STRATEGY: Strategy = Strategy {
     first_nap: 1_000_000,
     longest_nap: 1_000_000,
 };
+/// Number of bytes after which a ring uses all of its memory.
+const EARNS: u64 = 4 << 20;
 
-/// Slots that are not met yet.
-pub struct Opened {
-    out: PairOut,
+type Memory = Rc<PairMemory>;
+
+/// Long pieces, written as the device writes them.
+struct Pieces(Stores);
+
+impl RingBytes<Native, Memory> for Pieces {
+    #[inline(always)]
+    fn write(&mut self, _cpu: &Native, memory: &Memory, ticket: u64, at: usize, piece: &[u8]) -> Option<u64> {
+        write_piece(memory, &mut self.0, ticket, &Content::Bytes(piece), at)
+    }
+    #[inline(always)]
+    fn read(&mut self, _cpu: &Native, memory: &Memory, ticket: u64, place: u64, piece: &mut [u8]) -> bool {
+        let mut timed = Timed::default();
+        let found = timed.find_piece(memory, place).filter(|found| found.len() == piece.len());
+        let Some(found) = found else { return false };
+        found.copy_to_slice(piece);
+        timed.tell(memory, ticket);
+        true
+    }
 }
 
-/// A process's end of a conversation.
+/// A ring that its receiver has not opened yet.
+pub struct Opened {
+    memory: Memory,
+}
+
+/// A process's end.
 pub struct Ours<'a> {
-    out: RefCell<PairOut>,
-    into: RefCell<PairIn>,
-    pages: &'a SharedPages,
-    /// Where our own words are, and the partner's.
-    rank: usize,
-    partner: usize,
+    rings: RefCell<Rings<Memory, Pieces, SLOTS>>,
+    /// Its own doorbell, and its partner's.
+    own: &'a Doorbell<Native>,
+    partner: &'a Doorbell<Native>,
     cpu: Native,
     wait: Wait<'a>,
     /// Answer of the surroundings in the last wait.
     oversubscribed: Cell<bool>,
+    /// Number of bytes sent in long messages.
+    moved: Cell<u64>,
 }
 
 impl Opened {
-    /// Makes the slots of the way out, and leaves word for the partner.
+    /// Makes the ring of the way out, and leaves word for the partner.
     pub fn new(rank: usize, pages: &SharedPages) -> Result<Self, Anything> {
+        let memory = Rc::new(PairMemory::create()?);
         let nonce = Native::with_id(0).now();
-        let out = PairOut::create(nonce, None)?;
-        let words = [u64::from(std::process::id()), u64::from(out.descriptor()), nonce];
+        // Relaxed, all: a barrier comes before anything is read.
+        memory.header().nonce.store(nonce, Ordering::Relaxed);
+        let words = [u64::from(std::process::id()), u64::from(memory.descriptor()), nonce];
         for (n, word) in words.into_iter().enumerate() {
-            // Relaxed: a barrier comes before anybody reads it.
             pages.word(rank * ADDRESS_WORDS + n).store(word, Ordering::Relaxed);
         }
-        Ok(Opened { out })
+        Ok(Opened { memory })
     }
 
-    /// Takes those of the partner, which has made them. Another barrier comes before the
-    /// first message.
+    /// Opens the ring of the partner, which has made it. Another barrier comes before the first
+    /// message.
     pub fn meet<'a>(
-        mut self,
-        rank: usize,
-        partner: usize,
-        pages: &'a SharedPages,
+        self,
+        (rank, partner): (usize, usize),
+        pages: &SharedPages,
+        doorbells: &'a [Doorbell<Native>],
         wait: Wait<'a>,
     ) -> Result<Ours<'a>, Anything> {
-        // Relaxed: as above.
+        // Relaxed: a barrier has come before.
         let [pid, descriptor, nonce] =
             std::array::from_fn(|n| pages.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed));
-        let mut into = PairIn::accept(PairMemory::attach(pid as u32, descriptor as u32, nonce)?);
-        let conversation = Conversation::new(rank < partner);
-        self.out.converse(&conversation);
-        into.converse(&conversation);
-        let (out, into, cpu) = (RefCell::new(self.out), RefCell::new(into), Native::with_id(0));
-        Ok(Ours { out, into, pages, rank, partner, cpu, wait, oversubscribed: Cell::new(false) })
+        let theirs = Rc::new(PairMemory::attach(pid as u32, descriptor as u32, nonce)?);
+        let line = SharedLine::new(rank < partner);
+        let (mut out, mut into) = (RingSender::new(self.memory, FIRST_BYTES), RingReceiver::new(theirs));
+        out.share(&line);
+        into.share(&line);
+        Ok(Ours {
+            rings: RefCell::new(Rings::new(out, into, Pieces(Stores::new(None)))),
+            own: &doorbells[rank],
+            partner: &doorbells[partner],
+            cpu: Native::with_id(0),
+            wait,
+            oversubscribed: Cell::new(false),
+            moved: Cell::new(0),
+        })
     }
 }
 
 impl Ours<'_> {
-    /// Takes the next frame: waits for it.
-    #[inline(always)]
-    fn next<T>(&self, deliver: impl FnOnce(Arrived) -> T) -> Result<T, Anything> {
-        let mut into = self.into.borrow_mut();
-        let found = into.find(GLANCE).unwrap_or_else(|| self.wait_for(&into));
-        let taken = into.deliver(found, |frame| frame.map(deliver));
-        taken.ok_or_else(|| "a frame that makes no sense".into())
-    }
-
-    /// Waits for the next frame, which did not come at once.
+    /// Waits for the next message, which did not come at once.
     #[cold]
-    fn wait_for(&self, into: &PairIn) -> Found {
+    fn wait_for(&self, into: &RingReceiver<Memory, SLOTS>) -> Found {
         let mut state = WaitState::default();
         loop {
             let step = STRATEGY.next(&mut state, || self.wait.around.oversubscribed());
             self.oversubscribed.set(state.is_oversubscribed());
             match step {
                 Step::Spin(ns) => {
-                    if let Some(found) = into.find(ns) {
+                    if let Some(found) = into.find(&self.cpu, ns) {
                         return found;
                     }
                 }
@@ -127,113 +145,61 @@ impl Ours<'_> {
         }
     }
 
-    /// Sleeps for at most `nap` nanoseconds, unless a frame has come.
+    /// Sleeps for at most `nap` nanoseconds, unless a message has come.
     #[cold]
-    fn sleep(&self, into: &PairIn, nap: u64) {
-        let word = |n| self.pages.word(self.rank * ADDRESS_WORDS + n);
-        // Acquire: before the last look; pairs with the Release in `ring`.
-        let rung = word(DOORBELL).load(Ordering::Acquire);
-        // Relaxed, both: ordered by the fence; at worst somebody rings in vain.
-        word(ASLEEP).store(1, Ordering::Relaxed);
-        publish_then_look();
-        if !into.is_ready() {
-            self.cpu.park(word(DOORBELL), rung, nap);
+    fn sleep(&self, into: &RingReceiver<Memory, SLOTS>, nap: u64) {
+        let count = self.own.arm(&self.cpu);
+        if !into.is_ready(&self.cpu) {
+            self.cpu.park(&self.own.count, count, nap);
         }
-        word(ASLEEP).store(0, Ordering::Relaxed);
+        self.own.disarm(&self.cpu);
     }
 
     /// Wakes the partner, if it sleeps. (If it sleeps because it alone has noticed that
     /// cores are shared, it wakes by itself.)
     #[cold]
-    fn ring(&self) {
-        let word = |n| self.pages.word(self.partner * ADDRESS_WORDS + n);
-        publish_then_look();
-        // Relaxed: ordered by the fence.
-        if word(ASLEEP).load(Ordering::Relaxed) != 0 {
-            // Release: what was sent comes before; pairs with the Acquire in `sleep`.
-            word(DOORBELL).fetch_add(1, Ordering::Release);
-            self.cpu.wake(word(DOORBELL), 1);
+    fn wake(&self) {
+        if self.partner.is_armed(&self.cpu) {
+            self.partner.wake(&self.cpu, |_| {});
         }
     }
 
-    #[inline(always)]
-    fn put(&self, frame: &RawFrame<'_>) {
-        let mut out = self.out.borrow_mut();
-        if !out.send(frame) {
-            self.push(&mut out, frame);
-        }
-        if self.oversubscribed.get() {
-            self.ring();
-        }
-    }
-
-    /// Waits until there is space for a frame.
+    /// A long message has gone out: the ring may have earned all of its memory.
     #[cold]
-    fn push(&self, out: &mut PairOut, frame: &RawFrame<'_>) {
-        let mut round = 0;
-        while !out.send(frame) {
-            // Nobody gives up here (see `Exclusive`).
-            let _ = self.wait.back_off(&self.cpu, round);
-            round += 1;
+    fn earn(&self, rings: &mut Rings<Memory, Pieces, SLOTS>, bytes: usize) {
+        self.moved.set(self.moved.get() + bytes as u64);
+        let out = rings.sender();
+        if self.moved.get() >= EARNS && out.capacity() < SLOT_BYTES && !self.wait.around.oversubscribed() {
+            out.grow(&self.cpu, SLOT_BYTES);
         }
     }
-
-    /// Sends what does not fit on a line.
-    fn send_long(&self, tag: u64, data: &[u8]) {
-        // SAFETY: read until the pieces are copied, which is before this returns.
-        let all = unsafe { Buffer::one(data.as_ptr() as usize, data.len()) };
-        let mut frame = Frame::EagerFirst { tag: Some(tag), data: None, len: data.len() as u64, id: 0 };
-        for at in (0..data.len()).step_by(SLOT_PIECE) {
-            let content = Content::Part(&all, at, SLOT_PIECE.min(data.len() - at));
-            self.put(&frame.encode(content));
-            frame = Frame::EagerNext;
-        }
-        let mut out = self.out.borrow_mut();
-        if out.has_earned() && !self.wait.around.oversubscribed() {
-            out.grow();
-        }
-    }
-}
-
-/// A caller's buffer, as pieces are copied to it.
-fn whole(into: &mut [u8]) -> Buffer {
-    // SAFETY: the caller drops it before the borrow ends.
-    unsafe { Buffer::one(into.as_mut_ptr() as usize, into.len()) }
 }
 
 impl Link for Ours<'_> {
     #[inline(always)]
     fn send(&self, _to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
-        if data.len() <= LINE {
-            self.put(&Frame::Eager { tag: Some(tag), data: None }.encode(Content::Bytes(data)));
-        } else {
-            self.send_long(tag, data);
+        let mut rings = self.rings.borrow_mut();
+        let wait = |round| {
+            // Nobody gives up here (see `Exclusive`).
+            let _ = self.wait.back_off(&self.cpu, round);
+        };
+        rings.send(&self.cpu, tag, data, wait, || {
+            if self.oversubscribed.get() {
+                self.wake();
+            }
+        });
+        if data.len() > INLINE {
+            self.earn(&mut rings, data.len());
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn receive(&self, _from: usize, into: &mut [u8]) -> Result<(u64, usize), Anything> {
-        let (tag, mut done, len) = self.next(|frame| {
-            let here = frame.payload.len();
-            match Frame::decode(&frame) {
-                Some(Frame::Eager { .. }) if here <= into.len() => {
-                    frame.payload.copy_to_slice(&mut into[..here]);
-                    (frame.tag, here, here)
-                }
-                first => {
-                    frame.payload.copy_to(&whole(into), 0);
-                    let Some(Frame::EagerFirst { len, .. }) = first else { return (frame.tag, here, here) };
-                    (frame.tag, here, len as usize)
-                }
-            }
-        })?;
-        while done < len {
-            done += self.next(|frame| {
-                frame.payload.copy_to(&whole(into), done);
-                frame.payload.len()
-            })?;
-        }
-        Ok((tag, len))
+    fn receive(&self, _from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything> {
+        let next = |into: &RingReceiver<Memory, SLOTS>| {
+            into.find(&self.cpu, GLANCE).unwrap_or_else(|| self.wait_for(into))
+        };
+        let received = self.rings.borrow_mut().receive(&self.cpu, next, buffer);
+        received.ok_or_else(|| "a message that makes no sense".into())
     }
 }

@@ -18,6 +18,7 @@ mod cyclic;
 mod device;
 mod distributed;
 mod locked;
+mod ours;
 mod plain;
 
 mod pool;
@@ -30,6 +31,7 @@ pub use cyclic::Cyclic;
 pub use device::{Device, EAGER_BELOW, SHORT_BELOW};
 pub use distributed::{Mailboxes, Pair};
 pub use locked::{Ends, LockedQueues, PACKETS, Packet};
+pub use ours::{INLINE, Ours, RingBytes};
 
 pub use pool::{Pool, Table};
 pub use printed::{Indices, Printed};
