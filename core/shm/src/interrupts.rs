@@ -85,8 +85,8 @@ impl Interrupts {
     ///
     /// # Errors
     ///
-    /// [`Error::System`]: there is no such signal, another thread (or other code) has it, or there is
-    /// no timer left.
+    /// Fails with [`Error::System`] if there is no such signal, if another thread (or other code)
+    /// has it, or if there is no timer left.
     ///
     /// # Safety
     ///

@@ -185,8 +185,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::ObjectsOpen`]: the process has mutexes or structures of the world open, and may hold
-    /// them. The others would take a holder that has left for dead.
+    /// Fails with [`Error::ObjectsOpen`] if the process has mutexes or structures of the world
+    /// open, and may hold them. The others would take a holder that has left for dead.
     pub fn leave(&self) -> Result<(), Error> {
         self.0.leave_unless_open()
     }

@@ -19,7 +19,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Surroundings;
 
-/// How many can be about to take a lock, or hold it, at one time.
+/// Number of processes that can be about to take a lock, or hold it, at one time. More wait
+/// for a place.
 pub(crate) const PLACES: usize = 64;
 
 /// The table.

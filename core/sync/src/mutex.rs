@@ -10,7 +10,7 @@ use towpath_machine::{Heap, Native, Object, Plain, Processor, TypeText};
 
 use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
-use crate::{Alone, Lock, LockError, Policy, Wait};
+use crate::{Alone, Lock, LockError, Policy, Wait, Waiting};
 
 /// How to wait between threads.
 fn adaptive() -> Wait<'static> {
@@ -93,8 +93,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///
     /// As [`Mutex::lock`], and [`LockError::Abandoned`] under a lock that cannot repair the death
     /// of an owner, if a process died that held the lock or may have been about to: [`Robust`] and
-    /// [`Posix`](crate::locks::Posix) know their owners and go on. [`LockError::Capacity`] also if
-    /// 64 others hold such a lock or wait for it.
+    /// [`Posix`](crate::locks::Posix) know their owners and go on. 64 processes can contend for
+    /// such a lock at one time; more wait until one of them has had it.
     ///
     /// # Safety
     ///
@@ -118,18 +118,32 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         } else {
             let before = self.intents.look(wait.around);
             // The guard gives the place back, also if the lock can't be had.
-            let place = self.intents.enter(identity, self.lock.capacity()).ok_or(LockError::Capacity)?;
+            let watching = Watching { around: wait.around, intents: &self.intents };
+            let place = self.take_place(identity, &cpu, &Wait { around: &watching, ..wait })?;
             guard.place = Some(place);
             // Numbers of threads are unique in one process only; places are so among all that
             // contend.
             guard.cpu = Native::with_id(place as u32);
-            let watching = Watching { around: wait.around, intents: &self.intents };
             guard.held = Some(self.lock.lock(&guard.cpu, &Wait { around: &watching, ..wait })?);
             if let Some(before) = before {
                 self.intents.clean(before);
             }
         }
         Ok(guard)
+    }
+
+    /// A place among the intents. More contenders than places wait outside for one.
+    fn take_place(&self, identity: u32, cpu: &Native, wait: &Wait<'_>) -> Result<usize, LockError> {
+        let mut round = 0u32;
+        loop {
+            if let Some(place) = self.intents.enter(identity, self.lock.capacity()) {
+                return Ok(place);
+            }
+            // The dead keep their places until a holder of the lock knows that they are not in the
+            // way: while there are some, this waiter gives up, as those within do.
+            Waiting::<Native>::back_off(wait, cpu, round).map_err(|_| LockError::Abandoned)?;
+            round = round.wrapping_add(1);
+        }
     }
 
     /// The data, when nobody else can reach the mutex.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use towpath::structures::nonblocking;
-use towpath::sync::locks::{Anderson, Mcs, TestAndSet};
+use towpath::sync::locks::{Anderson, Mcs, TestAndSet, Ticket};
 use towpath::sync::{Exclusive, Lock};
 use towpath::{LockError, Mutex, Object, Plain, World, WorldConfig, WorldError, machine::Native};
 use towpath_testkit::{Child, shared_words, watchdog};
@@ -188,8 +188,37 @@ fn unwinding_member_counts_as_dead() {
     assert!(child.has_ended_well());
 }
 
+/// More processes than the mutex has places for contenders: all of them get it.
+fn more_processes_than_places_exclude() {
+    const MANY: u64 = 80;
+    let (world, theirs) = worlds(MANY as u32 + 1);
+    let [begun, done] = shared_words(2) else { unreachable!() };
+    let mutex = world.shared::<Mutex<Table, Ticket<Native>>>("many", Mutex::prepare).unwrap();
+    let guard = mutex.lock().unwrap();
+    let act = |rank: u64| {
+        theirs.enter(Some(rank as u32)).unwrap();
+        let mutex = theirs.shared::<Mutex<Table, Ticket<Native>>>("many", Mutex::prepare).unwrap();
+        begun.fetch_add(1, SeqCst);
+        for _ in 0..3 {
+            let mut guard = mutex.lock().unwrap();
+            let seen = *guard[0].get_mut();
+            *guard[0].get_mut() = seen + 1;
+        }
+        done.fetch_add(1, SeqCst);
+    };
+    let children: Vec<Child> = (1..=MANY).map(|rank| Child::fork(|| act(rank))).collect();
+    wait_for(begun, MANY);
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(done.load(SeqCst), 0, "acquired while this process holds it");
+    drop(guard);
+    wait_for(done, MANY);
+    assert_eq!(mutex.lock().unwrap()[0].load(Relaxed), 3 * MANY);
+    drop(children);
+}
+
 fn main() {
-    let cases: [(&str, fn()); 7] = [
+    let cases: [(&str, fn()); 8] = [
+        ("more_processes_than_places_exclude", more_processes_than_places_exclude),
         ("living_holder_keeps_the_mutex", living_holder_keeps_the_mutex),
         ("dead_holder_is_reported_by_lock", dead_holder_is_reported_by_lock),
         ("threads_exclude_mcs", || many_threads_of_two_processes_exclude::<Mcs<Native, 64>>("mcs")),

@@ -109,8 +109,26 @@ fn places_are_taken_and_given_back() {
     assert_eq!(large.get(54_321), Ok(Some(54_322)));
 }
 
+/// A structure for a hundred participants has a hundred places.
+fn structure_for_a_hundred_has_a_hundred_places() {
+    type Many = in_world::Stack<400, 100>;
+    let roomy = WorldConfig { object_bytes: 8 << 20, ..WorldConfig::new(100) };
+    let world = towpath::create(None, &roomy).unwrap();
+    world.enter(None).unwrap();
+    let open = || nonblocking::open::<Many>(&world, "many");
+    let handles: Vec<_> = (0..100).map(|_| open().unwrap()).collect();
+    for (number, handle) in handles.iter().enumerate() {
+        assert_eq!(handle.participant(), number);
+        handle.push(number as u64).unwrap();
+    }
+    assert!(matches!(open(), Err(Error::Resource(why)) if why.contains("all 100 places")));
+    let popped: Vec<_> = handles.iter().map(|handle| handle.pop().unwrap().unwrap()).collect();
+    assert_eq!(popped, (0..100).rev().collect::<Vec<u64>>());
+}
+
 fn main() {
-    let cases: [(&str, fn()); 3] = [
+    let cases: [(&str, fn()); 4] = [
+        ("structure for a hundred has a hundred places", structure_for_a_hundred_has_a_hundred_places),
         ("shared with a child", shared_with_a_child),
         ("the dead leave nothing behind", the_dead_leave_nothing_behind),
         ("places are taken and given back", places_are_taken_and_given_back),

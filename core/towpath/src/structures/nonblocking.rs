@@ -77,13 +77,12 @@ pub mod in_world {
     > = super::PageMap<Native, Guerraoui<Native, InPlace<N, E>>, InPlace<N, E>, A, B, C>;
 }
 
-/// At most so many participants use a structure through handles.
-const PLACES: usize = 64;
-
 /// What [`open`] opens.
 pub trait Structure: Plain + Object + Send + Recover<Native> {
-    /// For how many participants it is.
+    /// Number of participants that it is for.
     const PARTICIPANTS: usize;
+    /// A word for each participant.
+    type Roster: Plain + AsRef<[AtomicU64]>;
 }
 
 /// A structure in a world, and who uses it.
@@ -92,9 +91,9 @@ pub trait Structure: Plain + Object + Send + Recover<Native> {
 /// of the dead are free after the next [`Handle::recover`]. A dead holder of the lock leaves
 /// nothing half done.
 #[repr(C)]
-struct Placed<T> {
-    /// Who has each place: a participant's bits, or 0.
-    roster: [AtomicU64; PLACES],
+struct Placed<T: Structure> {
+    /// Owner of each place: a participant's bits, or 0.
+    roster: T::Roster,
     /// For who takes a place, or looks after the dead; not for operations.
     turn: Mutex<AtomicU64, Robust<Native, 4>>,
     structure: T,
@@ -106,7 +105,7 @@ unsafe impl<T: Structure> Object for Placed<T> {
     const NAMES_USERS: bool = true;
 
     fn describe(f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "structure v1<{}>", TypeText::<T>::default())
+        write!(f, "structure v2<{}>", TypeText::<T>::default())
     }
 }
 
@@ -136,7 +135,7 @@ impl<T: Structure> Drop for Place<T> {
             return;
         }
         // Release: pairs with the Acquire in `open` of whoever takes the place next.
-        placed(&self.placed).roster[self.number].store(0, Ordering::Release);
+        placed(&self.placed).roster.as_ref()[self.number].store(0, Ordering::Release);
     }
 }
 
@@ -167,11 +166,12 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
         .ok_or_else(|| Error::NotInitialised("this process has not entered the world".into()))?;
     let shared: Shared<Placed<T>> = world.shared(name, |placed: &Placed<T>| placed.turn.prepare())?;
     let placed = placed(&shared);
-    let most = T::PARTICIPANTS.min(PLACES);
+    let roster = placed.roster.as_ref();
+    let most = roster.len();
     let number = in_turn(world, placed, || {
         // Acquire: pairs with the Release of who has given it back.
         let owner = |place: &AtomicU64| place.load(Ordering::Acquire);
-        let places = || placed.roster[..most].iter();
+        let places = || roster.iter();
         let number = places()
             .position(|place| owner(place) == 0)
             .or_else(|| places().position(|place| is_dead(world, owner(place))))
@@ -181,7 +181,7 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
                 ))
             })?;
         // Release: from here on it is ours, and if we die, somebody recovers it.
-        placed.roster[number].store(me.to_bits(), Ordering::Release);
+        roster[number].store(me.to_bits(), Ordering::Release);
         // What others move just now, they have put down soon.
         while recover(placed, number, |p| p == number)?.pending > 0 {
             std::thread::sleep(std::time::Duration::from_micros(100));
@@ -246,11 +246,12 @@ impl<T: Structure> Handle<T> {
         let placed = placed(shared);
         in_turn(world, placed, || {
             // Acquire: as in `open`.
-            let dead: [bool; PLACES] =
-                core::array::from_fn(|p| is_dead(world, placed.roster[p].load(Ordering::Acquire)));
+            let roster = placed.roster.as_ref();
+            let dead: Vec<bool> =
+                roster.iter().map(|place| is_dead(world, place.load(Ordering::Acquire))).collect();
             let audit = recover(placed, *number, |p| dead[p])?;
             if audit.pending == 0 {
-                for (place, _) in placed.roster.iter().zip(dead).filter(|(_, dead)| *dead) {
+                for (place, _) in roster.iter().zip(&dead).filter(|(_, dead)| **dead) {
                     // Release: as in `Place::drop`.
                     place.store(0, Ordering::Release);
                 }
@@ -276,6 +277,7 @@ macro_rules! handle {
             for $structure<Native, D, InPlace<N, E>>
         {
             const PARTICIPANTS: usize = E;
+            type Roster = [AtomicU64; E];
         }
 
         #[doc = concat!("A [`", stringify!($structure), "`] in a world.")]
@@ -348,6 +350,7 @@ where
     D: DoubleCas<Native> + Plain + Object,
 {
     const PARTICIPANTS: usize = E;
+    type Roster = [AtomicU64; E];
 }
 
 /// A [`PageMap`] in a world.
