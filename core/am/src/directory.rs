@@ -234,6 +234,16 @@ pub(crate) trait Directory: Membership + Hooks {
         })
     }
 
+    /// Returns the name of the first open endpoint of a rank whose death was not noted,
+    /// without a call of the system.
+    fn name_unless_dead(&self, rank: u32) -> Option<Name> {
+        let n = self.config().endpoints;
+        (0..n).map(|i| ((rank + i) % n) as u16).find_map(|endpoint| {
+            let (_, owner, generation) = self.opened(endpoint)?;
+            (owner.index == rank && !self.has_died(rank)).then_some(Name { endpoint, generation })
+        })
+    }
+
     /// Returns the entry, owner and generation of an endpoint, if it is open. An entry
     /// that is being taken over still shows its last owner in `open`, and is not open.
     fn opened(&self, endpoint: u16) -> Option<(Self::Entry, ParticipantId, u64)> {
@@ -242,9 +252,11 @@ pub(crate) trait Directory: Membership + Hooks {
         // generation changes only while `open` is 0.
         let cpu = self.cpu();
         let open = cpu.load(&entry.open, Ordering::Acquire);
+        if open == 0 {
+            return None;
+        }
         let generation = cpu.load(&entry.generation, Ordering::Acquire);
-        let steady = open != 0
-            && cpu.load(&entry.open, Ordering::Acquire) == open
+        let steady = cpu.load(&entry.open, Ordering::Acquire) == open
             && cpu.load(&entry.owner, Ordering::Acquire) == open;
         steady.then(|| (entry, ParticipantId::from_bits(open), generation))
     }

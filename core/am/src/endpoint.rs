@@ -24,6 +24,12 @@ use crate::shared_memory::SharedMemory;
 use crate::signalled::HANDLERS;
 use crate::state::{Back, Company, Core, Dispatch, Domain, Link, Mapping, Own, Peer, Tables, Token, Upkeep};
 
+/// Maximum number of ranks after each of which [`Endpoint::map_world`] asks the kernel.
+const LARGE: u32 = 64;
+/// First pause between two looks for an endpoint, and the longest in a world that is not
+/// large, in nanoseconds.
+const FIRST_LOOK: u64 = 200_000;
+
 /// Active Message endpoint. It belongs to one thread: for several, see
 /// [`ParallelEndpoint`](crate::ParallelEndpoint).
 ///
@@ -264,10 +270,17 @@ impl<D: Domain> Endpoint<D> {
     pub fn map_world(&self) -> Result<(), Error> {
         let domain = &self.core.domain;
         let start = domain.cpu().now();
+        let size = domain.size();
         let mut dead = None;
-        for rank in 0..domain.size() {
+        // Where many wait for many, to ask the kernel after each and to look often would keep those
+        // from starting that are waited for: only noted deaths count, and looks become rarer.
+        let large = size > LARGE;
+        let longest = if large { FIRST_LOOK * u64::from(size / LARGE).pow(2) } else { FIRST_LOOK };
+        let mut pause = FIRST_LOOK;
+        for rank in 0..size {
             loop {
-                if let Some(name) = self.name_of_rank(rank) {
+                let name = if large { domain.name_unless_dead(rank) } else { domain.name_of_rank(rank) };
+                if let Some(name) = name {
                     self.map(rank as usize, name, Tag::ALL)?;
                     break;
                 }
@@ -281,7 +294,8 @@ impl<D: Domain> Endpoint<D> {
                         "rank {rank} has no endpoint after 30 seconds: did it start, and does it create one?"
                     )));
                 }
-                domain.pause(200_000);
+                domain.pause(pause);
+                pause = (2 * pause).min(longest);
             }
         }
         dead.map_or(Ok(()), |rank| Err(towpath_shm::Error::MemberDied { rank }.into()))
