@@ -75,8 +75,8 @@ impl WorldConfig {
         WorldConfig::new(processes).in_area(bytes)
     }
 
-    /// This configuration in an area of at least so many bytes: what the queues leave becomes
-    /// the endpoints' segments.
+    /// Fits this configuration into an area of at least so many bytes: the endpoints' segments
+    /// get the bytes that the queues leave.
     ///
     /// # Errors
     ///
