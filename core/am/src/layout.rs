@@ -47,9 +47,9 @@ impl WorldConfig {
     /// The default for so many processes, one endpoint each.
     ///
     /// Up to 64 processes have 1,024 packets and 12 blocks in each queue, about 1 MiB a process.
-    /// More processes have smaller queues, at least 64 packets and 2 blocks, so that the world
-    /// keeps in proportion: 256 processes take 68 MiB, 1,024 take 161 MiB. Blocks are 32 KiB in
-    /// every world, so that the same payloads fit.
+    /// More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes take 62
+    /// MiB, 256 take 66 MiB, 1,024 take 161 MiB. Blocks are 32 KiB in every world, so that the same
+    /// payloads fit.
     pub fn new(processes: u32) -> Self {
         let share = |of_64: u32| of_64 * 64 / processes.max(64);
         WorldConfig {
@@ -75,8 +75,8 @@ impl WorldConfig {
         WorldConfig::new(processes).in_area(bytes)
     }
 
-    /// Fits this configuration into an area of at least so many bytes: the endpoints' segments
-    /// get the bytes that the queues leave.
+    /// Fits this configuration into an area of at least so many bytes: the endpoints'
+    /// segments get the bytes that the queues leave.
     ///
     /// # Errors
     ///
@@ -302,7 +302,6 @@ mod tests {
             let most = if processes <= 512 { 100 << 20 } else { u64::from(processes) * 170_000 };
             assert!(config.area_bytes() <= most, "{processes}: {}", config.area_bytes());
         }
-        println!("{} {}", WorldConfig::new(256).area_bytes(), WorldConfig::new(1024).area_bytes());
     }
 
     #[test]

@@ -32,8 +32,14 @@ impl Child {
     /// If this process has more than one thread: the child would have only this one, and perhaps
     /// locks that another one held. If there can be no more processes.
     pub fn fork(act: impl FnOnce()) -> Child {
-        let threads = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").count();
-        assert_eq!(threads, 1, "only a process with one thread may fork and go on");
+        let threads = || std::fs::read_dir("/proc/self/task").expect("/proc is mounted").count();
+        // One whose work is done, and whose end was waited for, may still be listed.
+        let mut looks = 0;
+        while threads() != 1 && looks < 1000 {
+            std::thread::sleep(Duration::from_millis(1));
+            looks += 1;
+        }
+        assert_eq!(threads(), 1, "only a process with one thread may fork and go on");
         let process = towpath_process::Child::fork(|| {
             act();
             0
