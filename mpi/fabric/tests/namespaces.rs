@@ -209,7 +209,7 @@ fn talk(home: Home, settings: Settings) {
     let (_child, mut line) = rank(home, settings, |mut node, mut line| {
         assert!(node.endpoint.core.peers[0].is_foreign);
         converse(&mut node, 0);
-        assert_eq!(node.endpoint.port.pairs(), slots);
+        assert_eq!(node.endpoint.port.rings(), slots);
         line.write_all(b"k").expect("our parent is there");
         // Good-bye only when it has all.
         line.read_exact(&mut [0]).expect("our parent is there");
@@ -220,7 +220,7 @@ fn talk(home: Home, settings: Settings) {
     let peer = learn(&mut node, &mut line);
     tell(&node, &mut line);
     converse(&mut node, peer);
-    assert_eq!(node.endpoint.port.pairs(), slots);
+    assert_eq!(node.endpoint.port.rings(), slots);
     let core = &node.endpoint.core;
     assert!(!core.may_read(&core.peers[peer as usize]));
     let mut said = [0];
@@ -332,18 +332,18 @@ fn the_bell_rings(home: Home) {
         });
         let mut node = open(settings);
         if !late {
-            node.endpoint.port.bell().expect("a pipe");
+            node.endpoint.port.wake_pipe().expect("a pipe");
         }
         let peer = learn(&mut node, &mut line);
         tell(&node, &mut line);
         assert_eq!(take(&mut node, 1, 5), b"first");
-        let inner = node.endpoint.port.bell().expect("a pipe").inner();
+        let inner = node.endpoint.port.wake_pipe().expect("a pipe").read_end();
         for _ in 0..20 {
             let (mut into, mut woken) = ([0; 4], 0);
             node.receive(Some(peer), 2, 0, &mut into, 2);
             let mut asked = false;
             loop {
-                // First the bell is silenced, then one looks.
+                // First the pipe is emptied, then one looks.
                 let may_sleep = node.endpoint.port.arm_pipe();
                 node.endpoint.progress();
                 if node.next_received().is_some() {
@@ -355,9 +355,9 @@ fn the_bell_rings(home: Home) {
                 if !core::mem::replace(&mut asked, true) {
                     line.write_all(b"g").expect("it is there");
                 }
-                let mut bell = libc::pollfd { fd: inner, events: libc::POLLIN, revents: 0 };
+                let mut readable = libc::pollfd { fd: inner, events: libc::POLLIN, revents: 0 };
                 // SAFETY: one descriptor.
-                assert_eq!(unsafe { libc::poll(&mut bell, 1, 20_000) }, 1, "a wake-up was lost");
+                assert_eq!(unsafe { libc::poll(&mut readable, 1, 20_000) }, 1, "a wake-up was lost");
                 woken += 1;
             }
             assert!(woken > 0 && into == *b"more");
@@ -438,7 +438,7 @@ fn talk_though_not_dumpable() {
             Err(AttachError::Open { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied
         );
         converse(&mut node, other);
-        assert_eq!(node.endpoint.port.pairs(), 1);
+        assert_eq!(node.endpoint.port.rings(), 1);
         line.write_all(&[refused.into()]).expect("our parent is there");
         line.read_exact(&mut [0]).expect("our parent is there");
     };
@@ -497,7 +497,7 @@ fn main() {
         }
         begin(format!("{home:?}: a peer that computes"));
         a_peer_that_computes_holds_nobody_up(home);
-        begin(format!("{home:?}: the bell"));
+        begin(format!("{home:?}: the wake pipe"));
         the_bell_rings(home);
         begin(format!("{home:?}: a silent one dies"));
         a_silent_one_dies(home);

@@ -1,10 +1,13 @@
-//! The way to another endpoint, whose segment was opened through /proc or given at its
-//! door ([`fd_listener`](crate::device::connect::fd_listener)): through the shared queue of its
-//! segment, and, once the pair has earned them, through slots of its own.
+//! Sending side of a connection: the shared queue of a peer's segment, and a ring of its
+//! own.
 //!
-//! **Order.** Slots are offered through the shared queue; when the receiver has accepted them, the
-//! sender says so there ([`Frame::RingSwitch`]) and from then on uses the slots alone. The receiver
-//! looks at them only after it has taken that, so everything sent before has been taken too.
+//! The segment was opened through /proc, or given by the peer's descriptor listener
+//! ([`fd_listener`](crate::device::connect::fd_listener)). A pair gets a ring once it has earned
+//! it.
+//!
+//! **Order.** A ring is offered through the shared queue; when the receiver has accepted it, the
+//! sender says so there ([`Frame::RingSwitch`]) and from then on uses the ring alone. The receiver
+//! looks at it only after it has taken that frame, so all frames sent before have been taken too.
 //!
 //! **A sender that dies** while it joins leaves an entry that the receiver frees when it looks
 //! after its peers; while it sends: see `claim/towpath.rs` of the room channel.
@@ -20,7 +23,6 @@ use towpath_channel::queue::Sender;
 use towpath_machine::{Native, Processor};
 use towpath_sync::Spinning;
 
-use crate::device::bell::Rope;
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::{AttachError, Segment};
 use crate::device::connect::fd_message::Connection;
@@ -31,49 +33,50 @@ use crate::device::pair::{Answer, PairLine, PairOut};
 use crate::device::port::MemberId;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::wire::{Content, LINE, RawFrame};
+use crate::device::wake_pipe::WakePipeWriter;
 
-/// Slots on the way.
-enum Slots {
-    /// Not earned yet.
+/// State of the ring to a peer.
+enum RingState {
+    /// None: it is not earned yet.
     None,
-    /// Made, not yet announced.
+    /// Made, with its nonce; not yet offered.
     Made(Box<PairOut>, u64),
-    /// Announced.
+    /// Offered.
     Offered(Box<PairOut>),
     /// In use.
     Used(Box<PairOut>),
-    /// Never.
+    /// Declined, or impossible.
     Declined,
 }
 
-/// Whether a frame went out.
+/// Result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It did.
+    /// The frame is out.
     Yes,
     /// There is no space now.
     Full,
-    /// The receiver takes nothing any more.
+    /// The receiver takes no more frames.
     Gone,
 }
 
-/// To another endpoint.
+/// Sending side of the connection to another endpoint.
 pub struct Link {
     segment: Segment,
     me: MemberId,
     sender: RefCell<Sender>,
     cpu: Native,
-    slots: Slots,
+    ring: RingState,
     sent: u32,
     staging: Vec<u8>,
-    rope: Rope,
-    /// With whom we can't share /proc.
+    writer: WakePipeWriter,
+    /// Connection to the peer's descriptor listener, if /proc does not lead there.
     connection: Option<Connection>,
     /// The line that our ring will share with that of the other direction.
     shared_line: Option<Rc<PairLine>>,
 }
 
-/// Nobody waits here: a full queue is the caller's business.
+/// Policy of a full queue: the send returns at once, and the caller decides.
 #[derive(Clone, Copy)]
 struct Impatient;
 
@@ -100,7 +103,8 @@ impl Link {
         Link::enter(Segment::attach(to)?, own.pid, None, to, own)
     }
 
-    /// The same in a segment that its owner has given us, as the visitor of this number.
+    /// Becomes a member in a segment that its owner has given us, as the visitor of this
+    /// number.
     ///
     /// # Errors
     ///
@@ -115,7 +119,8 @@ impl Link {
         Link::enter(segment, number | VISITOR, Some(connection), to, own)
     }
 
-    /// `who`: as the member's state names us.
+    /// Takes a free place among the members. `who`: the sender, as the member's state
+    /// names it.
     fn enter(
         segment: Segment,
         who: u32,
@@ -150,17 +155,17 @@ impl Link {
             let me = MemberId { place: place as u16, uses: uses as u8 };
             let sender = RefCell::new(Sender::new(place as u16, uses as u16, 0));
             let cpu = Native::with_id(0);
-            let (slots, staging, rope) = (Slots::None, Vec::new(), Rope::new(to.pid));
+            let (ring, staging, writer) = (RingState::None, Vec::new(), WakePipeWriter::new(to.pid));
             let (sent, shared_line) = (0, None);
             return Ok(Link {
                 segment,
                 me,
                 sender,
                 cpu,
-                slots,
+                ring,
                 sent,
                 staging,
-                rope,
+                writer,
                 connection,
                 shared_line,
             });
@@ -176,21 +181,21 @@ impl Link {
     /// The longest payload of one frame.
     #[inline(always)]
     pub fn piece(&self) -> usize {
-        if matches!(self.slots, Slots::Used(_)) { SLOT_PIECE } else { BLOCK }
+        if matches!(self.ring, RingState::Used(_)) { SLOT_PIECE } else { BLOCK }
     }
 
-    /// Whether the receiver has said that it takes nothing more.
+    /// Returns whether the receiver has said that it takes no more frames.
     pub fn is_closed(&self) -> bool {
         // (C2) Acquire: pairs with the Release (C1) in `Port::close`.
         self.segment.header().closed.load(Ordering::Acquire) != 0
     }
 
-    /// Whether one that is not seen under its pid is gone.
+    /// Returns whether a peer that is not seen under its pid is gone.
     pub fn is_lost(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::is_lost)
     }
 
-    /// How many of our eager bytes have found their receives.
+    /// Number of our eager bytes that have found their receives.
     #[inline(always)]
     pub fn taken(&self) -> u64 {
         // Relaxed: a count.
@@ -200,7 +205,7 @@ impl Link {
     /// Sends a frame, if there is space.
     #[inline]
     pub fn send(&mut self, frame: &RawFrame<'_>) -> Sent {
-        if let Slots::Used(pair) = &mut self.slots {
+        if let RingState::Used(pair) = &mut self.ring {
             if !pair.send(frame) {
                 return if self.is_closed() { Sent::Gone } else { Sent::Full };
             }
@@ -262,14 +267,14 @@ impl Link {
         }
     }
 
-    /// Gets slots for this pair on their way, or more of their memory, if it has earned
-    /// them. Call it when nothing waits to be sent.
+    /// Takes the next step to a ring for this pair, or to more of its memory, if it has
+    /// earned it. To be called when no frame waits to be sent.
     #[inline]
     pub fn promote(&mut self, after: u32, past: Option<usize>, oversubscribed: bool) {
-        match &mut self.slots {
+        match &mut self.ring {
             // Where cores are shared the caches are, too.
-            Slots::Used(pair) if pair.has_earned() && !oversubscribed => pair.grow(),
-            Slots::Used(_) | Slots::Declined => {}
+            RingState::Used(pair) if pair.has_earned() && !oversubscribed => pair.grow(),
+            RingState::Used(_) | RingState::Declined => {}
             _ if self.sent >= after => self.promote_slowly(past),
             _ => {}
         }
@@ -277,40 +282,41 @@ impl Link {
 
     #[cold]
     fn promote_slowly(&mut self, past: Option<usize>) {
-        self.slots = match core::mem::replace(&mut self.slots, Slots::Declined) {
-            Slots::None => {
+        self.ring = match core::mem::replace(&mut self.ring, RingState::Declined) {
+            RingState::None => {
                 let nonce = self.cpu.now();
-                // Without memory for slots the shared queue does.
+                // Without memory for a ring the shared queue does.
                 match PairOut::create(nonce, past) {
                     Ok(mut pair) if self.passes(&pair, nonce) => {
                         if let Some(line) = &self.shared_line {
                             pair.share(line);
                         }
-                        Slots::Made(Box::new(pair), nonce)
+                        RingState::Made(Box::new(pair), nonce)
                     }
-                    _ => Slots::Declined,
+                    _ => RingState::Declined,
                 }
             }
-            Slots::Made(pair, nonce) => {
+            RingState::Made(pair, nonce) => {
                 let frame = Frame::RingOffer { descriptor: pair.descriptor(), nonce };
                 match self.send_shared(&frame.encode(Content::NONE)) {
-                    Sent::Yes => Slots::Offered(pair),
-                    _ => Slots::Made(pair, nonce),
+                    Sent::Yes => RingState::Offered(pair),
+                    _ => RingState::Made(pair, nonce),
                 }
             }
-            Slots::Offered(pair) => match pair.answer() {
-                Answer::None => Slots::Offered(pair),
-                Answer::Declined => Slots::Declined,
+            RingState::Offered(pair) => match pair.answer() {
+                Answer::None => RingState::Offered(pair),
+                Answer::Declined => RingState::Declined,
                 Answer::Accepted => match self.send_shared(&Frame::RingSwitch.encode(Content::NONE)) {
-                    Sent::Yes => Slots::Used(pair),
-                    _ => Slots::Offered(pair),
+                    Sent::Yes => RingState::Used(pair),
+                    _ => RingState::Offered(pair),
                 },
             },
             other => other,
         };
     }
 
-    /// Whether the receiver will be able to open the slots that it is to be offered.
+    /// Passes the ring to the receiver, if it could not open it otherwise. Returns
+    /// whether that is done.
     fn passes(&self, pair: &PairOut, nonce: u64) -> bool {
         let through = self.connection.as_ref();
         through.is_none_or(|connection| connection.give(&nonce.to_le_bytes(), &[pair.file()]).is_ok())
@@ -320,7 +326,7 @@ impl Link {
     #[cold]
     fn wake(&self) {
         let doorbell = &self.segment.header().doorbell;
-        doorbell.wake(&self.cpu, |named| self.rope.pull(named, self.connection.as_ref()));
+        doorbell.wake(&self.cpu, |named| self.writer.notify(named, self.connection.as_ref()));
     }
 }
 

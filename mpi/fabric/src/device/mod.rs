@@ -1,6 +1,5 @@
 //! The device proper: messages between endpoints in shared memory. Knows nothing of
 //! libfabric.
-pub mod bell;
 pub mod connect;
 pub mod endpoint;
 pub mod link;
@@ -14,3 +13,4 @@ pub mod resource;
 pub mod rma;
 pub mod tune;
 pub mod wait;
+pub mod wake_pipe;

@@ -1,5 +1,5 @@
-//! The ring of one ordered pair of processes, with the device's frames in it: where a frame
-//! lies in a slot, how its bytes are written, and how many of them a pair uses.
+//! The ring of one ordered pair of processes, with the device's frames in it: where a
+//! frame lies in a slot, how its bytes are written, and how many of them a pair uses.
 //!
 //! The ring itself, and the line that both directions share, are those of the room channel
 //! ([`towpath_channel::ring`], [`towpath_channel::shared_line`]), as are progress and crashes.
@@ -85,9 +85,9 @@ pub struct PairOut {
 pub enum Answer {
     /// Nothing yet.
     None,
-    /// It will look at the ring.
+    /// The receiver will look at the ring.
     Accepted,
-    /// It won't.
+    /// The receiver will not.
     Declined,
 }
 
@@ -103,8 +103,8 @@ impl PairOut {
         Ok(PairOut { ring: RingSender::new(memory, FIRST_BYTES), moved: 0, stores: Stores::new(past) })
     }
 
-    /// From now on short messages go through the shared line when this end may write it. The
-    /// receiver must look at it from when it accepts the ring ([`PairIn::share`]).
+    /// From now on short messages go through the shared line when this end may write it.
+    /// The receiver must look at it from when it accepts the ring ([`PairIn::share`]).
     pub fn share(&mut self, line: &Rc<PairLine>) {
         self.ring.share(line);
     }
@@ -161,7 +161,7 @@ impl PairOut {
         sent
     }
 
-    /// Whether it has earned more memory than it uses.
+    /// Returns whether the pair has earned more memory than it uses.
     #[inline(always)]
     pub fn has_earned(&self) -> bool {
         self.moved >= EARNS && self.ring.capacity() < SLOT_BYTES
@@ -180,13 +180,14 @@ impl PairOut {
         self.ring.grow(&CPU, SLOT_BYTES);
     }
 
-    /// Whether all messages that were sent through slots have been taken.
+    /// Returns whether all frames that were sent through slots have been taken.
     pub fn is_empty(&mut self) -> bool {
         self.ring.is_empty(&CPU)
     }
 }
 
-/// Copies a payload to its place in the ring's bytes, and returns the place as the slot names it.
+/// Copies a payload to its place in the ring's bytes, and returns the place as the slot
+/// names it.
 #[inline]
 pub fn write_piece(
     memory: &PairMemory,
@@ -233,8 +234,8 @@ impl PairIn {
         PairIn { ring: RingReceiver::new(Rc::new(memory)) }
     }
 
-    /// From now on looks at the shared line, too. To be called before the sender learns that its
-    /// ring was accepted, or at least before it uses it.
+    /// From now on looks at the shared line, too. To be called before the sender learns
+    /// that its ring was accepted, or at least before it uses it.
     pub fn share(&mut self, line: &Rc<PairLine>) {
         self.ring.share(line);
     }
@@ -245,7 +246,7 @@ impl PairIn {
         memory.header().answer.store(DECLINED, Ordering::Release);
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there is a frame to take.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
         self.ring.is_ready(&CPU)
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_all_lengths_come_out_in_order_when_it_is_full_and_when_it_is_not() {
+    fn frames_come_out_in_order_from_a_full_ring_and_another() {
         for past in [None, Some(0), Some(1)] {
             frames_of_all_lengths_come_out_in_order(past);
         }

@@ -1,7 +1,8 @@
-//! An endpoint's own segment: taking what arrives, and sleeping until something does.
+//! Receiving side of an endpoint: takes frames out of its segment, and sleeps until some
+//! come.
 //!
-//! What has no slots of its own comes through the shared queue of the room channel, claimed by Towpath's
-//! algorithm; its census are the members of the segment.
+//! Senders without a ring use the shared queue of the room channel, claimed by Towpath's algorithm;
+//! its census are the members of the segment.
 
 use core::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -17,7 +18,6 @@ use towpath_channel::queue::{CLOSED, Receiver};
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::Spinning;
 
-use crate::device::bell::Bell;
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::{AttachError, PairMemory, Segment};
 use crate::device::connect::fd_listener::FdListener;
@@ -27,23 +27,24 @@ use crate::device::members::Members;
 use crate::device::pair::{PairIn, PairLine};
 use crate::device::protocol::wire::{Arrived, LINE};
 use crate::device::resource::buffers::Payload;
+use crate::device::wake_pipe::WakePipe;
 
-/// Frames taken from one pair's slots before the others have their turn.
+/// Number of frames taken from one ring before the others have their turn.
 const TURN: usize = 64;
-/// The shared queue is looked at in one of so many polls at least.
+/// Number of polls of which one at least looks at the shared queue.
 const QUEUE_EVERY: u32 = 8;
 
-/// Who comes through a pair's slots.
-struct Slots {
+/// A member's ring.
+struct MemberRing {
     from: MemberId,
-    /// Ourselves. These come first.
+    /// The member is the owner itself. Its ring comes first.
     own: bool,
-    pair: PairIn,
+    ring: PairIn,
 }
 
 /// The receiving side of an endpoint.
 pub struct Port {
-    /// Its segment. Who sleeps on its doorbell holds it too.
+    /// Its segment. A sleeper on its doorbell holds it too.
     pub segment: Arc<Segment>,
     /// Its address.
     pub address: Address,
@@ -51,12 +52,12 @@ pub struct Port {
     receiver: RefCell<Receiver>,
     quota: Cell<usize>,
     polls: Cell<u32>,
-    pairs: RefCell<Vec<Slots>>,
-    new_pairs: RefCell<Vec<Slots>>,
-    /// The owner's own slots are new.
+    rings: RefCell<Vec<MemberRing>>,
+    new_rings: RefCell<Vec<MemberRing>>,
+    /// The owner's own ring is new.
     own_follows: Cell<bool>,
     leaving: RefCell<Vec<MemberId>>,
-    bell: OnceCell<Bell>,
+    pipe: OnceCell<WakePipe>,
     /// Its senders.
     pub members: Members,
 }
@@ -87,11 +88,11 @@ impl Port {
             receiver: RefCell::default(),
             quota: Cell::new(FIRST_QUOTA),
             polls: Cell::new(0),
-            pairs: RefCell::default(),
-            new_pairs: RefCell::default(),
+            rings: RefCell::default(),
+            new_rings: RefCell::default(),
             own_follows: Cell::new(false),
             leaving: RefCell::default(),
-            bell: OnceCell::new(),
+            pipe: OnceCell::new(),
             members,
         })
     }
@@ -100,7 +101,7 @@ impl Port {
     #[cold]
     pub fn serve(&self) {
         if let Some(listener) = &self.members.listener {
-            listener.serve(self.segment.file(), self.bell.get());
+            listener.serve(self.segment.file(), self.pipe.get());
         }
     }
 
@@ -112,27 +113,27 @@ impl Port {
     /// Looks for a visitor of the descriptor listener: `Some` if this sender is one, with
     /// the ring that it has passed with this nonce.
     #[cold]
-    pub fn passed_slots(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
-        let passed = self.members.listener.as_ref()?.slots(of, nonce)?;
+    pub fn passed_ring(&self, of: &Address, nonce: u64) -> Option<Option<PairMemory>> {
+        let passed = self.members.listener.as_ref()?.ring(of, nonce)?;
         Some(passed.and_then(|file| PairMemory::given(of.pid, file, nonce).ok()))
     }
 
-    /// Takes what has arrived. Returns how much that was. `to_itself`: the owner is one
-    /// of its senders.
+    /// Takes frames that have arrived. Returns their number. `to_itself`: the owner is
+    /// one of its senders.
     #[inline]
     pub fn poll(&self, to_itself: bool, mut deliver: impl FnMut(MemberId, Option<Arrived>)) -> usize {
         let mut taken = if to_itself { self.poll_own(&mut deliver) } else { 0 };
-        for slots in self.pairs.borrow_mut().iter_mut() {
-            let from = slots.from;
+        for member in self.rings.borrow_mut().iter_mut() {
+            let from = member.from;
             for _ in 0..TURN {
-                if slots.pair.take(|frame| deliver(from, frame)).is_none() {
+                if member.ring.take(|frame| deliver(from, frame)).is_none() {
                     break;
                 }
                 taken += 1;
             }
         }
-        // Who got something from its pairs wants to go on with it: the rest is looked at when they
-        // are quiet, or now and then.
+        // A program that got frames from its rings wants to go on with them: the shared queue is
+        // looked at when they are quiet, or now and then.
         let polls = self.polls.get().wrapping_add(1);
         self.polls.set(polls);
         if taken == 0 || polls.is_multiple_of(QUEUE_EVERY) {
@@ -141,7 +142,7 @@ impl Port {
         let mut leaving = self.leaving.borrow_mut();
         if !leaving.is_empty() {
             for member in leaving.drain(..) {
-                self.pairs.borrow_mut().retain(|slots| slots.from != member);
+                self.rings.borrow_mut().retain(|ring| ring.from != member);
                 self.members.free(member);
             }
         }
@@ -149,25 +150,25 @@ impl Port {
         taken
     }
 
-    /// Slots that are to be followed from now on.
+    /// MemberRing that are to be followed from now on.
     #[inline]
     fn adopt(&self) {
-        let mut new = self.new_pairs.borrow_mut();
+        let mut new = self.new_rings.borrow_mut();
         if !new.is_empty() {
-            let mut pairs = self.pairs.borrow_mut();
-            for slots in new.drain(..) {
-                let place = if slots.own { 0 } else { pairs.len() };
-                pairs.insert(place, slots);
+            let mut rings = self.rings.borrow_mut();
+            for member in new.drain(..) {
+                let place = if member.own { 0 } else { rings.len() };
+                rings.insert(place, member);
             }
         }
     }
 
-    /// Takes all that the owner has sent to itself: before what others send because of
-    /// it. (Say, it changes its own memory, then tells another, who changes it too: mpi4py's
-    /// `Mutex` relies on the order.)
+    /// Takes all frames of the owner to itself, before those that others send because of
+    /// them. (Say, it changes its own memory, then tells another rank, which changes it too:
+    /// mpi4py's `Mutex` relies on the order.)
     fn poll_own(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
-        if self.pairs.borrow().first().is_some_and(|slots| slots.own) {
-            return self.poll_own_slots(deliver);
+        if self.rings.borrow().first().is_some_and(|member| member.own) {
+            return self.poll_own_ring(deliver);
         }
         // It is in the shared queue, or behind something there.
         let mut taken = 0;
@@ -180,10 +181,10 @@ impl Port {
         taken
     }
 
-    fn poll_own_slots(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
+    fn poll_own_ring(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
         let mut taken = 0;
-        if let Some(Slots { from, own: true, pair }) = self.pairs.borrow_mut().first_mut() {
-            while pair.take(|frame| deliver(*from, frame)).is_some() {
+        if let Some(MemberRing { from, own: true, ring }) = self.rings.borrow_mut().first_mut() {
+            while ring.take(|frame| deliver(*from, frame)).is_some() {
                 taken += 1;
             }
         }
@@ -212,23 +213,24 @@ impl Port {
                 });
                 deliver(MemberId::from_code(header.source() as u16), frame);
                 if self.own_follows.take() {
-                    // What the owner has sent to itself since lies in its slots, and comes before
-                    // the rest of the queue.
+                    // The owner's later frames to itself lie in its ring, and come before the rest
+                    // of the queue.
                     self.adopt();
-                    self.poll_own_slots(deliver);
+                    self.poll_own_ring(deliver);
                 }
             },
         )
     }
 
-    /// Whether a poll would find something.
+    /// Returns whether a poll would find a frame.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.pairs.borrow().iter().any(|slots| slots.pair.is_ready())
+        self.rings.borrow().iter().any(|member| member.ring.is_ready())
             || self.receiver.borrow_mut().next(&Towpath, self.segment.queue(), &self.cpu).is_some()
     }
 
-    /// What polls don't see: places in the shared queue whose senders stopped or died.
+    /// Repairs places in the shared queue whose senders stopped or died: polls don't see
+    /// them.
     #[cold]
     pub fn look_after(&self, died: bool) {
         let q = self.segment.queue();
@@ -241,38 +243,38 @@ impl Port {
         Claim::<Native>::flush(&Towpath, q, &mut receiver, &self.cpu, &Spinning);
     }
 
-    /// Whether something was claimed in the shared queue that is not there yet.
+    /// Returns whether a packet of the shared queue was claimed and is not there yet.
     pub fn is_behind(&self) -> bool {
         self.receiver.borrow().behind(self.segment.queue(), &self.cpu)
     }
 
-    /// How many senders have slots here.
-    pub fn pairs(&self) -> usize {
-        // Borrowed: the question itself came through slots, which it never does among honest
+    /// Number of senders that have a ring here.
+    pub fn rings(&self) -> usize {
+        // Borrowed: the question itself came through a ring, which it never does among honest
         // senders.
-        self.pairs.try_borrow().map_or(MEMBERS, |pairs| pairs.len()) + self.new_pairs.borrow().len()
+        self.rings.try_borrow().map_or(MEMBERS, |rings| rings.len()) + self.new_rings.borrow().len()
     }
 
-    /// From now on a member's slots are looked at.
-    pub fn follow(&self, from: MemberId, own: bool, pair: PairIn) {
+    /// Looks at a member's ring from now on.
+    pub fn follow(&self, from: MemberId, own: bool, ring: PairIn) {
         self.own_follows.set(own);
-        self.new_pairs.borrow_mut().push(Slots { from, own, pair });
+        self.new_rings.borrow_mut().push(MemberRing { from, own, ring });
     }
 
-    /// A member has said its last word, or is dead and everything of it was taken: after
-    /// this poll its place is free.
+    /// Frees a member's place after this poll: it has said good-bye, or is dead and all
+    /// its frames were taken.
     pub fn leave(&self, member: MemberId) {
         self.leaving.borrow_mut().push(member);
     }
 
-    /// Accepts or declines slots, whose sender then says when to follow them.
+    /// Accepts or declines a ring; its sender then says when to look at it.
     pub fn judge(
         &self,
         memory: PairMemory,
         most: usize,
         shared_line: Option<&Rc<PairLine>>,
     ) -> Option<PairIn> {
-        if self.pairs() >= most {
+        if self.rings() >= most {
             PairIn::decline(&memory);
             return None;
         }
@@ -283,7 +285,8 @@ impl Port {
         Some(pair)
     }
 
-    /// Arms the doorbell. Returns what to hand to [`Port::sleep`]; `None` if something has come.
+    /// Arms the doorbell. Returns its count, for [`Port::sleep`]; `None` if a frame has
+    /// come.
     pub fn arm(&self) -> Option<u64> {
         let count = self.segment.header().doorbell.arm(&self.cpu);
         if self.may_sleep() {
@@ -293,7 +296,7 @@ impl Port {
         None
     }
 
-    /// Whether nothing has come, and a claim that comes from now on wakes the owner.
+    /// Returns whether no frame has come, and a claim from now on wakes the owner.
     fn may_sleep(&self) -> bool {
         let q = self.segment.queue();
         Claim::<Native>::fall_asleep(&Towpath, q, &self.receiver.borrow(), &self.cpu) && !self.is_ready()
@@ -311,46 +314,47 @@ impl Port {
         }
     }
 
-    /// The wake pipe, for owners that wait on a descriptor. Made when it is first asked for.
+    /// The wake pipe, for owners that wait on a descriptor. Made when it is first asked
+    /// for.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub fn bell(&self) -> io::Result<&Bell> {
-        if let Some(bell) = self.bell.get() {
-            return Ok(bell);
+    pub fn wake_pipe(&self) -> io::Result<&WakePipe> {
+        if let Some(pipe) = self.pipe.get() {
+            return Ok(pipe);
         }
-        let bell = Bell::new()?;
-        self.segment.header().doorbell.set_pipe(&self.cpu, bell.outer());
-        let bell = self.bell.get_or_init(|| bell);
+        let pipe = WakePipe::new()?;
+        self.segment.header().doorbell.set_pipe(&self.cpu, pipe.write_end());
+        let pipe = self.pipe.get_or_init(|| pipe);
         if let Some(listener) = &self.members.listener {
-            listener.pass(bell);
+            listener.pass(pipe);
         }
-        Ok(bell)
+        Ok(pipe)
     }
 
-    /// Empties the wake pipe and arms it. `false`: something has come, or is about to, for which no
-    /// sender writes to the pipe.
+    /// Empties the wake pipe and arms it. `false`: a frame has come, or is about to, for
+    /// which no sender writes to the pipe.
     pub fn arm_pipe(&self) -> bool {
-        let Some(bell) = self.bell.get() else { return false };
-        bell.silence();
+        let Some(pipe) = self.pipe.get() else { return false };
+        pipe.empty();
         self.segment.header().doorbell.arm_pipe(&self.cpu);
         self.may_sleep()
     }
 
-    /// Wakes the owner, from another of its threads, which holds the lock under which the pipe is
-    /// armed.
+    /// Wakes the owner, from another of its threads, which holds the lock under which the
+    /// pipe is armed.
     pub fn wake(&self) {
         let doorbell = &self.segment.header().doorbell;
         doorbell::wake(&self.cpu, &doorbell.count);
         if doorbell.is_pipe_armed(&self.cpu)
-            && let Some(bell) = self.bell.get()
+            && let Some(pipe) = self.pipe.get()
         {
-            bell.ring();
+            pipe.wake();
         }
     }
 
-    /// Takes nothing more.
+    /// Takes no more frames.
     pub fn close(&self) {
         // (C1) Release: the owner takes no frame any more; pairs with the Acquire (C2) in
         // `Link::is_closed`. AcqRel: the flag in the tail is ordered with the claims, whose partner

@@ -1,10 +1,10 @@
 //! Sleep of a domain. On the doorbell of its endpoint, on those of the program's other
 //! domains too ([`multi_domain_sleep`]), or on the wake pipes of several endpoints.
 
-use crate::device::bell;
 use crate::device::port::Port;
 use crate::device::wait::activity::Activity;
-use crate::device::wait::multi_domain_sleep::{self, Doorbells, Others};
+use crate::device::wait::multi_domain_sleep::{self, Doorpipes, Others};
+use crate::device::wake_pipe;
 
 use super::domain::{BEHIND, Domain, Guard, SHORTLY};
 
@@ -41,7 +41,7 @@ impl Domain {
         port: &Port,
         guard: Guard<'a>,
         ns: u64,
-        others: Option<Doorbells>,
+        others: Option<Doorpipes>,
     ) -> Guard<'a> {
         let Some(rung) = port.arm() else { return guard };
         let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
@@ -93,10 +93,10 @@ impl Domain {
 
     /// Sleeps on the wake pipes of several endpoints (or of none).
     fn sleep_on_all<'a>(&'a self, guard: Guard<'a>, mut ns: u64) -> Guard<'a> {
-        let (mut bells, mut came) = (Vec::new(), false);
+        let (mut pipes, mut came) = (Vec::new(), false);
         self.each(|endpoint| {
-            match endpoint.port.bell() {
-                Ok(bell) => bells.push(bell.inner()),
+            match endpoint.port.wake_pipe() {
+                Ok(pipe) => pipes.push(pipe.read_end()),
                 Err(_) => ns = ns.min(SHORTLY),
             }
             came |= !endpoint.port.arm_pipe();
@@ -108,7 +108,7 @@ impl Domain {
             return guard;
         }
         drop(guard);
-        bell::wait(&bells, ns);
+        wake_pipe::wait(&pipes, ns);
         self.enter()
     }
 

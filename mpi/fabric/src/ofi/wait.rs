@@ -1,7 +1,7 @@
 //! Wait objects with a descriptor (`FI_WAIT_FD`): something to give to `poll` or `epoll`.
 //!
-//! The descriptor is an epoll set (which can be polled itself) of three kinds of things: the bells
-//! of the domain's endpoints, which peers ring ([`bell`](crate::device::bell)); an event of the
+//! The descriptor is an epoll set (which can be polled itself) of three kinds of things: the wake
+//! pipes of the domain's endpoints ([`wake_pipe`](crate::device::wake_pipe)); an event of the
 //! listener's own, for what another thread of this process has reported to it; and a timer, for
 //! events without a wake-up (deaths, space to send). It may become readable in vain. `fi_trywait`
 //! arms it all, and says no if there is news already.
@@ -129,7 +129,7 @@ pub struct Listener {
     timer: OwnedFd,
     news: News,
     armed: Cell<bool>,
-    /// The endpoints whose bells are in the set, by their nonces.
+    /// The endpoints whose wake pipes are in the set, by their nonces.
     known: RefCell<Vec<u64>>,
 }
 
@@ -159,18 +159,16 @@ impl Listener {
         Ok(epoll::add(&self.set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
-    /// Listens to an endpoint too. (It takes its bell along when it closes.)
+    /// Listens to an endpoint too. (It takes its wake pipe along when it closes.)
     pub fn add(&self, port: &Port) {
         let mut known = self.known.borrow_mut();
         if known.contains(&port.address.nonce) {
             return;
         }
-        match port.bell().and_then(|bell| self.watch(bell.ends()[0])) {
+        match port.wake_pipe().and_then(|pipe| self.watch(pipe.ends()[0])) {
             Ok(()) => known.push(port.address.nonce),
             Err(why) => {
-                crate::remark!(
-                    "towpath: nobody can ring for a wait object ({why}); it looks by itself instead"
-                )
+                crate::remark!("towpath: peers can't wake a wait object ({why}); it looks by itself instead")
             }
         }
     }

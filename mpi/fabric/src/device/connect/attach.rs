@@ -194,7 +194,7 @@ impl Segment {
     }
 }
 
-/// A pair's slots, mapped. As [`Segment`].
+/// A ring's memory, mapped. As [`Segment`].
 pub struct PairMemory {
     header: &'static SlotsHeader,
     ring: &'static Ring<Native, { layout::SLOTS }>,

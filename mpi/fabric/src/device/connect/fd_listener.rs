@@ -26,10 +26,10 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::device::bell::Bell;
 use crate::device::connect::address::Address;
 use crate::device::connect::fd_message::{Connection, accept, listen};
 use crate::device::connect::layout::VISITOR;
+use crate::device::wake_pipe::WakePipe;
 
 /// A visitor: a process that has connected.
 #[derive(Debug)]
@@ -60,18 +60,18 @@ impl FdListener {
     }
 
     /// Serves the visitors that have connected.
-    pub fn serve(&self, segment: BorrowedFd<'_>, bell: Option<&Bell>) {
+    pub fn serve(&self, segment: BorrowedFd<'_>, pipe: Option<&WakePipe>) {
         let mut visitors = self.visitors.borrow_mut();
         while let Some(connection) = accept(self.listener.as_fd()) {
             let number = self.next.get();
             self.next.set((number + 1) % VISITOR);
             visitors.push(Visitor { number, address: None, connection });
         }
-        visitors.retain_mut(|visitor| visitor.address.is_some() || self.admit(visitor, segment, bell));
+        visitors.retain_mut(|visitor| visitor.address.is_some() || self.admit(visitor, segment, pipe));
     }
 
     /// Returns whether a visitor that has not sent its address may stay.
-    fn admit(&self, visitor: &mut Visitor, segment: BorrowedFd<'_>, bell: Option<&Bell>) -> bool {
+    fn admit(&self, visitor: &mut Visitor, segment: BorrowedFd<'_>, pipe: Option<&WakePipe>) -> bool {
         let Visitor { number, address, connection } = visitor;
         let said = match connection.take() {
             Ok(Some(message)) => message,
@@ -84,16 +84,16 @@ impl FdListener {
         if !fits || connection.give(&u64::from(*number).to_le_bytes(), &[segment]).is_err() {
             return false;
         }
-        if let Some(bell) = bell {
-            pass(connection, bell);
+        if let Some(pipe) = pipe {
+            pass(connection, pipe);
         }
         true
     }
 
     /// Passes the owner's new wake pipe to the visitors that are connected.
-    pub fn pass(&self, bell: &Bell) {
+    pub fn pass(&self, pipe: &WakePipe) {
         for visitor in self.visitors.borrow().iter().filter(|visitor| visitor.address.is_some()) {
-            pass(&visitor.connection, bell);
+            pass(&visitor.connection, pipe);
         }
     }
 
@@ -115,7 +115,7 @@ impl FdListener {
 
     /// Looks for a visitor of this address: `Some` if it is connected, with the ring that
     /// it has passed with this nonce.
-    pub fn slots(&self, of: &Address, nonce: u64) -> Option<Option<OwnedFd>> {
+    pub fn ring(&self, of: &Address, nonce: u64) -> Option<Option<OwnedFd>> {
         let visitors = self.visitors.borrow();
         let visitor = visitors.iter().find(|visitor| visitor.address.as_ref() == Some(of))?;
         while let Ok(Some(message)) = visitor.connection.take() {
@@ -131,6 +131,6 @@ impl FdListener {
 
 /// Passes the wake pipe to a visitor. One that does not get it (its connection is full,
 /// or it is gone) can't wake the owner: the sleeper's timer does without.
-fn pass(to: &Connection, bell: &Bell) {
-    let _ = to.give(&[0; 8], &bell.ends());
+fn pass(to: &Connection, pipe: &WakePipe) {
+    let _ = to.give(&[0; 8], &pipe.ends());
 }

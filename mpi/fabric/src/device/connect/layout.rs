@@ -32,7 +32,7 @@ pub const BLOCKS: usize = 64;
 pub const BLOCK: usize = 8 << 10;
 /// Slots of a pair.
 pub const SLOTS: usize = 512;
-/// Bytes behind a pair's slots: more than a core's own caches hold, so that those to be
+/// Bytes behind a ring's slots: more than a core's own caches hold, so that those to be
 /// written have left the reader's.
 pub const SLOT_BYTES: usize = 2 << 20;
 /// Number of those bytes that a ring uses until it has earned all of them.
@@ -81,7 +81,7 @@ pub const JOINED: u64 = 2;
 /// The bits of the state proper.
 pub const STATE: u64 = 0xff;
 
-/// The beginning of a pair's slots.
+/// Beginning of a ring's memory.
 #[repr(C)]
 pub struct SlotsHeader {
     /// The nonce that the announcement names.
@@ -94,7 +94,7 @@ pub struct SlotsHeader {
     pub told: OwnLine<AtomicU64>,
 }
 
-/// The receiver will look at the slots.
+/// Answer of a receiver that will look at the ring.
 pub const ACCEPTED: u64 = 1;
 /// Answer of a receiver that has too many senders with rings.
 pub const DECLINED: u64 = 2;

@@ -84,7 +84,7 @@ impl Core {
     /// One that can't be mapped gets no answer: its sender goes on without it.
     fn take_ring_offer(&mut self, port: &Port, peer: u32, descriptor: u32, nonce: u64) {
         let Peer { address, offered, is_foreign, shared_line, .. } = &mut self.peers[peer as usize];
-        let memory = match port.passed_slots(address, nonce) {
+        let memory = match port.passed_ring(address, nonce) {
             Some(passed) => passed,
             None if *is_foreign => None,
             None => PairMemory::attach(address.pid, descriptor, nonce).ok(),

@@ -1,9 +1,9 @@
 //! Layout of a frame on a packet's line: kind, tag, up to four words, and a payload.
 //!
-//! A packet (`towpath_channel::packet::Slot`) is a place of the shared queue or a slot of a ring; the
-//! layout is one for both. The handler's byte is the kind; the words and, if it fits behind them,
-//! the payload are the arguments. A longer payload lies in a block of the queue or in the ring's
-//! bytes. The words' meanings: [`frame`](crate::device::protocol::frame).
+//! A packet (`towpath_channel::packet::Slot`) is a place of the shared queue or a slot of a ring;
+//! the layout is one for both. The handler's byte is the kind; the words and, if it fits behind
+//! them, the payload are the arguments. A longer payload lies in a block of the queue or in the
+//! ring's bytes. The words' meanings: [`frame`](crate::device::protocol::frame).
 
 use towpath_channel::packet::LINE_ARGS;
 

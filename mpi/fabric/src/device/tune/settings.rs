@@ -10,9 +10,9 @@ pub struct Settings {
     /// `TOWPATH_UNEXPECTED`: eager bytes of one sender that one receiver holds before it
     /// has posted receives for them. Beyond that the sender keeps its messages.
     pub unexpected: u64,
-    /// `TOWPATH_RING_AFTER`: how many messages earn a pair slots of its own.
+    /// `TOWPATH_RING_AFTER`: number of messages that earn a pair a ring.
     pub ring_after: u32,
-    /// `TOWPATH_RINGS`: how many senders may have slots of their own at one receiver.
+    /// `TOWPATH_RINGS`: number of senders that may have a ring at one receiver.
     pub rings: usize,
     /// `TOWPATH_CMA`: from how many bytes on a message is copied directly out of the
     /// sender's memory, where that is permitted; 0: never. Not set: as is measured

@@ -21,8 +21,8 @@
 //! ```
 //!
 //! In its rounds a wait takes the steps of a [`Strategy`], as all waits of Towpath do: where cores
-//! are shared, Y yields, then sleeps; with a core for each rank, spins of `TOWPATH_SPIN`, and yields
-//! between them, or sleeps while yields are expensive.
+//! are shared, Y yields, then sleeps; with a core for each rank, spins of `TOWPATH_SPIN`, and
+//! yields between them, or sleeps while yields are expensive.
 //!
 //! The wait begins anew when the program starts an operation, when it is given a completion, and
 //! when it did foreign work between two polls ([`Estimator`]). Where cores are shared, time passes
@@ -349,8 +349,10 @@ impl Idle {
         }
     }
 
-    /// Sleeps for so long, in nanoseconds, if the estimator permits it. `before`: progress in the
-    /// strategy before this step, which is taken back otherwise where cores are shared.
+    /// Sleeps for so long, in nanoseconds, if the estimator permits it.
+    ///
+    /// `before`: progress in the strategy before this step, which is taken back otherwise where
+    /// cores are shared.
     fn sleep(&mut self, ns: u64, before: WaitState, settings: &Settings) -> Pause {
         let yields_instead = self.oversubscribed && !self.yield_is_expensive();
         if self.oversubscribed {

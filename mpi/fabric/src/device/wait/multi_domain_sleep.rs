@@ -4,7 +4,7 @@
 //! turn (Open MPI does). A rank that slept in one of them would not notice frames for the other: it
 //! would wait for an atomic operation for as long as no message comes. So a domain that is ready to
 //! sleep is only armed, and its thread goes on polling until all domains that it polls are armed;
-//! the last one sleeps, on all doorbells.
+//! the last one sleeps, on all doorpipes.
 //!
 //! Each thread has a list of its own, and in it are only words that outlive their domain: nothing
 //! of another domain is touched but its doorbell. A domain that is no longer polled is forgotten
@@ -131,14 +131,14 @@ pub enum Others {
     None,
     /// At least one is not ready to sleep.
     Awake,
-    /// All are armed: their doorbells, to sleep on beside one's own.
-    Armed(Doorbells),
+    /// All are armed: their doorpipes, to sleep on beside one's own.
+    Armed(Doorpipes),
 }
 
-/// Doorbells of armed domains.
-pub struct Doorbells(Vec<(Arc<Segment>, u64)>);
+/// Doorpipes of armed domains.
+pub struct Doorpipes(Vec<(Arc<Segment>, u64)>);
 
-impl Doorbells {
+impl Doorpipes {
     /// Sleeps until one of them changes, or one's own, at most so long, in nanoseconds.
     pub fn park(&self, own: &Segment, rung: u64, ns: u64) {
         let own = (&*own.header().doorbell.count, rung);
@@ -199,7 +199,7 @@ impl PolledDomains {
 pub fn others(domain: usize) -> Others {
     with(|list| {
         let now = list.polls;
-        let mut doorbells = Vec::new();
+        let mut doorpipes = Vec::new();
         for other in list.domains.iter_mut().filter(|other| other.domain != domain && other.is_recent(now)) {
             // A frame has come to it: it has to be polled.
             let armed = other
@@ -207,11 +207,11 @@ pub fn others(domain: usize) -> Others {
                 .take_if(|armed| armed.has_changed())
                 .map_or_else(|| other.armed.as_ref(), |_| None);
             match armed {
-                Some(armed) => doorbells.extend(armed.segment.upgrade().map(|segment| (segment, armed.rung))),
+                Some(armed) => doorpipes.extend(armed.segment.upgrade().map(|segment| (segment, armed.rung))),
                 None => return Others::Awake,
             }
         }
-        if doorbells.is_empty() { Others::None } else { Others::Armed(Doorbells(doorbells)) }
+        if doorpipes.is_empty() { Others::None } else { Others::Armed(Doorpipes(doorpipes)) }
     })
 }
 
@@ -248,16 +248,16 @@ mod tests {
         polled(1);
         polled(2);
         arm(1, &first, 0);
-        let Others::Armed(doorbells) = others(2) else { panic!("it lies") };
+        let Others::Armed(doorpipes) = others(2) else { panic!("it lies") };
         // Without a wake-up the test does not end: an hour.
         ring(&first);
-        doorbells.park(&last, 0, 3_600_000_000_000);
+        doorpipes.park(&last, 0, 3_600_000_000_000);
         // It has to be polled before any domain sleeps again.
         assert!(matches!(others(2), Others::Awake));
         arm(1, &first, 1);
-        let Others::Armed(doorbells) = others(2) else { panic!("it lies again") };
+        let Others::Armed(doorpipes) = others(2) else { panic!("it lies again") };
         ring(&last);
-        doorbells.park(&last, 0, 3_600_000_000_000);
+        doorpipes.park(&last, 0, 3_600_000_000_000);
         disarm(1);
         assert!(matches!(others(2), Others::Awake));
     }
@@ -269,7 +269,7 @@ mod tests {
             polled(1);
             polled(2);
             arm(1, &first, first.header().doorbell.count.load(Ordering::Relaxed));
-            let Others::Armed(doorbells) = others(2) else { panic!("it lies") };
+            let Others::Armed(doorpipes) = others(2) else { panic!("it lies") };
             let at = last.header().doorbell.count.load(Ordering::Relaxed);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -277,7 +277,7 @@ mod tests {
                     ring(rung);
                     towpath_machine::Park::wake(&Native::with_id(0), &rung.header().doorbell.count, u32::MAX);
                 });
-                doorbells.park(&last, at, 3_600_000_000_000);
+                doorpipes.park(&last, at, 3_600_000_000_000);
             });
         }
     }
