@@ -16,7 +16,7 @@ use towpath_fi::device::connect::attach::PairMemory;
 use towpath_fi::device::connect::layout::{FIRST_BYTES, SLOT_BYTES, SLOTS};
 use towpath_fi::device::pair::{Timed, write_piece};
 use towpath_fi::device::protocol::wire::Content;
-use towpath_fi::device::tune::store_mode::Stores;
+use towpath_fi::device::tune::store_mode::StoreModes;
 use towpath_machine::{Native, Park, Processor};
 use towpath_papers::ladder::{INLINE, Ours as Rings, RingBytes};
 use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
@@ -45,7 +45,7 @@ const EARNS: u64 = 4 << 20;
 type Memory = Rc<PairMemory>;
 
 /// Long pieces, written as the device writes them.
-struct Pieces(Stores);
+struct Pieces(StoreModes);
 
 impl RingBytes<Native, Memory> for Pieces {
     #[inline(always)]
@@ -114,7 +114,7 @@ impl Opened {
         out.share(&line);
         into.share(&line);
         Ok(Ours {
-            rings: RefCell::new(Rings::new(out, into, Pieces(Stores::new(None)))),
+            rings: RefCell::new(Rings::new(out, into, Pieces(StoreModes::new(None)))),
             own: &doorbells[rank],
             partner: &doorbells[partner],
             cpu: Native::with_id(0),

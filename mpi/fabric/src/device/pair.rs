@@ -6,8 +6,9 @@
 //!
 //! **Bytes.** Longer messages are copied twice, but both ends at once, and each line crosses from
 //! core to core once: what is fetched out of the sender's own buffer stays there. How they are
-//! written is measured ([`Stores`]). A pair that has moved 4 MiB and does not share its cores gets
-//! more of them, so that a line has left the reader's cache by the time that it is written again.
+//! written is measured ([`StoreModes`]). A pair that has moved 4 MiB and does not share its cores
+//! gets more of them, so that a line has left the reader's cache by the time that it is written
+//! again.
 //!
 //! **Fields.** `nonce`: the sender, before it offers the ring. `answer`, `told`: the receiver.
 //!
@@ -30,7 +31,7 @@ use crate::device::connect::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES
 use crate::device::protocol::wire::{Arrived, Content, LINE, RawFrame as Frame};
 use crate::device::resource::buffers::Payload;
 use crate::device::tune::copy_mode::now;
-use crate::device::tune::store_mode::{Stores, TIMED, report};
+use crate::device::tune::store_mode::{StoreModes, TIMED, report};
 
 /// Number of bytes that a pair has moved when it has earned all of its memory.
 const EARNS: u64 = 4 << 20;
@@ -77,7 +78,7 @@ fn pick_up(
 pub struct PairOut {
     ring: RingSender<Rc<PairMemory>, SLOTS>,
     moved: u64,
-    stores: Stores,
+    stores: StoreModes,
 }
 
 /// The receiver's answer to a ring that was offered to it.
@@ -100,7 +101,7 @@ impl PairOut {
         let memory = Rc::new(PairMemory::create()?);
         // Relaxed: ordered by the announcement.
         memory.header().nonce.store(nonce, Ordering::Relaxed);
-        Ok(PairOut { ring: RingSender::new(memory, FIRST_BYTES), moved: 0, stores: Stores::new(past) })
+        Ok(PairOut { ring: RingSender::new(memory, FIRST_BYTES), moved: 0, stores: StoreModes::new(past) })
     }
 
     /// From now on short messages go through the shared line when this end may write it.
@@ -191,7 +192,7 @@ impl PairOut {
 #[inline]
 pub fn write_piece(
     memory: &PairMemory,
-    stores: &mut Stores,
+    stores: &mut StoreModes,
     ticket: u64,
     content: &Content<'_>,
     at: usize,
@@ -203,8 +204,8 @@ pub fn write_piece(
     let told = || memory.header().told.load(Ordering::Acquire);
     let (past, trial) = stores.choose(ticket, len, told);
     let timed = trial.map(|trial| (trial, now()));
-    // SAFETY: in bounds of the ring's bytes, and free: only the sender writes them, and no buffer of
-    // a caller lies there.
+    // SAFETY: in bounds of the ring's bytes, and free: only the sender writes them, and no buffer
+    // of a caller lies there.
     unsafe { if past { content.copy_past_caches(to) } else { content.copy_to(to) } }
     if let Some((trial, begun)) = timed {
         stores.wrote(trial, ticket, len, now().saturating_sub(begun));
@@ -359,7 +360,7 @@ mod tests {
 
     fn frames_of_all_lengths_come_out_in_order(past: Option<usize>) {
         let (mut out, mut into) = ends();
-        out.stores = Stores::new(past);
+        out.stores = StoreModes::new(past);
         let data: Vec<u8> = (0..40_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
         let (mut sent, mut taken) = (0u64, 0u64);
         let mut seed = 1u64;

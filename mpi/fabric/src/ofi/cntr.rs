@@ -126,7 +126,7 @@ impl Cntr {
         let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
         let _guard = domain.enter();
         how(&cntr.counter);
-        domain.ring();
+        domain.wake();
         0
     }
 }
@@ -150,7 +150,7 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
         cntr.idle.borrow_mut().on_completion(|| domain.activity());
     }
     if value != before {
-        domain.gave();
+        domain.on_completion();
     }
     drop(guard);
     value

@@ -230,7 +230,7 @@ unsafe extern "C" fn readfrom(
     // `count` entries.
     let given = unsafe { cq.give(buf, count, from) };
     if given > 0 {
-        domain.gave();
+        domain.on_completion();
         if count >= DRAINS && given < count as isize {
             cq.drained.set(Some(domain.activity().calls));
         }
@@ -301,7 +301,7 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let _guard = domain.enter();
     cq.signalled.set(true);
-    domain.ring();
+    domain.wake();
     if let Some(listener) = &cq.listener {
         listener.wake();
     }

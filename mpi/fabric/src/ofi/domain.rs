@@ -70,10 +70,10 @@ pub struct Domain {
     pub slept_at: Cell<Activity>,
     /// Activity when the endpoint was armed while the program's other domains were awake
     /// ([`multi_domain_sleep`](crate::device::wait::multi_domain_sleep)).
-    pub lies: Cell<Option<Activity>>,
+    pub armed_at: Cell<Option<Activity>>,
     count: DomainCount,
     /// Number of completions that the program was given here.
-    given: Cell<u64>,
+    completions: Cell<u64>,
     /// Objects that were opened on the domain.
     pub users: Users,
     _fabric: Hold,
@@ -139,9 +139,9 @@ pub unsafe extern "C" fn open(
             looked: Cell::new(0),
             sleepers: Cell::new(0),
             slept_at: Cell::default(),
-            lies: Cell::default(),
+            armed_at: Cell::default(),
             count: DomainCount::new(),
-            given: Cell::new(0),
+            completions: Cell::new(0),
             users: Users::default(),
             _fabric: Fabric::hold(fabric),
         };
@@ -278,11 +278,11 @@ impl Domain {
         self.reads.borrow_mut().hides_from_counter(self.activity().untagged)
     }
 
-    /// The program was given something: it need not yield before it looks at it.
+    /// The program was given a completion: it need not yield before it looks at it.
     #[inline(always)]
-    pub fn gave(&self) {
+    pub fn on_completion(&self) {
         if multi_domain_sleep::is_needed() {
-            self.given.set(self.given.get() + 1);
+            self.completions.set(self.completions.get() + 1);
             multi_domain_sleep::note_completion();
         }
         if let Some(found) = self.found {
@@ -308,10 +308,10 @@ impl Domain {
     ) -> Guard<'a> {
         let oversubscribed = self.is_oversubscribed();
         let mut activity = self.activity();
-        let in_company = multi_domain_sleep::is_needed();
-        if in_company {
-            self.get_up_if(activity);
-            activity.elsewhere = multi_domain_sleep::completions().wrapping_sub(self.given.get());
+        let polls_others = multi_domain_sleep::is_needed();
+        if polls_others {
+            self.disarm_if(activity);
+            activity.elsewhere = multi_domain_sleep::completions().wrapping_sub(self.completions.get());
         }
         let others = || crate::device::wait::oversubscription::is_exceeded(self.ranks.get());
         let (mut pause, look) = idle.borrow_mut().step(oversubscribed, activity, &self.settings, others);
@@ -319,10 +319,10 @@ impl Domain {
             self.each(|endpoint| endpoint.look_after());
             self.recount_sometimes();
         }
-        if in_company && idle.borrow().is_waiting() {
-            self.join();
+        if polls_others && idle.borrow().is_waiting() {
+            self.note_poll();
         }
-        if in_company
+        if polls_others
             && force.is_none()
             && !idle.borrow().awaits_here()
             && matches!(pause, Pause::Spin(_) | Pause::Yield)
@@ -360,7 +360,7 @@ impl Domain {
             Pause::Sleep(ns) => {
                 let ns = if self.is_stuck() { ns.min(SHORTLY) } else { ns };
                 // A program that asks for a wait here means frames that come here.
-                self.sleep(guard, ns, in_company && force.is_none())
+                self.sleep(guard, ns, polls_others && force.is_none())
             }
         };
         self.progress();

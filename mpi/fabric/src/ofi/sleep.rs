@@ -9,10 +9,11 @@ use crate::device::wake_pipe;
 use super::domain::{BEHIND, Domain, Guard, SHORTLY};
 
 impl Domain {
-    /// Sleeps for so long at most, in nanoseconds, or until a frame comes. `in_company`:
-    /// the program may be polling other domains in the same loop, and waits for their frames as
-    /// well; while one of them is awake this returns at once.
-    pub fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64, in_company: bool) -> Guard<'a> {
+    /// Sleeps for so long at most, in nanoseconds, or until a frame comes.
+    ///
+    /// `polls_others`: the program may be polling other domains in the same loop, and waits for
+    /// their frames as well; while one of them is awake this returns at once.
+    pub fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64, polls_others: bool) -> Guard<'a> {
         let activity = self.activity();
         self.sleepers.set(self.sleepers.get() + 1);
         self.slept_at.set(activity);
@@ -21,11 +22,11 @@ impl Domain {
                 // SAFETY: as in `each`. A sleeper without the lock touches only the port's words,
                 // which are not moved while an endpoint is in use.
                 let port = unsafe { &(*only).endpoint.port };
-                match if in_company { multi_domain_sleep::others(self.name()) } else { Others::None } {
+                match if polls_others { multi_domain_sleep::others(self.name()) } else { Others::None } {
                     Others::None => self.sleep_on(port, guard, ns, None),
                     Others::Armed(others) => self.sleep_on(port, guard, ns, Some(others)),
                     Others::Awake => {
-                        self.lie_down(port, activity);
+                        self.arm(port, activity);
                         guard
                     }
                 }
@@ -51,7 +52,7 @@ impl Domain {
             Some(others) => others.park(&port.segment, rung, ns),
         }
         let guard = self.enter();
-        self.get_up(port);
+        self.disarm(port);
         guard
     }
 
@@ -61,32 +62,32 @@ impl Domain {
     }
 
     /// Notes an empty poll for the thread's list of domains.
-    pub fn join(&self) {
+    pub fn note_poll(&self) {
         multi_domain_sleep::polled(self.name());
     }
 
     /// Disarms the domain if anything has happened since it was armed.
     #[inline(always)]
-    pub fn get_up_if(&self, activity: Activity) {
-        if self.lies.get().is_some_and(|before| before != activity) {
-            self.each(|endpoint| self.get_up(&endpoint.port));
+    pub fn disarm_if(&self, activity: Activity) {
+        if self.armed_at.get().is_some_and(|before| before != activity) {
+            self.each(|endpoint| self.disarm(&endpoint.port));
         }
     }
 
     /// Arms the domain: senders wake the thread's last domain to fall asleep from now on.
-    fn lie_down(&self, port: &Port, activity: Activity) {
+    fn arm(&self, port: &Port, activity: Activity) {
         match port.arm() {
             Some(rung) if !port.is_behind() => {
-                self.lies.set(Some(activity));
+                self.armed_at.set(Some(activity));
                 multi_domain_sleep::arm(self.name(), &port.segment, rung);
             }
-            _ => self.get_up(port),
+            _ => self.disarm(port),
         }
     }
 
-    fn get_up(&self, port: &Port) {
+    fn disarm(&self, port: &Port) {
         port.disarm();
-        if self.lies.take().is_some() {
+        if self.armed_at.take().is_some() {
             multi_domain_sleep::disarm(self.name());
         }
     }
@@ -118,12 +119,12 @@ impl Domain {
     pub fn wake_sleepers(&self) {
         let activity = self.activity();
         if self.slept_at.replace(activity) != activity {
-            self.ring();
+            self.wake();
         }
     }
 
     /// Wakes all threads that sleep here. The domain is locked.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         self.each(|endpoint| endpoint.port.wake());
     }
 }

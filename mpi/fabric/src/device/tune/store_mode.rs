@@ -52,7 +52,7 @@ struct Pending {
 
 /// Chooser of store modes: the measurements of a ring's sender.
 #[derive(Debug)]
-pub struct Stores {
+pub struct StoreModes {
     /// The second way is past the caches.
     classes: [AbTest; CLASSES],
     pending: Option<Pending>,
@@ -60,10 +60,10 @@ pub struct Stores {
     fixed: Option<usize>,
 }
 
-impl Stores {
+impl StoreModes {
     /// `fixed`: from so many bytes on past the caches (0: never), or as is measured.
-    pub fn new(fixed: Option<usize>) -> Stores {
-        Stores { classes: [AbTest::new(false); CLASSES], pending: None, fixed }
+    pub fn new(fixed: Option<usize>) -> StoreModes {
+        StoreModes { classes: [AbTest::new(false); CLASSES], pending: None, fixed }
     }
 
     /// Chooses whether a piece is written past the caches, and whether it is measured.
@@ -106,7 +106,7 @@ mod tests {
 
     /// Pieces of this length, for which plain stores and others take the sender and the
     /// receiver so long: how many went past the caches.
-    fn pieces(stores: &mut Stores, len: usize, costs: [(u64, u64); 2], count: u64, first: u64) -> u64 {
+    fn pieces(stores: &mut StoreModes, len: usize, costs: [(u64, u64); 2], count: u64, first: u64) -> u64 {
         let (mut past, mut told) = (0, 0);
         for ticket in first..first + count {
             let (way, trial) = stores.choose(ticket, len, || told);
@@ -128,7 +128,7 @@ mod tests {
         for len in [SHORTEST, 5000, 16 << 10, 1 << 20] {
             // The sender alone would gain, and the other way round.
             for (costs, better) in [([(900, 300), (200, 1500)], 0), ([(2500, 500), (400, 1500)], SETTLED)] {
-                let mut stores = Stores::new(None);
+                let mut stores = StoreModes::new(None);
                 pieces(&mut stores, len, costs, TRIALS + 1, 0);
                 assert_eq!(
                     pieces(&mut stores, len, costs, SETTLED - 1, 100),
@@ -141,19 +141,19 @@ mod tests {
 
     #[test]
     fn short_pieces_and_settings_are_not_measured() {
-        let mut stores = Stores::new(None);
+        let mut stores = StoreModes::new(None);
         assert!(matches!(stores.choose(0, SHORTEST - 1, || 0), (false, None)));
         for (fixed, len, past) in
             [(0, 1 << 20, false), (4096, 4096, true), (4096, 4095, false), (1, 64, true)]
         {
-            let (way, trial) = Stores::new(Some(fixed)).choose(0, len, || 0);
+            let (way, trial) = StoreModes::new(Some(fixed)).choose(0, len, || 0);
             assert_eq!((way, trial.is_some()), (past, false));
         }
     }
 
     #[test]
     fn missing_time_delays_the_verdict_and_is_given_up() {
-        let mut stores = Stores::new(None);
+        let mut stores = StoreModes::new(None);
         let trial = stores.choose(5, 8192, || 0).1.unwrap();
         stores.wrote(trial, 5, 8192, 100);
         for ticket in 6..=LOST + 5 {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn tickets_may_go_beyond_what_is_told_of_them() {
-        let mut stores = Stores::new(None);
+        let mut stores = StoreModes::new(None);
         let costs = [(2500, 500), (400, 1500)];
         pieces(&mut stores, 8192, costs, TRIALS + 1, (1 << 32) - 3);
         assert_eq!(pieces(&mut stores, 8192, costs, 10, 1 << 33), 10);
