@@ -14,7 +14,7 @@
 //! * the acting processor itself, passed explicitly, which performs every access;
 //! * capabilities beyond that, each a trait of its own, so that a bound says what an algorithm
 //!   needs: [`Park`], [`KernelMutex`], [`FetchOp`], [`LlSc`], [`Dcas`], [`Cas2`], [`AdvisoryLoad`],
-//!   [`Prefetch`], [`Network`], [`Scheduling`], [`ActiveThreads`].
+//!   [`Prefetch`], [`Scheduling`], [`ActiveThreads`].
 //!
 //! Spinning happens only in [`Processor::spin_until`] (and [`Processor::poll_until`], which pauses
 //! in between) and blocking only in [`Park::park`]; waiting can therefore be a parameter, a
@@ -40,8 +40,8 @@ pub use park::UNHEARD_NS;
 pub use plain::describe_type;
 pub use plain::{Object, Plain, TypeText};
 pub use processor::{
-    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Network,
-    Park, Place, Prefetch, Processor, RollBack, Scheduling,
+    ActiveThreads, AdvisoryLoad, Arena, Cas2, Dcas, Event, FetchOp, KernelMutex, LlSc, LockOutcome, Park,
+    Place, Prefetch, Processor, RollBack, Scheduling,
 };
 pub use random::Random;
 pub use streaming::{copy_by_lines, copy_past_caches};

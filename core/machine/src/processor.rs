@@ -311,13 +311,3 @@ pub trait Prefetch: Processor {
     /// For reading.
     fn prefetch_shared(&self, word: &Self::Word);
 }
-
-/// Capability: messages between processors beside shared memory.
-pub trait Network: Processor {
-    /// A message.
-    type Message;
-    /// Sends to the processor with this number.
-    fn send(&self, to: usize, message: Self::Message);
-    /// The next message that arrived.
-    fn receive(&self) -> Option<Self::Message>;
-}
