@@ -39,7 +39,7 @@ pub enum PoolError {
     /// All nodes are in use, or in other participants' lists.
     Exhausted,
     /// The participant's number is not below the number of participants.
-    Stranger,
+    UnknownParticipant,
     /// An index in the pool's memory names no node.
     Corrupt,
 }
@@ -48,7 +48,7 @@ impl core::fmt::Display for PoolError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             PoolError::Exhausted => "no node is free: give some back, or make the pool larger",
-            PoolError::Stranger => "the participant's number is not below the number of participants that the pool was made for: make it for more",
+            PoolError::UnknownParticipant => "the participant's number is not below the number of participants that the pool was made for: make it for more",
             PoolError::Corrupt => "an index in the pool's memory names no node, so somebody has written over it: make the pool anew",
         })
     }
@@ -202,7 +202,7 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
 
     #[inline(always)]
     fn cache(&self, me: usize) -> Result<&Cache<P>, PoolError> {
-        self.caches.as_ref().get(me).ok_or(PoolError::Stranger)
+        self.caches.as_ref().get(me).ok_or(PoolError::UnknownParticipant)
     }
 
     #[inline(always)]

@@ -179,8 +179,13 @@ fn a_full_queue_says_so_and_goes_on() {
 fn refuses_strangers<Q: ConcurrentQueue<Native>>() {
     let queue = Q::new(&Heap, 4, 2);
     let cpu = Native::with_id(0);
-    assert_eq!(queue.enqueue(&cpu, &Spinning, 2, 1), Err(QueueError::Stranger), "{}", Q::NAME);
-    assert_eq!(queue.dequeue(&cpu, &Spinning, usize::MAX), Err(QueueError::Stranger), "{}", Q::NAME);
+    assert_eq!(queue.enqueue(&cpu, &Spinning, 2, 1), Err(QueueError::UnknownParticipant), "{}", Q::NAME);
+    assert_eq!(
+        queue.dequeue(&cpu, &Spinning, usize::MAX),
+        Err(QueueError::UnknownParticipant),
+        "{}",
+        Q::NAME
+    );
 }
 
 #[test]
@@ -321,7 +326,7 @@ fn an_empty_pool_is_an_error_value() {
     sorted.sort_unstable();
     assert_eq!(sorted, (1..20).collect::<Vec<_>>());
     assert_eq!(pool.take(&cpu, 0), Err(PoolError::Exhausted));
-    assert_eq!(pool.take(&cpu, 2), Err(PoolError::Stranger));
+    assert_eq!(pool.take(&cpu, 2), Err(PoolError::UnknownParticipant));
     assert!(matches!(pool.get(20), Err(PoolError::Corrupt)));
     // What one gives back beyond two chains, another one finds.
     for index in taken {

@@ -91,7 +91,7 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
     ) -> Result<(), DcasError> {
         let me = actor.me as u64;
         if actor.me >= self.records.as_ref().len() {
-            return Err(DcasError::Stranger);
+            return Err(DcasError::UnknownParticipant);
         }
         let mine = Held::new(actor.wait.identity(), me, me);
         let mut round = 0u32;

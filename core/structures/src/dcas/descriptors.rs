@@ -49,7 +49,7 @@ impl<P: Processor, D> Participant<P, D> {
     /// The participant of this number.
     #[inline(always)]
     pub(super) fn of(all: &[Self], me: usize) -> Result<&Self, DcasError> {
-        all.get(me).ok_or(DcasError::Stranger)
+        all.get(me).ok_or(DcasError::UnknownParticipant)
     }
 
     /// The descriptor that an identity or a mark names.

@@ -65,7 +65,7 @@ impl<P: Processor, S: Storage> Locked<P, S> {
     #[inline(always)]
     fn lock<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, lock: &P::Word) -> Result<u64, DcasError> {
         if actor.me >= self.participants.as_ref().len() {
-            return Err(DcasError::Stranger);
+            return Err(DcasError::UnknownParticipant);
         }
         loop {
             let free = self.wait_for(actor, lock)?;

@@ -58,7 +58,7 @@ pub enum DcasError {
     /// Both changes are of the same word.
     SameWord,
     /// The participant's number is not below the number of participants.
-    Stranger,
+    UnknownParticipant,
     /// The operation was begun in a signal handler on top of as many interrupted ones as
     /// there is provision for (with locks: on top of one).
     TooDeep,
@@ -77,7 +77,7 @@ impl core::fmt::Display for DcasError {
         f.write_str(match self {
             DcasError::TooLarge => "the value has more bits than this DCAS leaves to a word: use smaller values, or another DCAS",
             DcasError::SameWord => "a double compare-and-swap takes two different words: use a compare-and-swap",
-            DcasError::Stranger => "the participant's number is not below the number of participants that this was made for: make it for more",
+            DcasError::UnknownParticipant => "the participant's number is not below the number of participants that this was made for: make it for more",
             DcasError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
             DcasError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
             DcasError::Unsuited => "this DCAS changes two words beside each other, by an instruction that not every processor has: use another DCAS here",

@@ -63,7 +63,7 @@ pub enum StableError {
     /// There is no room: all descriptors are in use.
     Exhausted,
     /// The participant's number is not below the number of participants.
-    Stranger,
+    UnknownParticipant,
     /// The operation was begun in a signal handler on top of more interrupted ones than
     /// there is provision for (with locks: on top of one).
     TooDeep,
@@ -85,7 +85,7 @@ impl core::fmt::Display for StableError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             StableError::Exhausted => "no descriptor is free: take something out, run an audit if somebody has died, or make the structure larger",
-            StableError::Stranger => "the participant's number is not below the number of participants that the structure was made for: make it for more",
+            StableError::UnknownParticipant => "the participant's number is not below the number of participants that the structure was made for: make it for more",
             StableError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
             StableError::TooLarge => "the value does not fit: use smaller ones, or a DCAS that leaves more bits to a word",
             StableError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
@@ -102,7 +102,7 @@ impl From<DcasError> for StableError {
         match error {
             DcasError::TooLarge => StableError::TooLarge,
             DcasError::SameWord | DcasError::Corrupt => StableError::Corrupt,
-            DcasError::Stranger => StableError::Stranger,
+            DcasError::UnknownParticipant => StableError::UnknownParticipant,
             DcasError::TooDeep => StableError::TooDeep,
             DcasError::Abandoned => StableError::Abandoned,
             DcasError::Unsuited => StableError::Unsuited,

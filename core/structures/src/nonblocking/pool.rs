@@ -167,7 +167,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
 
     #[inline(always)]
     fn member(&self, me: usize) -> Result<&Member<P>, StableError> {
-        self.members.as_ref().get(me).ok_or(StableError::Stranger)
+        self.members.as_ref().get(me).ok_or(StableError::UnknownParticipant)
     }
 
     /// A free hand.

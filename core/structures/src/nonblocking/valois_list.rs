@@ -102,7 +102,7 @@ impl From<PoolError> for StableError {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Exhausted => StableError::Exhausted,
-            PoolError::Stranger => StableError::Stranger,
+            PoolError::UnknownParticipant => StableError::UnknownParticipant,
             PoolError::Corrupt => StableError::Corrupt,
         }
     }

@@ -105,7 +105,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
     }
 
     fn enqueue<W: Waiting<P>>(&self, cpu: &P, _wait: &W, me: usize, value: u64) -> Result<(), QueueError> {
-        let seen = &self.seen.as_ref().get(me).ok_or(QueueError::Stranger)?.0;
+        let seen = &self.seen.as_ref().get(me).ok_or(QueueError::UnknownParticipant)?.0;
         let mut head = cpu.read(seen);
         // Acquire: not before the head was read.
         while cpu.load(&self.tail, Ordering::Acquire).wrapping_sub(head) >= self.capacity() {
@@ -130,7 +130,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
         if me >= self.seen.as_ref().len() {
-            return Err(QueueError::Stranger);
+            return Err(QueueError::UnknownParticipant);
         }
         let mut round = 0u32;
         loop {

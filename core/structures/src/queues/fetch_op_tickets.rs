@@ -117,7 +117,7 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
     }
 
     fn has_room(&self, cpu: &P, me: usize) -> Result<bool, QueueError> {
-        let seen = &self.seen.as_ref().get(me).ok_or(QueueError::Stranger)?.0;
+        let seen = &self.seen.as_ref().get(me).ok_or(QueueError::UnknownParticipant)?.0;
         let mut head = cpu.read(seen);
         // Acquire: not before the head was read.
         while Self::behind(cpu.load(&self.tail, Ordering::Acquire), head) >= self.capacity() {
@@ -191,7 +191,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
         if me >= self.seen.as_ref().len() {
-            return Err(QueueError::Stranger);
+            return Err(QueueError::UnknownParticipant);
         }
         loop {
             // Acquire: before the tail.

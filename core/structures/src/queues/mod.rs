@@ -31,7 +31,7 @@ pub enum QueueError {
     Full,
     /// The participant's number is not below the number of participants that the queue
     /// was made for.
-    Stranger,
+    UnknownParticipant,
     /// What is read in the queue's memory cannot have been written by this algorithm.
     Corrupt,
     /// The wait was given up, since whom it waited for is dead. Only from queues that are
@@ -45,7 +45,7 @@ impl core::fmt::Display for QueueError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             QueueError::Full => "the queue is full: take something out, or make it larger",
-            QueueError::Stranger => "the participant's number is not below the number of participants that the queue was made for: make it for more",
+            QueueError::UnknownParticipant => "the participant's number is not below the number of participants that the queue was made for: make it for more",
             QueueError::Corrupt => "the queue's memory holds what nobody can have put there, so somebody has written over it: make the queue anew",
             QueueError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the queue anew, or use a non-blocking one",
             QueueError::Lock(error) => return error.fmt(f),
@@ -59,7 +59,7 @@ impl From<PoolError> for QueueError {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Exhausted => QueueError::Full,
-            PoolError::Stranger => QueueError::Stranger,
+            PoolError::UnknownParticipant => QueueError::UnknownParticipant,
             PoolError::Corrupt => QueueError::Corrupt,
         }
     }

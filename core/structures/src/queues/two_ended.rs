@@ -141,7 +141,7 @@ where
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
         if me >= self.nodes.participants() {
-            return Err(QueueError::Stranger);
+            return Err(QueueError::UnknownParticipant);
         }
         let held = self.lock(cpu, wait)?;
         let result = self.unlink(cpu);

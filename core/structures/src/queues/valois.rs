@@ -207,7 +207,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
         if me >= self.nodes.participants() {
-            return Err(QueueError::Stranger);
+            return Err(QueueError::UnknownParticipant);
         }
         let mut round = 0u32;
         loop {

@@ -261,7 +261,7 @@ fn refuses<D: DoubleCas<Native>>() {
     let change = |word, old, new| Change { word, old, new };
     let (a, b) = (change(0, 0, 1), change(1, 0, 1));
     assert_eq!(dcas.dcas(&by(0), &words[..], [a, a]), Err(DcasError::SameWord), "{}", D::NAME);
-    assert_eq!(dcas.dcas(&by(2), &words[..], [a, b]), Err(DcasError::Stranger), "{}", D::NAME);
+    assert_eq!(dcas.dcas(&by(2), &words[..], [a, b]), Err(DcasError::UnknownParticipant), "{}", D::NAME);
     assert_eq!(dcas.dcas(&by(0), &words[..], [a, change(2, 0, 1)]), Err(DcasError::Corrupt), "{}", D::NAME);
     assert_eq!(dcas.read(&by(0), &words[..], 9), Err(DcasError::Corrupt), "{}", D::NAME);
     if D::MAX < u64::MAX {

@@ -61,8 +61,8 @@ fn code(error: StableError) -> u64 {
 
 /// The error of that number.
 pub fn error(code: u64) -> Option<StableError> {
-    use StableError::{Abandoned, Corrupt, Exhausted, Stranger, TooDeep, TooLarge, Unsuited};
-    let all = [Exhausted, Stranger, TooDeep, TooLarge, Corrupt, Abandoned, Unsuited];
+    use StableError::{Abandoned, Corrupt, Exhausted, TooDeep, TooLarge, UnknownParticipant, Unsuited};
+    let all = [Exhausted, UnknownParticipant, TooDeep, TooLarge, Corrupt, Abandoned, Unsuited];
     all.into_iter().find(|e| self::code(*e) == code)
 }
 
