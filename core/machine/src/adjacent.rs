@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicU64;
 use crate::native::Native;
 use crate::processor::Cas2;
 
-/// Whether the second word follows the first, and both lie in 16 aligned bytes.
+/// Returns whether the second word follows the first, and both lie in 16 aligned bytes.
 fn are_adjacent(words: [&AtomicU64; 2]) -> bool {
     let [first, second] = words.map(|word| core::ptr::from_ref(word).addr());
     first.is_multiple_of(16) && second == first + 8

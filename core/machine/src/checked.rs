@@ -30,11 +30,11 @@ pub struct LoomBytes(UnsafeCell<Vec<u8>>);
 
 // SAFETY: loom checks that accesses do not race and fails the model if they do.
 unsafe impl Send for LoomCell {}
-// SAFETY: as above.
+// SAFETY: loom fails a model in which accesses race.
 unsafe impl Sync for LoomCell {}
-// SAFETY: as above.
+// SAFETY: loom fails a model in which accesses race.
 unsafe impl Send for LoomBytes {}
-// SAFETY: as above.
+// SAFETY: loom fails a model in which accesses race.
 unsafe impl Sync for LoomBytes {}
 
 /// A thread of the model, with its number.
@@ -47,7 +47,7 @@ pub struct LoomProcessor {
 /// Makes words. With `parking`, processors may park on them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoomArena {
-    /// Whether words get a queue for those who park.
+    /// True if words get a queue for parked threads.
     pub parking: bool,
 }
 
@@ -130,16 +130,18 @@ impl Processor for LoomProcessor {
         cell.0.with_mut(|p| unsafe { *p = value });
     }
     fn copy_in(&self, to: &LoomBytes, at: usize, from: &[u8]) {
-        // SAFETY: as in `write`.
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that no
+        // other thread uses it.
         to.0.with_mut(|p| unsafe { (&mut *p)[at..at + from.len()].copy_from_slice(from) });
     }
     fn copy_out(&self, from: &LoomBytes, at: usize, to: &mut [u8]) {
-        // SAFETY: as in `read`.
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that no
+        // thread writes.
         from.0.with(|p| unsafe { to.copy_from_slice(&(&*p)[at..at + to.len()]) });
     }
 
-    /// With no budget a single probe; otherwise until accepted, letting the others run
-    /// between probes (loom has no time: a budget never runs out).
+    /// Probes once with no budget; otherwise until accepted, letting the other threads
+    /// run between probes (loom has no time: a budget never runs out).
     fn spin_until(
         &self,
         word: &LoomWord,
@@ -194,6 +196,8 @@ impl Park for LoomProcessor {
 }
 
 impl FetchOp for LoomProcessor {
+    // (F1) Acquire and Release, in all five: loom does not model SeqCst accesses; each operation
+    // pairs with the others. No algorithm may need more.
     fn fetch_load(&self, word: &LoomWord) -> u64 {
         word.value.load(Ordering::Acquire)
     }
@@ -203,6 +207,7 @@ impl FetchOp for LoomProcessor {
     fn fetch_increment(&self, word: &LoomWord) -> u64 {
         word.value.fetch_add(1, Ordering::AcqRel)
     }
+    // (F2) AcqRel: as (F1); pairs with the other operations.
     fn fetch_decrement(&self, word: &LoomWord) -> u64 {
         word.value.fetch_sub(1, Ordering::AcqRel)
     }
@@ -212,7 +217,7 @@ impl FetchOp for LoomProcessor {
 }
 
 loom::thread_local! {
-    /// The word that this thread of the model linked last, and what it held.
+    /// Word that this thread of the model linked last, and the value that it held.
     static LINKED: std::cell::Cell<(usize, u64)> = std::cell::Cell::new((0, 0));
 }
 
@@ -224,12 +229,14 @@ fn identity(word: &LoomWord) -> usize {
 /// Emulated as natively.
 impl LlSc for LoomProcessor {
     fn load_linked(&self, word: &LoomWord) -> u64 {
+        // (L1) Acquire: pairs with the conditional stores (L2).
         let value = word.value.load(Ordering::Acquire);
         LINKED.with(|l| l.set((identity(word), value)));
         value
     }
     fn store_conditional(&self, word: &LoomWord, value: u64) -> bool {
         let (linked, old) = LINKED.with(|l| l.replace((0, 0)));
+        // (L2) AcqRel: pairs with the linked loads (L1) and itself.
         linked == identity(word)
             && word.value.compare_exchange(old, value, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -244,7 +251,7 @@ impl Prefetch for LoomProcessor {
     fn prefetch_shared(&self, _word: &LoomWord) {}
 }
 
-/// The operating system's mutex: correct by assumption, so that what it protects can be
+/// Mutex of the operating system: correct by assumption, so that the data under it can be
 /// checked. Nobody dies here.
 #[derive(Debug, Default)]
 pub struct LoomMutex {

@@ -1,4 +1,4 @@
-//! What Towpath's algorithms run on.
+//! Machines that Towpath's algorithms run on.
 //!
 //! Every concurrent algorithm of the project is written once, generic over a [`Processor`], and the
 //! same text runs natively ([`Native`]: the words are atomics in shared memory and the compiler

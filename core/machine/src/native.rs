@@ -17,7 +17,8 @@ pub struct Native {
     id: u32,
 }
 
-/// How many threads of one process can have a number of their own ([`Native::current`]).
+/// Maximum number of threads of one process with a number of their own
+/// ([`Native::current`]).
 const THREADS_PER_PROCESS: u32 = 8;
 
 static PROCESS_BASE: AtomicU32 = AtomicU32::new(0);
@@ -80,8 +81,8 @@ impl Native {
         PROCESS_BASE.store(participant * THREADS_PER_PROCESS, Ordering::Relaxed);
     }
 
-    /// How many threads of one process have numbers apart from every other process's in a
-    /// world.
+    /// Number of threads of one process that have numbers apart from those of every other
+    /// process in a world.
     pub const fn threads_per_process() -> u32 {
         THREADS_PER_PROCESS
     }
@@ -141,7 +142,7 @@ pub struct NativeBytes {
 // SAFETY: a view of shared memory; accesses go through `copy_in` and `copy_out`, which callers
 // order by words.
 unsafe impl Send for NativeBytes {}
-// SAFETY: as above.
+// SAFETY: a view of shared memory that has no state of its own; its accesses copy only.
 unsafe impl Sync for NativeBytes {}
 
 impl NativeBytes {
@@ -160,7 +161,7 @@ impl NativeBytes {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -247,7 +248,8 @@ impl Processor for Native {
     #[inline(always)]
     fn copy_out(&self, from: &NativeBytes, at: usize, to: &mut [u8]) {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
-        // SAFETY: as in `copy_in`, the other way round.
+        // SAFETY: in bounds (checked above) of memory that `NativeBytes::from_raw`'s caller keeps
+        // mapped, and `to` can't overlap it, since no Rust reference to those bytes exists.
         unsafe { core::ptr::copy_nonoverlapping(from.base.as_ptr().add(at), to.as_mut_ptr(), to.len()) }
     }
 
@@ -305,7 +307,7 @@ pub struct NativeKernelMutex(UnsafeCell<libc::pthread_mutex_t>);
 
 // SAFETY: a pthread mutex is made to be used from several threads through its address.
 unsafe impl Send for NativeKernelMutex {}
-// SAFETY: as above.
+// SAFETY: libc orders what the threads that share it do.
 unsafe impl Sync for NativeKernelMutex {}
 
 impl core::fmt::Debug for NativeKernelMutex {
@@ -371,6 +373,8 @@ impl KernelMutex for Native {
 }
 
 impl FetchOp for Native {
+    // (F1) SeqCst, in all five: memory executes its operations in one total order, and each of them
+    // pairs with the others.
     fn fetch_load(&self, word: &AtomicU64) -> u64 {
         word.load(Ordering::SeqCst)
     }
@@ -380,6 +384,7 @@ impl FetchOp for Native {
     fn fetch_increment(&self, word: &AtomicU64) -> u64 {
         word.fetch_add(1, Ordering::SeqCst)
     }
+    // (F2) SeqCst: as (F1), in the same total order.
     fn fetch_decrement(&self, word: &AtomicU64) -> u64 {
         word.fetch_sub(1, Ordering::SeqCst)
     }
@@ -389,24 +394,27 @@ impl FetchOp for Native {
 }
 
 thread_local! {
-    /// The word that this thread linked last, and what it held.
+    /// Word that this thread linked last, and the value that it held.
     static LINKED: StdCell<(*const AtomicU64, u64)> = const { StdCell::new((core::ptr::null(), 0)) };
 }
 
 /// Emulated by compare-and-swap with the linked value.
 impl LlSc for Native {
     fn load_linked(&self, word: &AtomicU64) -> u64 {
+        // (L1) SeqCst: a reservation, in one total order with the conditional stores (L2).
         let value = word.load(Ordering::SeqCst);
         LINKED.set((word, value));
         value
     }
     fn store_conditional(&self, word: &AtomicU64, value: u64) -> bool {
         let (linked, old) = LINKED.replace((core::ptr::null(), 0));
+        // (L2) SeqCst: pairs with the linked loads (L1) and itself.
         core::ptr::eq(linked, word)
             && word.compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
     fn validate(&self, word: &AtomicU64) -> bool {
         let (linked, old) = LINKED.get();
+        // (L3) SeqCst: pairs with the conditional stores (L2).
         core::ptr::eq(linked, word) && word.load(Ordering::SeqCst) == old
     }
 }

@@ -23,11 +23,11 @@ pub unsafe trait Plain: Sync + 'static {}
 
 // SAFETY: atomics have a fixed layout, accept every bit pattern, and are accessed atomically.
 unsafe impl Plain for AtomicU8 {}
-// SAFETY: as above.
+// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
 unsafe impl Plain for AtomicU16 {}
-// SAFETY: as above.
+// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
 unsafe impl Plain for AtomicU32 {}
-// SAFETY: as above.
+// SAFETY: an atomic: fixed layout, every bit pattern, atomic accesses.
 unsafe impl Plain for AtomicU64 {}
 // SAFETY: `repr(C)` around one plain field; the padding is never read.
 unsafe impl<T: Plain> Plain for OwnLine<T> {}
@@ -55,7 +55,7 @@ unsafe impl Plain for NativeKernelMutex {}
 ///
 /// // SAFETY: `repr(C)`, made of atomics: every bit pattern is valid, zero is the initial state.
 /// unsafe impl Plain for Visits {}
-/// // SAFETY: as above; no other type writes this text.
+/// // SAFETY: plain, and no other type writes this text.
 /// unsafe impl Object for Visits {
 ///     fn describe(f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
 ///         f.write_str("my-program/Visits v1")
@@ -75,7 +75,7 @@ unsafe impl Plain for NativeKernelMutex {}
 /// * Two types with the same text have the same layout and give it the same meaning: the text names
 ///   everything on which either depends, and a version that changes with the layout.
 pub unsafe trait Object: Sync + 'static {
-    /// Whether the object writes down which participants use it, so that a process which
+    /// True if the object writes down which participants use it, so that a process which
     /// has it open must not leave its world.
     const NAMES_USERS: bool = false;
 
@@ -130,7 +130,7 @@ macro_rules! plain_objects {
     )*};
 }
 
-/// Writes a kind and its parameters: what [`plain_objects!`] expands to.
+/// Writes a kind and its parameters, for [`plain_objects!`].
 #[doc(hidden)]
 pub fn describe_type(
     f: &mut fmt::Formatter<'_>,

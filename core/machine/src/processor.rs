@@ -1,9 +1,9 @@
-//! The traits: what a machine is, seen by an algorithm.
+//! Traits of a machine, as an algorithm sees it.
 
 use core::sync::atomic::Ordering;
 
-/// Where a word or datum is to lie. Natively the layout of the Rust structure decides and
-/// this is ignored; a simulated machine takes it as an instruction.
+/// Place of a word or datum in memory. Natively the layout of the Rust structure decides
+/// and this is ignored; a simulated machine takes it as an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Starts a new line, homed wherever the arena puts things by default.
@@ -37,14 +37,14 @@ pub trait Arena<P: Processor> {
     fn bytes(&self, len: usize) -> P::Bytes;
 }
 
-/// What an algorithm tells the machine about itself; costs nothing natively.
+/// Remark of an algorithm to the machine; costs nothing natively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The start of an acquisition or claim of the object with this number.
     Acquiring(u64),
-    /// It succeeded.
+    /// Lock acquired.
     Acquired(u64),
-    /// It was released.
+    /// Lock released.
     Released(u64),
     /// A message was published or consumed, by sequence number.
     Message(u64),
@@ -74,7 +74,7 @@ pub trait Processor: Sized + 'static {
     fn load(&self, word: &Self::Word, order: Ordering) -> u64;
     /// Writes a word.
     fn store(&self, word: &Self::Word, value: u64, order: Ordering);
-    /// Writes a word and returns what it held.
+    /// Writes a word and returns its old value.
     fn swap(&self, word: &Self::Word, value: u64, order: Ordering) -> u64;
     /// Writes `new` if the word holds `old`. Returns the word's previous value, as `Err`
     /// if it was another one. Never fails spuriously.
@@ -116,9 +116,9 @@ pub trait Processor: Sized + 'static {
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, u64>;
 
-    /// The same with a pause before each further probe, of as many nanoseconds as `pause`
-    /// makes of the value that was not accepted: proportional and exponential back-off. The budget
-    /// is for the pauses alone.
+    /// Spins as [`Processor::spin_until`] does, with a pause before each further probe,
+    /// of as many nanoseconds as `pause` makes of the value that was not accepted: proportional and
+    /// exponential back-off. The budget is for the pauses alone.
     fn poll_until(
         &self,
         word: &Self::Word,
@@ -166,7 +166,7 @@ pub trait Park: Processor {
     fn yield_now(&self);
 }
 
-/// How a lock of the operating system was obtained.
+/// Outcome of an acquisition of a lock of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
     /// In the ordinary way.
@@ -174,10 +174,10 @@ pub enum LockOutcome {
     /// Its previous owner died while holding it; the caller holds it now and must decide
     /// what that means.
     OwnerDied,
-    /// An owner died and nobody declared the protected data consistent: the lock can't be
-    /// had any more.
+    /// An owner died and its successor did not declare the protected data consistent: the
+    /// lock can't be had any more.
     NotRecoverable,
-    /// Somebody else holds it (only from [`KernelMutex::mutex_try_lock`]).
+    /// Another thread holds it (only from [`KernelMutex::mutex_try_lock`]).
     Busy,
 }
 
@@ -187,7 +187,7 @@ pub trait KernelMutex: Processor {
     /// The mutex, in place in shared memory; its default is one that
     /// [`KernelMutex::mutex_init`] has yet to prepare.
     type Mutex: Default + Send + Sync + 'static;
-    /// Prepares a mutex in memory that nobody else uses yet.
+    /// Prepares a mutex in memory that no other thread uses yet.
     fn mutex_init(mutex: &Self::Mutex);
     /// Acquires; blocks as the operating system sees fit.
     fn mutex_lock(&self, mutex: &Self::Mutex) -> LockOutcome;
@@ -223,22 +223,22 @@ pub trait LlSc: Processor {
     fn load_linked(&self, word: &Self::Word) -> u64;
     /// Writes if the reservation still stands.
     fn store_conditional(&self, word: &Self::Word, value: u64) -> bool;
-    /// Whether the reservation still stands.
+    /// Returns whether the reservation still stands.
     fn validate(&self, word: &Self::Word) -> bool;
 }
 
-/// Capability: asking the operating system who is running, as a scheduler-conscious lock
-/// does (Nikolopoulos & Papatheodorou §3.4), and asking it to let one run on for a while
+/// Capability: asking the operating system which threads run, as a scheduler-conscious
+/// lock does (Nikolopoulos & Papatheodorou §3.4), and asking it to let one run on for a while
 /// (Kontothanassis, Wisniewski & Scott 1997: the states *preempted*, *preemptable*, *unpreemptable
 /// by itself* and *by another*).
 pub trait Scheduling: Processor {
-    /// Whether the processor with this number is certainly not running now: preempted, or
-    /// asleep.
+    /// Returns whether the processor with this number is certainly not running now:
+    /// preempted, or asleep.
     fn is_preempted(&self, id: usize) -> bool;
 
-    /// Asks not to be preempted from now on (`true`), also taking over what another one
-    /// has asked by [`Scheduling::keep`]; or asks so no longer (`false`), and lets others run at
-    /// once if the time slice has ended meanwhile. An operating system may refuse, or lose
+    /// Asks not to be preempted from now on (`true`), also taking over another thread's
+    /// request by [`Scheduling::keep`]; or withdraws the request (`false`), and lets other threads
+    /// run at once if the time slice has ended meanwhile. An operating system may refuse, or lose
     /// patience: that costs time, not correctness.
     fn stay(&self, _on: bool) {}
 
@@ -282,22 +282,22 @@ pub trait ActiveThreads: Processor {
     fn leave(&self, count: &Self::Word);
 }
 
-/// Capability: an operating system that knows locks, and what their holders have stored
-/// tentatively (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a
-/// holder, or finds it dead, it puts back what that has stored and frees the lock; the holder
-/// learns of it at its next step, and begins anew. So nobody waits for a holder that does not run.
+/// Capability: an operating system that knows locks, and the tentative stores of their
+/// holders (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a holder, or
+/// finds it dead, it puts back what that has stored and frees the lock; the holder learns of it at
+/// its next step, and begins anew. So nobody waits for a holder that does not run.
 ///
 /// Such a lock is a word that counts how often it was taken and freed: odd while somebody has it,
 /// by whomever it is freed. A thread has one at a time.
 pub trait RollBack: Processor {
-    /// Takes the lock if nobody has it, in one step with telling the system; acquires.
-    /// May fail for no reason.
+    /// Takes the lock if it is free, in one step with telling the system; acquires. May
+    /// fail for no reason.
     fn take(&self, lock: &Self::Word) -> bool;
     /// Stores, for the time being: one word in a section. Releases. `false`: the thread
     /// has been rolled back, and has not stored.
     fn store_tentatively(&self, word: &Self::Word, value: u64) -> bool;
-    /// Stores, and decides: what the thread has stored stays, even if the system frees
-    /// the lock. Releases. `false`: it has been rolled back, and has not stored.
+    /// Stores, and decides: the thread's stores stay, even if the system frees the lock.
+    /// Releases. `false`: it has been rolled back, and has not stored.
     fn store_finally(&self, word: &Self::Word, value: u64) -> bool;
     /// Frees the lock, unless the system has done that; releases. `false`: it has, so
     /// what was read under the lock may not belong together.

@@ -36,7 +36,8 @@ impl Random {
         ((u128::from(self.word()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Returns a number within ± `fraction` of `mean`, uniformly distributed: 20 % is 0.2.
+    /// Returns a number within ± `fraction` of `mean`, uniformly distributed: 20 % is
+    /// 0.2.
     pub fn around(&mut self, mean: u64, fraction: f64) -> u64 {
         let half = (mean as f64 * fraction) as u64;
         mean - half + self.below(2 * half + 1)
@@ -47,7 +48,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// Of the authors' published generator, from seed 1234567.
+    /// Numbers of the authors' published generator, from seed 1234567.
     #[test]
     fn numbers_are_those_of_splitmix64() {
         let mut r = Random::new(1_234_567);

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_and_offset_arrives_whole_and_nothing_beside_it_changes() {
+    fn copies_of_any_length_and_offset_change_nothing_beside() {
         let source: Vec<u8> = (0..9100u32).map(|i| (i * 7 + 1) as u8 | 1).collect();
         for (from, to) in [(0, 0), (1, 0), (0, 1), (3, 61), (17, 63), (63, 64), (5, 16)] {
             for len in (0..260).chain([511, 512, 513, 2000, 8191, 8192, 8193, 9000]) {

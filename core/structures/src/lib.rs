@@ -1,5 +1,5 @@
-//! Queues, double compare-and-swap and non-blocking structures, each written once for every
-//! machine ([`towpath_machine::Processor`]).
+//! Queues, double compare-and-swap and non-blocking structures, each written once for
+//! every machine ([`towpath_machine::Processor`]).
 //!
 //! Pure algorithms: no system call, and no allocation but that of [`Boxed`] arrays, when a
 //! structure is made. Waiting is a parameter of every operation that may have to

@@ -8,7 +8,8 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// `family`, with `/variant` unless the variant is the usual one, [`towpath_sync::Atomics`].
+    /// Joins `family` and `/variant`; the latter goes without saying if it is
+    /// [`towpath_sync::Atomics`].
     pub(crate) const fn join(family: &str, variant: &str) -> Name {
         let name = Name { bytes: [0; 64], len: 0 }.with(family);
         if same(variant, "atomics") { name } else { name.with("/").with(variant) }

@@ -33,7 +33,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use crate::{Boxed, Storage};
 use towpath_sync::{Atomics, Universal};
 
-/// Why there is no node.
+/// Reason for a node that can't be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolError {
     /// All nodes are in use, or in other participants' lists.
@@ -56,7 +56,7 @@ impl core::fmt::Display for PoolError {
 
 impl std::error::Error for PoolError {}
 
-/// What a pool is made of.
+/// Element of a pool.
 pub trait Node<P: Processor>: Send + Sync + 'static {
     /// A node on the line that the arena began last.
     fn new(arena: &impl Arena<P>) -> Self;
@@ -74,8 +74,8 @@ impl Link {
         self.0 as u32
     }
 
-    /// What replaces this link to point to another node: the count goes up by one (and
-    /// round after 2³²).
+    /// Returns the link that replaces this one to point to another node: the count goes
+    /// up by one (and round after 2³²).
     #[inline(always)]
     pub const fn to(self, index: u32) -> Link {
         Link(((self.0 >> 32).wrapping_add(1) << 32) | index as u64)
@@ -97,7 +97,7 @@ pub struct Pool<P: Processor, T: Node<P>, M = Atomics, S: Storage = Boxed, const
 struct Cache<P: Processor> {
     /// The first node of the chain in use, or 0.
     list: P::Cell,
-    /// How many nodes that chain has.
+    /// Number of nodes of that chain.
     length: P::Cell,
     /// The first node of a full chain, or 0.
     spare: P::Cell,
@@ -113,8 +113,8 @@ struct Slot<P: Processor, T> {
 }
 
 impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Pool<P, T, M, S, BATCH> {
-    /// How many nodes it takes for `in_use` of them to be in use at a time, whatever lies
-    /// in the lists of `participants`.
+    /// Number of nodes for `in_use` of them to be in use at a time, whatever lies in the
+    /// lists of `participants`.
     pub const fn nodes_for(in_use: usize, participants: usize) -> usize {
         1 + in_use + participants * 2 * BATCH as usize
     }
@@ -149,13 +149,13 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
         self.slot(index).map(|s| &s.node)
     }
 
-    /// How many participants it was made for.
+    /// Number of participants that it was made for.
     #[inline(always)]
     pub fn participants(&self) -> usize {
         self.caches.as_ref().len()
     }
 
-    /// How many nodes it has, node 0 among them.
+    /// Number of its nodes, node 0 among them.
     pub fn nodes(&self) -> usize {
         self.slots.as_ref().len()
     }

@@ -1,5 +1,5 @@
-//! Where the arrays of an algorithm lie: beside it, made once at run-time size, or in
-//! place, in a segment.
+//! Storage of an algorithm's arrays: beside it, made once at run-time size, or in place,
+//! in a segment.
 
 /// Makes an algorithm's arrays: one of nodes or slots, one with a place per participant.
 pub trait Storage: Send + Sync + 'static {

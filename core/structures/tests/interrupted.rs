@@ -18,13 +18,13 @@ use towpath_sync::{Policy, Surroundings, Wait};
 
 use stepped::{Here, Stepped};
 
-/// What is known to the one of this identity. Whoever waits for the one that is stopped
-/// waits in vain, and learns it.
+/// Surroundings of the participant of this identity. A participant that waits for the one
+/// that is stopped waits in vain, and learns it.
 struct Around(u32);
 
 /// The one that is stopped.
 const FIRST: Around = Around(7);
-/// To whom the first one is as good as dead.
+/// Surroundings to which the first participant is as good as dead.
 const OTHER: Around = Around(9);
 
 impl Surroundings for Around {
@@ -52,7 +52,7 @@ enum Outcome {
     /// Nothing was done: there was no room, or only the one that is stopped could have
     /// brought what is waited for.
     GaveUp,
-    /// Whether it was done nobody knows.
+    /// Done or not: the participant died.
     Died,
 }
 
@@ -86,7 +86,7 @@ fn agrees(model: &mut VecDeque<u64>, operation: Operation, outcome: Outcome) -> 
     }
 }
 
-/// Whether some place of the first one's operation among the other's explains all
+/// Returns whether some place of the first one's operation among the other's explains all
 /// outcomes.
 fn explained(
     before: u64,
@@ -120,7 +120,7 @@ fn sequences(longest: u32) -> impl Iterator<Item = Vec<Operation>> {
     })
 }
 
-/// The one who dies.
+/// Death of the participant.
 struct Death;
 
 /// Runs all cases. Returns the first that nothing explains, and how many there were.

@@ -42,7 +42,7 @@ impl<D: DoubleCas<P>> Words<D> {
     }
 }
 
-/// Of two that want the same word, one gets it, with the word beside it.
+/// Checks that of two that want the same word, one gets it, with the word beside it.
 fn one_of_two<D: DoubleCas<P>>(preemptions: usize) {
     model(preemptions, || {
         let it = Words::<D>::new();
@@ -83,7 +83,8 @@ fn both_count<D: DoubleCas<P>>(preemptions: usize, each: u64) {
     });
 }
 
-/// There and back again: whoever expects what was there must not find half of it.
+/// Changes words there and back again: a DCAS that expects the old values must not find
+/// half of them.
 fn there_and_back<D: DoubleCas<P>>(preemptions: usize) {
     model(preemptions, || {
         let it = Words::<D>::new();
@@ -104,7 +105,7 @@ fn there_and_back<D: DoubleCas<P>>(preemptions: usize) {
     });
 }
 
-/// Who sees one change sees the other.
+/// Checks that a reader that sees one change sees the other.
 fn readers<D: DoubleCas<P>>(preemptions: usize) {
     for (first, second) in [(0, 1), (1, 0)] {
         model(preemptions, move || {
@@ -136,7 +137,7 @@ fn harris() {
     readers::<Harris<P>>(2);
 }
 
-/// Its readers see tentative values, so only what its writers do is checked.
+/// Checks the writers only: readers see tentative values.
 #[test]
 fn bershad() {
     one_of_two::<Bershad<P>>(2);

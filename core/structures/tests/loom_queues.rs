@@ -16,7 +16,7 @@ use towpath_testkit::model;
 
 type P = LoomProcessor;
 
-/// What a thread does: puts in or takes out. Returns what it took.
+/// Acts of a thread: puts in or takes out. Returns the value that it took.
 fn act<Q: ConcurrentQueue<P>>(queue: &Q, me: usize, operations: &[Option<u64>]) -> Vec<u64> {
     let cpu = P { id: me };
     let mut taken = Vec::new();
@@ -72,7 +72,7 @@ fn check<Q: ConcurrentQueue<P>>(
     });
 }
 
-/// There is something in when anybody takes, so that everybody gets something.
+/// Keeps a value in whenever a thread takes, so that each of them gets one.
 fn never_empty<Q: ConcurrentQueue<P>>(preemptions: usize) {
     model(preemptions, || {
         let queue = Arc::new(Q::new(&LoomArena::default(), 3, 2));

@@ -1,5 +1,5 @@
-//! Queues in shared memory between processes, one of which is killed in the middle: what
-//! the others put in comes out, once and in order.
+//! Queues in shared memory between processes, one of which is killed in the middle: the
+//! values of the others come out, once and in order.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +18,9 @@ const PRODUCERS: usize = 3;
 const CONSUMER: usize = PRODUCERS;
 const ALL: usize = PRODUCERS + 1;
 const EACH: u64 = 20_000;
-/// When so many values of producer 0 have come, it is killed.
+/// Number of values of producer 0 after which it is killed.
 const ENOUGH: u64 = 500;
-/// How long nothing may come before the test gives up and says where everybody stands.
+/// Time without a value after which the test gives up and says where each process stands.
 const PATIENCE: u64 = 60_000_000_000;
 
 type Room = InPlace<512, ALL>;
@@ -28,7 +28,7 @@ type Room = InPlace<512, ALL>;
 #[repr(C)]
 struct Shared<Q> {
     queue: Q,
-    /// How many values each producer has put in, not counting the one in its hands.
+    /// Number of values that each producer has put in, not counting the one in its hands.
     progress: [OwnLine<AtomicU64>; PRODUCERS],
     /// 1 once producer 0 is dead.
     first_is_dead: AtomicU64,
@@ -41,11 +41,11 @@ impl<Q> Shared<Q> {
     }
 }
 
-/// What a participant knows. Its identity is its number plus one.
+/// View of a participant. Its identity is its number plus one.
 struct World<'a> {
     me: usize,
     first_is_dead: &'a AtomicU64,
-    /// When to give up.
+    /// Time to give up.
     deadline: u64,
 }
 
@@ -123,7 +123,7 @@ fn produce<Q: ConcurrentQueue<Native>>(shared: &Shared<Q>, me: usize) -> ! {
             };
         }
     }
-    // SAFETY: as above.
+    // SAFETY: ends this process, without running what the parent has registered.
     unsafe { libc::_exit(0) }
 }
 
@@ -201,7 +201,7 @@ fn the_others_go_on_when_one_is_killed() {
     }
 }
 
-/// These do not promise to go on, so nobody is killed.
+/// Queues that do not promise to go on after a death: no process is killed.
 #[test]
 fn between_processes() {
     exchange::<Valois<Native, Atomics, Room>>(|_| (), false);

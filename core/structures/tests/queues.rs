@@ -78,7 +78,7 @@ fn nothing_lost_nothing_twice_in_order() {
     for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => exchange(1, 1, 1, 3_000));
 }
 
-/// Everybody does both, as in the paper's benchmark.
+/// Enqueues and dequeues in every thread, as in the paper's benchmark.
 fn both<Q: ConcurrentQueue<Native>>(threads: usize, rounds: u64) {
     let queue = Q::new(&Heap, 4 * threads, threads);
     let sums: Vec<u64> = std::thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn nonsense_in_memory_is_no_panic() {
     }
 }
 
-/// Wrong without any other thread: what was put in is not found.
+/// Printed figure: wrong without any other thread; a value that was put in is not found.
 #[test]
 fn the_printed_figure_loses_what_it_is_given() {
     let queue: FetchOpArrayAsPrinted<Native> = ConcurrentQueue::new(&Heap, 8, 1);
@@ -270,7 +270,7 @@ fn names_are_different() {
     assert_eq!(names.len(), count, "{names:?}");
 }
 
-/// A node that knows who has it.
+/// Node that knows its owner.
 struct Owned(AtomicU64);
 
 impl Node<Native> for Owned {

@@ -39,18 +39,18 @@ type Dcas = Guerraoui<Native, Room>;
 
 const KEYS: u64 = 24;
 
-/// What becomes of a value that is put in where there is one.
+/// Fate of a value that is put in where there is one.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Both are there.
     Bag,
-    /// It is not put in.
+    /// The new one is left out.
     Keeps,
     /// The former one is out.
     Replaces,
 }
 
-/// What one process has done, in its handlers and otherwise.
+/// Account of one process, in its handlers and otherwise.
 #[repr(C)]
 #[derive(Default)]
 struct Account {
@@ -58,7 +58,7 @@ struct Account {
     put: AtomicU64,
     took: AtomicU64,
     done: AtomicU64,
-    /// How many handlers have run: of the first timer, and of the second.
+    /// Number of handlers that have run: of the first timer, and of the second.
     handled: [AtomicU64; 2],
 }
 
@@ -68,7 +68,7 @@ struct Shared<T> {
     kind: AtomicU64,
     accounts: [OwnLine<Account>; PROCESSES],
     end: AtomicU64,
-    /// What could not be done: the error.
+    /// Error of an operation that failed.
     failed: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl<T: Subject<Native>> Shared<T> {
         account.done.fetch_add(1, SeqCst);
     }
 
-    /// What is left, taken out by the parent.
+    /// Sum of the values that are left, taken out by the parent.
     fn drain(&self, kind: Kind) -> u64 {
         let cpu = Native::with_id(PARENT as u32);
         let actor = Actor { cpu: &cpu, wait: &Spinning, me: PARENT };
@@ -111,7 +111,7 @@ impl<T: Subject<Native>> Shared<T> {
     }
 }
 
-/// What the handlers work on, in a child.
+/// Memory that the handlers work on, in a child.
 static WORK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 

@@ -19,14 +19,14 @@ extern "C" fn zero_cost_generic(lock: &Ticket<Native>) {
     }
 }
 
-/// The same lock, written for one machine.
+/// Ticket lock written by hand for one machine.
 mod by_hand {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     // The orderings are those of `src/locks/ticket.rs`: (1) Acquire when the lock is had pairs with
     // (2) Release when it is let go; the number orders nothing.
 
-    /// The highest bit says that somebody is parked.
+    /// All bits but the highest, which says that a waiter is parked.
     const VALUE: u64 = u64::MAX >> 1;
 
     #[derive(Default)]
@@ -37,7 +37,7 @@ mod by_hand {
     }
 
     impl Ticket {
-        /// Whether it may go on.
+        /// Waits until the number is served.
         #[cold]
         #[inline(never)]
         fn wait(&self, number: u64, serving: u64) -> bool {
@@ -61,7 +61,7 @@ mod by_hand {
         }
     }
 
-    /// With one load too many: what the comparison must find.
+    /// Lock with one load too many, which the comparison must find.
     #[inline(never)]
     #[unsafe(no_mangle)]
     pub extern "C" fn zero_cost_one_load_more(lock: &Ticket) {
@@ -94,8 +94,8 @@ mod steps {
         assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
         wait_for(child);
         let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
-        // SAFETY: as above, and the kernel fills in all of `registers` if it returns 0, which is
-        // checked before they are used.
+        // SAFETY: the child is ours, traced and stopped, and the kernel fills in all of `registers`
+        // if it returns 0, which is checked before they are used.
         unsafe {
             let result = libc::ptrace(libc::PTRACE_GETREGS, child, 0, registers.as_mut_ptr());
             assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
@@ -157,7 +157,7 @@ mod steps {
             .collect()
     }
 
-    /// What an instruction does: opcode, width, form of address and immediate values,
+    /// Essence of an instruction: opcode, width, form of address and immediate values,
     /// without the registers' numbers and the distance of jumps.
     pub fn essence(instruction: &[u8]) -> Vec<u8> {
         let prefixes = instruction.iter().take_while(|b| matches!(b, 0x66 | 0xf0 | 0xf2 | 0xf3)).count();

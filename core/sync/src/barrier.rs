@@ -1,14 +1,14 @@
-//! The family's trait: what every barrier offers.
+//! Trait of the barriers.
 
 use towpath_machine::{Arena, Processor};
 
 use crate::{Abandoned, Waiting};
 
-/// Why a barrier was not passed.
+/// Reason for a barrier that was not passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierError {
-    /// Somebody who has not arrived died. These barriers cannot do without a participant,
-    /// nor be used again.
+    /// A participant that has not arrived died. These barriers cannot do without a
+    /// participant, nor be used again.
     Abandoned,
     /// There is no participant of that number.
     NoSuchParticipant,
@@ -35,8 +35,8 @@ impl From<Abandoned> for BarrierError {
     }
 }
 
-/// A barrier in shared memory: nobody passes before all have arrived. It can be used
-/// again and again.
+/// Barrier in shared memory: no participant passes before all have arrived. It can be
+/// used again and again.
 ///
 /// All-zero memory is a barrier for as many participants as there are places. What a participant
 /// remembers from one use to the next lies in the barrier, not in the thread.

@@ -1,14 +1,14 @@
-//! The family's trait: what every lock offers.
+//! Trait of the locks.
 
 use towpath_machine::{Arena, Processor};
 
 use crate::Waiting;
 
-/// Why a lock could not be had.
+/// Reason for a lock that could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockError {
-    /// Its holder, or somebody in the queue before us, died, and this lock cannot repair
-    /// that (see the file of each lock).
+    /// Its holder, or a waiter before the caller, died, and this lock cannot repair that
+    /// (see the file of each lock).
     Abandoned,
     /// The data that it protects was declared beyond repair.
     Poisoned,
@@ -40,15 +40,15 @@ impl std::error::Error for LockError {}
 pub trait Lock<P: Processor>: Sized {
     /// The name by which users choose it.
     const NAME: &'static str;
-    /// Whether it serves waiters in the order of their arrival.
+    /// True if it serves waiters in the order of their arrival.
     const FIFO: bool;
-    /// Whether [`Lock::try_lock`] can succeed. Not over fetch-and-op at memory: there is
+    /// True if [`Lock::try_lock`] can succeed. Not over fetch-and-op at memory: there is
     /// no way to take a place only if it is the first one.
     const TRIES: bool = true;
-    /// Whether it writes down who holds it, and so can tell the next owner of a death
+    /// True if it writes down its holder, and so can tell the next owner of a death
     /// ([`Lock::owner_died`]).
     const KNOWS_OWNER: bool = false;
-    /// What a holder keeps from acquisition to release.
+    /// State of a holder from acquisition to release.
     type Held;
 
     /// A lock in memory of the given arena.
@@ -57,7 +57,7 @@ pub trait Lock<P: Processor>: Sized {
     /// Prepares a lock that came to be as all-zero memory, before anybody uses it.
     fn prepare(&self) {}
 
-    /// How many processors (ids below this) may use it; `usize::MAX` if any number.
+    /// Number of processors (ids below this) that may use it; `usize::MAX` if any number.
     fn capacity(&self) -> usize {
         usize::MAX
     }
@@ -70,16 +70,16 @@ pub trait Lock<P: Processor>: Sized {
     /// not in the queue any more.
     fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Self::Held, LockError>;
 
-    /// Acquires if nobody holds it or queues for it; never waits. (Never succeeds without
-    /// [`Lock::TRIES`].)
+    /// Acquires if the lock is free and has no queue; never waits. (Never succeeds
+    /// without [`Lock::TRIES`].)
     fn try_lock(&self, cpu: &P) -> Option<Self::Held>;
 
     /// Releases.
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Self::Held);
 
-    /// Whether this acquisition came from an owner that died while holding the lock. The
-    /// data may be half-changed; the new owner repairs it and says so ([`Lock::make_consistent`]),
-    /// or the release poisons the lock.
+    /// Returns whether this acquisition came from an owner that died while holding the
+    /// lock. The data may be half-changed; the new owner repairs it and says so
+    /// ([`Lock::make_consistent`]), or the release poisons the lock.
     fn owner_died(_held: &Self::Held) -> bool {
         false
     }

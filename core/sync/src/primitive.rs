@@ -1,4 +1,4 @@
-//! Which operation of the hardware an algorithm's atomic updates are made of: a type
+//! Operations of the hardware that an algorithm's atomic updates are made of: a type
 //! parameter.
 //!
 //! **Source.** Nikolopoulos & Papatheodorou 1999 §2.2, §3: the same lock over load-linked and
@@ -26,8 +26,8 @@ impl Kind {
         of[self as usize]
     }
 
-    /// Whether the words lie in caches. At memory, nothing can be compared, so a word
-    /// cannot be updated on a condition and carries no mark of those who sleep.
+    /// Returns whether the words lie in caches. At memory, nothing can be compared, so a
+    /// word cannot be updated on a condition and carries no mark of those who sleep.
     pub const fn in_cache(self) -> bool {
         !matches!(self, Kind::AtMemory)
     }
@@ -37,13 +37,13 @@ impl Kind {
 pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;
-    /// Which of them it is.
+    /// Kind of this primitive.
     const KIND: Kind;
-    /// What a lock's word holds while the lock is free. Zeroed memory is not a free lock
-    /// if this is not 0.
+    /// Value of a lock's word while the lock is free. Zeroed memory is not a free lock if
+    /// this is not 0.
     const FREE: u64;
 
-    /// Where a word that is updated so must lie, if others of its kind would lie at
+    /// Returns the place of a word that is updated so, if others of its kind would lie at
     /// `place`.
     fn place(place: Place) -> Place;
 
@@ -65,7 +65,7 @@ pub trait Universal<P: Processor>: Primitive<P> {
     /// if it was another one. Never fails spuriously.
     fn compare_exchange(cpu: &P, word: &P::Word, old: u64, new: u64, order: Ordering) -> Result<u64, u64>;
 
-    /// Writes a word and returns what it held.
+    /// Writes a word and returns its old value.
     fn swap(cpu: &P, word: &P::Word, value: u64, order: Ordering) -> u64;
 }
 
@@ -124,7 +124,7 @@ impl<P: Processor> Universal<P> for Atomics {
     }
 }
 
-/// Links, computes and stores until nobody came in between.
+/// Links, computes and stores until no other store came in between.
 #[inline(always)]
 fn update<P: LlSc>(cpu: &P, word: &P::Word, new: impl Fn(u64) -> u64) -> u64 {
     loop {

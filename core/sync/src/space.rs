@@ -8,7 +8,7 @@ use crate::Waiting;
 /// The longest turn of a waiter, in nanoseconds.
 const TURN: u64 = 1_000_000;
 
-/// How a sender waits for space.
+/// Wait of a sender for space in a queue.
 pub trait WaitForSpace<P: Processor>: Waiting<P> {
     /// Waits until the word (without [`crate::PARKED`]) differs from `seen`, but only for
     /// a short turn: `round` counts the turns of this wait from 0, and later ones may be longer (up

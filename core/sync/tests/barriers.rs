@@ -19,8 +19,8 @@ impl Surroundings for Crowd {
 
 struct Shared<B> {
     barrier: B,
-    /// Not atomic: each written by one participant before the barrier, and read by the
-    /// others after it.
+    /// Data that are not atomic: each is written by one participant before the barrier,
+    /// and read by the others after it.
     rounds: Vec<Cell<u64>>,
 }
 
@@ -82,7 +82,7 @@ fn nobody_passes_before_all_have_arrived() {
     for_each_barrier!([atomics ll_sc fetch_op] Native, 8 => meets());
 }
 
-/// Surroundings that know after a while that nobody will come.
+/// Surroundings that know after a while that the others are dead.
 struct Hopeless(AtomicU64);
 
 impl Surroundings for Hopeless {

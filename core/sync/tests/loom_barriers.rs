@@ -8,8 +8,8 @@ use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
 use towpath_sync::{Alone, Barrier, Policy, Spinning, Wait, Waiting, for_each_barrier};
 use towpath_testkit::model;
 
-/// Each participant's datum is not atomic: loom fails the model if one reads what another
-/// did not write before the barrier, or writes too early afterwards.
+/// Checks a barrier with data that are not atomic: loom fails the model if one
+/// participant reads what another did not write before the barrier, or writes too early afterwards.
 fn check<B: Barrier<LoomProcessor> + Send + Sync + 'static>(
     participants: usize,
     rounds: u64,

@@ -1,6 +1,6 @@
-//! What was asked for on the command line.
+//! Choice of cases on the command line.
 
-/// Which of the cases to run, and how densely to kill.
+/// Cases to run, and density of the kills.
 #[derive(Clone, Debug)]
 pub struct Choice {
     every: bool,
@@ -17,12 +17,12 @@ impl Choice {
         Choice { every: !every.is_empty(), only }
     }
 
-    /// Whether the case of these names is to be run.
+    /// Returns whether the case of these names is to be run.
     pub fn includes(&self, names: &[&str]) -> bool {
         self.only.iter().all(|word| word.split(',').any(|name| names.contains(&name)))
     }
 
-    /// Whether to leave nothing out.
+    /// Returns whether to leave nothing out.
     pub fn every(&self) -> bool {
         self.every
     }

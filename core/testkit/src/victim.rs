@@ -12,7 +12,7 @@ pub struct Victim {
     asleep: bool,
     /// A signal that it gets when it comes.
     forwarded: Option<i32>,
-    /// It has come, and goes to the victim when that goes on; 0: none.
+    /// Signal that has come, and goes to the victim when that goes on; 0: none.
     pending: i32,
 }
 
@@ -39,8 +39,8 @@ impl Victim {
         Victim { child, asleep: false, forwarded: None, pending: 0 }
     }
 
-    /// From now on it gets this signal when it comes, as if nobody traced it. (Other
-    /// signals than the tracer's own are an error.)
+    /// Delivers this signal from now on when it comes, as if the victim were not traced.
+    /// (Other signals than the tracer's own are an error.)
     pub fn forward(&mut self, signal: i32) {
         self.forwarded = Some(signal);
     }
@@ -66,7 +66,7 @@ impl Victim {
         self.child.pid()
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.child.has_ended()
     }
@@ -151,8 +151,8 @@ impl Victim {
         self.resume(libc::PTRACE_CONT);
     }
 
-    /// Whether it stands at a mark again, after [`Victim::go_on`]. Only to be asked until
-    /// it does.
+    /// Returns whether it stands at a mark again, after [`Victim::go_on`]. Only to be
+    /// asked until it does.
     ///
     /// # Panics
     ///

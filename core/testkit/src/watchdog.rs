@@ -13,8 +13,8 @@ const SHOWN: usize = 8;
 static STEP: AtomicU64 = AtomicU64::new(0);
 static CASE: Mutex<String> = Mutex::new(String::new());
 
-/// A new case begins and has this much time. If it panics, what is printed names the case
-/// and the step.
+/// Begins a new case, which has this much time. If it panics, the message names the
+/// case and the step.
 pub fn begin(case: String, seconds: u32) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -33,7 +33,7 @@ pub fn begin(case: String, seconds: u32) {
     }
 }
 
-/// How far the case has got.
+/// Writes down the step that the case has reached.
 pub fn at(step: u64) {
     STEP.store(step, Ordering::Relaxed);
 }

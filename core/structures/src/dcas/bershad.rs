@@ -1,5 +1,5 @@
-//! Bershad's DCAS: plain reads and writes under one lock that the system knows. Who dies
-//! with the lock is rolled back, or forward once both comparisons have succeeded.
+//! Bershad's DCAS: plain reads and writes under one lock that the system knows. A holder
+//! that dies with the lock is rolled back, or forward once both comparisons have succeeded.
 //!
 //! **Source.** Bershad 1993 (ICDCS, *Practical Considerations for Non-Blocking Concurrent
 //! Objects*); Greenwald & Cheriton 1996, §6.1. There, the operating system rolls a process back
@@ -19,7 +19,8 @@
 //!
 //! ```text
 //! lock    0                                            -> held, by compare-and-swap
-//!         process (31 bits) | record + 1 | holder + 1  -> 0, by the holder; another holder, by compare-and-swap, if the process is dead
+//!         process (31 bits) | record + 1 | holder + 1  -> 0, by the holder; another holder, by
+//!                                                         compare-and-swap, if the process is dead
 //! step    IDLE -> TENTATIVE -> IDLE (rolled back) or COMMITTED -> IDLE;  by the holder
 //! ```
 //!
@@ -60,7 +61,7 @@ struct Record<P: Processor> {
     new: P::Word,
 }
 
-/// What the lock holds.
+/// Value of the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Held(u64);
 
@@ -112,8 +113,9 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
         }
     }
 
-    /// Takes the lock from a dead holder, and rolls what it, or another dead one before
-    /// it, has begun. If somebody else is faster, waits for the lock again.
+    /// Takes the lock from a dead holder, and rolls back or forward the operation that
+    /// it, or a dead one before it, has begun. If somebody else is faster, waits for the lock
+    /// again.
     #[cold]
     fn take_over<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
@@ -123,8 +125,9 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
     ) -> Result<(), DcasError> {
         let (cpu, me, process) = (actor.cpu, actor.me as u64, actor.wait.identity());
         let rolling = Held::new(process, dead.record(), me);
-        // Acquire: as (1); a dead one's writes come before its death is known. Relaxed if it fails:
-        // nothing is read.
+        // (1b) Acquire: what was done under the lock, also by a dead holder, whose writes come
+        // before its death is known; pairs with the Release (2), (3). Relaxed if it fails: nothing
+        // is read.
         if cpu.compare_exchange(&self.lock, dead.0, rolling.0, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return self.lock(actor, words);
@@ -133,7 +136,8 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
             self.unlock(cpu);
             return Err(error);
         }
-        // (3) Release: the other one is done with; for who takes over from us. Pairs with (1).
+        // (3) Release: the other one is done with, for a process that takes over from us. It
+        // pairs with the Acquire (1), (1b).
         cpu.store(&self.lock, Held::new(process, me, me).0, Ordering::Release);
         Ok(())
     }
@@ -146,7 +150,7 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
             .map(|field| cpu.load(field, Ordering::Relaxed));
         let word = |number| words.find(number);
         match step {
-            // Release: as (4).
+            // (4b) Release: the old value; pairs with the Acquire (5) in `read`.
             TENTATIVE => cpu.store(word(pair as u32)?, old, Ordering::Release),
             COMMITTED => cpu.store(word((pair >> 32) as u32)?, new, Ordering::Release),
             _ => {}
@@ -188,7 +192,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         words: &T,
         word: u32,
     ) -> Result<u64, DcasError> {
-        // Acquire: pairs with the Release (4).
+        // (5) Acquire: pairs with the Release (4), (4b), (4c).
         Ok(actor.cpu.load(words.find(word)?, Ordering::Acquire))
     }
 
@@ -202,7 +206,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
     ) -> Result<(), DcasError> {
         let word = words.find(word)?;
         self.lock(actor, words)?;
-        // Release: as (4).
+        // (4c) Release: what the value stands for; pairs with the Acquire (5) in `read`.
         actor.cpu.store(word, value, Ordering::Release);
         self.unlock(actor.cpu);
         Ok(())
@@ -225,10 +229,11 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
             cpu.store(&mine.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Relaxed);
             cpu.store(&mine.old, a.old, Ordering::Relaxed);
             cpu.store(&mine.new, b.new, Ordering::Relaxed);
-            // Release, here and below: who takes over finds the record as it was written; the
-            // processor of the dead one has made its stores in this order.
+            // (6) Release, here and below: a process that takes over finds the record as it was
+            // written, since a dead processor has made its stores in this order; pairs with the
+            // Acquire (1b).
             cpu.store(&mine.step, TENTATIVE, Ordering::Release);
-            // (4) Release: what the value stands for; pairs with the Acquire in `read`.
+            // (4) Release: what the value stands for; pairs with the Acquire (5) in `read`.
             cpu.store(first, a.new, Ordering::Release);
             equal = cpu.load(second, Ordering::Relaxed) == b.old;
             if equal {
@@ -237,6 +242,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
             } else {
                 cpu.store(first, a.old, Ordering::Release);
             }
+            // (6b) Release: after the words; pairs with the Acquire (1b).
             cpu.store(&mine.step, IDLE, Ordering::Release);
         }
         self.unlock(cpu);
@@ -249,7 +255,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         words: &T,
         dead: usize,
     ) -> Result<(), DcasError> {
-        // Acquire: as (1).
+        // (1c) Acquire: what the dead holder did; pairs with the Release (2), (3).
         let held = Held(actor.cpu.load(&self.lock, Ordering::Acquire));
         if held.0 == 0 || held.holder() != dead as u64 {
             return Ok(());

@@ -3,8 +3,8 @@
 //!
 //! **Source.** The CAS2 that Greenwald & Cheriton 1996, §6 ask for takes any two words; CMPXCHG16B
 //! (x86-64) and CASP (AArch64) take two that are one aligned pair. That is enough for a structure
-//! whose version stands beside the only link that changes: [`crate::nonblocking::Stack`]. Others answer
-//! [`DcasError::Unsuited`](super::DcasError::Unsuited).
+//! whose version stands beside the only link that changes: [`crate::nonblocking::Stack`]. Others
+//! answer [`DcasError::Unsuited`](super::DcasError::Unsuited).
 //!
 //! **Progress.** Wait-free. Fields, crashes, signals, memory: as [`super::ByInstruction`].
 //!

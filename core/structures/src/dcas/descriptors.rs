@@ -1,5 +1,5 @@
-//! What the algorithms with descriptors ([`super::Guerraoui`], [`super::Harris`]) have in
-//! common: how a mark in a word names a descriptor and its use, and whose descriptors they are.
+//! Descriptors and marks of [`super::Guerraoui`] and [`super::Harris`]: a mark in a word
+//! names a descriptor and its use, and so the participant that owns it.
 //!
 //! **Source.** Ours: both papers have pointers and a collector; processes that share memory have
 //! numbers, and use descriptors again.
@@ -17,7 +17,7 @@ use super::places::{PLACES, Places};
 pub(super) const MARK: u64 = 1 << 63;
 /// In a mark: the word is the operation's second one.
 pub(super) const SECOND: u64 = 1 << 61;
-/// A descriptor and its use: what a mark names, and what an operation is called.
+/// Bits of a mark that name a descriptor and its use, and so an operation.
 pub(super) const IDENTITY: u64 = SECOND - 1;
 const USE_BITS: u32 = 45;
 /// A use's bits in an identity.

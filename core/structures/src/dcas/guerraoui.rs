@@ -28,7 +28,8 @@
 //! word        plain          MARK 0 | tag (31 bits) | value (32 bits)
 //!             marked         MARK 1 | HELPS | SECOND | descriptor (16 bits) | use (45 bits)
 //! status      use (45 bits) | HELPED | state
-//! state       0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (anybody) -> ACTIVE with the next use (owner); a helper's descriptor is FAILED from the beginning
+//! state       0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (any participant) -> ACTIVE with
+//!             the next use (owner); a helper's descriptor is FAILED from the beginning
 //! ```
 //!
 //! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
@@ -71,18 +72,18 @@ const HELPS: u64 = 1 << 62;
 const VALUE: u64 = u32::MAX as u64;
 const TAG: u64 = 1 << 32;
 
-/// In a status: somebody helps.
+/// Bit of a status: a participant helps.
 const HELPED: u64 = 4;
 /// The use's place in a status.
 const SHIFT: u32 = 3;
 
-/// Which text is run: the true one, or one with a planted fault ([`crate::planted`]).
+/// Variant of the text: the true one, or one with a planted fault ([`crate::planted`]).
 pub trait Variant: Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str = "guerraoui";
-    /// Whether words count their changes.
+    /// True if words count their changes.
     const TAGS: bool = true;
-    /// How many descriptors a participant uses, of the 16 that it has: fewer make a
+    /// Number of descriptors that a participant uses, of the 16 that it has: fewer make a
     /// checker see them used again.
     const PLACES: usize = PLACES;
 }
@@ -103,7 +104,7 @@ pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
 #[repr(C, align(64))]
 struct Descriptor<P: Processor> {
     status: P::Word,
-    /// The identity of the operation: its own, or whom it helps.
+    /// Identity of the operation: the participant's own, or the one that it helps.
     operation: P::Word,
     /// The first word's number, and the second one's in the upper half.
     words: P::Word,
@@ -120,15 +121,15 @@ struct Operation {
     new: [u64; 2],
 }
 
-/// What was seen in a word.
+/// Observation of a word.
 #[derive(Clone, Copy)]
 struct Seen {
     content: u64,
-    /// What the word would be if it were plain.
+    /// Content of the word if it were plain.
     plain: u64,
     /// The operation that has marked it; 0 if it is plain.
     operation: u64,
-    /// Whether that one is undecided.
+    /// True if that operation is undecided.
     pending: bool,
 }
 
@@ -148,18 +149,18 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         Participant::behind(self.participants.as_ref(), identity)
     }
 
-    /// Looks at a word: its content, what it would be if it were plain, and whether that
-    /// is sure to be decided. Otherwise [`Guerraoui::look`] says more.
+    /// Looks at a word: its content, its content if it were plain, and whether that is
+    /// sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
     fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
-        // (1) Acquire: as in `look`.
+        // (1b) Acquire: as (1) in `look`; pairs with the Release (3), (5), (6).
         let content = cpu.load(word, Ordering::Acquire);
         if content & MARK == 0 {
             return Ok((content, content, true));
         }
         let marked = self.descriptor(content)?;
         let entry = usize::from(content & SECOND != 0);
-        // (2) Acquire, three times: as in `look_behind`.
+        // (2b) Acquire, three times: as (2) in `look_behind`; pairs with the Release (8), (4).
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
         let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
         let status = cpu.load(&marked.status, Ordering::Acquire);
@@ -171,8 +172,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     fn look<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, number: u32) -> Result<Seen, DcasError> {
         let word = words.find(number)?;
         loop {
-            // (1) Acquire: the descriptor behind the mark, or what came before the value; pairs
-            // with the Release (3), (5), (6).
+            // (1) Acquire: the descriptor behind the mark, or what came before the value; it
+            // pairs with the Release (3), (5), (6).
             let content = cpu.load(word, Ordering::Acquire);
             if content & MARK == 0 {
                 return Ok(Seen { content, plain: content, operation: 0, pending: false });
@@ -183,12 +184,12 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// What a mark stands for. `None` if it is no longer there.
+    /// Finds the plain content behind a mark. `None` if it is no longer there.
     fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
         let marked = self.descriptor(content)?;
         let entry = usize::from(content & SECOND != 0);
         // (2) Acquire: whoever reads here what a later use has written sees in the status that it
-        // is a later one; pairs with the Release in `prepare`.
+        // is a later one; pairs with the Release (8) in `prepare`.
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
         let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
         let (operation, status, in_use) = if content & HELPS == 0 {
@@ -196,8 +197,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             let status = cpu.load(&marked.status, Ordering::Acquire);
             (content & IDENTITY, status, status >> SHIFT == content & USE)
         } else {
-            // Acquire, three times: as (2) and above. The helper's own status last: it says whether
-            // all this was one use.
+            // (2c) Acquire, three times: as (2) and above; pairs with the Release (8), (4). The
+            // helper's own status last: it says whether all this was one use.
             let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
             let status = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire);
             (operation, status, cpu.load(&marked.status, Ordering::Acquire) >> SHIFT == content & USE)
@@ -221,7 +222,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense,
+    /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
     /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptor(identity)?.status;
@@ -242,7 +243,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     /// the first word.
     #[inline(always)]
     fn prepare(cpu: &P, descriptor: &Descriptor<P>, mark: u64, state: u64, operation: &Operation) -> u64 {
-        // Release, here and below: whoever sees a field of this use, sees the use; pairs with the
+        // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
         // Acquire (2). The first one also comes after the former marks are out.
         cpu.store(&descriptor.status, (mark & USE) << SHIFT | state, Ordering::Release);
         cpu.store(&descriptor.operation, operation.identity, Ordering::Release);
@@ -261,7 +262,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
         let it = self.descriptor(identity(descriptor, 0))?;
-        // Acquire, here and below: for an owner its own writes; for others as (2).
+        // (2d) Acquire, here and below: for an owner its own writes; for others as (2); pairs with
+        // the Release (8), (4).
         let status = cpu.load(&it.status, Ordering::Acquire);
         let me = identity(descriptor, status >> SHIFT);
         let operation = cpu.load(&it.operation, Ordering::Acquire);
@@ -276,11 +278,12 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 let content = cpu.load(word, Ordering::Relaxed);
                 let mark = MARK | me | if entry == 0 { 0 } else { SECOND };
                 if decided && content == mark {
-                    // The usual one: what the mark stands for is known. Acquire: as above.
+                    // Usually the mark is this operation's, whose values are known. (2e) Acquire:
+                    // as (2d); pairs with the Release (8).
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
                     let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
-                    // (5) AcqRel: as in `settle_word`. Relaxed if it fails: somebody has replaced
-                    // it.
+                    // (5b) AcqRel: as (5) in `settle_word`; pairs with the Acquire (1). Relaxed if
+                    // it fails: another participant has replaced it.
                     if cpu.compare_exchange(word, mark, plain, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                         continue;
                     }
@@ -328,8 +331,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Marks the words of an operation with `mark` where nobody has yet, helping others
-    /// who are in the way, and decides. Returns what was decided.
+    /// Marks the words of an operation with `mark` where they are not marked yet, helping
+    /// other operations that are in the way, and decides. Returns what was decided.
     fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -368,7 +371,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     /// An operation, as its descriptor has it.
     fn operation(&self, cpu: &P, identity: u64) -> Result<Operation, DcasError> {
         let it = self.descriptor(identity)?;
-        // Acquire: as (2).
+        // (2f) Acquire: as (2); pairs with the Release (8).
         let [pair, a, b, c, d] = [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1]]
             .map(|field| cpu.load(field, Ordering::Acquire));
         Ok(Operation {
@@ -463,7 +466,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// What a plain word becomes with a new value.
+    /// Returns the plain word that follows `plain`, with a new value.
     #[inline(always)]
     const fn raised(plain: u64, value: u64) -> u64 {
         let tag = if V::TAGS { plain.wrapping_add(TAG) & !MARK } else { 0 };
@@ -567,8 +570,8 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
             };
             let it = &mine.descriptors[place];
             let mark = Self::prepare(cpu, it, MARK | identity, ACTIVE, &operation);
-            // (3) and (4) AcqRel: as in `complete` and `decide`. Relaxed if they fail: looked at
-            // again.
+            // (3b), (4b) AcqRel: as (3) in `complete` and (4) in `decide`; it pairs with the
+            // Acquire (1), (2). Relaxed if they fail: looked at again.
             let swap = |word, old, new| {
                 cpu.compare_exchange(word, old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             };
@@ -594,7 +597,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         let theirs = self.participant(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
             let descriptor = dead * PLACES + place;
-            // Acquire: as (2).
+            // (2g) Acquire: as (2); pairs with the Release (8), (4).
             let status = cpu.load(&it.status, Ordering::Acquire);
             self.decide(cpu, identity(descriptor, status >> SHIFT), FAILED)?;
             self.settle(cpu, words, descriptor)?;

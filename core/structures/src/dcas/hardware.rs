@@ -23,7 +23,7 @@ use towpath_sync::Waiting;
 pub trait Instruction<P: Processor>: Send + Sync + 'static {
     /// The name by which users choose the DCAS.
     const NAME: &'static str;
-    /// Whether it takes only two words that lie beside each other.
+    /// True if it takes only two words that lie beside each other.
     const ADJACENT: bool;
     /// Executes it; it acquires and releases. `None` if it is not to be had here, or not
     /// for these words.
@@ -75,7 +75,7 @@ impl<P: Processor, S: Storage, I: Instruction<P>> DoubleCas<P> for ByInstruction
         words: &T,
         word: u32,
     ) -> Result<u64, DcasError> {
-        // Acquire: pairs with the Release of the instruction and (1).
+        // (2) Acquire: pairs with the Release of the instruction and (1).
         Ok(actor.cpu.load(words.find(word)?, Ordering::Acquire))
     }
 
@@ -87,8 +87,8 @@ impl<P: Processor, S: Storage, I: Instruction<P>> DoubleCas<P> for ByInstruction
         word: u32,
         value: u64,
     ) -> Result<(), DcasError> {
-        // (1) Release: who is late and reads this also sees what made the word the caller's; pairs
-        // with the Acquire in `read`.
+        // (1) Release: a late reader of this also sees what made the word the caller's; it
+        // pairs with the Acquire (2) in `read`.
         actor.cpu.store(words.find(word)?, value, Ordering::Release);
         Ok(())
     }

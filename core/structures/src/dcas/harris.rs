@@ -23,7 +23,8 @@
 //! word        plain          MARK 0 | value (63 bits)
 //!             an operation   MARK 1 | CONDITION 0 | SECOND | place (16 bits) | use (45 bits)
 //!             a condition    MARK 1 | CONDITION 1 | SECOND | place (16 bits) | use (45 bits)
-//! status      use (45 bits) | state;  0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (anybody) -> ACTIVE with the next use (owner)
+//! status      use (45 bits) | state;  0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (any
+//!             participant) -> ACTIVE with the next use (owner)
 //! ```
 //!
 //! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
@@ -125,19 +126,19 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             }
             let behind = self.descriptor(content)?;
             if content & CONDITION != 0 {
-                // Acquire, here and below: who reads what a later use has written sees that it is a
-                // later one; pairs with the Release in `install`.
+                // (7) Acquire, here and below: a reader of a field of a later use sees that it is a
+                // later one; pairs with the Release (8) in `install`.
                 let old = cpu.load(&behind.condition.old, Ordering::Acquire);
                 if cpu.load(&behind.condition.usage, Ordering::Acquire) & USE == content & USE {
                     return Ok((old & !MARK, None));
                 }
             } else {
                 let entry = usize::from(content & SECOND != 0);
-                // Acquire: as above, with the Release in `prepare`.
+                // (7b) Acquire, twice: as (7); pairs with the Release (9) in `dcas`.
                 let old = cpu.load(&behind.old[entry], Ordering::Acquire) & !MARK;
                 let new = cpu.load(&behind.new[entry], Ordering::Acquire) & !MARK;
-                // Acquire: as above, and what was done before the decision; pairs with the Release
-                // (3).
+                // (7c) Acquire: as (7b), and what was done before the decision; pairs with the
+                // Release (3).
                 let status = cpu.load(&behind.status, Ordering::Acquire);
                 if status >> SHIFT == content & USE {
                     let value = if status & STATE == SUCCESS { new } else { old };
@@ -151,13 +152,13 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         }
     }
 
-    /// Decides an operation, unless it is decided. Returns what was decided (or nonsense,
+    /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
     /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptor(identity)?.status;
         let (old, new) = (active(identity), active(identity) & !STATE | state);
         // (3) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
-        // Acquire in `look` and itself.
+        // Acquire (7c) in `look` and itself.
         match cpu.compare_exchange(status, old, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(state),
             Err(now) => Ok(now & STATE),
@@ -167,7 +168,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     /// Replaces a condition, seen in a word, by the operation's mark or by the old value.
     fn resolve(&self, cpu: &P, word: &P::Word, content: u64) -> Result<(), DcasError> {
         let condition = &self.descriptor(content)?.condition;
-        // Acquire: as (4).
+        // (7d) Acquire, twice: the condition of this use or a later one; pairs with the Release (8)
+        // in `install`.
         let operation = cpu.load(&condition.operation, Ordering::Acquire) & IDENTITY;
         let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK;
         // Acquire: sees the decision if the condition came in after the owner had looked for the
@@ -203,8 +205,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         let condition = &self.descriptor(identity(place, 0))?.condition;
         // Relaxed: only its owner writes it.
         let usage = cpu.load(&condition.usage, Ordering::Relaxed).wrapping_add(1) & USE;
-        // Release, here and below: whoever sees a field of this use sees the use; pairs with the
-        // Acquire in `look` and `resolve`.
+        // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
+        // Acquire (7), (7d) in `look` and `resolve`.
         cpu.store(&condition.usage, usage, Ordering::Release);
         cpu.store(&condition.operation, operation.identity, Ordering::Release);
         cpu.store(&condition.word, number, Ordering::Release);
@@ -233,8 +235,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         }
     }
 
-    /// Marks the words of an operation where nobody has yet, helping others who are in
-    /// the way, and decides. Returns what was decided.
+    /// Marks the words of an operation where they are not marked yet, helping other
+    /// operations that are in the way, and decides. Returns what was decided.
     fn complete<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -269,7 +271,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
         let other = self.descriptor(identity)?;
-        // Acquire: as in `look`; the status last.
+        // (7e) Acquire: as (7b) in `look`, the status last; pairs with the Release (9), (3).
         let [pair, a, b, status] = [&other.words, &other.old[0], &other.old[1], &other.status]
             .map(|field| cpu.load(field, Ordering::Acquire));
         if status != active(identity) {
@@ -310,7 +312,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     /// gets in any more.
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, identity: u64) -> Result<(), DcasError> {
         let it = self.descriptor(identity)?;
-        // Acquire: for an owner its own writes; for others as in `look`.
+        // (7f) Acquire: for an owner its own writes; for others as (7b) in `look`; pairs with the
+        // Release (9), (3).
         let [pair, first, second, news, newer, status] =
             [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1], &it.status]
                 .map(|field| cpu.load(field, Ordering::Acquire));
@@ -322,7 +325,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             let number = (pair >> (32 * entry)) as u32;
             let word = words.find(number)?;
             let mark = MARK | if entry == 0 { 0 } else { SECOND } | identity;
-            // (6), as in `write_back`. Acquire if it fails: what is behind a condition; as (4).
+            // (6b) AcqRel: as (6) in `write_back`; pairs with the Acquire (4). Acquire if it fails:
+            // the descriptor behind a condition, as (4).
             let out = cpu.compare_exchange(word, mark, value & !MARK, Ordering::AcqRel, Ordering::Acquire);
             if out.is_ok() {
                 continue;
@@ -336,7 +340,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
                 } else {
                     self.write_back(cpu, words, number, identity)?;
                 }
-                // (2), again.
+                // (2b) AcqRel: as (2); pairs with (1).
                 content = cpu.fetch_or(word, 0, Ordering::AcqRel);
             }
         }
@@ -426,8 +430,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             // Relaxed: its own, and settled.
             let usage = ((cpu.load(&it.status, Ordering::Relaxed) >> SHIFT) + 1) & USE;
             let identity = identity(number, usage);
-            // Release, here and below: whoever sees a field of this use, sees the use; pairs with
-            // the Acquire in `look`.
+            // (9) Release, here and below: a reader of a field of this use sees the use; pairs with
+            // the Acquire (7b), (7e), (7f).
             cpu.store(&it.status, active(identity), Ordering::Release);
             let [a, b] = changes;
             cpu.store(&it.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Release);
@@ -470,7 +474,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         let cpu = actor.cpu;
         let theirs = self.participant(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
-            // Acquire: as in `look`.
+            // (7g) Acquire: as (7b) in `look`; pairs with the Release (9), (3).
             let usage = cpu.load(&it.status, Ordering::Acquire) >> SHIFT;
             let identity = identity(dead * PLACES + place, usage);
             if usage != 0 {
@@ -479,8 +483,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             }
         }
         for it in &theirs.descriptors {
-            // Acquire, twice: as in `look`. The condition may stand in a word of somebody whom the
-            // dead one was helping.
+            // (7h), (4b) Acquire: as (7) and (4) in `look`; it pairs with the Release (8) and (1).
+            // The condition may stand in a word of an operation that the dead one was helping.
             let number = cpu.load(&it.condition.word, Ordering::Acquire) as u32;
             let word = words.find(number)?;
             let content = cpu.load(word, Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The family's list: what tests, explorers and experiments go through. A new
+//! List of the DCAS implementations, for tests, explorers and experiments. A new
 //! implementation is one line here.
 
 /// Calls a generic function with each implementation of DCAS of the named groups as its

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! lock    version (48 bits) | 0           -> the same version | holder + 1, by compare-and-swap
-//!         version (48 bits) | holder + 1  -> version + 1 | 0 (words were written) or the same version | 0, by the holder
+//!         version (48 bits) | holder + 1  -> version + 1 | 0 (words were written) or the same
+//!                                            version | 0, by the holder
 //! ```
 //!
 //! **Fields.** `locks[i]`: see above. Words `n` with `n mod 32 = i`: who holds `locks[i]`.
@@ -165,7 +166,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         let equal =
             cpu.load(first, Ordering::Relaxed) == a.old && cpu.load(second, Ordering::Relaxed) == b.old;
         if equal {
-            // Release, twice: as (6).
+            // (6b) Release, twice: the lock is held; pairs with the Acquire (4).
             cpu.store(first, a.new, Ordering::Release);
             cpu.store(second, b.new, Ordering::Release);
         }

@@ -50,7 +50,7 @@ use towpath_machine::{Arena, Processor};
 
 use towpath_sync::{Abandoned, Waiting};
 
-/// Why an operation was not done.
+/// Reason for an operation that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DcasError {
     /// The value is above [`DoubleCas::MAX`].
@@ -62,10 +62,10 @@ pub enum DcasError {
     /// The operation was begun in a signal handler on top of as many interrupted ones as
     /// there is provision for (with locks: on top of one).
     TooDeep,
-    /// What is read in memory cannot have been written by this algorithm.
+    /// Memory has values that this algorithm cannot have written.
     Corrupt,
-    /// The wait was given up, since whom it waited for is dead. Only from implementations
-    /// that are blocking.
+    /// The wait was given up: the participant that it waited for is dead. Only from
+    /// implementations that are blocking.
     Abandoned,
     /// The words do not lie beside each other, or the processor can't change two words at
     /// once. Only from [`Adjacent`].
@@ -94,7 +94,7 @@ impl From<Abandoned> for DcasError {
     }
 }
 
-/// Who acts, and how it waits and backs off.
+/// Participant that acts, and its way of waiting and of backing off.
 ///
 /// Participants are numbered from 0; of those that act at one time no two have the same number
 /// `me`, except a signal handler and whom it interrupts.
@@ -102,7 +102,7 @@ impl From<Abandoned> for DcasError {
 pub struct Actor<'a, P, W> {
     /// The acting processor.
     pub cpu: &'a P,
-    /// How to wait, and how to back off from contention.
+    /// Way of waiting, and of backing off from contention.
     pub wait: &'a W,
     /// The participant's number.
     pub me: usize,
@@ -117,7 +117,7 @@ impl<P: Processor, W: Waiting<P>> Actor<'_, P, W> {
     }
 }
 
-/// Whoever has the words that DCAS changes.
+/// Owner of the words that DCAS changes.
 pub trait Words<P: Processor> {
     /// The word of this number, always the same one. `None` if there is none: a number
     /// may have been read from shared memory.
@@ -142,7 +142,7 @@ impl<P: Processor> Words<P> for [P::Word] {
     }
 }
 
-/// What to make of a word, and on what condition.
+/// New value of a word, and the condition for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The word's number.
@@ -161,17 +161,18 @@ pub struct Change {
 pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;
-    /// Whether somebody who stops in the middle of an operation can hold up the others.
+    /// True if a participant that stops in the middle of an operation can hold up the
+    /// others.
     const BLOCKING: bool;
     /// The largest value that a word can have.
     const MAX: u64;
-    /// Whether it can change only two words that lie beside each other.
+    /// True if it can change only two words that lie beside each other.
     const ADJACENT: bool = false;
 
     /// For so many participants, in memory of the given arena.
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;
 
-    /// How many participants it is for.
+    /// Number of participants that it is for.
     fn participants(&self) -> usize;
 
     /// A word's value. Never waits for an operation that is under way, except in
@@ -215,10 +216,10 @@ pub trait DoubleCas<P: Processor>: Sized + Send + Sync + 'static {
         changes: [Change; 2],
     ) -> Result<bool, DcasError>;
 
-    /// Ends what a participant that is dead has begun: it has happened then, or never
-    /// will. Any number of survivors may do that at a time, while others go on. A successor under
-    /// the same number does it before its first operation (`dead` being its own number), and is the
-    /// only one from then on that uses what the dead one had.
+    /// Ends the operations that a dead participant has begun: each has happened then, or
+    /// never will. Any number of survivors may do that at a time, while others go on. A successor
+    /// under the same number does it before its first operation (`dead` being its own number), and
+    /// is the only one from then on that uses what the dead one had.
     ///
     /// # Errors
     ///

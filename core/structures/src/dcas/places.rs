@@ -1,5 +1,5 @@
-//! Which of a participant's places are in use: by its operation, by those that its signal
-//! handlers perform on top of it, and by what they help others with.
+//! Places of a participant in use: by its operation, by those that its signal handlers
+//! perform on top of it, and by those that they help.
 //!
 //! **Source.** Ours. Handlers nest: what a handler takes it has given back when the interrupted
 //! code goes on. So a load and a store by the same participant are as good as one step, and no
@@ -17,7 +17,7 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use super::DcasError;
 
-/// How many places a participant has.
+/// Number of places of a participant.
 pub(super) const PLACES: usize = 16;
 /// One in so many is not for helping.
 const OWN: u32 = 4;
@@ -27,7 +27,7 @@ const OWN: u32 = 4;
 pub(super) struct Places<P: Processor> {
     /// A bit for each.
     busy: P::Word,
-    /// Where to look first: the one that was used longest ago.
+    /// Place to look at first: the one that was used longest ago.
     next: P::Word,
 }
 
@@ -58,8 +58,8 @@ impl<P: Processor> Places<P> {
         let place = if later != 0 { later } else { free }.trailing_zeros() as usize;
         cpu.store(&self.busy, u64::from(busy | 1 << place), Ordering::Relaxed);
         cpu.store(&self.next, place as u64 + 1, Ordering::Relaxed);
-        // SeqCst, for the compiler only: what is done with the place comes after this; pairs with
-        // the one in `give` of a handler, which runs on the same processor.
+        // (1) SeqCst, for the compiler only: the uses of the place come after this; pairs with (2)
+        // in `give` of a handler, which runs on the same processor.
         compiler_fence(Ordering::SeqCst);
         Ok(Some(place))
     }
@@ -67,15 +67,15 @@ impl<P: Processor> Places<P> {
     /// Gives a place back.
     #[inline(always)]
     pub(super) fn give(&self, cpu: &P, place: usize) {
-        // SeqCst, for the compiler only: what was done with the place comes before this; pairs with
-        // the one in `take`.
+        // (2) SeqCst, for the compiler only: the uses of the place come before this; pairs with (1)
+        // in `take`.
         compiler_fence(Ordering::SeqCst);
         // Relaxed: as in `take`.
         let busy = cpu.load(&self.busy, Ordering::Relaxed);
         cpu.store(&self.busy, busy & !(1 << place), Ordering::Relaxed);
     }
 
-    /// Frees all places. Only for who has the participant's number, before its first
+    /// Frees all places. Only for the owner of the participant's number, before its first
     /// operation.
     pub(super) fn clear(&self, cpu: &P) {
         // Relaxed: as in `take`.

@@ -1,4 +1,4 @@
-//! Which implementations may lie in a segment: those over [`InPlace`] storage.
+//! DCAS implementations that may lie in a segment: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
 use towpath_machine::{Native, Plain, plain_objects};
@@ -8,27 +8,29 @@ use crate::InPlace;
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words and arrays of them, so every bit
 // pattern is valid and accesses are atomic; all zero is the initial state; no `Drop`. What they
-// read from the segment is checked before it is used as an index. SAFETY: see above.
+// read from the segment is checked before it is used as an index.
+//
+// SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
 unsafe impl<V: Variant, const NODES: usize, const PARTICIPANTS: usize> Plain
     for Guerraoui<Native, InPlace<NODES, PARTICIPANTS>, V>
 {
 }
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for Harris<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for Adjacent<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for Bershad<Native, InPlace<NODES, PARTICIPANTS>>
 {
 }
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
 unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
     for Locked<Native, InPlace<NODES, PARTICIPANTS>>
 {

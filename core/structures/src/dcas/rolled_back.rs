@@ -87,8 +87,7 @@ impl<P: RollBack, S: Storage> RolledBack<P, S> {
     }
 }
 
-/// Whatever goes wrong: waiting is never given up, since there is nobody dead to wait
-/// for.
+/// Back-off that is never given up, since this lock has no dead holders to wait for.
 fn backing_off<P: RollBack, W: Waiting<P>>(actor: &Actor<'_, P, W>) -> impl FnMut() {
     let mut round = 0;
     move || actor.back_off(&mut round)

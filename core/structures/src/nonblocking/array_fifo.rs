@@ -58,7 +58,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> ArrayFifo<P, D, S> {
         }
     }
 
-    /// How many values there is room for.
+    /// Number of values that there is room for.
     pub fn capacity(&self) -> usize {
         1 << self.slots.as_ref().len().max(1).ilog2()
     }

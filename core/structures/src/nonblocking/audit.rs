@@ -1,5 +1,5 @@
-//! The audit of type-stable memory: finds what the dead had in their hands and frees it,
-//! while the others go on.
+//! Audit of type-stable memory: finds the descriptors that dead participants held and
+//! frees them, while the others go on.
 //!
 //! **Source.** Greenwald & Cheriton 1996, §2 and §5 (“we rely on a TSM-based audit to reclaim the
 //! partially initialized descriptor”); how, and why it is right, is ours.
@@ -30,10 +30,10 @@ use super::pool::{FREE, HANDS, KIND, Member, TAKEN, UNLINKED, is_free, life, sta
 use super::{Pool, StableError};
 use crate::{Link, Node, Storage};
 
-/// How often a look begins again because the list changes.
+/// Maximum number of looks at a list that begin again because it changes.
 const ATTEMPTS: u32 = 1_000;
 
-/// What an audit has found.
+/// Result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Descriptors that the dead had in their hands.
@@ -44,21 +44,22 @@ pub struct Audit {
     pub pending: usize,
 }
 
-/// Where a suspect is.
+/// Place of a suspect.
 enum Place {
     /// Free, or in the structure: the dead one had not got it, or had put it there.
     There,
-    /// Nobody knows yet.
+    /// Unknown as yet.
     Moving,
     /// Nowhere, with this state.
     Nowhere(u64),
 }
 
 impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
-    /// Frees what the dead have left behind. `is_dead` by participant; what they had
-    /// begun must have been ended before ([`crate::dcas::DoubleCas::recover`]). `reachable` says
-    /// whether a descriptor is in the structure: it must not say `false` of one that is there all
-    /// the time that it looks; `None` if it cannot tell now.
+    /// Frees the descriptors that dead participants have left behind. `is_dead` by
+    /// participant; what they had begun must have been ended before
+    /// ([`crate::dcas::DoubleCas::recover`]). `reachable` says whether a descriptor is in the
+    /// structure: it must not say `false` of one that is there all the time that it looks; `None`
+    /// if it cannot tell now.
     ///
     /// # Errors
     ///
@@ -104,8 +105,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                         audit.freed += 1;
                     }
                 }
-                // Release: struck out after it is there; as (1). Fails only if another auditor has.
-                // Relaxed then: nothing is read.
+                // (3) AcqRel: struck out after it is there; pairs with the Acquire (1). Fails only
+                // if another auditor has. Relaxed then: nothing is read.
                 let _ = cpu.compare_exchange(
                     &member.hands[hand],
                     suspect,
@@ -147,10 +148,10 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         Ok(if moving || !same { Place::Moving } else { Place::Nowhere(before) })
     }
 
-    /// Whether a node that does not move is in a free list, or was never used. `None` if
-    /// a list changes too much to tell.
+    /// Returns whether a node that does not move is in a free list, or was never used.
+    /// `None` if a list changes too much to tell.
     fn is_free(&self, cpu: &P, node: u32) -> Result<Option<bool>, StableError> {
-        // Acquire: pairs with the exchange in `Pool::take`.
+        // (5) Acquire: pairs with the exchange (5) in `Pool::take_elsewhere`.
         if u64::from(node) > cpu.load(&self.fresh, Ordering::Acquire) {
             return Ok(Some(true));
         }
@@ -172,13 +173,13 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         self.members.as_ref().iter().enumerate().any(|(p, member)| !is_dead(p) && has(member))
     }
 
-    /// Whether a node that does not move is in a free list. Each step is believed if the
-    /// node that it came from is still in the life in which it was in the list: what was below it
-    /// then, is below it still.
+    /// Returns whether a node that does not move is in a free list. Each step is believed
+    /// if the node that it came from is still in the life in which it was in the list: what was
+    /// below it then, is below it still.
     fn in_list(&self, cpu: &P, list: &P::Word, node: u32) -> Result<Option<bool>, StableError> {
         for _ in 0..ATTEMPTS {
-            // Acquire, here and below: each link and state was written before its node was pushed;
-            // pairs with the Release (3) and (2) in `Pool`.
+            // (4) Acquire, here and below: each link and state was written before its node was
+            // pushed; pairs with the Release (3) and (2) in `Pool`.
             let top = Link(cpu.load(list, Ordering::Acquire));
             if top.index() == 0 {
                 return Ok(Some(false));
@@ -201,7 +202,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                 return Ok(Some(true));
             }
             let slot = self.slot(at)?;
-            // Acquire, twice: as in `in_list`; the state after the link.
+            // (4b) Acquire, twice: as (4), the state after the link; pairs with the Release (3) and
+            // (2) in `Pool`.
             let link = cpu.load(&slot.link, Ordering::Acquire);
             if !is_free(cpu.load(&slot.state, Ordering::Acquire), expected) {
                 return Ok(None);
@@ -214,16 +216,17 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         Ok(None)
     }
 
-    /// How many descriptors are free. Exact if nobody acts meanwhile.
+    /// Number of free descriptors. Exact if no participant acts meanwhile.
     ///
     /// # Errors
     ///
     /// See [`StableError`].
     pub fn free(&self, cpu: &P) -> Result<usize, StableError> {
-        // Acquire, here and below: as in `in_list`.
+        // (5b) Acquire: as (5); pairs with the exchange (5) in `Pool::take_elsewhere`.
         let used = cpu.load(&self.fresh, Ordering::Acquire) as usize;
         let mut free = self.capacity().checked_sub(used).ok_or(StableError::Corrupt)?;
         for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
+            // (4c) Acquire, here and below: as (4); pairs with the Release (3) in `Pool`.
             let mut at = Link(cpu.load(list, Ordering::Acquire)).index();
             while at != 0 {
                 free += 1;

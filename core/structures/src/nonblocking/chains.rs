@@ -1,6 +1,6 @@
-//! Ordered chains under version numbers: what [`super::List`] (one chain),
+//! Ordered chains under version numbers, of which [`super::List`] (one chain),
 //! [`super::HashMap`], [`super::DependencyMap`] (a chain per bucket) and [`super::PriorityQueue`]
-//! are made of.
+//! are made.
 //!
 //! **Source.** Greenwald & Cheriton 1996, Figure 2 (deletion from the middle) and §5 (insertion):
 //! search, then one double compare-and-swap of the chain's version and of one link. Replacing an
@@ -115,7 +115,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         Chains { heads, entries: Pool::new(arena, capacity, participants), dcas: D::new(arena, participants) }
     }
 
-    /// How many chains there are.
+    /// Number of chains.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.heads.as_ref().len()
@@ -171,7 +171,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         Ok((cpu.load(&entry.key, Ordering::Acquire), cpu.load(&entry.value, Ordering::Acquire)))
     }
 
-    /// Whether the chain still has the version under which something was found.
+    /// Returns whether the chain still has the version under which an entry was found.
     #[inline(always)]
     fn unchanged<W: Waiting<P>>(
         &self,
@@ -221,8 +221,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         self.entries.give(actor.cpu, actor.me, held)
     }
 
-    /// As [`Chains::make`], evicting another entry if there is no room: `write_back` gets
-    /// its key and value, after it was taken out.
+    /// Makes an entry as [`Chains::make`] does, evicting another one if there is no room:
+    /// `write_back` gets its key and value, after it was taken out.
     pub(super) fn make_evicting<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
@@ -364,7 +364,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         self.unchanged(actor, chain, spot.version)
     }
 
-    /// Whether an entry is in a chain. `None` if the chain changes too much to tell.
+    /// Returns whether an entry is in a chain. `None` if the chain changes too much to
+    /// tell.
     fn holds<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,

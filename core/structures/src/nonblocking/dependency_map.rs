@@ -17,7 +17,7 @@ use crate::dcas::{Actor, DoubleCas};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
-/// Which objects depend on which; objects are numbers of 64 bits.
+/// Map of objects to the objects that depend on them; objects are numbers of 64 bits.
 #[repr(C)]
 pub struct DependencyMap<P: Processor, D, S: Storage = Boxed> {
     buckets: Chains<P, D, S, S::Nodes<Head<P>>>,
@@ -88,7 +88,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> DependencyMap<P, D, S> {
         Ok(removed.map(|(_, dependent)| dependent))
     }
 
-    /// Whether `dependent` depends on `object`.
+    /// Returns whether `dependent` depends on `object`.
     ///
     /// # Errors
     ///

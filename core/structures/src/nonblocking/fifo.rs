@@ -176,10 +176,10 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
         }
     }
 
-    /// Whether an item that does not move is in the queue (or in front of it). The walk
-    /// is believed though others put in and take out: the item `n` behind the one that was in front
-    /// is in the queue until more than `n` have been taken out, and until then its link leads to
-    /// the next one of the queue. `None` if items were taken out faster than this walks.
+    /// Returns whether an item that does not move is in the queue (or in front of it).
+    /// The walk is believed though others put in and take out: the item `n` behind the one that was
+    /// in front is in the queue until more than `n` have been taken out, and until then its link
+    /// leads to the next one of the queue. `None` if items were taken out faster than this walks.
     fn holds<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, node: u32) -> Result<Option<bool>, StableError> {
         'again: for _ in 0..ATTEMPTS {
             let taken = self.dcas.read(actor, self, TAKEN)?;

@@ -9,7 +9,8 @@
 //! **Progress.** Lock-free; searches, too: they begin again when a link behind them was changed.
 //!
 //! ```text
-//! link    count (31 bits) | MARK | number of the next entry (32 bits; 0: none).  Each change counts; a marked link changes no more in this life
+//! link    count (31 bits) | MARK | number of the next entry (32 bits; 0: none).  Each change
+//!         counts; a marked link changes no more in this life
 //! ```
 //!
 //! **Fields.** `first`, an entry's `next`: by compare-and-swap, anybody; `next` of an entry that is
@@ -60,7 +61,7 @@ impl<P: Processor> Node<P> for Entry<P> {
     }
 }
 
-/// What replaces a link: to another entry, one change later.
+/// Returns the link that replaces `link`: to another entry, one change later.
 const fn to(link: u64, entry: u64, mark: u64) -> u64 {
     (link & !(ONE - 1)).wrapping_add(ONE) | mark | entry & (MARK - 1)
 }
@@ -119,8 +120,8 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         Ok(true)
     }
 
-    /// The first entry whose key is not below this one. Unlinks what is marked on the
-    /// way. `None` if a link behind it was changed.
+    /// Finds the first entry whose key is not below this one. Unlinks marked entries on
+    /// the way. `None` if a link behind it was changed.
     #[inline]
     fn try_seek<W>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<Spot>, StableError> {
         let cpu = actor.cpu;
@@ -134,6 +135,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             let entry = self.entries.get(index(link))?;
             let next = cpu.load(&entry.next, Ordering::Acquire);
             let found = cpu.load(&entry.key, Ordering::Acquire);
+            // (1b) Acquire: as (1); pairs with the Release (5).
             let value = cpu.load(&entry.value, Ordering::Acquire);
             // Not before the loads that it confirms: the entry was in the list then.
             if cpu.load(self.link_of(before)?, Ordering::Acquire) != link {
@@ -191,7 +193,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     ) -> Result<Option<u64>, StableError> {
         let cpu = actor.cpu;
         let entry = self.entries.get(new)?;
-        // Release, here and below: who is late and sees this, sees that the links have moved on;
+        // (5) Release, here and below: a late reader of this sees that the links have moved on;
         // pairs with the Acquire (1).
         cpu.store(&entry.key, key, Ordering::Release);
         cpu.store(&entry.value, value, Ordering::Release);
@@ -202,6 +204,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
             }
             // Relaxed: only its owner changes the link of an entry that is in no list.
             let own = cpu.load(&entry.next, Ordering::Relaxed);
+            // (5b) Release: as (5); pairs with the Acquire (1).
             cpu.store(&entry.next, to(own, spot.link, 0), Ordering::Release);
             let link = to(spot.link, u64::from(new), 0);
             let word = self.link_of(spot.before)?;
@@ -264,7 +267,8 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
     ) -> Result<Audit, StableError> {
         let look = |entry| {
             // If it is in the list, this is its key, and the search ends at it (or takes it out,
-            // which shows in its state: hence the second time). Acquire: as (1).
+            // which shows in its state: hence the second time). (1c) Acquire: as (1);
+            // pairs with the Release (5).
             let key = actor.cpu.load(&self.entries.get(entry)?.key, Ordering::Acquire);
             for _ in 0..ATTEMPTS {
                 if let Some(spot) = self.try_seek(actor, key)? {
@@ -283,7 +287,7 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
 
     fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
         let mut reachable = 0;
-        // Acquire, here and below: as (1).
+        // (1d) Acquire, here and below: as (1); pairs with the Release (2), (3), (4).
         let mut at = index(actor.cpu.load(&self.first, Ordering::Acquire));
         while at != 0 && reachable <= self.entries.capacity() {
             reachable += 1;

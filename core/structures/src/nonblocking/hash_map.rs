@@ -34,7 +34,7 @@ pub(super) fn heads<P: Processor, S: Storage>(arena: &impl Arena<P>, count: usiz
     })
 }
 
-/// Which of so many buckets a key is in.
+/// Number of the bucket that a key is in, of `buckets`.
 #[inline(always)]
 pub(super) fn bucket(key: u64, buckets: usize) -> usize {
     // Fibonacci hashing (Knuth, volume 3, §6.4): the upper half of the product, spread over the
@@ -71,8 +71,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> HashMap<P, D, S> {
         self.buckets.insert(actor, self.bucket(key), held, |k, _| k < key, |k, _| k == key, true)
     }
 
-    /// As [`HashMap::insert`], for a map that is a cache: if there is no room, takes some
-    /// key out, and tells `write_back` its value.
+    /// Inserts as [`HashMap::insert`] does, for a map that is a cache: if there is no
+    /// room, takes some key out, and tells `write_back` its value.
     ///
     /// # Errors
     ///

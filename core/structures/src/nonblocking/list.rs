@@ -100,7 +100,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> List<P, D, S
         self.chain.for_each(actor, 0, |k, _| k < from, each)
     }
 
-    /// How often a descriptor was allocated so far.
+    /// Number of allocations of a descriptor so far.
     pub fn allocations(&self, cpu: &P) -> u64 {
         self.chain.allocations(cpu)
     }

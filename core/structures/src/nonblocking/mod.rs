@@ -57,7 +57,7 @@ use towpath_machine::Processor;
 use crate::dcas::{Actor, Change, DcasError, DoubleCas, Words};
 use towpath_sync::Waiting;
 
-/// Why an operation was not done.
+/// Reason for an operation that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StableError {
     /// There is no room: all descriptors are in use.
@@ -70,10 +70,10 @@ pub enum StableError {
     /// The value has more bits than the DCAS leaves to a word, or is the one that stands
     /// for "nothing".
     TooLarge,
-    /// What is read in memory cannot have been written by this algorithm.
+    /// Memory has values that this algorithm cannot have written.
     Corrupt,
-    /// The wait was given up, since whom it waited for is dead. Only over a DCAS that is
-    /// blocking.
+    /// The wait was given up: the participant that it waited for is dead. Only over a
+    /// DCAS that is blocking.
     Abandoned,
     /// The structure changes words that this DCAS can't change together:
     /// [`crate::dcas::Adjacent`] is for a [`Stack`] only, and for processors that have its
@@ -110,11 +110,11 @@ impl From<DcasError> for StableError {
     }
 }
 
-/// What survivors do after a death.
+/// Work of survivors after a death.
 pub trait Recover<P: Processor> {
-    /// Ends what the dead have begun (it has happened then, or never will), and frees
-    /// what they had in their hands. Any survivor may do that at any time, while the others go on;
-    /// again, if something is [`Audit::pending`].
+    /// Ends the operations that dead participants have begun (they have happened then, or
+    /// never will), and frees the descriptors that these held. Any survivor may do that at any
+    /// time, while the others go on; again, if something is [`Audit::pending`].
     ///
     /// # Errors
     ///
@@ -125,8 +125,9 @@ pub trait Recover<P: Processor> {
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError>;
 
-    /// How many descriptors are free, and how many in the structure. Exact if nobody acts
-    /// meanwhile: then they are all there are, unless somebody has died and there was no recovery.
+    /// Numbers of descriptors that are free, and in the structure. Exact if no
+    /// participant acts meanwhile: then they are all there are, unless somebody has died and there
+    /// was no recovery.
     ///
     /// # Errors
     ///
@@ -134,7 +135,7 @@ pub trait Recover<P: Processor> {
     fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError>;
 }
 
-/// Where the descriptors are.
+/// Numbers of descriptors by their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
     /// In the free lists, or never used.
@@ -145,7 +146,7 @@ pub struct Census {
     pub all: usize,
 }
 
-/// How often a look at a whole structure begins again because it changes.
+/// Maximum number of looks at a whole structure that begin again because it changes.
 const ATTEMPTS: u32 = 64;
 
 /// A version number's successor: they have 32 bits.
@@ -160,7 +161,7 @@ fn number(value: u64) -> Result<u32, StableError> {
     u32::try_from(value).map_err(|_| StableError::Corrupt)
 }
 
-/// [`DoubleCas::recover`] for all who are dead.
+/// [`DoubleCas::recover`] for all dead participants.
 fn recover_all<P: Processor, D: DoubleCas<P>, W: Waiting<P>, T: Words<P> + ?Sized>(
     dcas: &D,
     actor: &Actor<'_, P, W>,

@@ -82,7 +82,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     }
 }
 
-/// Where a page is.
+/// Place of a page in its tables.
 #[derive(Clone, Copy)]
 struct Spot {
     region: u32,

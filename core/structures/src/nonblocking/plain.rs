@@ -1,5 +1,4 @@
-//! Which structures, and what they are made of, may lie in a segment: those over
-//! [`InPlace`] storage.
+//! Structures that may lie in a segment, and their parts: those over [`InPlace`] storage.
 #![allow(unsafe_code)]
 
 use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
@@ -13,20 +12,21 @@ use crate::{InPlace, Node};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and a DCAS that is
 // `Plain` itself, so every bit pattern is valid and accesses are atomic; all zero is empty; no
-// `Drop`. What they read from the segment is checked before it is used as an index. SAFETY: see
-// above.
+// `Drop`. What they read from the segment is checked before it is used as an index.
+//
+// SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
 unsafe impl<T: Node<Native> + Plain, const N: usize, const E: usize> Plain
     for Pool<Native, T, InPlace<N, E>>
 {
 }
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
 unsafe impl<const N: usize, const E: usize> Plain for HarrisMichaelList<Native, InPlace<N, E>> {}
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
 unsafe impl<const N: usize, const E: usize> Plain for ValoisList<Native, InPlace<N, E>> {}
 
 macro_rules! plain {
     ($($structure:ident)*) => {$(
-        // SAFETY: see above.
+        // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
         unsafe impl<D: DoubleCas<Native> + Plain, const N: usize, const E: usize> Plain
             for $structure<Native, D, InPlace<N, E>>
         {
@@ -36,7 +36,7 @@ macro_rules! plain {
 
 plain!(Stack Fifo ArrayStack ArrayFifo List HashMap PriorityQueue DependencyMap);
 
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
 unsafe impl<D, const N: usize, const E: usize, const A: usize, const B: usize, const C: usize> Plain
     for PageMap<Native, D, InPlace<N, E>, A, B, C>
 where

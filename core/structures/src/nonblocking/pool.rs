@@ -47,9 +47,9 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use super::StableError;
 use crate::{Boxed, Link, Node, Storage};
 
-/// How many descriptors a participant can have in its hands, with what its handlers have.
+/// Maximum number of descriptors that a participant holds, with those of its handlers.
 pub(super) const HANDS: usize = 8;
-/// How long a participant's own list grows before it gives to all.
+/// Maximum length of a participant's own list before it gives to all.
 const OWN: u64 = 32;
 
 pub(super) const KIND: u64 = 3;
@@ -79,7 +79,7 @@ impl Held {
 pub struct Pool<P: Processor, T: Node<P>, S: Storage = Boxed> {
     pub(super) shared: OwnLine<P::Word>,
     pub(super) fresh: OwnLine<P::Word>,
-    /// Whom to evict next.
+    /// Next descriptor to evict.
     clock: OwnLine<P::Word>,
     pub(super) members: S::Each<Member<P>>,
     pub(super) slots: S::Nodes<Slot<P, T>>,
@@ -103,7 +103,7 @@ pub(super) const fn state(before: u64, me: usize, kind: u64, allocated: u64) -> 
     (before >> COUNT).wrapping_add(allocated) << COUNT | (me as u64 & 0xffff) << 2 | kind
 }
 
-/// Whether a state is "free", with this low half of the count.
+/// Returns whether a state is "free", with this low half of the count.
 pub(super) const fn is_free(state: u64, life: u32) -> bool {
     state & KIND == FREE && (state >> COUNT) as u32 == life
 }
@@ -144,17 +144,17 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         self.slot(node).map(|slot| &slot.item)
     }
 
-    /// How many participants it was made for.
+    /// Number of participants that it was made for.
     pub fn participants(&self) -> usize {
         self.members.as_ref().len()
     }
 
-    /// How many descriptors can be in use at a time.
+    /// Maximum number of descriptors in use at a time.
     pub fn capacity(&self) -> usize {
         self.slots.as_ref().len().saturating_sub(1)
     }
 
-    /// How often a descriptor was handed out so far.
+    /// Number of times that a descriptor was handed out so far.
     pub fn allocations(&self, cpu: &P) -> u64 {
         // Relaxed: a statistic.
         self.slots.as_ref().iter().map(|slot| cpu.load(&slot.state, Ordering::Relaxed) >> COUNT).sum()
@@ -178,7 +178,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         (0..HANDS).find(|hand| cpu.load(&hands[*hand], Ordering::Relaxed) == 0).ok_or(StableError::TooDeep)
     }
 
-    /// Writes down what the participant is after.
+    /// Writes down the descriptor that the participant is about to take.
     #[inline(always)]
     fn reach(&self, cpu: &P, me: usize, hand: usize, node: u32) -> Result<(), StableError> {
         // (1) Release: comes after what was done with the hand before, and before the
@@ -220,8 +220,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         Ok(Held { hand, node })
     }
 
-    /// As [`Pool::take`]; if all are in use, asks `evict` to write one back and give it
-    /// up: in turn for each descriptor, until it says that it did.
+    /// Takes as [`Pool::take`] does; if all are in use, asks `evict` to write one back
+    /// and give it up: in turn for each descriptor, until it says that it did.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         let slot = self.slot(held.node)?;
         // Relaxed: whoever had it before has done with it, which the structure's own words order.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
-        // (2) Release: as above.
+        // (2b) Release: as (2) in `take`; pairs with the Acquire (2) in `audit`.
         cpu.store(&slot.state, state(before, me, UNLINKED, 0), Ordering::Release);
         Ok(())
     }
@@ -297,7 +297,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         let (member, slot) = (self.member(me)?, self.slot(held.node)?);
         // Relaxed: the caller's own.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
-        // (2) Release: as above.
+        // (2c) Release: as (2) in `take`; pairs with the Acquire (2) in `audit`.
         cpu.store(&slot.state, state(before, me, FREE, 0), Ordering::Release);
         // Relaxed: a hint.
         let length = cpu.load(&member.length, Ordering::Relaxed);
@@ -310,8 +310,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         self.reach(cpu, me, held.hand, 0)
     }
 
-    /// What `put` has done with a descriptor decides where it goes: [`Pool::leave`] if it
-    /// is in the structure, [`Pool::give`] if not.
+    /// Disposes of a descriptor as `put` has decided: [`Pool::leave`] if it is in the
+    /// structure, [`Pool::give`] if not.
     ///
     /// # Errors
     ///
@@ -358,14 +358,15 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
 
     fn push(&self, cpu: &P, list: &P::Word, node: u32) -> Result<(), StableError> {
         let slot = self.slot(node)?;
-        // Acquire, here and in (3): the top's state, written before it was pushed; pairs with the
-        // Release (3).
+        // (6) Acquire, here and in (3): the top's state, written before it was pushed; pairs with
+        // the Release (3).
         let mut top = Link(cpu.load(list, Ordering::Acquire));
         loop {
             // Relaxed: if the exchange succeeds, the top was in the list all the time, with this
             // state.
             let below = cpu.load(&self.slot(top.index())?.state, Ordering::Relaxed);
-            // Release: as (2).
+            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4) in
+            // `audit`.
             let link = u64::from(life(below)) << 32 | u64::from(top.index());
             cpu.store(&slot.link, link, Ordering::Release);
             // (3) AcqRel: the descriptor's link and state; pairs with the Acquire (4) and in
@@ -386,8 +387,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // Relaxed: written before (3). It may belong to a later life, and then the exchange
             // fails.
             let next = cpu.load(&self.slot(top.index())?.link, Ordering::Relaxed) as u32;
-            // (4) again; AcqRel, so that who does not find it in the list any more sees whose hands
-            // it is in (1).
+            // (4b) AcqRel: as (4), and an auditor that does not find it in the list any more sees
+            // in
+            // (1) the participant that holds it; pairs with the Release (3).
             match cpu.compare_exchange(list, top.0, top.to(next).0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(Some(top.index())),
                 Err(now) => top = Link(now),
@@ -402,12 +404,13 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         if let Some(node) = self.pop(cpu, me, hand, &self.shared)? {
             return Ok(Some(node));
         }
-        // Acquire, here and below: as (4).
+        // (5b) Acquire: pairs with the exchange (5).
         let mut used = cpu.load(&self.fresh, Ordering::Acquire);
         while used < self.capacity() as u64 {
             let node = used as u32 + 1;
             self.reach(cpu, me, hand, node)?;
-            // AcqRel: as (4), with itself.
+            // (5) AcqRel, Acquire if it fails: one taker of each node that was never used; pairs
+            // with itself and the Acquire (5), (5b) in `audit`.
             match cpu.compare_exchange(&self.fresh, used, used + 1, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(Some(node)),
                 Err(now) => used = now,

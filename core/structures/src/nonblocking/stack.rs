@@ -104,8 +104,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     ) -> Result<(), StableError> {
         let cpu = actor.cpu;
         let item = self.items.get(node)?;
-        // (1) Release: who is late and sees this, sees that the version has moved on; pairs with
-        // the Acquire in `pop`.
+        // (1) Release: a late reader of this sees that the version has moved on; pairs with the
+        // Acquire (2) in `pop`.
         cpu.store(&item.value, value, Ordering::Release);
         let mut round = 0u32;
         loop {
@@ -113,7 +113,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             let top = self.dcas.read(actor, self, TOP)?;
             // Relaxed: if the DCAS succeeds, it was on the stack all the time, in the same life.
             let state = cpu.load(&self.items.slot(number(top)?)?.state, Ordering::Relaxed);
-            // Release: as (1).
+            // (1b) Release: as (1); pairs with the Acquire (2).
             cpu.store(&item.below, u64::from(life(state)) << 32 | top, Ordering::Release);
             let moved = (VERSION, version, next_version(version));
             if swap_both(&self.dcas, actor, self, moved, (TOP, top, u64::from(node)))? {
@@ -139,7 +139,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             }
             let node = number(top)?;
             let item = self.items.get(node)?;
-            // Acquire, twice: pairs with the Release (1).
+            // (2) Acquire, twice: pairs with the Release (1), (1b).
             let below = cpu.load(&item.below, Ordering::Acquire) & u64::from(u32::MAX);
             let value = cpu.load(&item.value, Ordering::Acquire);
             let moved = (VERSION, version, next_version(version));
@@ -152,7 +152,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
         }
     }
 
-    /// How often it was changed (modulo 2³²).
+    /// Number of its changes (modulo 2³²).
     ///
     /// # Errors
     ///
@@ -161,14 +161,15 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
         Ok(self.dcas.read(actor, self, VERSION)?)
     }
 
-    /// Whether an item that does not move is on the stack: as in the free lists, a step
-    /// is believed if the item that it came from is still in the life in which it was on the stack.
+    /// Returns whether an item that does not move is on the stack: as in the free lists,
+    /// a step is believed if the item that it came from is still in the life in which it was on the
+    /// stack.
     fn holds<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, node: u32) -> Result<Option<bool>, StableError> {
         let cpu = actor.cpu;
         'again: for _ in 0..ATTEMPTS {
             let version = self.dcas.read(actor, self, VERSION)?;
             let mut at = number(self.dcas.read(actor, self, TOP)?)?;
-            // Acquire, here and below: pairs with the Release (1) and those of the states.
+            // (3) Acquire, here and below: pairs with the Release (1b) and those of the states.
             let mut expected = life(cpu.load(&self.items.slot(at)?.state, Ordering::Acquire));
             if self.dcas.read(actor, self, VERSION)? != version {
                 continue;
@@ -178,6 +179,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
                     return Ok(Some(at != 0));
                 }
                 let slot = self.items.slot(at)?;
+                // (3b) Acquire: as (3); pairs with the Release (1b).
                 let below = cpu.load(&self.items.get(at)?.below, Ordering::Acquire);
                 if life(cpu.load(&slot.state, Ordering::Acquire)) != expected {
                     continue 'again;
@@ -204,7 +206,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
         let mut at = number(self.dcas.read(actor, self, TOP)?)?;
         while at != 0 && reachable <= self.items.capacity() {
             reachable += 1;
-            // Acquire: as in `pop`.
+            // (2b) Acquire: as (2) in `pop`; pairs with the Release (1b).
             at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Acquire) as u32;
         }
         Ok(Census { free: self.items.free(actor.cpu)?, reachable, all: self.items.capacity() })

@@ -46,10 +46,10 @@ use towpath_sync::{Atomics, Waiting};
 const IN_USE: u64 = 1;
 /// One reference.
 const ONE: u64 = 2;
-/// What is behind all keys: node 0 of the pool, which it never hands out. Always there,
-/// so nobody counts.
+/// Node behind all keys: node 0 of the pool, which it never hands out. Always there, so
+/// nobody counts.
 const LAST: u32 = 0;
-/// What is before all keys: a cell. Always there as well.
+/// Cell before all keys. Always there as well.
 const FIRST: u32 = u32::MAX;
 /// The auxiliary node that is behind it in the beginning.
 const ROOT: u32 = u32::MAX - 1;
@@ -118,7 +118,7 @@ const fn linked(owner: u32, link: u64) -> u32 {
     if owner == FIRST { link as u32 ^ ROOT } else { link as u32 }
 }
 
-/// Where a participant is: at a cell, with the auxiliary node behind it and the cell
+/// Position of a participant: a cell, with the auxiliary node behind it and the cell
 /// behind that. It has references to all three.
 #[derive(Clone, Copy)]
 struct Cursor {
@@ -128,7 +128,7 @@ struct Cursor {
 }
 
 impl<P: Processor, S: Storage> ValoisList<P, S> {
-    /// An empty list with room for `capacity` keys, if nobody is stopped for long.
+    /// Empty list with room for `capacity` keys, if no participant is stopped for long.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         let in_use = 2 * (capacity + 2 * participants);
         let nodes = Pool::<P, Counted<P>, Atomics, S>::nodes_for(in_use, participants);
@@ -148,7 +148,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         }
     }
 
-    /// Changes a node's references. Returns what they were and are.
+    /// Changes a node's references. Returns their numbers before and after.
     #[inline(always)]
     fn count(&self, cpu: &P, index: u32, change: impl Fn(u64) -> u64) -> Result<(u64, u64), StableError> {
         if index == FIRST || index == LAST {
@@ -177,7 +177,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         }
     }
 
-    /// One more reference, by who has one.
+    /// Adds a reference, for a participant that has one.
     #[inline(always)]
     fn refer(&self, cpu: &P, index: u32) -> Result<u32, StableError> {
         self.count(cpu, index, |n| n.wrapping_add(ONE))?;
@@ -212,7 +212,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         self.safe_read(cpu, me, &self.node(owner)?.next, |value| linked(owner, value))
     }
 
-    /// Whether the last reference was given up.
+    /// Takes a reference away; returns whether it was the last one.
     #[inline(always)]
     fn uncount(&self, cpu: &P, index: u32) -> Result<bool, StableError> {
         let last = |n: u64| if n == IN_USE + ONE { 0 } else { n.wrapping_sub(ONE) };
@@ -304,8 +304,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         self.update(cpu, me, Cursor { cell: FIRST, auxiliary, target: LAST })
     }
 
-    /// The cursor at what is now behind its cell; extra auxiliary nodes in between are
-    /// taken out.
+    /// Cursor at the place that is now behind its cell; extra auxiliary nodes in between
+    /// are taken out.
     fn update(&self, cpu: &P, me: usize, at: Cursor) -> Result<Cursor, StableError> {
         self.release(cpu, me, at.target)?;
         let mut auxiliary = at.auxiliary;
@@ -319,8 +319,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         Ok(Cursor { cell: at.cell, auxiliary, target })
     }
 
-    /// The first place from the cursor on whose key is not below this one, and what is
-    /// there.
+    /// Finds the first place from the cursor on whose key is not below this one, and the
+    /// key there.
     fn seek(
         &self,
         cpu: &P,

@@ -81,7 +81,7 @@ impl<P: FetchOp, S: Storage> FetchOpArray<P, S> {
         slots.get(index as usize).ok_or(QueueError::Corrupt)
     }
 
-    /// How many values there is surely room for.
+    /// Number of values that there is surely room for.
     fn capacity(&self) -> u64 {
         self.slots.as_ref().len().saturating_sub(self.seen.as_ref().len()) as u64
     }
@@ -107,7 +107,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
     fn enqueue<W: Waiting<P>>(&self, cpu: &P, _wait: &W, me: usize, value: u64) -> Result<(), QueueError> {
         let seen = &self.seen.as_ref().get(me).ok_or(QueueError::UnknownParticipant)?.0;
         let mut head = cpu.read(seen);
-        // Acquire: not before the head was read.
+        // (6) Acquire: not before the head was read; pairs with the draw (1).
         while cpu.load(&self.tail, Ordering::Acquire).wrapping_sub(head) >= self.capacity() {
             // (2) Acquire: the values before the head have been read; pairs with the increment (5),
             // and through the draws (1) for those who draw later.
@@ -123,7 +123,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
         let slot = self.slot(ticket)?;
         // Relaxed: published by (3).
         cpu.store(&slot.value, value, Ordering::Relaxed);
-        // (3) Release: pairs with the Acquire in `dequeue`.
+        // (3) Release: pairs with the Acquire (8) in `dequeue`.
         cpu.store(&slot.mark, ticket.wrapping_add(1), Ordering::Release);
         Ok(())
     }
@@ -134,11 +134,11 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
         }
         let mut round = 0u32;
         loop {
-            // Acquire: before the mark and the tail.
+            // (7) Acquire: before the mark and the tail; pairs with the increment (5).
             let head = cpu.load(&self.head, Ordering::Acquire);
             let slot = self.slot(head)?;
             let mine = head.wrapping_add(1);
-            // Acquire: pairs with the Release (3).
+            // (8) Acquire: pairs with the Release (3), (3b).
             if cpu.load(&slot.mark, Ordering::Acquire) == mine {
                 // (4) The mark is ours, or nobody's, or a later one.
                 match cpu.fetch_clear(&slot.mark) {
@@ -151,10 +151,10 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
                         return Ok(Some(value));
                     }
                     0 => {}
-                    // Release: as (3), which it stands for.
+                    // (3b) Release: as (3), which it stands for; pairs with the Acquire (8).
                     later => cpu.store(&slot.mark, later, Ordering::Release),
                 }
-            // Acquire: pairs with the draw (1).
+            // (9) Acquire: pairs with the draw (1).
             } else if cpu.load(&self.tail, Ordering::Acquire) == head {
                 return Ok(None);
             }

@@ -88,8 +88,8 @@ struct Slot<P: Processor> {
 struct Turn<'a, P: Processor> {
     slot: &'a Slot<P>,
     fresh: u64,
-    /// How far back the visits may be at most: each lap that isn't over holds up a
-    /// participant.
+    /// Maximum distance of the visits behind the newest: each lap that isn't over holds
+    /// up a participant.
     late: u64,
 }
 
@@ -105,7 +105,7 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
         Ok(Turn { slot, fresh, late })
     }
 
-    /// How many values there is surely room for.
+    /// Number of values that there is surely room for.
     fn capacity(&self) -> u64 {
         self.slots.as_ref().len().saturating_sub(self.seen.as_ref().len()) as u64
     }
@@ -119,9 +119,9 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
     fn has_room(&self, cpu: &P, me: usize) -> Result<bool, QueueError> {
         let seen = &self.seen.as_ref().get(me).ok_or(QueueError::UnknownParticipant)?.0;
         let mut head = cpu.read(seen);
-        // Acquire: not before the head was read.
+        // (8) Acquire: not before the head was read; pairs with the draw (1).
         while Self::behind(cpu.load(&self.tail, Ordering::Acquire), head) >= self.capacity() {
-            // Acquire: before the tail is read again.
+            // (9) Acquire: before the tail is read again; pairs with the draw (5).
             let now = cpu.load(&self.head, Ordering::Acquire);
             if now == head {
                 return Ok(false); // It did not move while the tail was read.
@@ -172,7 +172,8 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
             // (1) Acquires and releases, as all operations at memory.
             let turn = self.turn(cpu.fetch_increment(&self.tail))?;
             let mut round = 0u32;
-            // (2) Acquire: whoever used the slot a lap ago has read its value.
+            // (2) Acquire: the dequeuer that used the slot a lap ago has read its value; pairs with
+            // its visit (7).
             while turn.visits(cpu.load(&turn.slot.visits, Ordering::Acquire))?.is_none() {
                 wait.back_off(cpu, round)?;
                 round = round.wrapping_add(1);
@@ -194,9 +195,9 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
             return Err(QueueError::UnknownParticipant);
         }
         loop {
-            // Acquire: before the tail.
+            // (9b) Acquire: before the tail is read; pairs with the draw (5).
             let head = cpu.load(&self.head, Ordering::Acquire);
-            // Acquire: pairs with the draw (1).
+            // (8b) Acquire: pairs with the draw (1).
             if Self::behind(cpu.load(&self.tail, Ordering::Acquire), head) == 0 {
                 return Ok(None);
             }
@@ -205,10 +206,10 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
             let turn = self.turn(ticket)?;
             let mut round = 0u32;
             let filled = loop {
-                // (2) Acquire: if the value has come, pairs with the visit (3).
+                // (2b) Acquire: if the value has come, pairs with the visit (3).
                 match turn.visits(cpu.load(&turn.slot.visits, Ordering::Acquire))? {
                     Some(1) => break true,
-                    // Acquire: pairs with the draw (1). Nobody has drawn this ticket to put
+                    // (8c) Acquire: pairs with the draw (1). Nobody has drawn this ticket to put
                     // something in, so far: if somebody does now, the visits tell who was first.
                     Some(_) if Self::behind(cpu.load(&self.tail, Ordering::Acquire), ticket) == 0 => {
                         // (6) Acquires and releases: pairs with the visit (3).

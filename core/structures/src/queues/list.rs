@@ -1,5 +1,5 @@
-//! The family's list: what tests, explorers and experiments go through. A new queue is
-//! one line here.
+//! List of the queues, for tests, explorers and experiments. A new queue is one line
+//! here.
 
 /// Calls a generic function with each queue of the named groups as its type argument.
 ///
@@ -7,8 +7,8 @@
 /// ([`LlSc`](towpath_machine::LlSc)), `fetch_op` (that and [`FetchOp`](towpath_machine::FetchOp):
 /// the free lists are over LL/SC there), `scheduling` (those and
 /// [`Scheduling`](towpath_machine::Scheduling)), `published` (those of `fetch_op`, and as
-/// [`for_each_lock!`](towpath_sync::for_each_lock) says). Then the machine, and for how many processors
-/// (ids below that) locks with a place for each shall have places.
+/// [`for_each_lock!`](towpath_sync::for_each_lock) says). Then the machine, and for how many
+/// processors (ids below that) locks with a place for each shall have places.
 ///
 /// ```
 /// use towpath_machine::{Heap, Native};

@@ -28,15 +28,15 @@ use crate::name::Name;
 use crate::{Boxed, Link, Pool, Storage};
 use towpath_sync::{Atomics, Universal, Waiting};
 
-/// Which text is run: the published one, or one with a planted fault
+/// Variant of the text: the published one, or one with a planted fault
 /// ([`crate::planted`]).
 pub trait Variant: Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str = "michael-scott";
-    /// Whether an end is read again after its node's link, to see that they belong
+    /// True if an end is read again after its node's link, to see that they belong
     /// together.
     const RECHECKS: bool = true;
-    /// Whether changes of a pointer are counted.
+    /// True if changes of a pointer are counted.
     const COUNTS: bool = true;
 }
 
@@ -63,14 +63,14 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> MichaelScott<P, M, S
         if V::COUNTS { link.to(index).0 } else { u64::from(index) }
     }
 
-    /// Moves the tail on, unless somebody has.
+    /// Moves the tail on, unless another participant has.
     #[inline(always)]
     fn advance(&self, cpu: &P, tail: Link, index: u32) {
         // (4) Release: the node that it points to; pairs with the Acquire (2), (6).
         let _ = M::compare_exchange(cpu, &self.tail, tail.0, Self::step(tail, index), Ordering::Release);
     }
 
-    /// Whether the word no longer holds that link.
+    /// Returns whether the word no longer holds that link.
     #[inline(always)]
     fn moved(cpu: &P, end: &P::Word, link: Link) -> bool {
         // Acquire: not before the loads that it confirms, which acquire. If one of those saw a
@@ -102,8 +102,8 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
         cpu.store(&node.value, value, Ordering::Relaxed);
         // Relaxed: nobody else changes the link of a node that is not in the list.
         let former = Link(cpu.load(&node.next, Ordering::Relaxed));
-        // (1) Release: whoever is late and sees this also sees that the ends have moved on; pairs
-        // with the Acquire (2), (5).
+        // (1) Release: a late reader of this also sees that the ends have moved on; it
+        // pairs with the Acquire (2), (5).
         cpu.store(&node.next, Self::step(former, 0), Ordering::Release);
         let mut round = 0u32;
         loop {

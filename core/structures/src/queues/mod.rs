@@ -24,7 +24,7 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use crate::{Node, PoolError};
 use towpath_sync::{Abandoned, LockError, Waiting};
 
-/// Why an operation was not done.
+/// Reason for an operation that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueError {
     /// There is no room.
@@ -32,10 +32,10 @@ pub enum QueueError {
     /// The participant's number is not below the number of participants that the queue
     /// was made for.
     UnknownParticipant,
-    /// What is read in the queue's memory cannot have been written by this algorithm.
+    /// The queue's memory has values that this algorithm cannot have written.
     Corrupt,
-    /// The wait was given up, since whom it waited for is dead. Only from queues that are
-    /// blocking.
+    /// The wait was given up: the participant that it waited for is dead. Only from
+    /// queues that are blocking.
     Abandoned,
     /// The lock cannot be had. Only from queues that have locks.
     Lock(LockError),
@@ -87,7 +87,8 @@ impl From<Abandoned> for QueueError {
 pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str;
-    /// Whether somebody who stops in the middle of an operation can hold up the others.
+    /// True if a participant that stops in the middle of an operation can hold up the
+    /// others.
     const BLOCKING: bool;
 
     /// An empty queue that has room for at least `capacity` values (unless its file says
@@ -110,7 +111,7 @@ pub trait ConcurrentQueue<P: Processor>: Sized + Send + Sync + 'static {
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError>;
 }
 
-/// A list's node that may be read by those who are late: its value is a word.
+/// Node of a list that a late participant may still read: its value is a word.
 #[repr(C)]
 pub struct SharedNode<P: Processor> {
     next: P::Word,
@@ -123,7 +124,7 @@ impl<P: Processor> Node<P> for SharedNode<P> {
     }
 }
 
-/// A list's node whose value is touched only by who owns it.
+/// Node of a list whose value only its owner touches.
 #[repr(C)]
 pub struct OwnedNode<P: Processor> {
     next: P::Word,

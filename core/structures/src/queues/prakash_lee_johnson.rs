@@ -109,8 +109,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
         cpu.store(&node.value, value, Ordering::Relaxed);
         // Relaxed: nobody else changes the link of a node that is not in the list.
         let former = Link(cpu.load(&node.next, Ordering::Relaxed));
-        // (1) Release: whoever is late and sees this also sees that the ends have moved on; pairs
-        // with the Acquire (5).
+        // (1) Release: a late reader of this also sees that the ends have moved on; it
+        // pairs with the Acquire (5).
         cpu.store(&node.next, former.to(0).0, Ordering::Release);
         let mut round = 0u32;
         loop {

@@ -28,7 +28,7 @@ use crate::name::Name;
 use crate::{Boxed, Pool, Storage};
 use towpath_sync::{Atomics, Lock, LockError, Universal, Waiting};
 
-/// Two-ended queue under a lock. `M` is what the pool's shared list is made of.
+/// Two-ended queue under a lock. `M`: primitive of the pool's shared list.
 #[repr(C)]
 pub struct TwoEnded<P: Processor, L: Lock<P>, M: Universal<P> = Atomics, S: Storage = Boxed> {
     lock: L,

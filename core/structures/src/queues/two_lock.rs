@@ -28,7 +28,7 @@ use crate::name::Name;
 use crate::{Boxed, Pool, Storage};
 use towpath_sync::{Atomics, Lock, LockError, Universal, Waiting};
 
-/// Two-lock queue. `M` is what the pool's shared list is made of.
+/// Two-lock queue. `M`: primitive of the pool's shared list.
 #[repr(C)]
 pub struct TwoLock<P: Processor, L: Lock<P>, M: Universal<P> = Atomics, S: Storage = Boxed> {
     head_lock: L,
@@ -59,8 +59,9 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
         Ok(())
     }
 
-    /// Completes what a holder of `tail_lock` died in: the tail is wherever the list
-    /// ends. The old tail does not tell where that is, since the head may have gone past it.
+    /// Completes the operation in which a holder of `tail_lock` died: the tail is
+    /// wherever the list ends. The old tail does not tell where that is, since the head may have
+    /// gone past it.
     #[cold]
     fn repair<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<(), QueueError> {
         let held = self.lock_head(cpu, wait)?;

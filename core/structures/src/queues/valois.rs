@@ -16,8 +16,10 @@
 //!
 //! ```text
 //! references      node                          leads to
-//! 2n + 1, n > 0   in use                        2n + 3 (SafeRead), 2n - 1 (Release, n > 1), 0 (Release of the last)
-//! 2n              free (n that are late)        2n + 2 (SafeRead by one that is late), 2n - 2, 2n + 5 (taken out of the pool)
+//! 2n + 1, n > 0   in use                        2n + 3 (SafeRead), 2n - 1 (Release, n > 1),
+//!                                               0 (Release of the last)
+//! 2n              free (n that are late)        2n + 2 (SafeRead by one that is late), 2n - 2,
+//!                                               2n + 5 (taken out of the pool)
 //! ```
 //!
 //! **Crashes.** Dies holding a reference: the node is never used again, **nor is any that was
@@ -43,7 +45,7 @@ use towpath_sync::{Atomics, Universal, Waiting};
 const IN_USE: u64 = 1;
 /// One reference.
 const ONE: u64 = 2;
-/// What node 0 has from the beginning: in use, with references from `head` and `tail`.
+/// State of node 0 from the beginning: in use, with references from `head` and `tail`.
 /// Its word holds the difference from that, so that zeros are an empty queue.
 const ROOT: u64 = IN_USE + 2 * ONE;
 
@@ -76,7 +78,7 @@ impl<P: Processor> Node<P> for Counted<P> {
 impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
     const JOINED: &'static Name = &Name::join("valois", M::NAME);
 
-    /// Changes a node's references. Returns what they were and are.
+    /// Changes a node's references. Returns their numbers before and after.
     #[inline(always)]
     fn count(
         &self,
@@ -100,8 +102,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
         }
     }
 
-    /// The node that a word points to, with a reference to it. The caller must hold what
-    /// keeps the word itself in use.
+    /// Node that a word points to, with a reference to it. The caller must hold a
+    /// reference that keeps the word itself in use.
     #[inline(always)]
     fn safe_read(&self, cpu: &P, me: usize, word: &P::Word, may_be_none: bool) -> Result<u32, QueueError> {
         loop {
@@ -179,7 +181,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
         cpu.write(&node.value, value);
         // Relaxed: published by (3).
         cpu.store(&node.next, 0, Ordering::Relaxed);
-        // In use, with references from the link and from the tail to come. AcqRel: as (2).
+        // In use, with references from the link and from the tail to come. (7) AcqRel: as (2);
+        // pairs with the Release (6).
         self.count(cpu, index, |n| n.wrapping_add(ROOT), Ordering::AcqRel)?;
         let tail = self.safe_read(cpu, me, &self.tail, false)?;
         let mut last = self.safe_read(cpu, me, &self.tail, false)?;

@@ -1,5 +1,4 @@
-//! The structures in place, and what they can do beyond putting in, taking out and
-//! looking.
+//! Structures in place, and their operations beyond putting in, taking out and looking.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +18,14 @@ use crate::subjects::{SmallPageMap, Subject, TwoWords};
 /// Seven descriptors, three participants.
 pub type Room = InPlace<8, 3>;
 
-/// What somebody does.
+/// Act of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// One of the operations that all have.
     Op(Op),
     /// One of the others.
     More(usize),
-    /// Looks after what the dead have left.
+    /// Recovers after the dead.
     Recover,
 }
 
@@ -60,9 +59,9 @@ impl Act {
 pub trait InSegment: Subject<Native> + Plain {
     /// Its further operations, by name.
     const MORE: &'static [&'static str] = &[];
-    /// Which of them are more than one step: what comes of them is not judged.
+    /// Extras of more than one step, whose results are not judged.
     const LOOSE: &'static [usize] = &[];
-    /// What is looked for.
+    /// Key that is looked for.
     const LOOK: u64 = 1;
 
     /// Performs one of them.
@@ -74,7 +73,7 @@ pub trait InSegment: Subject<Native> + Plain {
         Ok(None)
     }
 
-    /// What it does to the model.
+    /// Effect of an extra on the model.
     fn model(_model: &mut Self::Model, _which: usize) -> Option<u64> {
         None
     }
@@ -88,7 +87,7 @@ fn both(key: u64, value: u64) -> u64 {
     key * 1_000 + value
 }
 
-/// The sum of what is there.
+/// Sum of the values in the model.
 fn sum<M: Model>(model: &mut M, keys: impl Iterator<Item = u64>) -> u64 {
     keys.filter_map(|key| model.apply(Op::Get(key)).map(|value| both(key, value))).sum()
 }
@@ -250,7 +249,7 @@ pub struct Places {
 // SAFETY: `repr(C)`, made of plain values.
 unsafe impl Plain for Places {}
 
-/// What a descriptor has: a value.
+/// Value in a descriptor.
 #[repr(C)]
 pub struct Value(AtomicU64);
 

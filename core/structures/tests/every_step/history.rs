@@ -14,8 +14,8 @@ pub struct Call {
     pub responded: Option<(u64, Out)>,
 }
 
-/// Whether some order explains the calls. One that has not ended may have happened, or
-/// not.
+/// Returns whether some order explains the calls. One that has not ended may have
+/// happened, or not.
 pub fn is_linearizable<T: InSegment>(begin: &T::Model, calls: &[Call]) -> bool {
     assert!(calls.len() <= 64);
     from::<T>(begin, calls, 0)

@@ -48,14 +48,14 @@ use subjects::{SmallPageMap, TwoWords};
 /// At how many places an operation is interrupted in the ordinary tests.
 const SAMPLES: u64 = 4;
 
-/// What is in the structure when the victim begins: nothing, something, as much as there
+/// Contents of the structure when the victim begins: nothing, something, as much as there
 /// is room for.
 fn befores() -> [Vec<Op>; 3] {
     let some = vec![Op::Put(2, 8), Op::Put(1, 7), Op::Put(3, 9)];
     [some, Vec::new(), (0..8).map(|key| Op::Put(key, 20 + key)).collect()]
 }
 
-/// What the victim does.
+/// Acts of the victim.
 fn acts<T: InSegment>() -> Vec<(Act, &'static str)> {
     let mut acts = vec![
         (Act::Op(Op::Put(1, 50)), "put-again"),

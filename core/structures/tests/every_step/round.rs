@@ -10,7 +10,7 @@ use crate::history::{Call, is_linearizable};
 use crate::models::{Model, Op};
 use crate::scene::{self, Never, OTHER, SURVIVOR, Shared, VICTIM};
 
-/// How the victim is interrupted.
+/// Kind of interruption of the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Kill,
@@ -19,22 +19,22 @@ pub enum How {
     Nested,
 }
 
-/// How many instructions into the first handler the second one comes, at most.
+/// Maximum number of instructions into the first handler at which the second one comes.
 const INTO_HANDLER: u64 = 1_500;
 
 /// A structure under test.
 pub struct Round<T: InSegment> {
     shared: &'static Shared<T>,
     empty: Vec<u8>,
-    /// What those may do who come in between.
+    /// Acts of those that come in between.
     acts: Vec<Act>,
 }
 
-/// What is in the structure when the victim begins.
+/// Contents of the structure when the victim begins.
 pub struct Begin<T: InSegment> {
     saved: Vec<u8>,
     model: T::Model,
-    /// What participant [`OTHER`] has died in the middle of.
+    /// Call in the middle of which participant [`OTHER`] has died.
     dead: Option<Call>,
 }
 
@@ -61,8 +61,8 @@ impl<T: InSegment> Round<T> {
         Begin { saved: self.shared.save(), model, dead: None }
     }
 
-    /// The same, and then [`OTHER`] has died in the middle of an operation, with
-    /// something in its hands if it ever has.
+    /// Begins as [`Round::begin`] does; then [`OTHER`] dies in the middle of an
+    /// operation, with something in its hands if it ever has.
     pub fn begin_with_dead(&self, before: &[Op], act: Act) -> Begin<T> {
         let begin = self.begin(before);
         let mut victim = self.victim(&begin, OTHER, act);
@@ -93,9 +93,9 @@ impl<T: InSegment> Round<T> {
         self.shared.act.store(act.encode(), SeqCst);
     }
 
-    /// Takes the act through, step by step, and looks at what whoever dies there leaves
-    /// behind, wherever that is something else than one instruction before: others act on it, and a
-    /// survivor looks after it. Returns how many instructions the act has, and how many states were
+    /// Takes the act through, step by step, and looks at the memory that a death there
+    /// leaves behind, wherever that differs from one instruction before: others act on it, and a
+    /// survivor recovers. Returns how many instructions the act has, and how many states were
     /// looked at.
     pub fn every_death(&self, act: Act, begin: &Begin<T>) -> (u64, u64) {
         let (mut length, mut last, mut states) = (0, Vec::new(), Vec::new());
@@ -196,7 +196,7 @@ impl<T: InSegment> Round<T> {
         }
     }
 
-    /// Looks at what is there. `died`: the victim has.
+    /// Judges the contents. `died`: the victim has.
     fn judge(&self, begin: &Begin<T>, died: bool) -> Result<(), String> {
         let shared = self.shared;
         let is_dead = |p| died && p == VICTIM || begin.dead.is_some() && p == OTHER;

@@ -1,4 +1,4 @@
-//! What the victim, its handlers and the survivors share, and what each of them does.
+//! Memory that the victim, its handlers and the survivors share, and their calls.
 #![allow(unsafe_code)]
 
 use std::mem::size_of;
@@ -20,7 +20,7 @@ pub const VICTIM: usize = 0;
 pub const SURVIVOR: usize = 1;
 pub const OTHER: usize = 2;
 
-/// How many calls one process writes down.
+/// Maximum number of calls that one process writes down.
 const CALLS: usize = 48;
 
 /// A call, written down.
@@ -42,10 +42,10 @@ unsafe impl Plain for Record {}
 #[repr(C)]
 pub struct Shared<T> {
     pub subject: T,
-    /// What the victim is to do.
+    /// Act of the victim.
     pub act: AtomicU64,
-    /// What its handlers are to do: the first one half, and the one that interrupts that
-    /// one the other.
+    /// Acts of its handlers: the first one half, and the one that interrupts that one the
+    /// other.
     pub script: [AtomicU64; 6],
     /// Counts beginnings and ends of calls.
     clock: AtomicU64,
@@ -56,8 +56,8 @@ pub struct Shared<T> {
 // SAFETY: `repr(C)`, made of plain values.
 unsafe impl<T: Plain> Plain for Shared<T> {}
 
-/// How survivors wait: they don't. Nobody else takes a step meanwhile, so that a
-/// structure that is lock-free lets them through after a few attempts.
+/// Wait of survivors: none. No other process takes a step meanwhile, so that a structure
+/// that is lock-free lets them through after a few attempts.
 pub struct Never;
 
 impl<P: Processor> Waiting<P> for Never {
@@ -116,15 +116,15 @@ impl<T: InSegment> Shared<T> {
         unsafe { &*words.as_ptr().cast::<Self>() }
     }
 
-    /// The structure's bytes. Only while nobody acts.
+    /// Bytes of the structure. Only while no process acts.
     pub fn save(&self) -> Vec<u8> {
         let bytes = std::ptr::from_ref(&self.subject).cast::<u8>();
         // SAFETY: the structure's own bytes, to which nobody writes now.
         unsafe { std::slice::from_raw_parts(bytes, size_of::<T>()) }.to_vec()
     }
 
-    /// Makes the structure what it was when it was saved, and forgets all calls. Only
-    /// while nobody acts.
+    /// Restores the structure as it was saved, and forgets all calls. Only while no
+    /// process acts.
     pub fn restore(&self, saved: &[u8]) {
         assert_eq!(saved.len(), size_of::<T>());
         // SAFETY: a plain structure, made of atomics (interior mutability), which nobody else looks
@@ -144,24 +144,25 @@ impl<T: InSegment> Shared<T> {
         }
     }
 
-    /// All bytes: the structure's, and the calls. Only while nobody acts.
+    /// Bytes of the structure and of the calls. Only while no process acts.
     pub fn save_all(&self) -> Vec<u8> {
         // SAFETY: plain memory to which nobody writes now.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u8>(), size_of::<Self>()) }
             .to_vec()
     }
 
-    /// Makes all what it was. Only while nobody acts.
+    /// Restores structure and calls. Only while no process acts.
     pub fn restore_all(&self, saved: &[u8]) {
         assert_eq!(saved.len(), size_of::<Self>());
-        // SAFETY: as in `restore`.
+        // SAFETY: a plain scene, made of atomics, at which no process looks now; the bytes are a
+        // former value of it.
         unsafe {
             let bytes = std::ptr::from_ref(self).cast_mut().cast::<u8>();
             std::ptr::copy_nonoverlapping(saved.as_ptr(), bytes, saved.len());
         }
     }
 
-    /// Performs an act and writes down when, and what came of it.
+    /// Performs an act and writes down when, and its result.
     pub fn call<W: Waiting<Native>>(
         &self,
         wait: &W,
@@ -185,7 +186,7 @@ impl<T: InSegment> Shared<T> {
         done.map(|_| ())
     }
 
-    /// What was called. An error other than "no room" is one.
+    /// Calls so far. An error other than "no room" is one.
     pub fn calls(&self) -> Result<Vec<Call>, String> {
         let count = self.count.load(SeqCst) as usize;
         assert!(count <= CALLS, "{count} calls");
@@ -193,8 +194,8 @@ impl<T: InSegment> Shared<T> {
         self.records[..count].iter().filter(|r| r.invoked.load(SeqCst) != 0).map(call).collect()
     }
 
-    /// Whether everything is somewhere: what is free and what is in the structure is all
-    /// there is.
+    /// Checks that the descriptors that are free and those in the structure are all there
+    /// are.
     pub fn is_complete(&self) -> Result<(), String> {
         let cpu = Native::with_id(SURVIVOR as u32);
         let actor = Actor { cpu: &cpu, wait: &Never, me: SURVIVOR };
@@ -204,7 +205,7 @@ impl<T: InSegment> Shared<T> {
         }
     }
 
-    /// A survivor ends what the dead have begun, and frees what they had.
+    /// Ends, as a survivor, the operations of the dead, and frees their descriptors.
     pub fn recover(&self, me: usize, is_dead: impl Fn(usize) -> bool) -> Result<Audit, StableError> {
         let cpu = Native::with_id(me as u32);
         self.subject.recover(&Actor { cpu: &cpu, wait: &Never, me }, is_dead)
@@ -225,7 +226,7 @@ fn call(record: &Record) -> Result<Call, String> {
     Ok(Call { act, invoked, responded: Some((end, out)) })
 }
 
-/// What the victim's handlers work on, in the victim.
+/// Scene that the victim's handlers work on, in the victim.
 static WORK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// Performs half of the script. Then the victim stands at a mark.

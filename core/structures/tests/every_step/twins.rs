@@ -1,6 +1,6 @@
-//! The same list under a lock: a handler that comes while its own process holds the lock
-//! waits for what it has interrupted, for ever (claim G20 of the paper). Without the lock it never
-//! does: that is what the other cases show.
+//! Twin of the list under a lock: a handler that comes while its own process holds the
+//! lock waits for what it has interrupted, for ever (claim G20 of the paper). Without the lock it
+//! never does: that is what the other cases show.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -53,7 +53,7 @@ impl Twin for Standard {
 
 #[repr(C)]
 struct Shared<T> {
-    /// How many handlers have begun, and how many have ended.
+    /// Number of handlers that have begun; `ended`: that have ended.
     begun: AtomicU64,
     ended: AtomicU64,
     /// 1 while the victim is at the list.
@@ -61,7 +61,7 @@ struct Shared<T> {
     twin: T,
 }
 
-/// What the handler works on, in the victim.
+/// Twin that the handler works on, in the victim.
 static WORK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 extern "C" fn handler<T: Twin>(_signal: libc::c_int) {
@@ -99,8 +99,8 @@ fn live<T: Twin>(shared: &'static Shared<T>) -> Result<(), Box<dyn std::error::E
     }
 }
 
-/// Whether the victim gets to its mark: if not, it sleeps with nobody to wake it, or
-/// burns its time.
+/// Returns whether the victim gets to its mark: if not, it sleeps without a process to
+/// wake it, or burns its time.
 fn gets_on(victim: &mut Victim) -> bool {
     let before = victim.child().time_on_processor();
     let mut asleep = 0;

@@ -17,7 +17,7 @@ use crate::models::{Model, Op, Out};
 use crate::stepped::{Here, Stepped};
 use crate::subjects::{Subject, TwoWords};
 
-/// Who performs the other operations.
+/// Performer of the other operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     /// Another participant; then the first one goes on.
@@ -28,12 +28,12 @@ enum Who {
     Survivor,
 }
 
-/// What is known to the one of this identity. Whoever waits for the one that is stopped
-/// waits in vain, and learns it.
+/// Surroundings of the participant of this identity. A participant that waits for the one
+/// that is stopped waits in vain, and learns it.
 struct Around(u32);
 
 const FIRST: Around = Around(7);
-/// To whom the first one is as good as dead.
+/// Surroundings to which the first participant is as good as dead.
 const OTHER: Around = Around(9);
 
 impl Surroundings for Around {
@@ -63,7 +63,7 @@ fn act<T: Subject<Stepped>>(subject: &T, cpu: &Stepped, me: usize, op: Op) -> Re
     }
 }
 
-/// What is tried. Few keys, so that operations meet.
+/// Operations that are tried. Few keys, so that operations meet.
 fn operations() -> [Op; 4] {
     [Op::Put(1, 50), Op::Put(2, 60), Op::Take(1), Op::Get(1)]
 }
@@ -82,7 +82,7 @@ fn sequences(longest: usize) -> Vec<Vec<Op>> {
     all
 }
 
-/// Whether some place of the first one's operation among the others' explains all
+/// Returns whether some place of the first one's operation among the others' explains all
 /// outcomes. The others' first `during` were performed while it was stopped.
 fn explained<M: Model>(begin: &M, first: (Op, Out), others: &[(Op, Out)], during: usize) -> bool {
     let absent = first.1 == Out::Died;
@@ -226,7 +226,7 @@ fn longest(quick: usize) -> usize {
     std::env::var("TOWPATH_LONGEST").ok().and_then(|n| n.parse().ok()).unwrap_or(quick)
 }
 
-/// Not those that are made of the same chains as a list.
+/// Structures that are not made of the same chains as a list.
 fn harris_somebody(quick: usize) {
     for who in [Who::Other, Who::Handler, Who::Survivor] {
         is_explained::<TwoWords<Stepped, Harris<Stepped>>>(who, longest(quick + 1));
@@ -266,8 +266,7 @@ fn compare_and_swap_only() {
     }
 }
 
-/// Without counts in the words, one who comes late gives a word its new value a second
-/// time.
+/// Words without counts: a late participant gives a word its new value a second time.
 #[test]
 fn untagged_words_are_found_out() {
     let (case, cases) = search::<TwoWords<Stepped, GuerraouiUntagged<Stepped>>>(Who::Other, 3);
@@ -282,16 +281,16 @@ fn tentative_values_are_seen() {
     eprintln!("after {cases} cases: {}", case.expect("not found"));
 }
 
-/// Whoever dies under Bershad's lock is rolled back or forward: those who take the lock
-/// see nothing of it.
+/// Deaths under Bershad's lock are rolled back or forward: the next holders see nothing
+/// of them.
 #[test]
 fn the_dead_are_rolled() {
     is_explained::<TwoWords<Stepped, Bershad<Stepped>>>(Who::Survivor, 0);
     is_explained::<List<Stepped, Bershad<Stepped>>>(Who::Survivor, 0);
 }
 
-/// G20: a handler on top of an update waits for what it has interrupted (and is told so)
-/// if there are locks.
+/// Claim G20: a handler on top of an update waits for the update (and is
+/// told so) if there are locks.
 #[test]
 fn handlers_and_locks_do_not_go_together() {
     for case in [

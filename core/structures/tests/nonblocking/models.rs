@@ -1,9 +1,9 @@
-//! What the structures are, one operation after the other.
+//! Models of the structures, for one operation after the other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// An operation. What the numbers mean is the structure's business: a key, a priority, an
-/// object; a value.
+/// Operation of a model. The meaning of the numbers is the structure's business: a key, a
+/// priority, an object; a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Puts something in.
@@ -14,21 +14,21 @@ pub enum Op {
     Get(u64),
 }
 
-/// What came of it.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
-    /// It was done, with this answer.
+    /// Done, with this answer.
     Is(Option<u64>),
     /// There was no room.
     Full,
-    /// Whoever did it died meanwhile.
+    /// Unknown: its participant died meanwhile.
     Died,
 }
 
 /// A sequential model.
 pub trait Model: Clone + Default + PartialEq + std::fmt::Debug {
     fn apply(&mut self, op: Op) -> Option<u64>;
-    /// How much is in it.
+    /// Number of entries.
     fn len(&self) -> usize;
 }
 
@@ -66,7 +66,7 @@ impl Model for FifoModel {
     }
 }
 
-/// A map; what is put in does, or does not, replace what is there.
+/// Model of a map; an insertion does, or does not, replace the old value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MapModel<const REPLACES: bool>(BTreeMap<u64, u64>);
 
@@ -117,7 +117,7 @@ impl Model for PriorityModel {
     }
 }
 
-/// Who depends on whom. `Get` asks for the pair of `key / 8` and `key % 8`.
+/// Model of a dependency map. `Get` asks for the pair of `key / 8` and `key % 8`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DependencyModel(BTreeSet<(u64, u64)>);
 

@@ -22,7 +22,8 @@ const CHILDREN: usize = 3;
 /// The parent's number.
 const PARENT: usize = CHILDREN;
 const ALL: usize = CHILDREN + 1;
-/// How long nobody may get on before the test gives up and says where everybody stands.
+/// Time without progress after which the test gives up and says where each process
+/// stands.
 const PATIENCE: u64 = 60_000_000_000;
 
 type Room = InPlace<40, ALL>;
@@ -31,12 +32,12 @@ type Dcas = Guerraoui<Native, Room>;
 #[repr(C)]
 struct Shared<T> {
     subject: T,
-    /// How many operations each has performed, and how many in handlers.
+    /// Number of operations of each participant; `handled`: of these, in handlers.
     done: [OwnLine<AtomicU64>; ALL],
     handled: [OwnLine<AtomicU64>; ALL],
     /// 1 when all shall end.
     end: AtomicU64,
-    /// What a child could not do: the line of the error.
+    /// Line of the error of a child; 0: none.
     failed: AtomicU64,
 }
 
@@ -101,7 +102,7 @@ fn fork(run: impl FnOnce()) -> libc::pid_t {
     }
 }
 
-/// The `turn`-th operation of somebody.
+/// The `turn`-th operation of participant `me`.
 fn operation(me: usize, turn: u64) -> Op {
     let random = (turn << 8 | me as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     let key = random / 8 % 6;
@@ -251,7 +252,7 @@ fn the_stopped_stop_nobody() {
 
 type Subjected = HashMap<Native, Dcas, Room>;
 
-/// What the handler works on, in a child that has one.
+/// Memory that the handler works on, in a child that has one.
 static WORK: AtomicPtr<Shared<Subjected>> = AtomicPtr::new(null_mut());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -281,7 +282,7 @@ fn live_with_handler(shared: &'static Shared<Subjected>, me: usize) {
         libc::setitimer(libc::ITIMER_REAL, &timer, null_mut());
     }
     live(shared, me);
-    // SAFETY: as above; no more signals after this.
+    // SAFETY: the timer is plain data; no more signals after this.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &std::mem::zeroed(), null_mut()) };
 }
 

@@ -11,7 +11,7 @@ use towpath_sync::Waiting;
 
 use crate::models::{DependencyModel, FifoModel, MapModel, Model, Op, PriorityModel, StackModel, WordsModel};
 
-/// A structure under test, and what it is supposed to be.
+/// Structure under test, and its model.
 pub trait Subject<P: Processor>: Recover<P> + 'static {
     type Model: Model;
     fn name() -> String;

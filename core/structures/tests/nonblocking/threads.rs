@@ -119,7 +119,7 @@ fn changes_are_made_together() {
     for_each_dcas!([atomics] Native, Boxed => sums(8, 2_000));
 }
 
-/// Everybody puts in and takes out what nobody else does; in the end it is empty, and
+/// Puts in and takes out, in each thread, keys of its own; in the end it is empty, and
 /// every descriptor is there.
 fn nothing_is_lost<T: Subject<Native> + Sync>(threads: usize, rounds: u64) {
     let subject = T::new(&Heap, 4 * threads, threads);
@@ -159,7 +159,8 @@ fn nothing_is_lost<T: Subject<Native> + Sync>(threads: usize, rounds: u64) {
     assert!(census.reachable <= 4, "{}: {census:?}", T::name());
 }
 
-/// `None` of a `Take` means to try again; what a map is asked for is there.
+/// All structures: `None` of a `Take` means to try again; a key that a map is asked for
+/// is there.
 fn all_structures<D: DoubleCas<Native>>(rounds: u64) {
     nothing_is_lost::<Stack<Native, D>>(4, rounds);
     nothing_is_lost::<Fifo<Native, D>>(4, rounds);
@@ -277,7 +278,8 @@ fn refuses<D: DoubleCas<Native>>() {
     assert_eq!(dcas.dcas(&by(0), &words[..], [change(0, 1, 2), b]), Ok(true), "{}", D::NAME);
 }
 
-/// Where there is no instruction for two words, all that uses it says so.
+/// Two words beside each other: without an instruction for them, all that uses it says
+/// so.
 #[test]
 fn two_words_beside_each_other() {
     #[repr(align(16))]
@@ -315,7 +317,7 @@ fn what_cannot_be_is_refused() {
     for_each_dcas!([atomics] Native, Boxed => refuses());
 }
 
-/// A map that is a cache never runs out: what has to go is written back.
+/// Map that is a cache: never runs out, but writes entries back.
 #[test]
 fn a_cache_writes_back() {
     let map: HashMap<Native, Guerraoui<Native>> = HashMap::new(&Heap, 10, 8, 1);

@@ -40,7 +40,7 @@ impl Stepped {
         &self.native
     }
 
-    /// Whether it came to that access.
+    /// Returns whether it came to that access.
     pub fn was_disturbed(&self) -> bool {
         self.instead.borrow().is_none()
     }
@@ -143,7 +143,7 @@ impl FetchOp for Stepped {
     }
 }
 
-/// One step: nobody else acts meanwhile.
+/// One step: no other processor acts meanwhile.
 impl Dcas for Stepped {
     fn dcas(&self, words: [&Self::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {
         let native = self.step();

@@ -1,5 +1,5 @@
-//! Dissemination barrier: in round r everybody tells the one 2ʳ places on, and after
-//! ⌈log₂ n⌉ rounds everybody has heard of everybody.
+//! Dissemination barrier: in round r each participant signals the one 2ʳ places on, and
+//! after ⌈log₂ n⌉ rounds each has heard of all.
 //!
 //! **Source.** Hensgen, Finkel & Manber 1988; Mellor-Crummey & Scott 1991, algorithm 9. Where
 //! theirs has two sets of flags and a sense, ours hold the number of the episode.
@@ -41,7 +41,7 @@ impl<P: Processor, const N: usize> core::fmt::Debug for Dissemination<P, N> {
     }
 }
 
-/// What a participant waits for, by rounds.
+/// Words that a participant waits for, by rounds.
 #[repr(C, align(64))]
 struct Node<P: Processor>([P::Word; ROUNDS]);
 

@@ -1,5 +1,5 @@
-//! The family's list: what tests, explorers and experiments go through. A new barrier is
-//! one line here.
+//! List of the barriers, for tests, explorers and experiments. A new barrier is one line
+//! here.
 
 /// Calls a generic function with each barrier of the named groups as its type argument.
 ///

@@ -43,7 +43,7 @@ impl<P: Processor, const N: usize> core::fmt::Debug for McsTree<P, N> {
     }
 }
 
-/// What a participant waits for.
+/// Words that a participant waits for.
 #[repr(C, align(64))]
 struct Node<P: Processor> {
     /// The last episode at which each child arrived.

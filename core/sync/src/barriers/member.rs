@@ -1,17 +1,17 @@
-//! What a participant remembers from one use of a barrier to the next, in shared memory:
+//! State of a participant from one use of a barrier to the next, in shared memory:
 //! threads come and go, and so do processes.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use crate::{BarrierError, PARKED};
 
-/// A participant's own line: nobody else touches it.
+/// Line of a participant, which no other one touches.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Member<P: Processor> {
-    /// How often it has arrived.
+    /// Number of its arrivals.
     episode: P::Word,
-    /// How many participants there are; 0 stands for as many as there are places.
+    /// Number of participants; 0 stands for as many as there are places.
     participants: P::Word,
 }
 

@@ -1,4 +1,4 @@
-//! Which barriers may lie in a segment.
+//! Barriers that may lie in a segment.
 #![allow(unsafe_code)]
 
 use towpath_machine::{Native, Plain, plain_objects};
@@ -8,11 +8,13 @@ use crate::Primitive;
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words, so every bit pattern is valid and
 // accesses are atomic; all zero is a barrier that nobody has come to yet; no `Drop`. What they read
-// from the segment is checked before it is used as an index. SAFETY: see above.
+// from the segment is checked before it is used as an index.
+//
+// SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
 unsafe impl<const N: usize, M: Primitive<Native>> Plain for Centralized<Native, N, M> {}
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
 unsafe impl<const N: usize> Plain for Dissemination<Native, N> {}
-// SAFETY: see above.
+// SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
 unsafe impl<const N: usize> Plain for McsTree<Native, N> {}
 
 plain_objects! {

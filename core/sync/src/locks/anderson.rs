@@ -35,7 +35,7 @@ pub struct Anderson<P: Processor, const N: usize, M = Atomics> {
     grants: [OwnLine<Waited<P, M>>; N],
 }
 
-/// A ticket: what the holder keeps.
+/// Ticket of the holder.
 #[derive(Debug)]
 pub struct Granted(u64);
 

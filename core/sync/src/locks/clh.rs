@@ -55,7 +55,8 @@ pub struct Clh<P: Processor, const N: usize, M = Atomics> {
     primitive: PhantomData<fn() -> M>,
 }
 
-/// Who took the lock, its node, that node's value, and the node that the holder inherits.
+/// State of the holder: the processor that took the lock, its node, that node's value,
+/// and the node that the holder inherits.
 #[derive(Debug)]
 pub struct ClhHeld {
     id: usize,
@@ -134,8 +135,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         }
         let node = self.node(index).ok_or(LockError::Poisoned)?;
         let value = self.occupy(cpu, node);
-        // (1) Release: publishes our node's value. Acquire: the value of the node before, pairs
-        // with the Release half of (1), (4).
+        // (1) Release: publishes our node's value. Acquire: the value of the node before; it
+        // pairs with the Release half of (1), (4).
         let before = M::swap(cpu, &self.tail, Self::tail(index, value), Ordering::AcqRel);
         let inherits = before & ((1 << INDEX) - 1);
         let before = self.node(inherits).ok_or(LockError::Poisoned)?;
@@ -159,7 +160,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
             return None;
         }
         let value = self.occupy(cpu, node);
-        // (4) AcqRel: as (1).
+        // (4) AcqRel: as (1); pairs with itself and (1).
         if M::compare_exchange(cpu, &self.tail, seen, Self::tail(index, value), Ordering::AcqRel).is_ok() {
             return Some(ClhHeld { id: cpu.id(), node: index, value, inherits });
         }

@@ -35,7 +35,7 @@ pub struct HybridQueue<P: Processor, const N: usize> {
     grants: [OwnLine<P::Word>; N],
 }
 
-/// A ticket: what the holder keeps.
+/// Ticket of the holder.
 #[derive(Debug)]
 pub struct HybridHeld(u64);
 

@@ -1,5 +1,4 @@
-//! The family's list: what tests, explorers and experiments go through. A new lock is one
-//! line here.
+//! List of the locks, for tests, explorers and experiments. A new lock is one line here.
 
 /// Calls a generic function with each lock of the named groups as its type argument.
 ///

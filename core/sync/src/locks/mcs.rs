@@ -44,7 +44,7 @@ struct Node<P: Processor> {
     waiting: P::Word,
 }
 
-/// The holder's node: what it keeps.
+/// Node of the holder.
 #[derive(Debug)]
 pub struct Held(u64);
 
@@ -127,7 +127,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
         let (me, node) = self.mine(cpu)?;
         // Relaxed: as in `lock`.
         cpu.store(&node.next, 0, Ordering::Relaxed);
-        // AcqRel: as (1).
+        // (1b) AcqRel: as (1); pairs with the Release (6).
         M::compare_exchange(cpu, &self.tail, 0, me, Ordering::AcqRel).ok()?;
         Some(Held(me))
     }

@@ -33,7 +33,7 @@ impl<P: KernelMutex> core::fmt::Debug for Posix<P> {
     }
 }
 
-/// What the holder keeps: whether its predecessor died.
+/// State of the holder: true if its predecessor died.
 #[derive(Debug)]
 pub struct PosixHeld {
     owner_died: bool,

@@ -73,7 +73,7 @@ pub struct Reactive<P: Processor, const N: usize, const TO_QUEUE: u32 = 4, const
 #[repr(C, align(64))]
 struct Queue<P: Processor> {
     tail: P::Word,
-    /// How often in a row the queue was found empty.
+    /// Number of times in a row that the queue was found empty.
     empty: P::Word,
 }
 
@@ -103,7 +103,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> core
 impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
     Reactive<P, N, TO_QUEUE, TO_FLAG>
 {
-    /// Whether the queue is the lock at present, not the flag.
+    /// Returns whether the queue is the lock at present, not the flag.
     pub fn queues(&self, cpu: &P) -> bool {
         // Relaxed: out of date as soon as it is said.
         cpu.load(&self.flag, Ordering::Relaxed) & STATE == QUEUE
@@ -131,8 +131,8 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         cpu.compare_exchange(&self.flag, seen, seen | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Puts our node at the end of the queue; what was there. Its predecessor, if it has
-    /// one, learns of it.
+    /// Puts our node at the end of the queue; returns the end before. Its predecessor, if
+    /// it has one, learns of it.
     fn append<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, node: &Node<P>) -> Result<u64, LockError> {
         // Relaxed: published by the exchange (3) and by (4).
         cpu.store(&node.next, 0, Ordering::Relaxed);
@@ -222,7 +222,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
     /// Releases the queue.
     fn pass_on<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
         let Some(node) = self.node(me) else { return };
-        // Acquire: as (5).
+        // (5b) Acquire: as (5); pairs with the Release (4).
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
             // (6) Release: pairs with the Acquire (3). Relaxed on failure: somebody has come, and
@@ -231,7 +231,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
             {
                 return;
             }
-            // Acquire: as (5).
+            // (5c) Acquire: as (5); pairs with the Release (4).
             match wait.wait_until(cpu, &node.next, |n| n != 0) {
                 Ok(code) => next = code,
                 // It died before it said its name.
@@ -319,7 +319,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
             QUEUE => {
                 // Relaxed: published by the exchange.
                 cpu.store(&node.next, 0, Ordering::Relaxed);
-                // AcqRel: as (3).
+                // (3b) AcqRel: as (3); pairs with the Release (6).
                 cpu.compare_exchange(&self.queue.tail, EMPTY, me, Ordering::AcqRel, Ordering::Relaxed)
                     .ok()?;
                 Some(ReactiveHeld { me, queue: true, change: false })

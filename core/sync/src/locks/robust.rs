@@ -1,5 +1,5 @@
-//! `robust`: our own lock between processes. Whoever dies holding it is found out, and
-//! the next owner is told.
+//! `robust`: Towpath's own lock between processes. A holder that dies is found out,
+//! and the next owner is told.
 //!
 //! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
 //! but it is the waiters who ask whether the owner is alive, so that no list has to be kept.
@@ -39,11 +39,11 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::{Lock, LockError, PARKED, Waiting};
 
-/// How long a lease lasts, in nanoseconds.
+/// Time of a lease, in nanoseconds.
 const LEASE: u64 = 200_000;
-/// How long a waiter sleeps at most before it looks again, in nanoseconds.
+/// Maximum sleep of a waiter before it looks again, in nanoseconds.
 const TURN: u64 = 2_000_000;
-/// `state`: somebody let go of inconsistent data.
+/// Value of `state` after a holder let go of inconsistent data.
 const POISONED: u64 = 1;
 /// In `word`: the owner got the lock by hand-over and has not touched the data yet.
 const HANDED: u64 = 1 << 31;
@@ -64,11 +64,11 @@ pub struct Robust<P: Processor, const N: usize = 64> {
 struct Head<P: Processor> {
     word: P::Word,
     state: P::Word,
-    /// When the present lease began.
+    /// Start of the present lease, in nanoseconds.
     lease: P::Word,
 }
 
-/// What the holder keeps.
+/// State of the holder.
 #[derive(Debug)]
 pub struct RobustHeld {
     me: u64,
@@ -116,7 +116,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
                 break false;
             }
             if owner == 0 {
-                // (1) Acquire: as in `try_lock`.
+                // (1b) Acquire: as (1) in `lock`; pairs with the Release (4).
                 if cpu
                     .compare_exchange(word, value, me | value & PARKED, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
@@ -129,9 +129,10 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             if now.wrapping_sub(checked) > 1_000_000 {
                 checked = now;
                 if !wait.is_alive(identity(owner)) {
-                    // (2) Acquire: whatever the dead one did comes before; its stores happened
-                    // before its death was known. Succeeds only if the value, and `HANDED` in it,
-                    // was the dead one's last word.
+                    // (2) Acquire: the dead holder's stores come before, since they happened before
+                    // its death was known; it pairs with no Release but the dead one's earlier
+                    // ones, (4), (5). Succeeds only if the value, and `HANDED` in it, was the dead
+                    // one's last word.
                     if cpu
                         .compare_exchange(
                             word,
@@ -233,6 +234,7 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
         // (1) Acquire, pairs with the Release (4) in `release`.
         match cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => self.enter(cpu, wait, RobustHeld { me, inconsistent: false }),
+            // (1d) Acquire: as (1); pairs with the Release (4b).
             Err(PARKED)
                 if cpu
                     .compare_exchange(
@@ -250,15 +252,16 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
         }
     }
 
-    /// As every `try_lock`; it does not ask whether a holder is alive, and knows no
-    /// identity but 1: use `lock` between processes.
+    /// Tries once, as every `try_lock`; it does not ask whether a holder is alive, and
+    /// knows no identity but 1: use `lock` between processes.
     fn try_lock(&self, cpu: &P) -> Option<RobustHeld> {
         let me = 1 << 32 | (cpu.id() as u64 + 1) & PROCESSOR;
-        // Acquire: as (1).
+        // (1c) Acquire: as (1); pairs with the Release (4).
         cpu.compare_exchange(&self.head.word, 0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // Relaxed: under the lock.
         if cpu.load(&self.head.state, Ordering::Relaxed) == POISONED {
-            // Release: as (4); whoever waits looks again when its turn is over.
+            // (4b) Release: as (4), pairs with the Acquire (1), (3). A waiter looks again when its
+            // turn is over.
             cpu.store(&self.head.word, PARKED, Ordering::Release);
             return None;
         }

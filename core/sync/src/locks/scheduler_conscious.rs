@@ -63,7 +63,7 @@ use towpath_machine::{Arena, FetchOp, Ordering, OwnLine, Place, Processor, Sched
 
 use crate::{AtMemory, Lock, LockError, PARKED, Primitive, Waiting};
 
-/// How a releaser knows which waiters are preempted.
+/// Source of a releaser's knowledge which waiters are preempted.
 pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
     /// The name of the lock with this knowledge.
     const NAME: &'static str;
@@ -72,9 +72,9 @@ pub trait Preemption<P: Processor>: Debug + Send + Sync + 'static {
     /// whenever it looks at what it waits for.
     fn publish(cpu: &P, stamp: &P::Word);
 
-    /// Whether the waiter with this number and this word is preempted. May be wrong, at
-    /// the price of a hand-over that is slow, or out of turn. One that is not, and so gets the
-    /// lock, should not be from now on.
+    /// Returns whether the waiter with this number and this word is preempted. May be
+    /// wrong, at the price of a hand-over that is slow, or out of turn. One that is not, and so
+    /// gets the lock, should not be from now on.
     fn is_preempted(cpu: &P, id: usize, stamp: &P::Word) -> bool;
 
     /// The caller is about to have the lock, or to draw a ticket (`true`), and had better
@@ -101,12 +101,12 @@ impl<P: Scheduling> Preemption<P> for Kernel {
     }
 }
 
-/// Waiters write down the time; who has not done so for a while is preempted.
+/// Times written down by waiters: one that has not done so for a while is preempted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Published;
 
-/// How old the time of one that runs may be, in nanoseconds: longer than an interrupt
-/// takes, shorter than a time slice.
+/// Maximum age of the time of a waiter that runs, in nanoseconds: longer than an
+/// interrupt takes, shorter than a time slice.
 const STALE: u64 = 20_000;
 
 impl<P: Processor> Preemption<P> for Published {
@@ -144,14 +144,14 @@ impl<P: Processor, const N: usize, K> Debug for SchedulerConscious<P, N, K> {
     }
 }
 
-/// A ticket: what the holder keeps.
+/// Ticket of the holder.
 #[derive(Debug)]
 pub struct Chosen(u64);
 
 /// Bits of `who` for the processor's number plus one; the others are for the ticket.
 const ID: u32 = 16;
 
-/// What is left of a ticket in `grant`.
+/// Bits of a ticket in `grant`.
 const TICKET: u64 = (1 << 62) - 1;
 
 fn granted(ticket: u64) -> u64 {
@@ -162,8 +162,8 @@ fn skipped(ticket: u64) -> u64 {
     granted(ticket) | 1
 }
 
-/// Whether the value of `grant` decides on this ticket: it is about this one or a later
-/// one.
+/// Returns whether the value of `grant` decides on this ticket: it is about this one or a
+/// later one.
 fn decides(grant: u64, ticket: u64) -> bool {
     (grant >> 1).wrapping_sub(ticket) & TICKET < 1 << 61
 }
@@ -197,7 +197,7 @@ impl<P: Processor, const N: usize, K: Preemption<P>> SchedulerConscious<P, N, K>
         }
     }
 
-    /// Whether somebody waits with this ticket who is preempted.
+    /// Returns whether the waiter with this ticket is preempted.
     fn is_preempted(&self, cpu: &P, ticket: u64) -> bool {
         let seat = self.seat(ticket);
         // (4) Acquire, pairs with the Release (2).

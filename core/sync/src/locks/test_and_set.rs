@@ -57,7 +57,7 @@ impl<P: Processor, M: Primitive<P>> Lock<P> for TestAndSet<P, M> {
 
     #[inline(always)]
     fn try_lock(&self, cpu: &P) -> Option<()> {
-        // Acquire: as (1).
+        // (1b) Acquire: as (1); pairs with the Release (2).
         M::test_and_set(cpu, &self.word, Ordering::Acquire).then_some(())
     }
 

@@ -75,7 +75,7 @@ impl<P: Processor> Counters<P> for TicketTwoLines<P> {
     }
 }
 
-/// A ticket number: what the holder keeps.
+/// Ticket number of the holder.
 #[derive(Debug)]
 pub struct Number(u64);
 

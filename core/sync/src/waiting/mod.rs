@@ -23,17 +23,16 @@ pub use spinning::Spinning;
 pub use surroundings::{Alone, Surroundings, is_oversubscribed};
 pub use wait::Wait;
 
-/// The bit of a waited-for word that says that somebody is parked on it.
+/// Bit of a waited-for word that says that a waiter is parked on it.
 pub const PARKED: u64 = 1 << 63;
 
-/// The wait was given up, since what it waited for cannot come any more (its bringer is
-/// dead).
+/// Error of a wait that was given up: the process that would have ended it is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned;
 
-/// How to wait, and how to let go so that waiters notice.
+/// Way of waiting, and of letting go so that waiters notice.
 pub trait Waiting<P: Processor> {
-    /// Whether waiters may be parked, so that releases must look for them.
+    /// Returns whether waiters may be parked, so that releases must look for them.
     fn parks(&self) -> bool;
 
     /// Waits until `done` accepts the word's value (given without [`PARKED`]), which was
@@ -44,9 +43,10 @@ pub trait Waiting<P: Processor> {
     /// [`Abandoned`] if the surroundings say that waiting is in vain.
     fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned>;
 
-    /// The same with pauses of as many nanoseconds as `pause` makes of the word's value
-    /// (likewise without [`PARKED`]): proportional and exponential back-off. With a bell if the
-    /// word lies at memory: then released by [`Waiting::release_ringing`] with the same one.
+    /// Waits as [`Waiting::wait_until`] does, with pauses of as many nanoseconds as
+    /// `pause` makes of the word's value (also without [`PARKED`]): proportional and exponential
+    /// back-off. With a bell if the word lies at memory: then released by
+    /// [`Waiting::release_ringing`] with the same one.
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ pub trait Waiting<P: Processor> {
         }
     }
 
-    /// As [`Waiting::wait_until`] for a word at memory, with its bell: released by
-    /// [`Waiting::release_ringing`] with the same one.
+    /// Waits as [`Waiting::wait_until`] does for a word at memory, with its bell:
+    /// released by [`Waiting::release_ringing`] with the same one.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ pub trait Waiting<P: Processor> {
     /// As [`Waiting::wait_until`].
     fn back_off(&self, cpu: &P, round: u32) -> Result<(), Abandoned>;
 
-    /// The same in front of a full queue.
+    /// Waits a little in front of a full queue: the `round`-th time in a row (from 0).
     ///
     /// # Errors
     ///
@@ -108,24 +108,25 @@ pub trait Waiting<P: Processor> {
         self.back_off(cpu, round)
     }
 
-    /// How often to try a lock without queueing before queueing for it: 0, except where a
-    /// place in a FIFO queue could make everybody wait for a process that isn't running.
+    /// Number of attempts at a lock before queueing for it: 0, except where a place in a
+    /// FIFO queue could make all waiters wait for a process that isn't running.
     fn attempts_before_queueing(&self, cpu: &P) -> u32;
 
     /// Waits for the word to differ from `seen` (both without [`PARKED`]), for a turn of
     /// at most about `turn` nanoseconds: spins, yields or sleeps. May return early for no reason.
     fn wait_turn(&self, cpu: &P, word: &P::Word, seen: u64, round: u32, turn: u64);
 
-    /// Wakes whoever is parked on the word, for algorithms that keep a mark of their own.
+    /// Wakes the waiters that are parked on the word, for algorithms that keep a mark of
+    /// their own.
     fn wake_all(&self, _cpu: &P, _word: &P::Word) {}
 
-    /// The caller's identity among the processes that share the lock, 1 to 2³¹ − 1: what
-    /// a robust lock writes down.
+    /// Identity of the caller among the processes that share the lock, 1 to 2³¹ − 1, for
+    /// a robust lock to write down.
     fn identity(&self) -> u32 {
         1
     }
 
-    /// Whether the process of that identity is alive.
+    /// Returns whether the process of that identity is alive.
     fn is_alive(&self, _identity: u32) -> bool {
         true
     }
@@ -133,14 +134,15 @@ pub trait Waiting<P: Processor> {
     /// Writes a word that others may wait for, with Release, and wakes them.
     fn release(&self, cpu: &P, word: &P::Word, value: u64);
 
-    /// The same for a word at memory, with the bell that its waiters were given.
+    /// Writes a word at memory as [`Waiting::release`] does, with the bell that its
+    /// waiters were given.
     fn release_ringing(&self, cpu: &P, word: &P::Word, _bell: &P::Word, value: u64) {
         self.release(cpu, word, value);
     }
 
-    /// As [`Waiting::release`], waking at most `count` of them, for words of which only
-    /// so many waiters can make use. The rest stay asleep until the next time, or (since the mark
-    /// for them may come too late) until their turn is over: only for waiters in
+    /// Writes as [`Waiting::release`] does, waking at most `count` waiters, for words of
+    /// which only that many can make use. The rest stay asleep until the next time, or (since the
+    /// mark for them may come too late) until their turn is over: only for waiters in
     /// [`Waiting::wait_turn`].
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32);
 }

@@ -30,7 +30,7 @@ impl<P: Processor> Waiting<P> for Spinning {
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         loop {
-            // Acquire: pairs with the Release in `release`.
+            // (9) Acquire: pairs with the Release (10) in `release`.
             if let Ok(value) = cpu.spin_until(word, Ordering::Acquire, SPIN, &mut done) {
                 return Ok(value);
             }
@@ -45,7 +45,7 @@ impl<P: Processor> Waiting<P> for Spinning {
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         loop {
-            // Acquire: as in `wait_until`.
+            // (9b) Acquire: as (9) in `wait_until`; pairs with the Release (10).
             if let Ok(value) = cpu.poll_until(word, Ordering::Acquire, SPIN, &mut pause, &mut done) {
                 return Ok(value);
             }
@@ -66,8 +66,8 @@ impl<P: Processor> Waiting<P> for Spinning {
     }
     #[inline(always)]
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
-        // Release: pairs with the Acquire in `wait_until` and with the acquisitions of the lock
-        // that calls this.
+        // (10) Release: pairs with the Acquire (9) in `wait_until` and with the acquisitions of the
+        // lock that calls this.
         cpu.store(word, value, Ordering::Release);
     }
     #[inline(always)]

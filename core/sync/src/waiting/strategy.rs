@@ -1,9 +1,9 @@
 //! Decisions of a wait: spin, yield or park, and for how long.
 //!
 //! A wait is a sequence of rounds: a spin (of no time, if cores are shared: one look), then a rest.
-//! [`Strategy::next`] returns one step at a time and touches nothing but its [`WaitState`]; the waiter
-//! executes the step. Locks, waits for space in a queue, bundles of endpoints and the provider's
-//! idle loop all ask here, each with its own [`Limits`].
+//! [`Strategy::next`] returns one step at a time and touches nothing but its [`WaitState`]; the
+//! waiter executes the step. Locks, waits for space in a queue, bundles of endpoints and the
+//! provider's idle loop all ask here, each with its own [`Limits`].
 //!
 //! ```text
 //!               next: Spin(course.spin)
@@ -59,15 +59,15 @@ pub enum Rest {
 pub struct Course {
     /// Time to spin, in nanoseconds.
     pub spin: u64,
-    /// What follows a spin in vain.
+    /// Rest after a spin in vain.
     pub rest: Rest,
 }
 
 /// Constants of a kind of wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Spin of [`Policy::Spin`] before the waiter looks after other things, in nanoseconds; `None`:
-    /// one budget.
+    /// Spin of [`Policy::Spin`] before the waiter looks after other things, in
+    /// nanoseconds; `None`: one budget.
     pub patience: Option<u64>,
     /// Spin of [`Policy::Adaptive`] with cores to spare, in budgets.
     pub budgets_to_spare: u64,
@@ -82,8 +82,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Waits for a word that its releaser wakes: locks and barriers. A sleep ends after 20 ms to
-    /// ask for deaths.
+    /// Limits of waits for a word that its releaser wakes: locks and barriers. A sleep
+    /// ends after 20 ms to ask for deaths.
     pub const LOCK: Limits = Limits {
         patience: Some(1_000_000),
         budgets_to_spare: 4,
@@ -92,8 +92,8 @@ impl Limits {
         yields_oversubscribed: 16,
         nap: 20_000_000,
     };
-    /// Short turns of a wait between which the waiter does other things, as in front of a full
-    /// queue. Parks late, since those who make space do so soon, and then need not wake.
+    /// Limits of short turns between which the waiter does other things, as in front of a
+    /// full queue. Parks late, since those who make space do so soon, and then need not wake.
     pub const TURN: Limits = Limits {
         patience: None,
         budgets_to_spare: 1,
@@ -102,9 +102,9 @@ impl Limits {
         yields_oversubscribed: 64,
         nap: 1_000_000,
     };
-    /// Waits for messages. A sleep ends after 50 ms, which bounds the delay of a message whose
-    /// sender died just before it woke the receiver; twenty looks a second cost well under 1 % of a
-    /// core.
+    /// Limits of waits for messages. A sleep ends after 50 ms, which bounds the delay of
+    /// a message whose sender died just before it woke the receiver; twenty looks a second cost
+    /// well under 1 % of a core.
     pub const MESSAGE: Limits = Limits {
         patience: Some(1_000_000),
         budgets_to_spare: 10,
@@ -122,15 +122,16 @@ pub struct Strategy {
     pub spare: Course,
     /// Round when oversubscribed.
     pub oversubscribed: Course,
-    /// Maximum time of the first sleep, in nanoseconds. Each further one may last twice as long.
+    /// Maximum time of the first sleep, in nanoseconds. Each further one may last twice
+    /// as long.
     pub first_nap: u64,
     /// Maximum time of any sleep, in nanoseconds.
     pub longest_nap: u64,
 }
 
 impl Strategy {
-    /// Strategy of a policy for a kind of wait. `budget`: about the cost of a context switch, in
-    /// nanoseconds.
+    /// Strategy of a policy for a kind of wait. `budget`: about the cost of a context
+    /// switch, in nanoseconds.
     #[inline]
     pub const fn new(policy: Policy, budget: u64, limits: &Limits) -> Strategy {
         let (spare, oversubscribed) = match policy {
@@ -159,8 +160,8 @@ impl Strategy {
         (Course { spin, rest }, Course { spin, rest })
     }
 
-    /// Next step of a wait. `oversubscribed` is asked at most once a round, and only if the answer
-    /// matters.
+    /// Next step of a wait. `oversubscribed` is asked at most once a round, and only if
+    /// the answer matters.
     #[inline]
     pub fn next(&self, state: &mut WaitState, oversubscribed: impl FnOnce() -> bool) -> Step {
         let course = |oversubscribed| if oversubscribed { self.oversubscribed } else { self.spare };

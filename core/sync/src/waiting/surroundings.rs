@@ -1,12 +1,12 @@
 //! Surroundings of a waiter: load of the machine, identities, deaths.
 
-/// What a waiter can learn about the world around it. Asked only on slow paths.
+/// Knowledge of a waiter about the world around it. Asked only on slow paths.
 pub trait Surroundings: Sync {
-    /// Whether more runnable participants than cores share the machine.
+    /// Returns whether more runnable participants than cores share the machine.
     fn oversubscribed(&self) -> bool {
         false
     }
-    /// Whether waiting is in vain. Asked about every millisecond of a wait.
+    /// Returns whether waiting is in vain. Asked about every millisecond of a wait.
     fn abandoned(&self) -> bool {
         false
     }
@@ -14,11 +14,11 @@ pub trait Surroundings: Sync {
     fn identity(&self) -> u32 {
         1
     }
-    /// Whether the process of that identity is alive.
+    /// Returns whether the process of that identity is alive.
     fn is_alive(&self, _identity: u32) -> bool {
         true
     }
-    /// How many deaths of participants were noted so far.
+    /// Number of deaths of participants that were noted so far.
     fn deaths(&self) -> u64 {
         0
     }
@@ -33,8 +33,8 @@ pub struct Alone;
 
 impl Surroundings for Alone {}
 
-/// Returns whether that many runnable participants oversubscribe that many cores: then a waiter
-/// that spins keeps the core from one that could bring what it waits for.
+/// Returns whether that many runnable participants oversubscribe that many cores: then a
+/// waiter that spins keeps the core from one that could bring what it waits for.
 #[inline(always)]
 pub const fn is_oversubscribed(runnable: u64, cores: u64) -> bool {
     runnable > cores

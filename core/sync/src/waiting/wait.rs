@@ -5,14 +5,14 @@ use towpath_machine::{Ordering, Park, Processor};
 use super::strategy::{BackOff, Limits, Step, Strategy, WaitState};
 use super::{Abandoned, PARKED, Policy, Surroundings, Waiting};
 
-/// A policy in its surroundings: what operations are given.
+/// Policy in its surroundings, as operations are given it.
 #[derive(Clone, Copy)]
 pub struct Wait<'a> {
-    /// What to do.
+    /// Policy of the waiter.
     pub policy: Policy,
-    /// What is known about the world.
+    /// Knowledge about the world.
     pub around: &'a dyn Surroundings,
-    /// How long to spin before yielding or parking, in nanoseconds: about the cost of a
+    /// Time to spin before yielding or parking, in nanoseconds: about the cost of a
     /// context switch.
     pub budget: u64,
 }
@@ -57,7 +57,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         self.wait_slowly(cpu, word, bell, &mut |spin| {
-            // (3) Acquire: as (1).
+            // (3b) Acquire: as (1); pairs with the Release (2).
             cpu.poll_until(word, Ordering::Acquire, spin, |v| pause(v & !PARKED), |v| done(v & !PARKED))
         })
     }
@@ -70,7 +70,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         self.wait_slowly(cpu, word, Some(bell), &mut |spin| {
-            // (3) Acquire: as (1).
+            // (3c) Acquire: as (1); pairs with the Release (2).
             cpu.spin_until(word, Ordering::Acquire, spin, &mut done)
         })
     }
@@ -140,7 +140,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
     }
 
     fn release_ringing(&self, cpu: &P, word: &P::Word, bell: &P::Word, value: u64) {
-        // (2) Release: as in `release`.
+        // (2b) Release: as (2) in `release`; pairs with the Acquire (3b), (3c).
         cpu.store(word, value, Ordering::Release);
         if !Waiting::<P>::parks(self) {
             return;
@@ -169,7 +169,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
                 cpu.fetch_or(word, PARKED, Ordering::Relaxed);
             }
         } else {
-            // Release: as (2); nobody can be parked.
+            // (4b) Release: as (2), pairs with the Acquire (1); no waiter can be parked.
             cpu.store(word, value, Ordering::Release);
         }
     }
