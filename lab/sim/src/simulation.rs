@@ -43,7 +43,7 @@ pub struct Outcome {
 pub enum Stuck {
     /// Nothing can happen any more, or no thread has written or computed for ten
     /// simulated seconds.
-    #[error("nobody gets on any more (deadlock):\n{0}")]
+    #[error("no thread makes progress any more (deadlock):\n{0}")]
     Deadlock(String),
     /// The limit has come first.
     #[error("the simulated time is over:\n{0}")]
@@ -126,7 +126,7 @@ impl Simulation {
         self.spawn_boxed(processor, id, job, Box::new(body));
     }
 
-    /// Starts a thread. The body is boxed, so that the coroutine is compiled once for all bodies.
+    /// Starts a thread. Its body is boxed: the coroutine is compiled once for all bodies.
     fn spawn_boxed(&mut self, processor: usize, id: usize, job: usize, body: Box<dyn FnOnce(&Sim)>) {
         let thread = self.coroutines.len();
         {
