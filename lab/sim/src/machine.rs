@@ -124,9 +124,9 @@ impl Machine {
     }
 
     fn happen(&mut self, event: Event) -> Option<usize> {
-        let a = event.a as usize;
+        let (kind, a, b) = (event.kind(), event.a as usize, event.b as usize);
         let e = &mut self.engine;
-        match event.kind() {
+        match kind {
             Kind::Resume => {
                 let thread = &mut e.threads[a];
                 if thread.generation != event.b {
@@ -150,7 +150,7 @@ impl Machine {
             Kind::Quantum => self.slice_ends(a, event.b),
             Kind::Ready => self.ready(a, event.b),
             Kind::Interrupt => self.interrupt(a),
-            _ => match self.interconnect.on_event(e, event) {
+            _ => match self.interconnect.on_event(e, kind, a, b) {
                 Effect::Nothing => {}
                 Effect::Complete(cpu) => return self.complete(cpu),
                 Effect::Changed(cpu) => {

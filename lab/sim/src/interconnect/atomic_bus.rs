@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::events::{Event, Kind};
+use crate::events::Kind;
 use crate::interconnect::{Effect, Interconnect, write_once};
 use crate::request::{NONE, Op};
 
@@ -36,11 +36,11 @@ impl Interconnect for AtomicBus {
         e.events.push(e.now + jitter, Kind::BusGrant, cpu, 0);
     }
 
-    fn on_event(&mut self, e: &mut Engine, event: Event) -> Effect {
-        match event.kind() {
-            Kind::BusGrant => self.ask(e, Transaction::Request { cpu: event.a as usize }),
+    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, _b: usize) -> Effect {
+        match kind {
+            Kind::BusGrant => self.ask(e, Transaction::Request { cpu: a }),
             Kind::BusFree => return self.free(e),
-            kind => unreachable!("{kind:?} on an atomic bus"),
+            _ => unreachable!("{kind:?} on an atomic bus"),
         }
         Effect::Nothing
     }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
-use crate::events::{Event, Kind, Time};
+use crate::events::{Kind, Time};
 use crate::interconnect::network::Network;
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{State, copy};
@@ -81,9 +81,8 @@ impl Interconnect for DirectoryNetwork {
         e.events.push(at, Kind::HomeArrive, cpu, 0);
     }
 
-    fn on_event(&mut self, e: &mut Engine, event: Event) -> Effect {
-        let (a, b) = (event.a as usize, event.b as usize);
-        match event.kind() {
+    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect {
+        match kind {
             Kind::HomeArrive => self.home_arrive(e, a),
             Kind::HomeFree => self.home_free(e, a),
             Kind::Retry => self.issue(e, a),
@@ -98,7 +97,7 @@ impl Interconnect for DirectoryNetwork {
             }
             Kind::Intervene => self.intervene(e, a, b),
             Kind::HomeUpdate => self.home_update(e, a),
-            kind => unreachable!("{kind:?} in a directory network"),
+            _ => unreachable!("{kind:?} in a directory network"),
         }
         Effect::Nothing
     }

@@ -19,7 +19,7 @@ mod write_once;
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::Event;
+use crate::events::Kind;
 use crate::request::Op;
 
 /// Effect of an interconnect's event on other parts of the machine.
@@ -38,8 +38,9 @@ pub(crate) trait Interconnect: std::fmt::Debug {
     /// Sends the request of a processor (`Cpu::request`) on its way.
     fn issue(&mut self, e: &mut Engine, cpu: usize);
 
-    /// Lets one of the interconnect's own events happen.
-    fn on_event(&mut self, e: &mut Engine, event: Event) -> Effect;
+    /// Lets one of the interconnect's own events happen. `a` and `b` are its numbers ([`Kind`]):
+    /// in registers, for the host reads an event that goes through the stack before it is written.
+    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect;
 
     /// Takes a line out of a cache that needs its place.
     fn evict(&mut self, e: &mut Engine, line: usize, cpu: usize);

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::events::{Event, Kind, Time};
+use crate::events::{Kind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{State, copy};
 use crate::request::Want;
@@ -69,11 +69,11 @@ impl Interconnect for SplitBus {
         e.events.push(at, Kind::BusGrant, cpu, 0);
     }
 
-    fn on_event(&mut self, e: &mut Engine, event: Event) -> Effect {
-        match event.kind() {
-            Kind::BusGrant => self.grant(e, event.a as usize),
-            Kind::BusSnoop => self.snoop(e, event.a as usize, event.b as usize),
-            kind => unreachable!("{kind:?} on a split bus"),
+    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect {
+        match kind {
+            Kind::BusGrant => self.grant(e, a),
+            Kind::BusSnoop => self.snoop(e, a, b),
+            _ => unreachable!("{kind:?} on a split bus"),
         }
         Effect::Nothing
     }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::events::{Event, Kind, Time};
+use crate::events::{Kind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::copy;
 use crate::request::{NONE, Op};
@@ -112,10 +112,10 @@ impl Interconnect for Uncached {
         unreachable!("processor {cpu} asks for a line: no access waits for one without coherence");
     }
 
-    fn on_event(&mut self, e: &mut Engine, event: Event) -> Effect {
-        match event.kind() {
-            Kind::Visible => self.0.borrow_mut().visible(e, event.a as usize),
-            kind => unreachable!("{kind:?} without coherence"),
+    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, _b: usize) -> Effect {
+        match kind {
+            Kind::Visible => self.0.borrow_mut().visible(e, a),
+            _ => unreachable!("{kind:?} without coherence"),
         }
         Effect::Nothing
     }
