@@ -72,10 +72,10 @@ impl LlSc for Explorer {
             self.access(inner, "load_linked", word.0, (Ordering::Acquire, Ordering::Acquire), |_| None)
         })
     }
-    /// Fails if anybody else has written the word since, whatever it holds now.
+    /// Fails if another thread has written the word since, whatever it holds now.
     fn store_conditional(&self, word: &Word, value: u64) -> bool {
         self.step("store_conditional", word, Other::Spurious, |inner| {
-            // At rest there is nobody who could have taken the reservation.
+            // At rest there is no thread that could have taken the reservation.
             let linked = inner.threads.get_mut(self.index).is_none_or(|t| t.linked.take() == Some(word.0));
             let succeeds = linked && !inner.ends_otherwise(self.index);
             // (C2) AcqRel: publishes the writes before it; pairs with (C1) and other Acquire reads
@@ -159,7 +159,7 @@ impl Explorer {
             if inner.ends_otherwise(self.index) {
                 inner.roll_back(self.index);
             }
-            // At rest nobody is switched out.
+            // At rest no thread is switched out.
             if inner.threads.get(self.index).is_some_and(|t| t.section.is_none()) {
                 return false;
             }
@@ -222,8 +222,8 @@ impl RollBack for Explorer {
 }
 
 impl Scheduling for Explorer {
-    /// The dead and the sleeping; and anybody else too, now and then, since all but one
-    /// stand still.
+    /// The dead and the sleeping; and any other thread too, now and then, since all but
+    /// one stand still.
     fn is_preempted(&self, id: usize) -> bool {
         let pending = Pending { other: Other::Spurious, ..Pending::open("is_preempted", Object::Nothing) };
         self.turn(pending, |inner| {

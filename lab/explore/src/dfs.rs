@@ -84,7 +84,7 @@ impl Strategy for Tree {
         }
         let (asleep, interrupted) = self.inherited();
         let mut options = view.options.to_vec();
-        // Whoever ran last goes on first: few interruptions before many.
+        // The thread that ran last goes on first: few interruptions before many.
         options.sort_by_key(|o| (o.turn, Some(o.thread) != view.last, o.thread));
         let mut node = Node { options, tried: Vec::new(), current: 0, asleep, interrupted, last: view.last };
         if self.preemptions.is_some_and(|bound| interrupted >= bound) {

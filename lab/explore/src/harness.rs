@@ -285,8 +285,8 @@ struct Swapping<B> {
 }
 
 /// Threads that change two words together, from values that they have read; each third
-/// time from a second value that nobody ever writes, which must change nothing. What they read must
-/// be what an order of the calls explains.
+/// time from a second value that no thread ever writes, which must change nothing. What they read
+/// must be what an order of the calls explains.
 pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn Body> {
     Rc::new(Swapping { words, plan: *plan, calls: History::default() })
 }
@@ -372,7 +372,7 @@ impl<L: Exclusive> Body for Exclusion<L> {
                 (None, _) => return,
             };
             self.expected.set(self.expected.get() + 1);
-            // Before the release begins. Whoever has the lock too races here, or is seen to
+            // Before the release begins. Another holder of the lock races here, or is seen to
             // overlap.
             let value = cpu.read(&self.count);
             cpu.write(&self.count, value + 1);

@@ -270,7 +270,7 @@ impl Memory {
     }
 
     /// The dead, a bit each (bit `i`: the processor whose
-    /// [`id`](towpath_machine::Processor::id) is `i`), for those who ask without being a processor.
+    /// [`id`](towpath_machine::Processor::id) is `i`), for questions from outside a processor.
     pub fn dead(&self) -> Arc<AtomicU64> {
         self.0.dead.clone()
     }
@@ -347,8 +347,8 @@ impl Inner {
             }
         }
         if options.iter().all(|o| o.turn == Turn::Other) {
-            // Time passes: those who look again without a reason do so now, as long as that leads
-            // anywhere.
+            // Time passes: threads that look again without a reason do so now, as long as that
+            // leads anywhere.
             options.clear();
             let anybody_dead = self.threads.iter().any(|t| t.life == Life::Dead);
             let (limit, naps) = match self.left_over.patience {
@@ -385,10 +385,10 @@ impl Inner {
         let t = &mut self.threads[choice.thread];
         t.other = choice.turn == Turn::Other;
         let backs_off = matches!(t.pending.gate, Gate::Moved { .. });
-        // Who goes on because nobody else can depends on what everybody does.
+        // A thread that goes on because no other can depends on all of them.
         self.footprint.all = backs_off || choice.turn != Turn::Normal;
         if !open && choice.turn != Turn::Kill {
-            // Nobody sees more of the time than that it passes: a second will do for eternity.
+            // Threads see no more of the time than that it passes: a second stands for eternity.
             self.time += t.pending.ns.min(1_000_000_000);
         }
         if !open && !anybody_can {
@@ -417,7 +417,7 @@ impl Inner {
         self.release_mutexes(id);
         self.roll_back(index);
         self.changes += 1;
-        // Who learns of a death learns it from the kernel, which orders what the dead did before
+        // A thread learns of a death from the kernel, which orders what the dead did before
         // what the others do then.
         let clock = self.threads[index].clock;
         for t in &mut self.threads {

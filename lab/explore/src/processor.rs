@@ -11,7 +11,7 @@ use crate::machine::{Bytes, CLOCKS, Cell, Gate, Inner, Memory, Object, Other, Pe
 use crate::trace::Line;
 
 /// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
-/// out while anybody can do anything.
+/// out while any thread can do anything.
 const PATIENT: u64 = 1_000_000;
 /// A budget as long as a life.
 const ENDLESS: u64 = u64::MAX / 2;
@@ -242,7 +242,7 @@ impl Inner {
         what: &'static str,
         text: impl FnOnce() -> (String, String),
     ) {
-        // Who looks again and again sees the same: twice is enough for the reader.
+        // A thread that looks again and again sees no change: twice is enough for the reader.
         let tired = self.threads.get(thread).is_some_and(|t| t.futile > 2);
         if let Some(trace) = &mut self.trace
             && thread < CLOCKS
@@ -364,7 +364,7 @@ impl Processor for Explorer {
     }
 
     /// Blocks until the word changes. The budget may run out early if it is a short one,
-    /// and runs out when nobody can do anything else.
+    /// and runs out when no thread can do anything else.
     fn spin_until(
         &self,
         word: &Word,

@@ -180,7 +180,7 @@ impl Runner {
         let deaths = memory.0.dead.load(Ordering::Relaxed);
         let over = given_up || stranded || memory.0.inner.borrow().failure.is_some();
         if !over && (deaths == 0 || subject.endures_deaths()) {
-            // Under the name of somebody who is alive.
+            // Under the name of a thread that is alive.
             let id = (0..threads).find(|id| deaths >> id & 1 == 0).unwrap_or(0);
             memory.0.inner.borrow_mut().start_last();
             memory.0.inner.borrow_mut().left_over.kills = 0;
@@ -195,7 +195,7 @@ impl Runner {
                 .0
                 .inner
                 .borrow_mut()
-                .fail(Fault::Deadlock, format!("somebody died, and the others get no further\n{text}"));
+                .fail(Fault::Deadlock, format!("a thread died, and the others get no further\n{text}"));
         }
         if !given_up {
             let verdict = body.judge(&End { inner: &memory.0.inner.borrow(), threads });
@@ -264,7 +264,7 @@ impl Runner {
             };
             if step > 10 * terms.bound {
                 let mut inner = inner.borrow_mut();
-                // Who waits for the dead may do so by looking again and again.
+                // A waiter for the dead may look again and again.
                 *stranded = inner.threads.iter().any(|t| t.life == Life::Dead);
                 if !*stranded {
                     let text = format!("no end after {step} steps\n{}", inner.stuck());
@@ -322,7 +322,7 @@ impl Play<'_> {
         }
         inner.threads[index].life = Life::Ended;
         inner.release_mutexes(index);
-        // Who asks whether it still runs gets another answer.
+        // A question whether it still runs gets another answer.
         inner.footprint.all = true;
     }
 }

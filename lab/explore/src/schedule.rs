@@ -35,7 +35,7 @@ impl Choice {
 ///
 /// Written as runs, separated by dots: `0x4.1x2.0t.2k` lets thread 0 take four steps, thread 1 two,
 /// then thread 0's wait times out (or whatever else its next step may do), and thread 2 dies. Where
-/// a schedule ends, whoever ran last goes on, and after it the next that can.
+/// a schedule ends, the thread that ran last goes on, and after it the next that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule(pub Vec<Choice>);
 

@@ -65,7 +65,7 @@ impl Shrinker<'_> {
             })
             .collect();
         let whole = self.best.clone();
-        // End early, and let whoever runs go on: the rest may not matter.
+        // End early, and let the running thread go on: the rest may not matter.
         for &(at, _) in &runs {
             if self.improves(&Schedule(whole.0[..at].to_vec())) {
                 return true;

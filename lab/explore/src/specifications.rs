@@ -108,7 +108,7 @@ container!(Lifo, false);
 
 /// The first call that found the object full although that cannot be.
 ///
-/// A place that somebody takes or gives back at that time is in nobody's reach, so "full" is no
+/// A place that another thread takes or gives back at that time is out of reach, so "full" is no
 /// statement about the values alone: it has a reason if values and calls in progress together, at
 /// most, have taken all places.
 pub fn full_without_reason(calls: &[Call<Transfer, Transferred>], room: usize) -> Option<usize> {
@@ -164,7 +164,7 @@ pub fn leaves_too_early<R>(calls: &[Call<u64, R>], threads: usize) -> Option<(us
 }
 
 /// A lock: from when it is had until it is begun to be released (or for ever, if its
-/// holder died), nobody else has it. Returns two calls that overlap.
+/// holder died), no other thread has it. Returns two calls that overlap.
 ///
 /// `inside` are those times, by the thread; the end is `None` if there is none.
 pub fn overlap(inside: &[(usize, u64, Option<u64>)]) -> Option<(usize, usize)> {

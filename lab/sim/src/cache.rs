@@ -1,7 +1,8 @@
 //! Caches: lines that come and go, reservations, and waiters that spin.
 //!
 //! Whether a processor has a line is in `memory.rs` (`copies`); here are the sets of finite caches
-//! (round robin within a set), reservations, and spinners, who sleep until their line goes.
+//! (round robin within a set), reservations, and waiters that spin: they sleep until their line
+//! goes.
 
 use crate::engine::Engine;
 use crate::events::{FOREVER, Kind, Time};

@@ -4,8 +4,8 @@
 //! * **LLP and SCP** (their Figure 3): both words are loaded and linked (LL, LLP) and compared;
 //!   then both are stored, if neither line has been lost since (SCP, SC). The first store waits for
 //!   the second; with what the cache lacks of the right to write the lines, the bus is taken once
-//!   for both. Whoever loses a line in between begins anew: only a difference of values is a
-//!   failure. Somebody has then written, so the others get on.
+//!   for both. A processor that loses a line in between begins anew: only a difference of values is
+//!   a failure. Another one has then written, so the others make progress.
 //! * **CAS2** (Motorola 68040): one instruction, past the cache, that holds the bus from the first
 //!   read to the last write.
 //! * **Cload**: a load that takes the line's advisory lock, or fails if another processor has it.

@@ -1,7 +1,7 @@
 //! Shared memory: the values of words, their lines, and the copies of lines in caches.
 //!
 //! One array of values is exact: the model performs a write only when all other copies are gone,
-//! and nobody's clock runs ahead of an event.
+//! and no clock runs ahead of an event.
 
 use towpath_machine::Place;
 
@@ -218,9 +218,7 @@ impl Memory {
             let owns = it.state == State::Exclusive && usize::from(it.owner) == processor;
             let copy = self.copy(line, processor);
             if copy != copy::INVALID && !owns && !self.is_sharer(line, processor) {
-                return Err(format!(
-                    "line {line}: nobody knows that processor {processor} has a copy: {it:?}"
-                ));
+                return Err(format!("line {line}: the copy of processor {processor} is not known: {it:?}"));
             }
             if copy == copy::MODIFIED && !owns {
                 return Err(format!(

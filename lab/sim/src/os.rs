@@ -2,11 +2,11 @@
 //!
 //! Threads stay on their processors. A processor with several has a queue; a time slice ends at the
 //! next boundary between accesses, a computation is cut there. Under time sharing each processor
-//! begins with any of its threads and its slices have a phase of their own; who is woken queues up
-//! behind the others; under flat gang scheduling the whole machine changes from program to program
-//! at once, and a processor whose thread of the program sleeps is idle. A switch loses the
-//! reservation of a load-linked. Under time sharing a thread that asks not to be preempted runs on
-//! when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
+//! begins with any of its threads and its slices have a phase of their own; a thread that is woken
+//! queues up behind the others; under flat gang scheduling the whole machine changes from program
+//! to program at once, and a processor whose thread of the program sleeps is idle. A switch loses
+//! the reservation of a load-linked. Under time sharing a thread that asks not to be preempted runs
+//! on when its slice ends, until it lets go, for as long as the machine's `os.grace` at most.
 //!
 //! A thread that is in a count of active threads (Allemany & Felten 1992) is taken off it when it
 //! is switched out, and added again before it goes on, by updates that hold the bus. One that holds
@@ -125,7 +125,7 @@ impl Machine {
             self.next_program();
         } else if self.engine.cpus[cpu].slice == slice {
             if self.engine.cpus[cpu].queue.is_empty() {
-                // Nobody to switch to: another slice.
+                // No thread to switch to: another slice.
                 let it = &mut self.engine.cpus[cpu];
                 it.slice = it.slice.wrapping_add(1);
                 self.engine.events.push(
@@ -270,7 +270,7 @@ impl Machine {
         self.engine.counters.blocks += 1;
         let cpu = self.engine.threads[t].cpu;
         let at = self.engine.threads[t].clock + self.engine.p.block;
-        // Whoever wakes it before that must wait until it sleeps.
+        // A waker that comes before that must wait until it sleeps.
         self.engine.threads[t].clock = at;
         self.engine.threads[t].deadline = at.saturating_add(timeout);
         self.leave(cpu, t, Doing::Parked(word), at);

@@ -145,7 +145,7 @@ impl Simulation {
             let cpu = Sim::new(&machine, &path, yielder, thread, id, seed, &notes);
             body(&cpu);
             // It ends when its clock's time has come.
-            cpu.synchronize();
+            cpu.await_turn();
         }));
     }
 

@@ -88,7 +88,7 @@ fn counter<M: Primitive<Explorer>>(cases: &mut Vec<Case>) {
         let counter = Counter::<Explorer, M>::new(memory);
         Ok(counting(plan, move |cpu| counter.increment(cpu)))
     };
-    let about = "linearizable; nobody waits for the dead";
+    let about = "linearizable; no thread waits for the dead";
     let name = format!("counter/{}", Counter::<Explorer, M>::NAME);
     cases.push(Case { endures_deaths: true, ..Case::new(name, about, make) });
 }
@@ -130,7 +130,7 @@ impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
         Some(Self::repaired(cpu, &self.lock, held))
     }
     fn attempt(&self, cpu: &Explorer) -> Option<L::Held> {
-        // `robust` does not know who tries: it says so.
+        // `robust` does not know the caller of a try: it says so.
         if L::NAME == "robust" {
             return self.acquire(cpu);
         }
@@ -177,7 +177,7 @@ fn barrier<B: Barrier<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy
         let barrier = B::new(memory, plan.threads);
         Ok(episodes(plan, memory, Meeting { barrier, policy }))
     };
-    cases.push(Case::new(format!("barrier/{}", B::NAME), "nobody leaves before all have come", make));
+    cases.push(Case::new(format!("barrier/{}", B::NAME), "no thread leaves before all have come", make));
 }
 
 struct Queued<Q> {
@@ -215,7 +215,7 @@ fn queue<Q: ConcurrentQueue<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
     let about = match (planted, Q::BLOCKING) {
         (true, _) => "wrong on purpose",
         (_, true) => "linearizable, first in first out",
-        (_, false) => "linearizable, first in first out; nobody waits for the dead",
+        (_, false) => "linearizable, first in first out; no thread waits for the dead",
     };
     let name = if planted { Q::NAME.to_string() } else { format!("queue/{}", Q::NAME) };
     let (endures_deaths, naps) = (!Q::BLOCKING && !planted, naps(Q::NAME));

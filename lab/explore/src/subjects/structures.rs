@@ -94,7 +94,7 @@ fn actor<R>(policy: Policy, cpu: &Explorer, act: impl FnOnce(&Actor<'_, Explorer
 }
 
 fn about(right: &str, blocking: bool) -> String {
-    if blocking { right.into() } else { format!("{right}; nobody waits for the dead") }
+    if blocking { right.into() } else { format!("{right}; no thread waits for the dead") }
 }
 
 struct Words<D> {
@@ -112,7 +112,7 @@ impl<D: DoubleCas<Explorer>> Both for Words<D> {
         let change = |i: usize| Change { word: i as u32, old: old[i], new: new[i] };
         let done = actor(self.policy, cpu, |me| self.dcas.dcas(me, &self.words[..], [change(0), change(1)]));
         match done {
-            // Whoever died held the lock: nobody gets on.
+            // The dead thread held the lock: no other makes progress.
             Err(DcasError::Abandoned) => false,
             other => other.unwrap_or_else(|error| panic!("swap: {error}")),
         }

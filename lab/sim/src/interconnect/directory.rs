@@ -7,8 +7,8 @@
 //! * A write to a shared line makes the writer the owner at once; the home sends invalidations to
 //!   the sharers' nodes, whose acknowledgements go to the writer. The writer has the line when the
 //!   reply and all acknowledgements are there; an intervention that comes before waits.
-//! * A store-conditional asks for the right to write; if somebody else wrote in between, the home
-//!   just says so, and sends no invalidations.
+//! * A store-conditional asks for the right to write; if another processor wrote in between, the
+//!   home just says so, and sends no invalidations.
 //! * A home serves one request at a time, in the order that the machine says. What it sends leaves
 //!   after the latency; it is occupied for the occupancy.
 

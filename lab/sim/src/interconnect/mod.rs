@@ -38,8 +38,10 @@ pub(crate) trait Interconnect: std::fmt::Debug {
     /// Sends the request of a processor (`Cpu::request`) on its way.
     fn issue(&mut self, e: &mut Engine, cpu: usize);
 
-    /// Lets one of the interconnect's own events happen. `a` and `b` are its numbers ([`Kind`]):
-    /// in registers, for the host reads an event that goes through the stack before it is written.
+    /// Handles one of the interconnect's own events, by its kind and numbers ([`Kind`]).
+    ///
+    /// They come in registers: the host's processor reads an event that goes through the stack
+    /// back before it is written.
     fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect;
 
     /// Takes a line out of a cache that needs its place.

@@ -128,7 +128,7 @@ impl AccessPath for Coherent {
     }
 
     fn prefetch(&self, cpu: &Sim, word: u32, op: Op) {
-        cpu.synchronize();
+        cpu.await_turn();
         let machine = &mut *cpu.machine.borrow_mut();
         let e = &mut machine.engine;
         let processor = e.threads[cpu.thread].cpu;

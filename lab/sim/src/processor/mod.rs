@@ -190,7 +190,7 @@ impl Sim {
 
     /// Returns all counts until this thread's clock.
     pub fn counters(&self) -> Counters {
-        self.synchronize();
+        self.await_turn();
         self.machine.borrow().all_counters()
     }
 
@@ -244,7 +244,7 @@ impl Sim {
     }
 
     /// Stops until all that happens before this thread's clock has happened.
-    pub(crate) fn synchronize(&self) {
+    pub(crate) fn await_turn(&self) {
         loop {
             {
                 let e = &mut *self.engine();
@@ -379,7 +379,7 @@ impl Park for Sim {
     fn wake(&self, word: &SimWord, count: u32) -> u32 {
         // (P2) Makes the waker's store visible before it looks for sleepers; pairs with (P1).
         self.path.synchronise(self);
-        self.synchronize();
+        self.await_turn();
         let machine = &mut *self.machine.borrow_mut();
         let woken = machine.wake(self.thread, word.0, count);
         let e = &mut machine.engine;
@@ -387,7 +387,7 @@ impl Park for Sim {
         woken
     }
     fn yield_now(&self) {
-        self.synchronize();
+        self.await_turn();
         let stops = self.machine.borrow_mut().give_way(self.thread);
         if stops {
             self.stop();
@@ -423,7 +423,7 @@ impl LlSc for Sim {
         self.path.conditional(self, word.0, value)
     }
     fn validate(&self, word: &SimWord) -> bool {
-        self.synchronize();
+        self.await_turn();
         let e = &mut *self.engine();
         let thread = &mut e.threads[self.thread];
         thread.clock += e.p.load;
@@ -434,7 +434,7 @@ impl LlSc for Sim {
 impl Scheduling for Sim {
     /// From a page that the kernel shares with its users: a load that hits.
     fn is_preempted(&self, id: usize) -> bool {
-        self.synchronize();
+        self.await_turn();
         let e = &mut *self.engine();
         e.threads[self.thread].clock += e.p.load;
         let job = e.threads[self.thread].job;
@@ -444,7 +444,7 @@ impl Scheduling for Sim {
 
     /// In the thread's own state, which the kernel reads: a store that hits.
     fn stay(&self, on: bool) {
-        self.synchronize();
+        self.await_turn();
         let stops = {
             let machine = &mut *self.machine.borrow_mut();
             let e = &mut machine.engine;
@@ -459,7 +459,7 @@ impl Scheduling for Sim {
     /// A compare-and-swap of the other's state, charged as a hit: the state is taken to
     /// lie in the line by which the lock is handed over, so that this one brings it here.
     fn keep(&self, id: usize) -> bool {
-        self.synchronize();
+        self.await_turn();
         let machine = &mut *self.machine.borrow_mut();
         let e = &mut machine.engine;
         e.threads[self.thread].clock += e.p.load + e.p.store;

@@ -85,7 +85,7 @@ pub(crate) struct PastCache(pub Uncached);
 impl PastCache {
     /// Lets the thread's turn come, and then accesses the memory.
     fn access<T>(&self, cpu: &Sim, act: impl FnOnce(&mut UncachedMemory, &mut Engine, usize) -> T) -> T {
-        cpu.synchronize();
+        cpu.await_turn();
         let e = &mut *cpu.engine();
         let processor = e.threads[cpu.thread].cpu;
         act(&mut self.0.0.borrow_mut(), e, processor)
@@ -93,7 +93,7 @@ impl PastCache {
 
     /// Performs an ordinary access, through the cache.
     fn ordinary(&self, cpu: &Sim, word: u32, store: Option<u64>) -> u64 {
-        cpu.synchronize();
+        cpu.await_turn();
         let machine = &mut *cpu.machine.borrow_mut();
         let e = &mut machine.engine;
         let processor = e.threads[cpu.thread].cpu;
@@ -361,7 +361,7 @@ impl AccessPath for PastCache {
         let value = self.load(cpu, word, Ordering::SeqCst);
         let e = &mut *cpu.engine();
         let processor = e.threads[cpu.thread].cpu;
-        // Nobody has written since the value was read, or the conditional must fail.
+        // No processor has written since the value was read, or the conditional must fail.
         let line = e.memory.line_of(word);
         let unchanged = e.memory.values[place_of(word)] == value;
         e.cpus[processor].reservation = if unchanged { line as u32 } else { NONE };
