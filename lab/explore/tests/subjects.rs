@@ -68,6 +68,16 @@ fn everything_passes_while_waiters_spin() {
     everything_passes(Policy::Spin, 400);
 }
 
+#[test]
+fn everything_passes_while_waiters_spin_and_yield() {
+    everything_passes(Policy::SpinThenYield, 200);
+}
+
+#[test]
+fn everything_passes_while_waiters_adapt() {
+    everything_passes(Policy::Adaptive, 200);
+}
+
 /// Structures' threads wait for no other (over locks, for the holder): so one way of
 /// waiting will do. More schedules by the environment variable TOWPATH_SCHEDULES.
 #[test]
