@@ -1,4 +1,5 @@
-//! Paths and sizes as text for people. Names given by others must not reach a terminal raw.
+//! Paths and sizes as text for people. Names given by others must not reach a terminal
+//! raw.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towpath_machine::Native;
 use towpath_shm::{Error, World, WorldSpec};
 use towpath_sync::Policy;
@@ -93,7 +94,7 @@ fn may_start(many: u64) -> bool {
     let group = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = group.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned();
     let pids_max = number(&format!("/sys/fs/cgroup{group}/pids.max"));
-    let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+    let own = getrlimit(Resource::Nproc).current;
     let limits = [
         ("ulimit -u", own.filter(|_| !rustix::process::geteuid().is_root())),
         ("/proc/sys/kernel/pid_max", number("/proc/sys/kernel/pid_max")),
@@ -106,6 +107,19 @@ fn may_start(many: u64) -> bool {
             return false;
         }
     }
+    true
+}
+
+/// Makes room for a descriptor of each child, which children inherit.
+///
+/// Returns whether the hard limit allows that; prints the reason if not.
+fn may_open(many: u64) -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|limit| limit < many) {
+        println!("SKIPPED: the hard limit of open files forbids {many}: {:?}", limit.maximum);
+        return false;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     true
 }
 
@@ -135,7 +149,7 @@ fn meet(world: &World, rank: u32, met: &AtomicU64, go: &AtomicU64) {
 }
 
 fn a_thousand_meet_and_lose_one() {
-    if !may_start(u64::from(MANY) + 100) {
+    if !may_start(u64::from(MANY) + 100) || !may_open(u64::from(MANY) + 500) {
         return;
     }
     watchdog::begin("1,024 processes".into(), 300);
