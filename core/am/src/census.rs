@@ -41,7 +41,7 @@ impl<D: Membership + Hooks> Census for Members<'_, D> {
     fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
         let Ok(entry) = self.0.entry(endpoint) else { return false };
         let OwnLine(intents) = &entry.intents;
-        // (E5) Acquire: pairs with the Release after the publication, in `Route::send`.
+        // (E5) Acquire: pairs with the Release after the publication, in `SendPath::send`.
         intents[2..].iter().any(|word| self.0.cpu().load(word, Ordering::Acquire) == u64::from(queue) + 1)
     }
 

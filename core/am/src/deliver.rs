@@ -22,7 +22,7 @@ use crate::name::{Name, Tag};
 use crate::outgoing::OnFull;
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, source_code, unpack_range};
-use crate::path::{Inbox, extra_args, free_afterwards, line_args};
+use crate::path::{ReceivePath, extra_args, free_afterwards, line_args};
 use crate::queue::{Arrival, Queue, TICKET};
 use crate::state::{Core, Domain, Own, Peer, Token};
 
@@ -119,7 +119,8 @@ impl<D: Domain> Core<D> {
         let own = self.own(direction);
         let q = own.side.queue();
         let around = self.domain.around(q);
-        let inbox = Inbox { queue: q, claim: own.side.claim(), receiver: &own.receiver, quota: &own.quota };
+        let inbox =
+            ReceivePath { queue: q, claim: own.side.claim(), receiver: &own.receiver, quota: &own.quota };
         inbox.poll(self.cpu(), || self.domain.wait(&around), |arrival| self.deliver(q, arrival, direction))
     }
 

@@ -1,7 +1,7 @@
 //! Sending: looks the destination up, chooses the form, claims, fills, publishes and
 //! wakes.
 //!
-//! [`Route::send`] claims, fills and publishes one packet; this file adds the destination, its
+//! [`SendPath::send`] claims, fills and publishes one packet; this file adds the destination, its
 //! liveness, and the pieces of long transfers.
 //!
 //! **A sender that dies** leaves what the claim algorithm says of each step (`towpath_channel`),
@@ -24,7 +24,7 @@ use crate::name::{Name, Tag};
 use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, MAX_OFFSET, MAX_STORED, from_source_code, pack_range, source_code};
-use crate::path::{self, Failure, Meanwhile, Piece, Route};
+use crate::path::{self, Failure, Piece, SendPath, WhileFull};
 use crate::queue::intent;
 use crate::state::{Core, Domain, Link, Peer};
 
@@ -67,7 +67,7 @@ impl<D: Domain, W> Waiter<'_, D, W> {
     }
 }
 
-impl<D: Domain, W: WaitForSpace<D::Cpu>> Meanwhile for Waiter<'_, D, W> {
+impl<D: Domain, W: WaitForSpace<D::Cpu>> WhileFull for Waiter<'_, D, W> {
     fn is_gone(&self) -> bool {
         self.peer.gone.get()
     }
@@ -359,7 +359,7 @@ impl<D: Domain> Core<D> {
         let queue = link.side.queue();
         let around = self.domain.around(queue);
         let waiting = self.domain.wait(&around);
-        let route = Route {
+        let route = SendPath {
             queue,
             claim: link.side.claim(),
             sender: &link.sender,

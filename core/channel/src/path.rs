@@ -61,7 +61,7 @@ pub enum Failure {
 
 /// A sender's actions while it waits for space. Passed by
 /// value, so that nothing has to lie in memory for it unless it is needed.
-pub trait Meanwhile: Copy {
+pub trait WhileFull: Copy {
     /// Returns whether the destination is known to be gone.
     fn is_gone(&self) -> bool;
     /// Polls: everything while a request waits, only replies while a reply does. Returns
@@ -80,7 +80,7 @@ pub trait Meanwhile: Copy {
 }
 
 /// From one endpoint into a queue of another.
-pub struct Route<'a, P: Processor, C> {
+pub struct SendPath<'a, P: Processor, C> {
     /// The queue.
     pub queue: &'a Queue<'a, P>,
     /// Its claim algorithm.
@@ -93,15 +93,15 @@ pub struct Route<'a, P: Processor, C> {
     pub block_intent: &'a P::Word,
 }
 
-impl<P: Processor, C> Clone for Route<'_, P, C> {
+impl<P: Processor, C> Clone for SendPath<'_, P, C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Processor, C> Copy for Route<'_, P, C> {}
+impl<P: Processor, C> Copy for SendPath<'_, P, C> {}
 
-impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
+impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
     /// Claims, fills and publishes one packet, with a block if there is a piece.
     /// `patient`: waits for space. Returns whether the receiver sleeps and must be woken.
     ///
@@ -116,9 +116,9 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
         piece: Option<Piece<'_>>,
         patient: bool,
         wait: &W,
-        meanwhile: impl Meanwhile,
+        meanwhile: impl WhileFull,
     ) -> Result<bool, Failure> {
-        let Route { queue: q, claim, intent, block_intent, .. } = self;
+        let SendPath { queue: q, claim, intent, block_intent, .. } = self;
         // Block first, then packet (L19).
         let block = match piece {
             None => None,
@@ -212,7 +212,7 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
         self,
         cpu: &P,
         patient: bool,
-        meanwhile: impl Meanwhile,
+        meanwhile: impl WhileFull,
         mut attempt: impl FnMut(&mut Sender) -> Result<T, ClaimError>,
     ) -> Result<T, Failure> {
         let give_up = |failure| {
@@ -245,7 +245,7 @@ impl<P: Processor, C: Claim<P>> Route<'_, P, C> {
 }
 
 /// A queue's receiving end.
-pub struct Inbox<'a, P: Processor, C> {
+pub struct ReceivePath<'a, P: Processor, C> {
     /// The queue.
     pub queue: &'a Queue<'a, P>,
     /// Its claim algorithm.
@@ -257,7 +257,7 @@ pub struct Inbox<'a, P: Processor, C> {
 }
 
 /// Ends a delivery, even if the handler panics: the message counts as handled.
-struct Done<'a, 'b, P: Processor, C: Claim<P>>(&'a Inbox<'b, P, C>, &'a P, Arrival);
+struct Done<'a, 'b, P: Processor, C: Claim<P>>(&'a ReceivePath<'b, P, C>, &'a P, Arrival);
 
 impl<P: Processor, C: Claim<P>> Drop for Done<'_, '_, P, C> {
     #[inline(always)]
@@ -277,7 +277,7 @@ impl<P: Processor> Drop for Block<'_, '_, P> {
     }
 }
 
-impl<P: Processor, C: Claim<P>> Inbox<'_, P, C> {
+impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
     /// Delivers messages that have arrived, up to the quota. Returns their number.
     #[inline(always)]
     pub fn poll<W: WaitForSpace<P>>(

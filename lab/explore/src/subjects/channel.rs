@@ -12,7 +12,7 @@ use std::sync::Arc;
 use towpath_channel::claim::{Algorithm, Any, Claim, Locks};
 use towpath_channel::doorbell::{self, Doorbell};
 use towpath_channel::packet::{Extra, Form, Header, Slot};
-use towpath_channel::path::{FIRST_QUOTA, Inbox, Meanwhile, Outgoing, Route};
+use towpath_channel::path::{FIRST_QUOTA, Outgoing, ReceivePath, SendPath, WhileFull};
 use towpath_channel::queue::{Control, Queue, Receiver, Sender};
 use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
 use towpath_channel::shared_line::SharedLine;
@@ -351,7 +351,7 @@ struct Queued {
 #[derive(Clone, Copy)]
 struct Stuck<'a>(&'a Explorer, &'a Word);
 
-impl Meanwhile for Stuck<'_> {
+impl WhileFull for Stuck<'_> {
     fn is_gone(&self) -> bool {
         false
     }
@@ -392,7 +392,7 @@ impl Queued {
     fn send(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
         let (queue, sender) = (self.queue(), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
         let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
-        let route = Route { queue: &queue, claim, sender: &sender, intent, block_intent };
+        let route = SendPath { queue: &queue, claim, sender: &sender, intent, block_intent };
         let around = Member::new(cpu);
         let wait = Wait { policy: Policy::Park, around: &around, budget: BUDGET };
         for n in 0..self.plan.ops as u64 {
@@ -410,7 +410,7 @@ impl Queued {
     fn receive(&self, cpu: &Explorer, claim: &Any<'_, Explorer>) {
         let (queue, quota) = (self.queue(), Cell::new(FIRST_QUOTA));
         let receiver = RefCell::new(Receiver::default());
-        let inbox = Inbox { queue: &queue, claim, receiver: &receiver, quota: &quota };
+        let inbox = ReceivePath { queue: &queue, claim, receiver: &receiver, quota: &quota };
         let ops = self.plan.ops as u64;
         let mut taken = vec![0; self.plan.threads];
         while taken[1..].iter().any(|n| *n < ops) {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use towpath_channel::claim::Towpath;
 use towpath_channel::packet::Form;
-use towpath_channel::path::{Failure, Meanwhile, Outgoing, Piece, Route};
+use towpath_channel::path::{Failure, Outgoing, Piece, SendPath, WhileFull};
 use towpath_channel::queue::Sender;
 use towpath_machine::{Native, Processor};
 use towpath_sync::Spinning;
@@ -80,7 +80,7 @@ pub struct Link {
 #[derive(Clone, Copy)]
 struct Impatient;
 
-impl Meanwhile for Impatient {
+impl WhileFull for Impatient {
     fn is_gone(&self) -> bool {
         false
     }
@@ -246,7 +246,7 @@ impl Link {
         };
         let piece = bytes.map(|bytes| Piece { bytes, offset: 0, whole: (0, 0) });
         let entry = &self.segment.members()[usize::from(self.me.place)];
-        let route = Route {
+        let route = SendPath {
             queue: self.segment.queue(),
             claim: &Towpath,
             sender: &self.sender,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use rustix::rand::{GetRandomFlags, getrandom};
 use towpath_channel::claim::{Claim, Towpath};
 use towpath_channel::doorbell;
-use towpath_channel::path::{FIRST_QUOTA, Inbox, free_afterwards};
+use towpath_channel::path::{FIRST_QUOTA, ReceivePath, free_afterwards};
 use towpath_channel::queue::{CLOSED, Receiver};
 use towpath_machine::{Native, Park, Processor};
 use towpath_sync::Spinning;
@@ -194,7 +194,7 @@ impl Port {
     #[inline]
     fn poll_queue(&self, deliver: &mut impl FnMut(MemberId, Option<Arrived>)) -> usize {
         let q = self.segment.queue();
-        let inbox = Inbox { queue: q, claim: &Towpath, receiver: &self.receiver, quota: &self.quota };
+        let inbox = ReceivePath { queue: q, claim: &Towpath, receiver: &self.receiver, quota: &self.quota };
         inbox.poll(
             &self.cpu,
             || Spinning,

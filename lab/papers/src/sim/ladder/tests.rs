@@ -20,13 +20,16 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
         for version in Version::ALL {
             for bytes in [0, 8, 57, 1023, 1024, 20_001, 200_000] {
                 let figures = ping_pong(&Setup::new(&machine, version), version, bytes, 1).unwrap();
-                assert!(figures.latency > 1_000.0, "{version:?} {bytes}: {figures:?}");
+                // Ours takes one line to the other node, the paper's versions at least two.
+                let least = if version == Version::Towpath { 500.0 } else { 1_000.0 };
+                assert!(figures.latency > least, "{version:?} {bytes}: {figures:?}");
             }
         }
     }
-    for version in [Version::SlotsTestAndSet, Version::Towpath] {
+    // Two copies at 2.5 GB/s: one after the other, and ours piece by piece at both ends at once.
+    for (version, least) in [(Version::SlotsTestAndSet, 3e6), (Version::Towpath, 1.6e6)] {
         let figures = ping_pong(&Setup::new(&sx4(), version), version, 4 << 20, 1).unwrap();
-        assert!(figures.latency > 3e6, "two copies at 2.5 GB/s: {figures:?}");
+        assert!(figures.latency > least, "{figures:?}");
     }
 }
 
