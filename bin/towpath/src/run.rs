@@ -50,15 +50,15 @@ Exit codes: that of the rank that failed first (128 + the signal's number for a 
     trailing_var_arg = true
 )]
 pub struct Arguments {
-    /// Number of processes, 1 to 4096. More than 64 have smaller queues, unless --packets and
-    /// --blocks say otherwise: 64 take 62 MiB together, 256 take 66 MiB, 1024 take 161 MiB
+    /// Number of processes, 1 to 4096. More than 64 have smaller queues, unless --packets
+    /// and --blocks say otherwise: 64 take 62 MiB together, 256 take 66 MiB, 1024 take 161 MiB
     #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: u32,
     /// Name of the world, by which other processes of the same user can open it
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
-    /// Number of packets in each queue, a power of two [default: 1024 for up to 64 processes,
-    /// then fewer, at least 64]
+    /// Number of packets in each queue, a power of two [default: 1024 for up to 64
+    /// processes, then fewer, at least 64]
     #[arg(long, value_name = "N")]
     packets: Option<u32>,
     /// Number of blocks of 32 KiB in each queue, for payloads [default: 12 for up to 64
@@ -69,8 +69,8 @@ pub struct Arguments {
     /// queues is for long transfers [default: the size of the queues]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
-    /// Size of the memory for named objects (structures that processes open by name). Each
-    /// object after the 64th takes 256 bytes more than its type
+    /// Size of the memory for named objects (structures that processes open by name).
+    /// Each object after the 64th takes 256 bytes more than its type
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "64K")]
     objects: u64,
     /// Begin each line of output with the rank that wrote it (lines longer than 1 MiB are

@@ -1,5 +1,4 @@
-//! `towpath run` with many ranks: 1,024 of them, and more pipes than the soft limit of open
-//! files has room for.
+//! `towpath run` with 1,024 ranks, and with more pipes than the soft limit of open files.
 
 mod launching;
 
