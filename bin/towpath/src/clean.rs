@@ -10,6 +10,7 @@ use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
+    about = "Remove leftovers of dead worlds",
     long_about = "Removes the shared-memory files of dead worlds: named worlds (`towpath run --world NAME`) none of whose processes is alive. A world in which a process lives stays untouched.",
     after_help = "Examples:
   towpath clean --dry-run    which files would go

@@ -13,6 +13,7 @@ use crate::{Failure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
+    about = "Report on this machine, and on leftovers of dead worlds",
     long_about = "Tries each facility of the kernel and the machine that Towpath uses and reports whether it is there and what it is for. Then lists the named worlds, the files that dead worlds have left behind, and MPICH's own files in /dev/shm (in $TOWPATH_MPICH_DIR, if that is set) with the command that removes those that no process uses.",
     after_help = "Examples:
   towpath doctor                         a table

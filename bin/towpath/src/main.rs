@@ -43,17 +43,14 @@ struct Cli {
     command: Option<Command>,
 }
 
+// Each command's arguments have its help: a comment here would replace it.
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]
     Lab(lab::LabCommand),
-    /// Start N processes of a program as one world.
     Run(run::Arguments),
-    /// Run an unmodified MPI program with its messages over Towpath.
     Mpirun(mpirun::Arguments),
-    /// Report on this machine, and on leftovers of dead worlds.
     Doctor(doctor::Arguments),
-    /// Remove leftovers of dead worlds.
     Clean(clean::Arguments),
 }
 

@@ -38,12 +38,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 #[command(
+    about = "Run an unmodified MPI program with its messages over Towpath",
     long_about = "Runs an unmodified MPI program with its messages over Towpath. The program is started by the launcher (mpiexec) of the MPI for which it was built: MPICH, Open MPI or Intel MPI. The launcher is looked for beside the program, beside its MPI library and in PATH. Arguments that are no options of this command are passed on to the launcher.",
     after_help = "Examples:
   towpath mpirun -n 4 ./program
-  towpath mpirun -n 8 python3 program.py            mpi4py; more processes than cores need no flag
-  towpath mpirun --print-env --mpi open-mpi         settings for a launcher or batch system of your own
-  towpath mpirun --print-env --mpi open-mpi -n 16   settings for 16 ranks on this machine
+  towpath mpirun -n 8 python3 program.py           mpi4py; more processes than cores need no flag
+  towpath mpirun --print-env --mpi open-mpi        settings for your own launcher or batch system
+  towpath mpirun --print-env --mpi open-mpi -n 16  settings for 16 ranks on this machine
 
 The provider must have been built: scripts/install-fabric.sh, then scripts/build-fabric.sh. See docs/mpi.md.
 

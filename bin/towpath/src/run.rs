@@ -37,6 +37,7 @@ const LAUNCHER_FAILED: u8 = 125;
 
 #[derive(Debug, Args)]
 #[command(
+    about = "Start N processes of a program as one world",
     long_about = "Starts N processes of a program as the ranks of one world: they share a segment of memory in which they send each other messages. Each rank finds its number in TOWPATH_RANK and the number of ranks in TOWPATH_SIZE; the library enters the world by itself (World::join). Standard input goes to rank 0.",
     after_help = "Examples:
   towpath run -n 4 ./program                    four ranks

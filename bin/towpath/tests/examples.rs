@@ -48,7 +48,7 @@ fn main_without_a_launcher_prints_the_remedy() {
     let (status, output, errors) = dog.spawn(command).finish();
     assert_eq!((status.code(), &output[..]), (Some(1), ""));
     assert!(
-        errors.starts_with("Error: this process was not started by `towpath run` (TOWPATH_RANK is not set)")
+        errors.starts_with("Error: this process was not started by `towpath run`: TOWPATH_RANK is not set")
             && errors.contains("start it with `towpath run -n ")
             && !errors.contains("NotLaunched"),
         "{errors}"

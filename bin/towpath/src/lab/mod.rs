@@ -14,13 +14,9 @@ use crate::Outcome;
 /// A command of the laboratory.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Measure this machine: the floor, every claim algorithm, and on request the peers.
     Bench(bench::BenchArgs),
-    /// Run the algorithms on a simulated machine of up to 1,024 processors.
     Sim(sim::SimArgs),
-    /// Judge the papers' claims by experiments on their machines, simulated.
     Reproduce(reproduce::ReproduceArgs),
-    /// Search schedules for one under which an algorithm goes wrong.
     Explore(explore::Arguments),
 }
 
