@@ -18,7 +18,7 @@ use crate::{Failure, Outcome, output};
 #[command(
     about = "Judge the papers' claims by experiments on their machines, simulated",
     long_about = "Runs the experiments of the papers' numbered claims on the machines that the papers measured, simulated, and judges each claim: it is reproduced if it holds within the tolerance that was set beforehand, for the medians over the seeds and for every seed alone. A claim by which a parameter of the machine was chosen is an input and never counts.\n\n\
-                  Prints one screen: the number of claims of each verdict, then a line for each claim, those that are not reproduced first. The report (index.html, which needs no other file, and results.jsonl) has the paper's figures, ours, tolerances and plots.",
+                  Prints one screen: the number of claims of each verdict, then a line for each claim (where they are too many for one screen: those that are not reproduced, and some others). The report (index.html, which needs no other file, and results.jsonl) has the paper's figures, ours, tolerances and plots.",
     after_long_help = "Examples:\n  towpath reproduce               all claims\n  towpath reproduce N             those of one paper\n  towpath reproduce N1 N6 --json  some of them, one JSON object each\n\nExit codes: 0 every claim that is recorded as reproduced still is; 1 one is not any more, or the report can't be written; 2 arguments that make no sense; 141 the reader of the answer has gone."
 )]
 pub struct ReproduceArgs {

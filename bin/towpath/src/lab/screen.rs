@@ -11,7 +11,7 @@ const COLUMNS: [usize; 2] = [80, 100];
 const AROUND: usize = 2;
 /// Lines of a table with one row: title, header, row.
 const LEAST: usize = 3;
-/// Maximum width of a table's first column, in characters.
+/// Width that a table's first column has at least, if its names need it, in characters.
 const NAMES: usize = 44;
 
 /// The room for an answer, in lines and columns.
@@ -94,7 +94,9 @@ impl Screen {
             let cells = grid.iter().filter_map(|row| row.get(column));
             cells.map(|text| text.chars().count()).max().unwrap_or(0)
         };
-        let mut widths = vec![width(0).min(if table.header.len() > 1 { NAMES } else { self.columns })];
+        // Names are cut only where figures need the room.
+        let figures: usize = (1..table.header.len()).map(|column| 2 + width(column)).sum();
+        let mut widths = vec![width(0).min(self.columns.saturating_sub(figures).max(NAMES))];
         for column in 1..table.header.len() {
             let next = width(column);
             if widths.iter().sum::<usize>() + 2 * widths.len() + next > self.columns {
@@ -201,5 +203,17 @@ mod tests {
         let empty = Table { rows: Vec::new(), ..table(1, 2) };
         let text = Screen::new(24, 80).lay_out(&["one".into()], &[&empty], &["two".into()]);
         assert_eq!(text, "one\n\ntwo\n");
+    }
+
+    #[test]
+    fn long_names_are_cut_only_where_figures_need_the_room() {
+        let named = |columns: usize| {
+            let mut table = table(1, columns);
+            table.rows[0][0] = Cell::text("n".repeat(60));
+            Screen::new(24, 80).lay_out(&[], &[&table], &[])
+        };
+        assert!(named(2).contains(&format!("{}  ", "n".repeat(60))), "{}", named(2));
+        assert!(named(6).contains(&format!("{}…  ", "n".repeat(NAMES - 1))), "{}", named(6));
+        assert!(named(6).contains("column 3") && !named(6).contains("column 4"), "{}", named(6));
     }
 }
