@@ -1,27 +1,33 @@
-//! The native machine's futexes: blocking on a word in shared memory, or on several,
-//! until somebody wakes whoever does.
+//! Futexes of the native machine: sleep on a word in shared memory, or on several, until
+//! woken.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::io::Errno;
+use rustix::thread::{ClockId, Timespec, futex, sched_yield};
 
 use crate::native::Native;
 use crate::processor::{Park, Processor};
 
-/// How long [`Native::park_on_any`] waits at most where it hears only one of its words,
-/// in nanoseconds.
+/// Maximum sleep of [`Native::park_on_any`] where one word alone can wake it, in
+/// nanoseconds.
 pub const UNHEARD_NS: u64 = 50_000;
 
-/// The address of the half of a word that holds its low 32 bits: what a futex compares.
-fn low_half(word: &AtomicU64) -> *mut u32 {
+/// Maximum number of words of one `futex_waitv`.
+const MOST: usize = 128;
+
+/// Returns the half of a word that holds its low 32 bits, which a futex compares.
+fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let half = word.as_ptr().cast::<u32>();
-    if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half }
+    let half = if cfg!(target_endian = "big") { half.wrapping_add(1) } else { half };
+    // SAFETY: aligned to 4, inside a word that lives as long as the reference, and used for the
+    // addresses of system calls only: the program accesses the whole word.
+    unsafe { AtomicU32::from_ptr(half) }
 }
 
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    }
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
 }
 
 impl Native {
@@ -29,46 +35,23 @@ impl Native {
     /// woken or for about `timeout_ns`: [`Park::park`] on several words, at most 128 of them (of
     /// more, the first ones). May return early for no reason. Where the system can't (Linux before
     /// 5.16, or it is forbidden) it waits on the first word, and for [`UNHEARD_NS`] at most, since
-    /// nobody can wake it through the others.
+    /// no waker reaches it through the others.
     pub fn park_on_any(&self, words: &[(&AtomicU64, u64)], timeout_ns: u64) {
-        /// The kernel's `futex_waitv`.
-        #[repr(C)]
-        struct Waiter {
-            value: u64,
-            address: u64,
-            flags: u32,
-            reserved: u32,
-        }
-        const FUTEX2_SIZE_U32: u32 = 2;
-        const MOST: usize = 128;
-        let waiters: Vec<Waiter> = words
+        let waiters: Vec<futex::Wait> = words
             .iter()
             .take(MOST)
-            .map(|(word, expected)| Waiter {
-                value: u64::from(*expected as u32),
-                address: low_half(word) as u64,
-                flags: FUTEX2_SIZE_U32,
-                reserved: 0,
+            .map(|(word, expected)| {
+                let mut waiter = futex::Wait::new();
+                waiter.val = u64::from(*expected as u32);
+                waiter.uaddr = futex::WaitPtr::new(low_half(word).as_ptr().cast());
+                waiter.flags = futex::WaitFlags::SIZE_U32;
+                waiter
             })
             .collect();
-        let end = self.now().saturating_add(timeout_ns);
-        let end = timespec(end);
-        // SAFETY: the addresses are those of live words, aligned to 4; the kernel only reads them;
-        // list and time outlive the call.
-        let outcome = unsafe {
-            libc::syscall(
-                libc::SYS_futex_waitv,
-                waiters.as_ptr(),
-                waiters.len(),
-                0,
-                &raw const end,
-                libc::CLOCK_MONOTONIC,
-            )
-        };
-        if outcome < 0
-            && matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
-            && let Some((word, expected)) = words.first()
-        {
+        let end = timespec(self.now().saturating_add(timeout_ns));
+        let none = futex::WaitvFlags::empty();
+        let outcome = futex::waitv(&waiters, none, Some(&end), ClockId::Monotonic);
+        if let (Err(Errno::NOSYS | Errno::PERM), Some((word, expected))) = (outcome, words.first()) {
             self.park(word, *expected, timeout_ns.min(UNHEARD_NS));
         }
     }
@@ -76,38 +59,57 @@ impl Native {
 
 impl Park for Native {
     fn park(&self, word: &AtomicU64, expected: u64, timeout_ns: u64) {
-        let timeout = timespec(timeout_ns);
         // The shared (not private) kind, since the word may be mapped by other processes. Every
-        // outcome (woken, value differs, timed out, interrupted) means the same to the caller: look
-        // again. SAFETY: the address is that of a live word, aligned to 4; the kernel only reads
-        // it; `timeout` outlives the call.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                low_half(word),
-                libc::FUTEX_WAIT,
-                expected as u32,
-                &timeout as *const libc::timespec,
-            );
-        }
+        // outcome (woken, value differs, timed out, interrupted) means for the caller: look again.
+        let timeout = timespec(timeout_ns);
+        let _ = futex::wait(low_half(word), futex::Flags::empty(), expected as u32, Some(&timeout));
     }
 
     fn wake(&self, word: &AtomicU64, count: u32) -> u32 {
-        // SAFETY: the address is that of a live word, aligned to 4; the kernel does not touch its
-        // contents.
-        let woken = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                low_half(word),
-                libc::FUTEX_WAKE,
-                count.min(i32::MAX as u32) as i32,
-            )
-        };
-        woken.max(0) as u32
+        let most = count.min(i32::MAX as u32);
+        futex::wake(low_half(word), futex::Flags::empty(), most).map_or(0, |woken| woken as u32)
     }
 
     fn yield_now(&self) {
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
+        sched_yield();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::Ordering::SeqCst;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn park_on_any_sleeps_until_its_second_word_changes() {
+        let words = [const { AtomicU64::new(0) }; 2];
+        let cpu = Native::with_id(0);
+        let mut returns = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                words[1].store(1, SeqCst);
+                Native::with_id(1).wake(&words[1], 1);
+            });
+            while words[1].load(SeqCst) == 0 {
+                cpu.park_on_any(&[(&words[0], 0), (&words[1], 0)], 1_000_000_000);
+                returns += 1;
+            }
+        });
+        // It may return early, but does not turn round: a refused call would do so 50,000 times.
+        assert!(returns < 5_000, "{returns} returns");
+    }
+
+    #[test]
+    fn park_returns_where_the_low_half_differs() {
+        let word = AtomicU64::new(1 << 32 | 7);
+        // Of the high half it knows nothing: not woken, it sleeps until the time is over.
+        let cpu = Native::with_id(0);
+        let before = cpu.now();
+        cpu.park(&word, 7, 2_000_000);
+        assert!(cpu.now() - before >= 1_000_000);
+        cpu.park(&word, 8, u64::MAX);
     }
 }

@@ -1,10 +1,11 @@
-//! What giving up the processor costs, measured.
-#![allow(unsafe_code)]
+//! Cost of a context switch, measured.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::thread::Builder;
 use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
 use crate::native::Native;
 use crate::processor::{Park, Processor};
@@ -43,8 +44,7 @@ impl Native {
 /// `None`: a thread can't be started. `thread`: how each of them is to be built.
 fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
     let turn = AtomicU64::new(0);
-    // SAFETY: no preconditions.
-    let core = unsafe { libc::sched_getcpu() };
+    let core = sched_getcpu();
     let shortest = std::thread::scope(|scope| {
         let play = |me: u64| {
             let turn = &turn;
@@ -55,7 +55,7 @@ fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
                 for _ in 0..BATCHES {
                     let start = Instant::now();
                     for _ in 0..EXCHANGES {
-                        // Acquire and Release: each other's turns; nothing else hangs on them.
+                        // (1) Acquire: the other's turn; pairs with the Release (2), (3).
                         loop {
                             let seen = turn.load(Ordering::Acquire);
                             if seen == GIVEN_UP {
@@ -66,6 +66,8 @@ fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
                             }
                             cpu.park(turn, seen, 1_000_000);
                         }
+                        // (2) Release: the turn, on which nothing else hangs; pairs with the
+                        // Acquire (1).
                         cpu.fetch_add(turn, 1, Ordering::Release);
                         cpu.wake(turn, 1);
                     }
@@ -78,7 +80,7 @@ fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
         let mine = match thread().spawn_scoped(scope, play(0)) {
             Ok(mine) => mine.join().ok().flatten(),
             Err(_) => {
-                // Release: pairs with the Acquire of the one that waits.
+                // (3) Release: pairs with the Acquire (1) of the thread that waits.
                 turn.store(GIVEN_UP, Ordering::Release);
                 Native::with_id(0).wake(&turn, 1);
                 None
@@ -92,15 +94,11 @@ fn measure(mut thread: impl FnMut() -> Builder) -> Option<u64> {
 
 /// Binds the calling thread to a core. If that is not allowed, the wake-ups across cores
 /// are measured, which cost more.
-fn pin_to(core: libc::c_int) {
-    // SAFETY: the set is plain data (all zero is the empty set), the index is checked, and the call
-    // reads the set.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        if (0..libc::CPU_SETSIZE).contains(&core) {
-            libc::CPU_SET(core as usize, &mut set);
-            libc::sched_setaffinity(0, size_of_val(&set), &set);
-        }
+fn pin_to(core: usize) {
+    let mut set = CpuSet::new();
+    if core < CpuSet::MAX_CPU {
+        set.set(core);
+        let _ = sched_setaffinity(None, &set);
     }
 }
 
