@@ -1,51 +1,40 @@
 //! Schedulers: by chance, by priorities that chance gives (PCT), and by a schedule that
 //! is there already.
 
+use towpath_machine::Random;
+
 use crate::machine::{CLOCKS, MAX_THREADS};
 use crate::run::{Strategy, View, in_turns};
 use crate::schedule::{Choice, Schedule, Turn};
 
-/// A small generator (SplitMix64): the same numbers on every host.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-    /// A number below the limit, which is not 0.
-    pub fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
-    }
-    fn one_of(&mut self, options: &[Choice], turn: impl Fn(Turn) -> bool) -> Option<Choice> {
-        let fitting = || options.iter().filter(|o| turn(o.turn));
-        match fitting().count() {
-            0 => None,
-            count => fitting().nth(self.below(count)).copied(),
-        }
+/// Draws one of the options with such a turn.
+fn one_of(random: &mut Random, options: &[Choice], turn: impl Fn(Turn) -> bool) -> Option<Choice> {
+    let fitting = || options.iter().filter(|o| turn(o.turn));
+    match fitting().count() {
+        0 => None,
+        count => fitting().nth(below(random, count)).copied(),
     }
 }
 
-/// When somebody dies: drawn beforehand.
+/// Draws a number below the limit, which is not 0.
+fn below(random: &mut Random, limit: usize) -> usize {
+    random.below(limit as u64) as usize
+}
+
+/// Steps before which threads die, drawn beforehand.
 #[derive(Debug)]
 struct Deaths(Vec<usize>);
 
 impl Deaths {
     /// `kills` deaths in a run of about `length` steps.
     fn new(random: &mut Random, kills: u32, length: usize) -> Deaths {
-        Deaths((0..kills).map(|_| random.below(length.max(1))).collect())
+        Deaths((0..kills).map(|_| below(random, length.max(1))).collect())
     }
     fn now(&self, view: &View, random: &mut Random) -> Option<Choice> {
         if !self.0.contains(&view.step) {
             return None;
         }
-        random.one_of(view.options, |turn| turn == Turn::Kill)
+        one_of(random, view.options, |turn| turn == Turn::Kill)
     }
 }
 
@@ -57,13 +46,13 @@ fn other_outcome(view: &View, random: &mut Random) -> Option<Choice> {
         normal |= option.turn == Turn::Normal;
         other |= option.turn == Turn::Other;
     }
-    if !other || normal && random.below(16) != 0 {
+    if !other || normal && below(random, 16) != 0 {
         return None;
     }
-    random.one_of(view.options, |turn| turn == Turn::Other)
+    one_of(random, view.options, |turn| turn == Turn::Other)
 }
 
-/// At each step anybody, or (in three of four seeds) mostly whoever ran last.
+/// Random choice at each step; in three of four seeds mostly the thread that ran last.
 #[derive(Debug)]
 pub(crate) struct ByChance {
     random: Random,
@@ -74,7 +63,7 @@ pub(crate) struct ByChance {
 impl ByChance {
     pub fn new(seed: u64, kills: u32, length: usize) -> ByChance {
         let mut random = Random::new(seed);
-        let keep = [0, 8, 12, 15][random.below(4)];
+        let keep = [0, 8, 12, 15][below(&mut random, 4)];
         let deaths = Deaths::new(&mut random, kills, length);
         ByChance { random, keep, deaths }
     }
@@ -90,16 +79,16 @@ impl Strategy for ByChance {
         }
         let last = view.last.map(Choice::normal).filter(|last| view.options.contains(last));
         match last {
-            Some(last) if self.keep > 0 && self.random.below(16) < self.keep => Some(last),
-            _ => self.random.one_of(view.options, |turn| turn == Turn::Normal),
+            Some(last) if self.keep > 0 && below(&mut self.random, 16) < self.keep => Some(last),
+            _ => one_of(&mut self.random, view.options, |turn| turn == Turn::Normal),
         }
     }
 }
 
-/// Probabilistic concurrency testing (Burckhardt et al. 2010): whoever can go on and has
-/// the highest priority does. Priorities are drawn, and at `depth` − 1 steps, drawn too, whoever
-/// runs falls below all others. A fault that needs `depth` orderings of steps is found with a
-/// probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
+/// Probabilistic concurrency testing (Burckhardt et al. 2010): of the threads that can go
+/// on, the one with the highest priority does. Priorities are drawn, and at `depth` − 1 steps,
+/// drawn too, the running thread falls below all others. A fault that needs `depth` orderings of
+/// steps is found with a probability of at least 1 ÷ (threads × lengthᵈᵉᵖᵗʰ⁻¹).
 #[derive(Debug)]
 pub(crate) struct ByPriority {
     random: Random,
@@ -115,9 +104,9 @@ impl ByPriority {
         let mut priorities = [0; CLOCKS];
         let mut ranks: Vec<i64> = (1..=MAX_THREADS as i64).collect();
         for priority in priorities.iter_mut().take(MAX_THREADS) {
-            *priority = ranks.swap_remove(random.below(ranks.len()));
+            *priority = ranks.swap_remove(below(&mut random, ranks.len()));
         }
-        let changes = (1..depth).map(|_| random.below(length.max(1))).collect();
+        let changes = (1..depth).map(|_| below(&mut random, length.max(1))).collect();
         let deaths = Deaths::new(&mut random, kills, length);
         ByPriority { random, priorities, lowest: 0, changes, deaths }
     }
@@ -146,13 +135,13 @@ impl Strategy for ByPriority {
     }
 }
 
-/// As it is written. Decisions that cannot be taken are passed over; after the last one
-/// whoever ran goes on.
+/// Schedule that is written already. Decisions that cannot be taken are passed over;
+/// after the last one the thread that ran goes on.
 #[derive(Debug)]
 pub(crate) struct Written<'a> {
     schedule: &'a [Choice],
     next: usize,
-    /// How many were passed over.
+    /// Number of decisions that were passed over.
     pub passed_over: usize,
 }
 
