@@ -15,7 +15,7 @@ use crate::domain::{Entry, Hooks, Membership, Memory, Side, Stored};
 use crate::error::Error;
 use crate::layout::{Layout, WorldConfig};
 use crate::message::Direction;
-use crate::queue::{CLOSED, Control, Queue, STALL, intent};
+use crate::queue::{CLOSED, Control, Queue, STALL};
 use crate::suspicion::Suspicion;
 
 // SAFETY: `repr(C)`, made of atomic words only, so every bit pattern is valid and accesses are
@@ -206,11 +206,10 @@ pub struct Around<'a> {
 }
 
 impl Attached {
-    fn intents(
-        &self,
-    ) -> impl Iterator<Item = (u16, &'static Entry<Native>, &'static AtomicU64)> + Clone + '_ {
+    /// Returns endpoint and word of each intent.
+    fn intents(&self) -> impl Iterator<Item = (u16, &'static AtomicU64)> + Clone + '_ {
         let entries = (0..self.config.endpoints as u16).filter_map(|e| Some((e, self.entry(e).ok()?)));
-        entries.flat_map(|(e, entry)| entry.intents.0.iter().map(move |word| (e, entry, word)))
+        entries.flat_map(|(e, entry)| entry.intents.0.iter().map(move |word| (e, word)))
     }
 }
 
@@ -226,15 +225,9 @@ impl Surroundings for Around<'_> {
         if self.queue.control.tail.load(Ordering::Relaxed) & CLOSED != 0 {
             return true;
         }
-        let id = self.queue.id;
-        let died = self.attached.intents().any(|(_, entry, word)| {
-            // (E5) Acquire: pairs with the Release with which claimers change their intent (C1).
-            let intent = word.load(Ordering::Acquire);
-            intent::phase(intent, id) == Some(intent::LOCKING) && !self.attached.owner_alive(entry)
-        });
-        let words = self.attached.intents().map(|(endpoint, _, word)| (endpoint, word));
-        let cpu = Native::with_id(0);
-        died || self.suspicion.is_confirmed(&cpu, &self.queue.control.tail.0, id, words)
+        let lives = |endpoint| self.attached.entry(endpoint).is_ok_and(|e| self.attached.owner_alive(e));
+        let (tail, intents) = (&self.queue.control.tail.0, self.attached.intents());
+        self.suspicion.is_abandoned(&Native::with_id(0), tail, self.queue.id, intents, lives)
     }
 
     fn asleep(&self, asleep: bool) {

@@ -104,16 +104,18 @@ impl Suspicion {
         Suspicion { me, question: word(), noted: word() }
     }
 
-    /// To be called again and again by a waiter, which looks at the lock between two
-    /// calls. Returns whether nobody has the lock, or ever will: the queue is closed then.
+    /// Returns whether the lock can never be had again: an endpoint died while it was LOCKING,
+    /// or no endpoint has the lock or ever will (the queue is closed then). A waiter calls it
+    /// again and again, and looks at the lock between two calls.
     ///
-    /// `intents`: endpoint and word of each intent of a living endpoint.
-    pub fn is_confirmed<'a, P: Processor>(
+    /// `intents`: endpoint and word of each intent. `lives`: whether an endpoint's owner lives.
+    pub fn is_abandoned<'a, P: Processor>(
         &self,
         cpu: &P,
         tail: &P::Word,
         queue: u32,
         intents: impl Iterator<Item = (u16, &'a P::Word)> + Clone,
+        lives: impl Fn(u16) -> bool,
     ) -> bool {
         let me = self.me;
         // (U1) Acquire: pairs with the Release of the senders (C1), which have left the lock
@@ -130,9 +132,17 @@ impl Suspicion {
                 (intent & HOLDS == 0).then_some(with_member(seen, endpoint))
             })
         };
-        let Some((first, word, intent)) = locking().min_by_key(|(endpoint, ..)| *endpoint) else {
-            return false;
-        };
+        // The lowest of the endpoints that are LOCKING, if all of them live.
+        let mut lowest: Option<(u16, &P::Word, u64)> = None;
+        for found in locking() {
+            if !lives(found.0) {
+                return true;
+            }
+            if lowest.is_none_or(|(first, ..)| found.0 < first) {
+                lowest = Some(found);
+            }
+        }
+        let Some((first, word, intent)) = lowest else { return false };
         // Relaxed, these two words throughout: the waiter's own.
         let question = self.question.load(Relaxed);
         if first != me {

@@ -74,7 +74,7 @@ impl Shared {
                 return true;
             }
             assert!(
-                !suspicion.is_confirmed(cpu, &self.tail, QUEUE, words.clone()),
+                !suspicion.is_abandoned(cpu, &self.tail, QUEUE, words.clone(), |_| true),
                 "given up although it is sound"
             );
         }
@@ -146,10 +146,14 @@ fn damaged_lock_is_given_up_when_all_that_wait_have_answered() {
         let words = || shared.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
         shared.begin(&asks, 0);
         let alone = Suspicion::new(0);
-        let look = |waiter: &Suspicion, cpu| waiter.is_confirmed(cpu, &shared.tail, QUEUE, words());
+        let look = |waiter: &Suspicion, cpu| waiter.is_abandoned(cpu, &shared.tail, QUEUE, words(), |_| true);
         assert!(!look(&alone, &asks));
         shared.begin(&answers, 1);
         let other = Suspicion::new(1);
+        // A dead one in front of the lock needs no question.
+        let dead = |endpoint| endpoint != 1;
+        assert!(Suspicion::new(0).is_abandoned(&asks, &shared.tail, QUEUE, words(), dead));
+        assert!(!shared.is_closed(&asks));
         // The new one has refuted it: asked again; then read, then answered.
         assert!(!look(&alone, &asks) && !look(&alone, &asks));
         assert!(!look(&other, &answers) && !look(&alone, &asks));
