@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! towpath run -n 2 target/release/examples/bulk_transfer
-//! towpath run -n 2 --size 32M target/release/examples/bulk_transfer   # segments in shared memory: one copy
+//! towpath run -n 2 --size 32M target/release/examples/bulk_transfer   # shared segments: one copy
 //! ```
 
 use std::io::Write;

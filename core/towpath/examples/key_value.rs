@@ -20,7 +20,7 @@ const DONE: u8 = 3;
 const STORED: u8 = 1;
 const FOUND: u8 = 2; // 1, value; or 0
 
-/// How many pairs each client stores.
+/// Number of pairs that each client stores.
 const PAIRS: u32 = 1000;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;

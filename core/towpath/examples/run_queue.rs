@@ -15,9 +15,9 @@ use towpath::structures::nonblocking;
 /// Up to 200 jobs at a time, up to 16 processes.
 type Jobs = nonblocking::in_world::PriorityQueue<201, 16>;
 
-/// How many jobs each rank brings.
+/// Number of jobs that each rank brings.
 const JOBS: u64 = 20_000;
-/// After how long rank 1 dies.
+/// Time after which rank 1 dies.
 const FATAL: std::time::Duration = std::time::Duration::from_millis(3);
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;

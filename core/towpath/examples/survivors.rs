@@ -15,9 +15,9 @@ const RETURNED: u8 = 0; // handler 0 gets what could not be delivered
 const WORK: u8 = 1;
 const RESULT: u8 = 2;
 
-/// How many requests each rank sends to each other.
+/// Number of requests that each rank sends to each other one.
 const REQUESTS: u32 = 10_000;
-/// After how many requests rank 1 dies.
+/// Number of requests after which rank 1 dies.
 const FATAL: u32 = 2_500;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -1,43 +1,47 @@
-//! Processes that share a machine, talking and coordinating through its memory.
-//!
-//! A **world** is a set of processes and the segment that they share. A process joins the one for
-//! which `towpath run` started it ([`World::join`]), or opens one by name, or makes one
-//! ([`create`]). In it, an [`Endpoint`] sends and receives **Active Messages**: a message names a
-//! handler, which runs at the destination when that polls.
+//! Processes of one machine that talk and coordinate through its memory, and go on when
+//! one of them is killed or stopped.
 //!
 //! ```no_run
-//! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 //! use towpath::{Endpoint, World};
 //!
-//! static DONE: AtomicBool = AtomicBool::new(false);
-//!
 //! fn main() -> Result<(), towpath::Error> {
-//!     let world = World::join()?; // as started by: towpath run -n 4 PROGRAM
+//!     let world = World::join()?; // started by: towpath run -n 4 PROGRAM
 //!     let endpoint = Endpoint::new(&world)?;
-//!     endpoint.set_handler(1, |message| {
-//!         println!("got {:?}", message.args());
-//!         DONE.store(true, Relaxed);
-//!     });
-//!     endpoint.map_world()?; // entry r of the translation table: rank r
+//!     endpoint.set_handler(1, |message| println!("got {:?}", message.args()));
+//!     endpoint.map_world()?; // entry r of the translation table leads to rank r
 //!     let next = (world.rank() + 1) % world.size();
 //!     endpoint.request(next as usize, 1, &[world.rank(), 42])?;
-//!     endpoint.poll_until(|| DONE.load(Relaxed));
-//!     world.barrier(Default::default())?;
-//!     Ok(())
+//!     endpoint.barrier() // polls until all ranks are here: all messages are handled
 //! }
 //! ```
 //!
+//! # Concepts
+//!
+//! | | |
+//! | --- | --- |
+//! | [`World`] | Processes that share one segment of memory. A process [joins](World::join) the world for which `towpath run` started it, [opens](World::open) one by name, or [makes](create) one. |
+//! | rank | Number of a process in its world: [`World::rank`]. |
+//! | [`Endpoint`] | Sends and receives Active Messages: a message names a handler, which runs at the destination when that [polls](Endpoint::poll). A handler gets a [`Token`] and may reply once. |
+//! | translation table | Table of an endpoint: entry `i` leads to a destination ([`Endpoint::map`], [`Endpoint::map_world`]). |
+//! | forms | *Short*: up to 16 arguments. *Medium*: a payload of at most a block for the handler. *Long*: bytes stored in the destination's [`Segment`]. |
+//! | handler 0 | Gets the endpoint's own messages that came back, each with its [`Status`]. |
+//! | [`Bundle`], [`ParallelBundle`] | Endpoints that one thread, or several, poll and wait for together. |
+//! | [`SignalEndpoint`] | Endpoint that a real-time signal polls while its thread computes. |
+//! | [`Mutex`] | Data under a lock, found by name in a world ([`World::shared`]). |
+//! | [`structures`] | Stacks, queues, lists, maps without locks, found by name in a world. |
+//! | [`Policy`] | Way of waiting: spin, yield or sleep. |
+//!
 //! # Data under a mutex
 //!
-//! A [`Mutex`] is a named object of a world. Its handle locks it as this process, and learns of
-//! dead holders:
+//! The handle of a mutex locks it as this process, and learns of dead holders:
 //!
-//! ```no_run
+//! ```
 //! use std::sync::atomic::AtomicU64;
-//! use towpath::{Mutex, World};
+//! use towpath::{Mutex, WorldConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let world = World::join()?;
+//! let world = towpath::create(None, &WorldConfig::new(1))?; // or World::join()
+//! world.enter(None)?;
 //! let table = world.shared::<Mutex<[AtomicU64; 1024]>>("table", Mutex::prepare)?;
 //! let mut guard = table.lock()?;
 //! if guard.owner_died() {
@@ -59,19 +63,75 @@
 //! let table = world.shared::<Mutex<[AtomicU64; 1024]>>("table", Mutex::prepare).unwrap();
 //! let threads: &Mutex<[AtomicU64; 1024]> = &table;
 //! ```
+//!
+//! # Choosing an algorithm
+//!
+//! A world has one claim [`Algorithm`], by which senders get a packet of a queue, and one
+//! [`Policy`]. Both are chosen when it is made (`towpath run --algorithm … --waiting …`,
+//! [`WorldConfig::algorithm`], [`WorldConfig::waiting`]). `towpath bench` measures them on your
+//! machine and recommends one of each.
+//!
+//! | choose | for |
+//! | --- | --- |
+//! | [`Algorithm::Towpath`] (default) | all worlds: a stopped or dead sender holds up no other |
+//! | [`Algorithm::LockFree`] | comparing with the paper's algorithm, which has that property, too |
+//! | [`Algorithm::Posix`] | a kernel mutex, which the kernel passes on when its holder dies |
+//! | the spin locks | comparing; a stopped holder holds everybody up |
+//! | [`Policy::Adaptive`] (default) | all worlds: it spins only while there are cores to spare |
+//! | [`Policy::Spin`] | ranks that have a core each, and nothing else to run |
+//! | [`Policy::Park`] | ranks that mostly wait, on cores that others need |
+//!
+//! For data: a [`Mutex`] where updates are short and no participant is stopped for long;
+//! [`structures::nonblocking`] where participants may be stopped, or signal handlers use the data,
+//! too.
+//!
+//! # Guarantees after a crash
+//!
+//! A process may be killed or stopped at any instruction. The others ask the kernel for deaths,
+//! never a clock.
+//!
+//! * A request to a process that dies is handled, or comes back to its sender's handler 0 as
+//!   [`Status::Unreachable`], once. If the process died in the handler it comes back, although the
+//!   handler has run in part.
+//! * Packets and blocks of the dead return to use: [`Endpoint::audit`].
+//! * [`Endpoint::barrier`] and [`World::barrier`] return the same error to all waiters, once; the
+//!   next barrier is among the survivors.
+//! * [`Mutex`]: the next owner learns that the last one died ([`Guard::owner_died`]).
+//! * Structures: an operation has happened or has not, and no other waits for it.
+//! * A stopped process is not a dead one: nothing is taken from it, and it may go on at any time.
+//! * A forked child is no member of its parent's world: it may enter as another rank, and must not
+//!   use the parent's endpoints.
+//!
+//! The page `docs/crashes.md` of the repository says what each algorithm makes of each step.
+//!
+//! # Errors
+//!
+//! Each error is a sentence that names the cause and the remedy, and prints so even with
+//! `{:?}`: a `main` that returns [`Error`] prints it. `{:#?}` prints the variant.
+//!
+//! # Features, platforms, versions
+//!
+//! No cargo features. Linux, 64 bits: x86-64 is tested; aarch64 is written for, and not tested.
+//! Memory comes from memfd, or from /dev/shm for worlds with a name. Deaths are asked for by pidfd
+//! (Linux 5.3); where ranks see no /proc of their own, Linux 6.9 is needed. Rust 1.89 or newer
+//! (edition 2024): a new minimum is a new minor version. All programs of a world must be built
+//! with the same version of Towpath; another one is refused with an error.
 #![deny(unsafe_code)]
 
 pub use towpath_am::{
-    Algorithm, Audit, Bundle, Endpoint, Error, Events, MAX_ARGS, Name, Operation, ParallelBundle,
-    ParallelEndpoint, Payload, Returned, Segment, SignalEndpoint, Status, Tag, Token, WorldConfig,
+    Algorithm, Audit, Bundle, Direction, Domain, Endpoint, Error, Events, MAX_ARGS, MAX_ENDPOINTS, Name,
+    Operation, ParallelBundle, ParallelEndpoint, Payload, PrivateSegment, Returned, Segment, SegmentKind,
+    SharedMemory, SharedSegment, SignalEndpoint, Status, Tag, Token, WorldConfig, domain,
 };
 pub use towpath_machine::{Object, Plain};
-pub use towpath_shm::{Error as WorldError, ParticipantId, Shared, World, WorldSpec};
-pub use towpath_sync::{Guard, LockError, Mutex, Policy};
+pub use towpath_shm::{Area, Ending, Episode, Error as WorldError, ParticipantId, Shared, World, WorldSpec};
+pub use towpath_sync::{Exclusive, Guard, LockError, Mutex, Policy};
 
-/// What algorithms run on: to write a lock of one's own.
+/// Channels below the endpoints: queues with their claim algorithms, packets, intents.
+pub use towpath_channel as channel;
+/// Machines that algorithms run on: for locks and structures of one's own.
 pub use towpath_machine as machine;
-/// Locks, waiting policies and what they are made of.
+/// Locks, barriers and waiting policies.
 pub use towpath_sync as sync;
 pub mod structures;
 
@@ -80,7 +140,17 @@ pub mod structures;
 ///
 /// # Errors
 ///
-/// A configuration that makes no sense; too little shared memory, with what to do about it.
+/// [`Error::BadArgument`] for a configuration that makes no sense; [`Error::World`] for too little
+/// shared memory. Both say what to do about it.
+///
+/// ```
+/// # fn main() -> Result<(), towpath::Error> {
+/// let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+/// world.enter(None)?;
+/// assert_eq!((world.rank(), world.size()), (0, 1));
+/// # Ok(())
+/// # }
+/// ```
 pub fn create(name: Option<&str>, config: &WorldConfig) -> Result<World, Error> {
     config.check()?;
     Ok(World::create(&config.spec(name))?)

@@ -19,16 +19,16 @@
 //! # }
 //! ```
 //!
-//! **In signal handlers**: a clone of the thread's handle; what it interrupts may be the same
+//! **In signal handlers**: a clone of the thread's handle; it may interrupt the same
 //! operation on the same structure ([`SignalEndpoint`](crate::SignalEndpoint)).
 //!
-//! **After a death**: nobody waits for the dead, and what they had begun has happened or has not.
-//! The descriptors that they had in their hands are missing until somebody calls
-//! [`Handle::recover`], or takes their place ([`open`]). A value that a dead process had popped is
-//! gone with it.
+//! **After a death**: no participant waits for the dead, and their operations have happened or have
+//! not. The descriptors that they had in their hands are missing until a survivor calls
+//! [`Handle::recover`], or a successor takes their place ([`open`]). A value that a dead process
+//! had popped is gone with it.
 //!
 //! **Between threads**, at any size: the structures themselves, made with `new`; each of their
-//! operations takes an `Actor`, which says who acts ([`towpath_structures::dcas::Actor`]).
+//! operations takes an `Actor`, the participant that acts ([`towpath_structures::dcas::Actor`]).
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -40,11 +40,14 @@ use towpath_structures::dcas::{Actor, DoubleCas};
 use towpath_sync::locks::Robust;
 use towpath_sync::{Mutex, Spinning};
 
-pub use towpath_structures::nonblocking::*;
+pub use towpath_structures::nonblocking::{
+    ArrayFifo, ArrayStack, Audit, Census, DependencyMap, Fifo, HarrisMichaelList, HashMap, Held, List,
+    PageMap, Pool, PriorityQueue, Recover, StableError, Stack, ValoisList,
+};
 
 use crate::{Error, ParticipantId, Shared, World};
 
-/// The structures as they lie in a world: with `N` descriptors, of which one is never
+/// Structures as they lie in a world: with `N` descriptors, of which one is never
 /// used (and one more in a [`Fifo`]), for at most `E` participants at a time, over
 /// [`Guerraoui`](towpath_structures::dcas::Guerraoui)'s DCAS.
 ///
@@ -77,15 +80,15 @@ pub mod in_world {
     > = super::PageMap<Native, Guerraoui<Native, InPlace<N, E>>, InPlace<N, E>, A, B, C>;
 }
 
-/// What [`open`] opens.
+/// Structure that [`open`] opens.
 pub trait Structure: Plain + Object + Send + Recover<Native> {
     /// Number of participants that it is for.
     const PARTICIPANTS: usize;
-    /// A word for each participant.
+    /// Type of the roster: a word for each participant.
     type Roster: Plain + AsRef<[AtomicU64]>;
 }
 
-/// A structure in a world, and who uses it.
+/// Structure in a world, with the places of its participants.
 ///
 /// **Crashes.** A place is taken and given back under a robust lock, by one store each; the places
 /// of the dead are free after the next [`Handle::recover`]. A dead holder of the lock leaves
@@ -94,7 +97,7 @@ pub trait Structure: Plain + Object + Send + Recover<Native> {
 struct Placed<T: Structure> {
     /// Owner of each place: a participant's bits, or 0.
     roster: T::Roster,
-    /// For who takes a place, or looks after the dead; not for operations.
+    /// Lock of participants that take a place or look after the dead; not for operations.
     turn: Mutex<AtomicU64, Robust<Native, 4>>,
     structure: T,
 }
@@ -134,7 +137,7 @@ impl<T: Structure> Drop for Place<T> {
         if std::process::id() != self.process {
             return;
         }
-        // Release: pairs with the Acquire in `open` of whoever takes the place next.
+        // (H1) Release: pairs with the Acquire (H2) in `open` of the next owner of the place.
         placed(&self.placed).roster.as_ref()[self.number].store(0, Ordering::Release);
     }
 }
@@ -169,7 +172,7 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
     let roster = placed.roster.as_ref();
     let most = roster.len();
     let number = in_turn(world, placed, || {
-        // Acquire: pairs with the Release of who has given it back.
+        // (H2) Acquire: pairs with the Release (H1) of the last owner, and with (H3).
         let owner = |place: &AtomicU64| place.load(Ordering::Acquire);
         let places = || roster.iter();
         let number = places()
@@ -180,7 +183,8 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
                     "all {most} places of {name:?} are taken: make it for more participants, or drop handles"
                 ))
             })?;
-        // Release: from here on it is ours, and if we die, somebody recovers it.
+        // (H3) Release: from here on it is the caller's, and survivors recover it if the caller
+        // dies; pairs with the Acquire (H2).
         roster[number].store(me.to_bits(), Ordering::Release);
         // What others move just now, they have put down soon.
         while recover(placed, number, |p| p == number)?.pending > 0 {
@@ -196,7 +200,7 @@ fn is_dead(world: &World, owner: u64) -> bool {
     owner != 0 && !world.is_alive(ParticipantId::from_bits(owner))
 }
 
-/// Only one at a time: a place is not taken while somebody takes its last owner for dead.
+/// Acts in turn: a place is not taken while a survivor takes its last owner for dead.
 fn in_turn<T: Structure, R>(
     world: &World,
     placed: &Placed<T>,
@@ -222,7 +226,7 @@ fn recover<T: Structure>(
 }
 
 impl<T: Structure> Handle<T> {
-    /// Which of the structure's participants this is.
+    /// Returns the number of this participant of the structure.
     pub fn participant(&self) -> usize {
         self.0.number
     }
@@ -234,9 +238,9 @@ impl<T: Structure> Handle<T> {
         act(&placed(&self.0.placed).structure, &Actor { cpu: &cpu, wait: &Spinning, me })
     }
 
-    /// Frees what the dead had in their hands, and their places. Anybody may do that at
-    /// any time, while the others go on (but for those who recover, too, or open: they wait).
-    /// Again, if something is [`Audit::pending`].
+    /// Frees the descriptors that the dead had in their hands, and their places. Any
+    /// participant may do that at any time, while the others go on (except those that recover,
+    /// too, or open: they wait). Call it again if something is [`Audit::pending`].
     ///
     /// # Errors
     ///
@@ -245,14 +249,14 @@ impl<T: Structure> Handle<T> {
         let Place { world, placed: shared, number, .. } = &*self.0;
         let placed = placed(shared);
         in_turn(world, placed, || {
-            // Acquire: as in `open`.
+            // (H2) Acquire: pairs with the Release (H1), (H3) of owners.
             let roster = placed.roster.as_ref();
             let dead: Vec<bool> =
                 roster.iter().map(|place| is_dead(world, place.load(Ordering::Acquire))).collect();
             let audit = recover(placed, *number, |p| dead[p])?;
             if audit.pending == 0 {
                 for (place, _) in roster.iter().zip(&dead).filter(|(_, dead)| **dead) {
-                    // Release: as in `Place::drop`.
+                    // (H1) Release: pairs with the Acquire (H2) of the next owner.
                     place.store(0, Ordering::Release);
                 }
             }
@@ -260,8 +264,8 @@ impl<T: Structure> Handle<T> {
         })
     }
 
-    /// How many descriptors are free, and how many in the structure: see
-    /// [`Recover::census`].
+    /// Returns the numbers of descriptors that are free, and that are in the structure:
+    /// see [`Recover::census`].
     ///
     /// # Errors
     ///
