@@ -55,16 +55,15 @@ impl Endpoint {
     /// [`Error::World`] with [`NotEntered`](towpath_shm::Error::NotEntered). [`Error::InUse`] from
     /// a handler.
     ///
-    /// ```no_run
-    /// # fn main() -> Result<(), towpath_am::Error> {
-    /// # let world = towpath_shm::World::join()?;
-    /// let endpoint = towpath_am::Endpoint::new(&world)?;
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::new(&world)?;
     /// endpoint.set_handler(1, |message| println!("rank {} says hello", message.args()[0]));
     /// endpoint.map_world()?;
     /// endpoint.request(0, 1, &[world.rank()])?;
     /// endpoint.barrier()?; // rank 0 has printed all greetings
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn barrier(&self) -> Result<(), Error> {
         if self.core.dispatch.depth.get() > 0 {

@@ -56,6 +56,15 @@ const POLL: u64 = 8;
 
 impl Bundle {
     /// Makes an empty bundle. In another domain: [`Bundle::default`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let bundle = towpath::Bundle::new();
+    /// bundle.add(&endpoint);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn new() -> Bundle {
         Bundle::default()
     }
@@ -63,6 +72,16 @@ impl Bundle {
 
 impl<D: Domain> Bundle<D> {
     /// Moves an endpoint here from whatever bundle it was in.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let bundle = towpath::Bundle::new();
+    /// bundle.add(&endpoint);
+    /// assert_eq!(bundle.len(), 1);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn add(&self, endpoint: &Endpoint<D>) {
         let core = &endpoint.core;
         if let Some(old) = core.company.bundle.borrow().upgrade() {
@@ -73,21 +92,52 @@ impl<D: Domain> Bundle<D> {
     }
 
     /// Returns the number of its endpoints.
+    ///
+    /// ```
+    /// assert_eq!(towpath::Bundle::new().len(), 0);
+    /// ```
     pub fn len(&self) -> usize {
         self.inner.members.borrow().len()
     }
 
     /// Returns whether it has no endpoint.
+    ///
+    /// ```
+    /// assert!(towpath::Bundle::new().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Sets the events that [`Bundle::wait`] waits for.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::{Bundle, Events};
+    ///
+    /// let bundle = Bundle::new();
+    /// bundle.add(&endpoint);
+    /// bundle.set_events(Events { not_empty: false, can_send: true });
+    /// assert!(bundle.wait(None)?, "there is space everywhere");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn set_events(&self, events: Events) {
         self.events.set(events);
     }
 
     /// Polls every endpoint once. Returns how many messages were delivered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let bundle = towpath::Bundle::new();
+    /// bundle.add(&endpoint);
+    /// assert_eq!(bundle.poll(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn poll(&self) -> usize {
         self.inner.members.borrow().iter().map(|core| core.poll()).sum()
     }
@@ -99,6 +149,18 @@ impl<D: Domain> Bundle<D> {
     ///
     /// [`Error::BadArgument`] if no event is selected, or the bundle is empty: it would wait for
     /// ever.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use std::time::Duration;
+    ///
+    /// let bundle = towpath::Bundle::new();
+    /// bundle.add(&endpoint);
+    /// assert!(!bundle.wait(Some(Duration::from_millis(1)))?, "no message has come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         let events = self.events.get();
         let members = self.inner.members.borrow();
@@ -115,6 +177,16 @@ impl<D: Domain> Bundle<D> {
 impl<D: Domain> Endpoint<D> {
     /// Blocks until a message can be polled, or until `timeout`: [`Bundle::wait`] for one
     /// endpoint. Returns whether one can.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use std::time::Duration;
+    ///
+    /// assert!(!endpoint.wait(Some(Duration::from_millis(1))), "no message has come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         wait_for(&self.core, core::slice::from_ref(&self.core), Events::default(), timeout, &())
     }
@@ -154,6 +226,22 @@ impl<D: Domain> Endpoint<D> {
     }
 
     /// Polls, waiting when there is nothing, until `done` says so.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    ///
+    /// let done = Arc::new(AtomicBool::new(false));
+    /// let flag = done.clone();
+    /// endpoint.set_handler(1, move |_| flag.store(true, Relaxed));
+    /// endpoint.request(0, 1, &[])?;
+    /// endpoint.poll_until(|| done.load(Relaxed));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
         let patience = self.polls_before_waiting();
         let mut idle = 0;

@@ -61,6 +61,14 @@ pub struct Audit {
 
 impl Audit {
     /// Returns whether no packet and no block is in use.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert!(endpoint.audit().is_clean(), "no message is on the way");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn is_clean(&self) -> bool {
         *self == Audit::default()
     }
@@ -74,6 +82,14 @@ impl Endpoint {
     ///
     /// [`Error::NotInitialised`] if the process has not entered the world; [`Error::Resource`] if
     /// all endpoints are taken.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert!(endpoint.segment().is_empty());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn new(world: &World) -> Result<Endpoint, Error> {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::None)
     }
@@ -83,6 +99,14 @@ impl Endpoint {
     /// # Errors
     ///
     /// As [`Endpoint::new`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// assert_eq!(endpoint.segment().len(), 4096);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn with_private_segment(world: &World, len: usize) -> Result<Endpoint, Error> {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Private(len))
     }
@@ -93,17 +117,51 @@ impl Endpoint {
     /// # Errors
     ///
     /// As [`Endpoint::new`]; [`Error::Resource`] if the world was made without room for segments.
+    ///
+    /// ```
+    /// use towpath::{Endpoint, WorldConfig};
+    ///
+    /// let config = WorldConfig { segment_bytes: 4096, ..WorldConfig::new(1) };
+    /// let world = towpath::create(None, &config)?;
+    /// world.enter(None)?;
+    /// let endpoint = Endpoint::with_shared_segment(&world)?;
+    /// assert_eq!(endpoint.segment().len(), 4096);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn with_shared_segment(world: &World) -> Result<Endpoint, Error> {
         Endpoint::in_domain(SharedMemory::new(world)?, SegmentKind::Shared)
     }
 
     /// Returns its world.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.world().rank(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn world(&self) -> &World {
         self.core.domain.world()
     }
 
     /// Sets handler `index`; handler 0 gets this endpoint's messages that came back. A
     /// handler may reply, and may not send requests or poll.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |request| {
+    ///     // Only the first reply counts; the requester may be dead.
+    ///     let _ = request.reply(2, &[request.args()[0] + 1]);
+    /// });
+    /// endpoint.set_handler(2, |reply| assert_eq!(reply.args(), [42]));
+    /// endpoint.request(0, 1, &[41])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.set_boxed_handler(index, Box::new(handler));
     }
@@ -115,6 +173,16 @@ impl<D: Domain> Endpoint<D> {
     /// # Errors
     ///
     /// As [`Endpoint::new`] and [`Endpoint::with_shared_segment`].
+    ///
+    /// ```
+    /// use towpath::{Endpoint, SegmentKind, SharedMemory};
+    ///
+    /// /// Another endpoint in the same memory needs a domain of its own.
+    /// fn endpoint(domain: SharedMemory) -> Result<Endpoint, towpath::Error> {
+    ///     Endpoint::in_domain(domain, SegmentKind::Private(4096))
+    /// }
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn in_domain(mut domain: D, segment: SegmentKind) -> Result<Endpoint<D>, Error> {
         let participant = domain
             .me()
@@ -171,42 +239,120 @@ impl<D: Domain> Endpoint<D> {
     }
 
     /// Returns its name.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let bits = endpoint.name().to_bits(); // to be passed on
+    /// assert_eq!(towpath::Name::from_bits(bits), endpoint.name());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn name(&self) -> Name {
         self.core.name
     }
 
     /// Returns its world's configuration.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// println!("medium messages carry up to {} bytes", endpoint.config().block_size);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn config(&self) -> &WorldConfig {
         self.core.domain.config()
     }
 
     /// Returns the domain that it lives in.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.domain().world().size(), 1);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn domain(&self) -> &D {
         &self.core.domain
     }
 
     /// Returns its tag: [`Tag::ALL`] at first.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.tag(), towpath::Tag::ALL);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn tag(&self) -> Tag {
         self.core.tag.get()
     }
 
     /// Changes its tag. Messages that come with another one go back to their senders.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// use towpath::{Status, Tag};
+    ///
+    /// endpoint.set_tag(Tag(7));
+    /// endpoint.set_handler(0, |back| {
+    ///     assert_eq!(back.returned().map(|why| why.status), Some(Status::BadTag));
+    /// });
+    /// endpoint.map(0, endpoint.name(), Tag(8))?;
+    /// endpoint.request(0, 1, &[])?; // shows tag 8, and comes back
+    /// while endpoint.poll() > 0 {}
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn set_tag(&self, tag: Tag) {
         self.core.tag.set(tag);
     }
 
     /// Returns its segment.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// let mut bytes = [1; 4];
+    /// endpoint.segment().read(0, &mut bytes);
+    /// assert_eq!(bytes, [0; 4]);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn segment(&self) -> &Segment<D::Segment> {
         &self.core.segment
     }
 
     /// Sets handler `index`, in any domain: see [`Endpoint::set_handler`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let handler: Box<dyn Fn(&towpath::Token<'_>) + Send + Sync> = Box::new(|_| ());
+    /// endpoint.set_boxed_handler(1, handler);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn set_boxed_handler(&self, index: u8, handler: Box<D::Handler>) {
         self.core.dispatch.signalled.mark(index, false);
         self.core.tables.handlers.borrow_mut()[usize::from(index)] = Some(handler.into());
     }
 
     /// Removes handler `index`: messages for it go back to their senders.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// endpoint.set_handler(1, |_| ());
+    /// endpoint.clear_handler(1);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn clear_handler(&self, index: u8) {
         self.core.dispatch.signalled.mark(index, false);
         self.core.tables.handlers.borrow_mut()[usize::from(index)] = None;
@@ -219,6 +365,18 @@ impl<D: Domain> Endpoint<D> {
     ///
     /// [`Error::BadArgument`] if there is no endpoint of that name (any more), or `index` is above
     /// 65,535.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// use towpath::Tag;
+    ///
+    /// let server = endpoint.name_of_rank(0).expect("it is open");
+    /// endpoint.map(3, server, Tag::ALL)?;
+    /// assert_eq!(endpoint.mapping(3), Some((server, Tag::ALL)));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn map(&self, index: usize, name: Name, tag: Tag) -> Result<(), Error> {
         if index > usize::from(u16::MAX) {
             return Err(Error::BadArgument(format!("translation table index {index} is above 65535")));
@@ -240,6 +398,16 @@ impl<D: Domain> Endpoint<D> {
     /// # Errors
     ///
     /// [`Error::NotInitialised`] if it was not mapped.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.unmap(0)?;
+    /// assert!(endpoint.request(0, 1, &[]).is_err(), "entry 0 leads nowhere");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn unmap(&self, index: usize) -> Result<(), Error> {
         match self.core.tables.translations.borrow_mut().get_mut(index).and_then(Option::take) {
             Some(_) => Ok(()),
@@ -248,12 +416,28 @@ impl<D: Domain> Endpoint<D> {
     }
 
     /// Returns the endpoint and the tag that entry `index` leads to.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.mapping(0), None);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn mapping(&self, index: usize) -> Option<(Name, Tag)> {
         self.core.tables.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
     }
 
     /// Returns the name of the first open endpoint of the process with this rank, if it
     /// has one by now.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.name_of_rank(0), Some(endpoint.name()));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn name_of_rank(&self, rank: u32) -> Option<Name> {
         self.core.domain.name_of_rank(rank)
     }
@@ -267,6 +451,15 @@ impl<D: Domain> Endpoint<D> {
     /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead; all
     /// others are mapped then. [`Error::Resource`] if a living one has no endpoint after 30
     /// seconds.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// endpoint.map_world()?;
+    /// endpoint.request(0, 1, &[])?; // to rank 0
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn map_world(&self) -> Result<(), Error> {
         let domain = &self.core.domain;
         let start = domain.cpu().now();
@@ -309,6 +502,17 @@ impl<D: Domain> Endpoint<D> {
     /// [`Error::NotInitialised`] (entry not mapped), [`Error::BadArgument`] (over 16 arguments),
     /// [`Error::InUse`] (from a handler). A destination that can't be reached is no error here: the
     /// message comes back to handler 0.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| assert_eq!(message.args(), [3, 4]));
+    /// endpoint.request(0, 1, &[3, 4])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline]
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.core.request_to(index, Outgoing::request(handler, args, Body::Short, OnFull::Wait))
@@ -319,6 +523,19 @@ impl<D: Domain> Endpoint<D> {
     /// # Errors
     ///
     /// [`Error::NotSent`] if it can't, with no effect; otherwise as [`Endpoint::request`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// match endpoint.try_request(0, 1, &[]) {
+    ///     Ok(()) => {}
+    ///     Err(towpath::Error::NotSent) => println!("no space now"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn try_request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.core.request_to(index, Outgoing::request(handler, args, Body::Short, OnFull::GiveUp))
     }
@@ -329,6 +546,17 @@ impl<D: Domain> Endpoint<D> {
     /// # Errors
     ///
     /// As [`Endpoint::request`], and [`Error::BadArgument`] if the payload is too long.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| assert_eq!(message.bytes(), b"a line"));
+    /// endpoint.request_medium(0, 1, &[], b"a line")?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn request_medium(
         &self,
         index: usize,
@@ -346,6 +574,21 @@ impl<D: Domain> Endpoint<D> {
     /// # Errors
     ///
     /// As [`Endpoint::request`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     let mut bytes = [0; 4];
+    ///     message.segment().read(100, &mut bytes);
+    ///     assert_eq!(bytes, *b"data");
+    /// });
+    /// endpoint.request_long(0, 1, &[], b"data", 100)?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn request_long(
         &self,
         index: usize,
@@ -365,6 +608,18 @@ impl<D: Domain> Endpoint<D> {
     ///
     /// [`Error::NotSent`] if it can't, with no effect but that bytes may have been stored in a
     /// shared segment; otherwise as [`Endpoint::request`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// # endpoint.set_handler(1, |_| ());
+    /// while let Err(towpath::Error::NotSent) = endpoint.request_long_async(0, 1, &[], b"data", 0) {
+    ///     endpoint.poll(); // or do other work
+    /// }
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn request_long_async(
         &self,
         index: usize,
@@ -379,12 +634,28 @@ impl<D: Domain> Endpoint<D> {
 
     /// Delivers messages that have arrived: replies before requests, a bounded number.
     /// Returns their number. From a handler: delivers none.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.poll(), 0, "no message has come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline]
     pub fn poll(&self) -> usize {
         self.core.poll()
     }
 
     /// Returns the packets and blocks of the receive block that are in use.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.audit().request_packets, 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn audit(&self) -> Audit {
         let count =
             |own: &Own<D>| own.receiver.borrow().in_use(own.side.claim(), own.side.queue(), self.core.cpu());
@@ -396,6 +667,15 @@ impl<D: Domain> Endpoint<D> {
     /// Looks after the receive block now, instead of some time while no message arrives:
     /// notices deaths, frees packets that the dead had claimed, returns messages that were on the
     /// way to them.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// endpoint.recover(); // before an audit, for example
+    /// assert!(endpoint.audit().is_clean());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn recover(&self) {
         self.core.domain.check_deaths();
         self.core.look_after(true);

@@ -44,12 +44,17 @@ pub struct WorldConfig {
 }
 
 impl WorldConfig {
-    /// The default for so many processes, one endpoint each.
+    /// Makes the default for this many processes, one endpoint each.
     ///
     /// Up to 64 processes have 1,024 packets and 12 blocks in each queue, about 1 MiB a process.
     /// More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes take 62
     /// MiB, 256 take 66 MiB, 1,024 take 161 MiB. Blocks are 32 KiB in every world, so that the same
     /// payloads fit.
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig { packets: 256, ..towpath::WorldConfig::new(4) };
+    /// assert_eq!(config.endpoints, 4);
+    /// ```
     pub fn new(processes: u32) -> Self {
         let share = |of_64: u32| of_64 * 64 / processes.max(64);
         WorldConfig {
@@ -71,6 +76,12 @@ impl WorldConfig {
     /// # Errors
     ///
     /// [`Error::BadArgument`] if the queues alone are larger.
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig::with_area(4, 64 << 20)?;
+    /// assert!(config.segment_bytes > 0, "the queues leave room for segments");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn with_area(processes: u32, bytes: u64) -> Result<Self, Error> {
         WorldConfig::new(processes).in_area(bytes)
     }
@@ -80,7 +91,13 @@ impl WorldConfig {
     ///
     /// # Errors
     ///
-    /// As [`WorldConfig::with_area`], and of [`WorldConfig::check`].
+    /// As [`WorldConfig::with_area`] and [`WorldConfig::check`].
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig { packets: 256, ..towpath::WorldConfig::new(4) };
+    /// assert!(config.in_area(64 << 20)?.segment_bytes > 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn in_area(self, bytes: u64) -> Result<Self, Error> {
         let mut config = WorldConfig { segment_bytes: 0, ..self };
         config.check()?;
@@ -100,6 +117,12 @@ impl WorldConfig {
     /// # Errors
     ///
     /// [`Error::BadArgument`], naming the field and its limits.
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig { packets: 1000, ..towpath::WorldConfig::new(4) };
+    /// let error = config.check().unwrap_err();
+    /// assert!(error.to_string().contains("must be a power of two"));
+    /// ```
     pub fn check(&self) -> Result<(), Error> {
         let bad = |what: String| Err(Error::BadArgument(what));
         if !(1..=MAX_ENDPOINTS).contains(&self.processes) {
@@ -136,12 +159,23 @@ impl WorldConfig {
     }
 
     /// Returns the size of the area, in bytes.
+    ///
+    /// ```
+    /// println!("{} bytes", towpath::WorldConfig::new(4).area_bytes());
+    /// ```
     pub fn area_bytes(&self) -> u64 {
         Layout::of(self).total
     }
 
     /// Returns the specification of such a world, for
     /// [`World::create`](towpath_shm::World::create).
+    ///
+    /// ```
+    /// use towpath::{World, WorldConfig};
+    ///
+    /// let world = World::create(&WorldConfig::new(4).spec(None))?; // as towpath::create does
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn spec(&self, name: Option<&str>) -> WorldSpec {
         WorldSpec {
             name: name.map(str::to_owned),
@@ -153,6 +187,12 @@ impl WorldConfig {
     }
 
     /// Returns the parameters that travel with the world.
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig::new(4);
+    /// assert_eq!(towpath::WorldConfig::from_params(&config.params())?, config);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn params(&self) -> [u64; 16] {
         let mut p = [0; 16];
         p[0] = LAYOUT;
@@ -174,6 +214,13 @@ impl WorldConfig {
     ///
     /// [`Error::BadWorld`] if the world was made without a message area, if another layout version
     /// made them, or if they make no sense.
+    ///
+    /// ```
+    /// let world = towpath::create(None, &towpath::WorldConfig::new(4))?;
+    /// let config = towpath::WorldConfig::from_params(&world.params())?;
+    /// assert_eq!(config.processes, 4);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn from_params(p: &[u64; 16]) -> Result<Self, Error> {
         if *p == [0; 16] {
             return Err(Error::BadWorld(

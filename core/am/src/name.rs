@@ -10,12 +10,29 @@ pub struct Name {
 
 impl Name {
     /// Returns it as a number, to pass it on in arguments or by other means.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let bits: u64 = endpoint.name().to_bits();
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub const fn to_bits(self) -> u64 {
         self.generation << 16 | self.endpoint as u64
     }
 
     /// Returns the name with this number ([`Name::to_bits`]). Any number gives a name;
     /// mapping it fails if there is no such endpoint.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let name = endpoint.name();
+    /// assert_eq!(towpath::Name::from_bits(name.to_bits()), name);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub const fn from_bits(bits: u64) -> Name {
         Name { endpoint: bits as u16, generation: bits >> 16 }
     }
@@ -33,6 +50,13 @@ impl Tag {
     pub const ALL: Tag = Tag(u64::MAX);
 
     /// Returns whether an endpoint with this tag accepts a message with that one.
+    ///
+    /// ```
+    /// use towpath::Tag;
+    ///
+    /// assert!(Tag::ALL.accepts(Tag(7)) && Tag(7).accepts(Tag(7)));
+    /// assert!(!Tag(8).accepts(Tag(7)) && !Tag::NONE.accepts(Tag(7)));
+    /// ```
     pub const fn accepts(self, message: Tag) -> bool {
         self.0 == u64::MAX || self.0 != 0 && self.0 == message.0
     }

@@ -29,6 +29,11 @@ impl core::fmt::Debug for ParallelBundle {
 
 impl ParallelBundle {
     /// Makes an empty bundle.
+    ///
+    /// ```
+    /// let bundle = towpath::ParallelBundle::new();
+    /// assert!(bundle.is_empty());
+    /// ```
     pub fn new() -> Arc<ParallelBundle> {
         Arc::default()
     }
@@ -38,6 +43,22 @@ impl ParallelBundle {
     /// # Errors
     ///
     /// As [`Endpoint::into_parallel`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// let bundle = towpath::ParallelBundle::new();
+    /// let endpoint = bundle.add(endpoint)?;
+    /// std::thread::scope(|scope| {
+    ///     for n in 0..4 {
+    ///         let endpoint = &endpoint;
+    ///         scope.spawn(move || endpoint.request(0, 1, &[n]));
+    ///     }
+    /// });
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn add(self: &Arc<Self>, endpoint: Endpoint) -> Result<Arc<ParallelEndpoint>, Error> {
         let endpoint = endpoint.into_parallel()?;
         let bundle = Arc::downgrade(self);
@@ -50,16 +71,53 @@ impl ParallelBundle {
 
     /// Takes an endpoint out. The caller's is the last handle if no thread has another:
     /// `Arc::into_inner` then gives the endpoint, for [`ParallelEndpoint::into_sequential`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// use std::sync::Arc;
+    ///
+    /// bundle.remove(&endpoint);
+    /// let endpoint = Arc::into_inner(endpoint).expect("no thread has another handle");
+    /// let endpoint: towpath::Endpoint = endpoint.into_sequential();
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn remove(&self, endpoint: &Arc<ParallelEndpoint>) {
         self.members.write().unwrap_or_else(PoisonError::into_inner).retain(|m| !Arc::ptr_eq(m, endpoint));
     }
 
     /// Returns the number of its endpoints.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// assert_eq!(bundle.len(), 1);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.all().len()
     }
 
     /// Returns whether it has no endpoint.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// assert!(!bundle.is_empty());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -70,6 +128,17 @@ impl ParallelBundle {
 
     /// Polls every endpoint that no other thread is using. Returns how many messages were
     /// delivered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// assert_eq!(bundle.poll(), 0, "no message has come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn poll(&self) -> usize {
         self.all().iter().map(|endpoint| endpoint.poll()).sum()
     }
@@ -90,6 +159,17 @@ impl ParallelBundle {
     /// # Errors
     ///
     /// [`Error::BadArgument`] if the bundle is empty.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// assert!(!bundle.wait(std::time::Duration::from_millis(1))?, "no message has come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         let members = self.all();
         if members.is_empty() {
@@ -146,6 +226,15 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Error::InUse`], with nothing changed, if it is polled at this moment (from a handler).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let endpoint = endpoint.into_parallel()?; // may be shared by threads
+    /// assert_eq!(endpoint.poll(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn into_parallel(self) -> Result<ParallelEndpoint, Error> {
         if let Some(bundle) = self.core.company.bundle.borrow().upgrade() {
             bundle.remove(&self.core);
@@ -165,6 +254,15 @@ impl ParallelEndpoint {
     }
 
     /// Moves it back into the hands of one thread.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// let endpoint = endpoint.into_parallel()?.into_sequential();
+    /// assert_eq!(endpoint.poll(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn into_sequential(self) -> Endpoint {
         let endpoint = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner).0;
         endpoint.core.company.poll_replies.take();
@@ -193,6 +291,17 @@ impl ParallelEndpoint {
     }
 
     /// Returns its name.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// println!("{:?}", endpoint.name());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn name(&self) -> Name {
         self.lock().0.name()
     }
@@ -202,6 +311,17 @@ impl ParallelEndpoint {
     /// # Errors
     ///
     /// As [`Endpoint::map`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// endpoint.map(1, endpoint.name(), towpath::Tag::ALL)?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn map(&self, index: usize, name: Name, tag: Tag) -> Result<(), Error> {
         self.lock().0.map(index, name, tag)
     }
@@ -211,11 +331,33 @@ impl ParallelEndpoint {
     /// # Errors
     ///
     /// As [`Endpoint::map_world`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// endpoint.map_world()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn map_world(&self) -> Result<(), Error> {
         self.lock().0.map_world()
     }
 
     /// Sets a handler: see [`Endpoint::set_handler`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// endpoint.set_handler(1, |message| println!("{:?}", message.args()));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn set_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.lock().0.set_handler(index, handler);
     }
@@ -225,6 +367,17 @@ impl ParallelEndpoint {
     /// # Errors
     ///
     /// As [`Endpoint::request`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// endpoint.request(0, 1, &[7])?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.until_sent(index, handler, args, Body::Short)
     }
@@ -234,6 +387,17 @@ impl ParallelEndpoint {
     /// # Errors
     ///
     /// As [`Endpoint::request_medium`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// endpoint.request_medium(0, 1, &[7], b"a line")?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn request_medium(
         &self,
         index: usize,
@@ -249,6 +413,17 @@ impl ParallelEndpoint {
     /// # Errors
     ///
     /// As [`Endpoint::request_long`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// use towpath::Endpoint;
+    ///
+    /// let endpoint = Endpoint::with_private_segment(&world, 4096)?.into_parallel()?;
+    /// endpoint.map_world()?;
+    /// endpoint.request_long(0, 1, &[], b"data", 100)?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn request_long(
         &self,
         index: usize,
@@ -262,6 +437,17 @@ impl ParallelEndpoint {
 
     /// Polls: see [`Endpoint::poll`]. Returns 0 at once if another thread is using the
     /// endpoint.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// while endpoint.poll() > 0 {}
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn poll(&self) -> usize {
         match self.inner.try_lock() {
             Ok(guard) => guard.0.poll(),
@@ -272,6 +458,17 @@ impl ParallelEndpoint {
 
     /// Waits for a message, in turns of at most a millisecond so that other threads can
     /// send, until `timeout`.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// assert!(!endpoint.wait(std::time::Duration::from_millis(1)), "no message has come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout;
         loop {
@@ -288,6 +485,17 @@ impl ParallelEndpoint {
     }
 
     /// Returns the packets and blocks in use: see [`Endpoint::audit`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let bundle = towpath::ParallelBundle::new();
+    /// # let endpoint = bundle.add(endpoint)?;
+    /// assert!(endpoint.audit().is_clean());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn audit(&self) -> Audit {
         self.lock().0.audit()
     }

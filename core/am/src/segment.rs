@@ -58,6 +58,14 @@ impl PrivateSegment {
 
 impl<S: Stored> Segment<S> {
     /// Returns its length in bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// assert_eq!(endpoint.segment().len(), 4096);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn len(&self) -> u64 {
         match self {
             Segment::None => 0,
@@ -67,6 +75,14 @@ impl<S: Stored> Segment<S> {
     }
 
     /// Returns whether it has no bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert!(endpoint.segment().is_empty());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -81,6 +97,17 @@ impl<S: Stored> Segment<S> {
     }
 
     /// Copies bytes out. Panics if the range is not in the segment.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// let mut bytes = [1; 4];
+    /// endpoint.segment().read(8, &mut bytes);
+    /// assert_eq!(bytes, [0; 4]);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         let at = self.range(offset, to.len());
         match self {
@@ -91,6 +118,15 @@ impl<S: Stored> Segment<S> {
     }
 
     /// Copies bytes in. Panics if the range is not in the segment.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.segment().write(8, b"data");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn write(&self, offset: u64, from: &[u8]) {
         let at = self.range(offset, from.len());
         match self {

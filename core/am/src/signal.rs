@@ -204,8 +204,8 @@ impl<D: Domain> Core<D> {
 /// again where the system does that (`SA_RESTART`); `sleep` and `poll` end early.
 ///
 /// ```no_run
-/// use towpath_am::{Endpoint, SignalEndpoint, WorldConfig};
-/// # fn example(world: &towpath_shm::World) -> Result<(), towpath_am::Error> {
+/// use towpath::{Endpoint, SignalEndpoint};
+/// # fn example(world: &towpath::World) -> Result<(), towpath::Error> {
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 ///
 /// static SUM: AtomicU32 = AtomicU32::new(0);
@@ -336,6 +336,15 @@ impl SignalEndpoint {
     ///
     /// [`Error::BadArgument`] if the world's claim algorithm is not [`Algorithm::Towpath`], or the
     /// endpoint is in a bundle; [`Error::World`] if there is no such signal, or it is in use.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// let endpoint = towpath::SignalEndpoint::new(endpoint, 4)?; // SIGRTMIN + 4
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn new(endpoint: Endpoint, number: u8) -> Result<SignalEndpoint, Error> {
         let algorithm = endpoint.config().algorithm;
         if algorithm != Algorithm::Towpath {
@@ -384,6 +393,21 @@ impl SignalEndpoint {
     /// locks, or touch what the interrupted code may be in the middle of, but for what is made for
     /// that: atomics, and the structures of `towpath::structures::nonblocking`. It replies at most
     /// once, and does nothing else with an endpoint. If it panics, the process is aborted.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let endpoint = towpath::SignalEndpoint::new(endpoint, 3)?;
+    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    ///
+    /// static COUNT: AtomicU32 = AtomicU32::new(0);
+    ///
+    /// // SAFETY: it touches an atomic.
+    /// unsafe { endpoint.set_signal_handler(1, |_| drop(COUNT.fetch_add(1, Relaxed))) };
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub unsafe fn set_signal_handler(&self, index: u8, handler: impl Fn(&Token<'_>) + Send + Sync + 'static) {
         self.with(|endpoint| {
             endpoint.set_handler(index, handler);
@@ -395,6 +419,16 @@ impl SignalEndpoint {
     /// meanwhile wait. Afterwards, messages that may be handled in a signal have been handled, and
     /// the endpoint is away again. Don't add it to a [`Bundle`](crate::Bundle): then no signal
     /// polls it.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let endpoint = towpath::SignalEndpoint::new(endpoint, 3)?;
+    /// endpoint.with(|endpoint| endpoint.request(0, 1, &[]))?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn with<R>(&self, act: impl FnOnce(&Endpoint) -> R) -> R {
         let inner = &*self.inner;
         let nested = inner.busy.load(Ordering::Relaxed) > 0;
@@ -412,12 +446,32 @@ impl SignalEndpoint {
 
     /// Polls in the ordinary way: all handlers may run. Returns how many messages were
     /// delivered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let endpoint = towpath::SignalEndpoint::new(endpoint, 3)?;
+    /// endpoint.poll();
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn poll(&self) -> usize {
         self.with(Endpoint::poll)
     }
 
     /// Polls in the ordinary way until `done` says so, waiting when there is nothing. In
     /// between, signals poll, too.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let endpoint = towpath::SignalEndpoint::new(endpoint, 3)?;
+    /// endpoint.poll_until(|| true);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn poll_until(&self, mut done: impl FnMut() -> bool) {
         while !done() {
             self.with(|endpoint| {
@@ -429,12 +483,32 @@ impl SignalEndpoint {
     }
 
     /// Returns the number of signals so far, those of the timer included.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let endpoint = towpath::SignalEndpoint::new(endpoint, 3)?;
+    /// println!("{} signals", endpoint.signals());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn signals(&self) -> u64 {
         self.inner.signals.load(Ordering::Relaxed)
     }
 
     /// Returns the number of messages that were handled in a signal so far, or before a
     /// call returned ([`SignalEndpoint::with`]).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// # let endpoint = towpath::SignalEndpoint::new(endpoint, 3)?;
+    /// println!("{} messages handled in signals", endpoint.handled());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn handled(&self) -> u64 {
         self.inner.handled.load(Ordering::Relaxed)
     }

@@ -22,18 +22,57 @@ impl<D: Domain> core::fmt::Debug for Token<'_, D> {
 
 impl<'a, D: Domain> Token<'a, D> {
     /// Returns the arguments.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     assert_eq!(message.args(), [5]);
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline(always)]
     pub fn args(&self) -> &[u32] {
         &self.args[..self.count]
     }
 
     /// Returns the payload.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     assert_eq!(message.payload(), towpath::Payload::Long { offset: 8, len: 4 });
+    /// });
+    /// endpoint.request_long(0, 1, &[], b"data", 8)?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline(always)]
     pub fn payload(&self) -> Payload<'a> {
         self.payload
     }
 
     /// Returns the bytes of a medium message; empty for the other forms.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     assert_eq!(message.bytes(), b"a line");
+    /// });
+    /// endpoint.request_medium(0, 1, &[], b"a line")?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline(always)]
     pub fn bytes(&self) -> &'a [u8] {
         match self.payload {
@@ -43,11 +82,39 @@ impl<'a, D: Domain> Token<'a, D> {
     }
 
     /// Returns the endpoint's segment, where a long message's bytes are.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     let mut bytes = [0; 4];
+    ///     message.segment().read(8, &mut bytes);
+    ///     assert_eq!(bytes, *b"data");
+    /// });
+    /// endpoint.request_long(0, 1, &[], b"data", 8)?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn segment(&self) -> &Segment<D::Segment> {
         &self.core.segment
     }
 
     /// Returns the endpoint that sent it.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     println!("from {:?}", message.source());
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn source(&self) -> Name {
         match self.source {
             Source::Named(name) => name,
@@ -56,21 +123,76 @@ impl<'a, D: Domain> Token<'a, D> {
     }
 
     /// Returns the endpoint that it reached, which runs this handler.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     assert_eq!(message.destination(), message.source(), "sent to itself");
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn destination(&self) -> Name {
         self.core.name
     }
 
     /// Returns the tag that the sender addressed.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     assert_eq!(message.tag(), towpath::Tag::ALL);
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn tag(&self) -> Tag {
         self.tag
     }
 
     /// Returns whether it is a request, which may be replied to.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     assert!(message.is_request());
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn is_request(&self) -> bool {
         self.direction == Direction::Request
     }
 
     /// Returns the reason why the message came back, in handler 0.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// use towpath::Status;
+    ///
+    /// endpoint.set_handler(0, |back| {
+    ///     let why = back.returned().expect("handler 0 gets only these");
+    ///     assert_eq!((why.status, why.handler), (Status::BadHandler, 9));
+    /// });
+    /// endpoint.request(0, 9, &[])?; // there is no handler 9
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn returned(&self) -> Option<Returned> {
         self.returned
     }
@@ -82,6 +204,20 @@ impl<'a, D: Domain> Token<'a, D> {
     ///
     /// [`Error::BadArgument`] if the message is no request, was replied to already, or the
     /// arguments are too many.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     message.reply(2, &[message.args()[0] * 2]).expect("the first reply");
+    ///     assert!(message.reply(2, &[]).is_err(), "one reply to a request");
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline(always)]
     pub fn reply(&self, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.may_reply()?;
@@ -93,6 +229,19 @@ impl<'a, D: Domain> Token<'a, D> {
     /// # Errors
     ///
     /// As [`Token::reply`]; [`Error::BadArgument`] if the payload is larger than a block.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     message.reply_medium(2, &[], b"an answer").expect("the first reply");
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn reply_medium(&self, handler: u8, args: &[u32], payload: &[u8]) -> Result<(), Error> {
         self.may_reply()?;
         let out = Outgoing::reply(handler, self.tag, args, Body::Medium(payload));
@@ -104,6 +253,19 @@ impl<'a, D: Domain> Token<'a, D> {
     /// # Errors
     ///
     /// As [`Token::reply`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
+    /// # endpoint.map_world()?;
+    /// endpoint.set_handler(1, |message| {
+    ///     message.reply_long(2, &[], b"data", 16).expect("the first reply");
+    /// });
+    /// endpoint.request(0, 1, &[5])?;
+    /// endpoint.barrier()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn reply_long(&self, handler: u8, args: &[u32], payload: &[u8], offset: u64) -> Result<(), Error> {
         self.may_reply()?;
         let out = Outgoing::reply(handler, self.tag, args, Body::Long { payload, offset });
