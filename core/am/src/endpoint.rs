@@ -615,7 +615,7 @@ impl<D: Domain> Endpoint<D> {
     /// # let endpoint = towpath::Endpoint::with_private_segment(&world, 4096)?;
     /// # endpoint.map_world()?;
     /// # endpoint.set_handler(1, |_| ());
-    /// while let Err(towpath::Error::NotSent) = endpoint.request_long_async(0, 1, &[], b"data", 0) {
+    /// while endpoint.request_long_async(0, 1, &[], b"data", 0).is_err() {
     ///     endpoint.poll(); // or do other work
     /// }
     /// # Ok::<(), towpath::Error>(())
