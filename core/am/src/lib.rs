@@ -51,3 +51,8 @@ pub use segment::{PrivateSegment, Segment, SegmentKind};
 pub use shared_memory::{SharedMemory, SharedSegment};
 pub use signal::SignalEndpoint;
 pub use state::{Domain, Token};
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -22,3 +22,8 @@ pub mod queue;
 pub mod ring;
 pub mod shared_line;
 pub mod suspicion;
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

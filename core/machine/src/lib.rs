@@ -66,3 +66,8 @@ impl<T> core::ops::Deref for OwnLine<T> {
         &self.0
     }
 }
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

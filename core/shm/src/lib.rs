@@ -56,3 +56,8 @@ pub use shown::{shown, shown_size};
 pub use sweep::{Leftover, NamedFiles, Other, leftovers, named_files};
 pub use watch::{Process, Watch};
 pub use world::{World, WorldSpec};
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

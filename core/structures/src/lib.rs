@@ -21,3 +21,8 @@ pub use storage::{Boxed, InPlace, Storage};
 /// Locks, waiting and primitives, for the macros of this crate.
 #[doc(hidden)]
 pub use towpath_sync as sync;
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -25,3 +25,8 @@ pub use waiting::strategy;
 pub use waiting::{
     Abandoned, Alone, PARKED, Policy, Spinning, Surroundings, Wait, Waiting, is_oversubscribed,
 };
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -156,7 +156,12 @@ pub fn create(name: Option<&str>, config: &WorldConfig) -> Result<World, Error> 
     Ok(World::create(&config.spec(name))?)
 }
 
-/// The README's program compiles.
+/// The crate's README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// The repository's README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-struct Readme;
+struct RepositoryReadme;
