@@ -126,8 +126,8 @@ fn dump(world: &World, config: &WorldConfig) -> String {
     text
 }
 
-/// Sends every form, in turn, until told to stop. What it is told (an error, a message
-/// that came back) is all the same; that it returns is the point.
+/// Sends a message of each form, in turn. Any result will do, an error or a message that
+/// came back: the point is that the call returns.
 fn send(endpoint: &Endpoint, n: u64) {
     let args = [n as u32; 16];
     let payload = [n as u8; 600];

@@ -34,7 +34,7 @@ enum What {
     Poll,
 }
 
-/// What has arrived or come back, by number.
+/// Messages that have arrived or come back: how many, by number.
 type Counts = Arc<Mutex<HashMap<u32, u32>>>;
 
 fn count(counts: &Counts, number: u32) -> u32 {
@@ -109,8 +109,8 @@ impl Scene {
     }
 }
 
-/// What the victim does. `page[0]`: its name, later 1 when requests are there; `page[1]`:
-/// which it has handled.
+/// Program of the victim. `page[0]`: its name, later 1 when requests are there;
+/// `page[1]`: the requests that it has handled.
 fn victim(
     world: &World,
     receiver: Name,
@@ -165,7 +165,7 @@ fn kill_after(scene: &Scene, what: What, number: u32, steps: u64, page: &'static
     complete
 }
 
-/// What the survivors found, over all steps.
+/// Findings of the survivors, over all steps.
 #[derive(Debug, Default)]
 struct Summary {
     steps: u64,

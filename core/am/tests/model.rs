@@ -1,5 +1,5 @@
-//! Random operations on three endpoints, against a model of what Active Messages II
-//! promises.
+//! Random operations on three endpoints, against a model of the promises of Active
+//! Messages II.
 //!
 //! The model (`model/reference.rs`) and the endpoints do the same, and after every operation
 //! everything that handlers saw is compared, in its order, and how full every queue is; at the end,
@@ -28,7 +28,8 @@ use towpath_shm::World;
 const ENDS: usize = 3;
 // ---- What is done ----
 
-/// `from` and so on are endpoints; what is tried is always a long transfer.
+/// Operation of the model; `from` and so on are endpoints. Tried is always a long
+/// transfer.
 #[derive(Clone, Debug)]
 enum Op {
     Send { from: usize, entry: usize, out: Outgoing },
@@ -303,7 +304,8 @@ impl Both {
         self.logs[at].lock().unwrap().clear();
     }
 
-    /// What was seen since the last comparison, and what is in the queues.
+    /// Compares all that was seen since the last comparison, and the lengths of the
+    /// queues.
     fn compare(&mut self) {
         for i in 0..ENDS {
             let seen = std::mem::take(&mut *self.logs[i].lock().unwrap());
@@ -376,9 +378,9 @@ fn a_reply_that_waits_polls_the_replies_of_the_whole_bundle() {
     story(false, &[requests, vec![Op::PollBundle]].concat());
 }
 
-/// It comes back, and once its bytes were in the successor's segment all the same.
+/// The transfer comes back. Once its bytes were in the successor's segment all the same.
 #[test]
-fn a_transfer_to_somebody_who_left_does_not_touch_its_successors_segment() {
+fn transfer_to_a_closed_endpoint_spares_the_successors_segment() {
     let replaced = Op::Replace { at: 1, noticed: false, polled: false };
     story(true, &[replaced, sends(0, 0, Form::Long, 1)]);
 }

@@ -1,5 +1,5 @@
-//! What Active Messages II promises, call by call: forms, tables, tags, bundles. What
-//! comes back: `returned.rs`.
+//! Promises of Active Messages II, call by call: forms, tables, tags, bundles. Messages
+//! that come back: `returned.rs`.
 
 mod support;
 
@@ -362,7 +362,7 @@ fn a_parallel_endpoint_is_used_by_many_threads() {
 }
 
 #[test]
-fn endpoints_of_one_thread_in_a_parallel_bundle_answer_each_other() {
+fn endpoints_of_a_parallel_bundle_answer_each_other() {
     let _watchdog = Watchdog::new(Duration::from_secs(60), || "a reply waits for replies".into());
     let worlds = members(&tiny(3, Algorithm::Towpath));
     let bundle = ParallelBundle::new();

@@ -29,17 +29,17 @@ const HINT: u8 = 4;
 
 type Room = InPlace<4096, 2>;
 type Table = HashMap<Native, Guerraoui<Native, Room>, Room>;
-/// Keys of the one who is away itself begin here.
+/// First key of the rank that is away.
 const OWN: u64 = 1 << 32;
 
-/// What the two share beside their endpoints.
+/// Memory that the two share beside their endpoints.
 #[repr(C)]
 struct Page {
     table: Table,
-    /// What the one who is away shall do next, and has done: see its loop.
+    /// Order to the rank that is away, and its answer: see its loop.
     order: AtomicU64,
     done: AtomicU64,
-    /// How many requests were handled, and how many of them out of order.
+    /// Number of requests that were handled, and of those out of order.
     handled: AtomicU32,
     disorder: AtomicU32,
     signals: AtomicU64,
@@ -87,7 +87,7 @@ impl Scene {
         Scene { world, endpoint, answers, page: page() }
     }
 
-    /// The endpoint of the one who is away, ready.
+    /// Makes the endpoint of the rank that is away, ready.
     fn away(&self) -> Result<SignalEndpoint, Error> {
         self.world.enter(Some(AWAY))?;
         let endpoint = Endpoint::new(&self.world)?;
@@ -186,7 +186,7 @@ impl Scene {
     }
 }
 
-/// One who never polls answers: one at a time, and many.
+/// Lets a rank that never polls answer: one request at a time, and many.
 fn answers_while_computing() {
     let scene = Scene::new();
     let child = scene.child();
@@ -271,8 +271,8 @@ fn what_would_wait_is_refused() {
     assert!(matches!(refused, Err(Error::BadArgument(why)) if why.contains("bundle")));
 }
 
-/// A sender is killed after each (some) instruction of a request to one who is away: the
-/// other's requests are answered, at the latest when it has polled.
+/// Kills a sender after each (some) instruction of a request to the rank that is away:
+/// the other's requests are answered, at the latest when that rank has polled.
 fn senders_die(choice: &Choice) {
     let (mut steps, mut rounds, mut polled) = (0, 0, 0);
     loop {
@@ -320,7 +320,8 @@ fn senders_die(choice: &Choice) {
     assert!(rounds > 15 && polled < rounds / 2, "{polled} of {rounds}");
 }
 
-/// A request comes after each (some) instruction of the calls of the one who is away.
+/// Lets a request come after each (some) instruction of the calls of the rank that is
+/// away.
 fn calls_are_interrupted(choice: &Choice) {
     let mut steps = 0;
     loop {

@@ -1,5 +1,5 @@
-//! Stops a process after instruction k of a send, and leaves it stopped (not dead): whom
-//! does it hold up, and what happens when it goes on?
+//! Stops a process after instruction k of a send, and leaves it stopped (not dead): finds
+//! the processes that it holds up, and lets it go on.
 //!
 //! * Under `towpath` and `lock-free`: nobody. Another sender goes round the ring five times
 //!   meanwhile, and all of it arrives.
@@ -37,8 +37,8 @@ const WAITERS: u32 = 1 << 31;
 /// Time for which a waiter stays stopped. The others look whether it holds them up about
 /// every millisecond.
 const PATIENTLY: Duration = Duration::from_millis(300);
-/// How long somebody must try, running, without getting anywhere, before we say that it
-/// is held up.
+/// Time for which a process must try, running, without progress, until it counts as held
+/// up.
 const IN_VAIN: Duration = Duration::from_millis(3);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +51,7 @@ enum What {
 }
 
 impl What {
-    /// What is sent beside the number: it follows from that.
+    /// Returns the payload beside the number: it follows from that.
     fn payload(self, number: u32) -> Vec<u8> {
         let len = match self {
             What::Short | What::Full => 0,
@@ -82,18 +82,18 @@ fn bytes(number: u32, len: u64) -> Vec<u8> {
     (0..len).map(|i| (u64::from(number) * 31 + i) as u8).collect()
 }
 
-/// What this process shares with its children.
+/// Memory that this process shares with its children.
 #[derive(Clone, Copy)]
 struct Page(&'static [AtomicU64]);
 
-/// How many messages the other shall have sent; how many it has begun to send, and sent;
-/// how many came back to it.
+/// Index of the number of messages that the other shall have sent; then of those that it
+/// has begun to send, has sent, and got back.
 const ASKED: usize = 0;
 const BEGUN: usize = 1;
 const SENT: usize = 2;
 const BACK: usize = 3;
-/// How far the waiter is: 1 when it has begun to send, 2 when it has sent. Whether its
-/// message came back.
+/// Index of the waiter's progress: 1 when it has begun to send, 2 when it has sent. Then
+/// of whether its message came back.
 const WAITING: usize = 4;
 const RETURNED: usize = 5;
 
@@ -172,10 +172,10 @@ struct Scene {
     receiver: Endpoint,
     other: Child,
     page: Page,
-    /// How many of the other's messages have arrived (each in its turn, or the handler
+    /// Number of the other's messages that have arrived (each in its turn, or the handler
     /// says so).
     others: Arc<AtomicU64>,
-    /// Which of the victim's and the waiter's have.
+    /// Messages of the victim's and the waiter's that have arrived.
     victims: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -272,8 +272,8 @@ impl Scene {
         victim
     }
 
-    /// Lets the victim go on to its next mark. At first we don't poll, so that what it
-    /// sends next is there too before we look.
+    /// Lets the victim go on to its next mark. At first the receiver does not poll, so
+    /// that the victim's next message is there, too, before it looks.
     fn let_go(&self, victim: &mut Victim) {
         victim.go_on();
         let start = Instant::now();
@@ -297,7 +297,7 @@ impl Scene {
         self.victims.lock().unwrap().clear();
     }
 
-    /// The victim has done what it had to do.
+    /// Waits for the end of a victim that has sent all its messages.
     fn end(&self, victim: Victim) {
         let pid = victim.pid();
         victim.kill();
@@ -305,8 +305,8 @@ impl Scene {
     }
 }
 
-/// Whether somebody tries and gets nowhere: it has run for a while, or slept in the
-/// kernel, and nothing has moved.
+/// Detector of a process that tries and makes no progress: it has run for a while, or
+/// slept in the kernel, and no count has moved.
 #[derive(Default)]
 struct Vain {
     moved: Option<u64>,
@@ -337,7 +337,7 @@ impl Vain {
     }
 }
 
-/// What was seen, over all steps.
+/// Findings, over all steps.
 #[derive(Default)]
 struct Summary {
     steps: u64,
@@ -385,8 +385,8 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
     summary
 }
 
-/// Somebody who waits for the lock is stopped; then its holder lets it go. Returns
-/// whether the other is held up, and lets everybody go on.
+/// Stops a waiter for the lock, and lets the holder release it. Returns whether the other
+/// is held up, and lets all go on.
 ///
 /// `step`: at which the holder has the lock. With `patient`, the waiter stays stopped for hundreds
 /// of the other's looks: nothing may come back, since it lives.

@@ -24,7 +24,7 @@ const RANKS: usize = 6;
 /// words.
 const LONGEST: u64 = 701;
 const BLOCK: u64 = 256;
-/// How long a case may take; the usual ones take a second or two.
+/// Time-out of a case; the usual ones take a second or two.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ enum Form {
 /// The handlers of requests are these, those of replies four further on.
 const FORMS: [(Form, u8); 3] = [(Form::Short, 1), (Form::Medium, 2), (Form::Long, 3)];
 
-/// One message: all of it follows from who sends it to whom, and its number.
+/// One message: all of it follows from its sender, its receiver and its number.
 #[derive(Debug, PartialEq)]
 struct Message {
     form: Form,
@@ -123,8 +123,7 @@ impl Message {
     }
 }
 
-/// Where a process stands, and what it counted: its part of the page. Written by it
-/// alone.
+/// Progress and counts of a process: its part of the page. Written by it alone.
 struct Tally(&'static [AtomicU64]);
 
 impl Clone for Tally {
@@ -170,7 +169,7 @@ fn answered(k: u64) -> u64 {
     k + k / 3 + 1
 }
 
-/// How many of the first `count` requests get one.
+/// Returns the number of the first `count` requests that get an answer.
 fn answers(count: u64) -> u64 {
     count - count.div_ceil(4)
 }
@@ -287,7 +286,7 @@ fn member(world: &World, me: usize, count: u64, tallies: &[Tally]) {
     mine.reached(6);
 }
 
-/// Says where everybody stands.
+/// Returns the progress of all processes, as text.
 fn report(what: &str, tallies: &[Tally]) -> String {
     let mut text = format!("{what}; requests and replies out, and in:");
     for (rank, tally) in tallies.iter().enumerate() {
@@ -345,8 +344,8 @@ fn run(name: &str, algorithm: Algorithm, waiting: Policy, count: u64, limit: Dur
     }
 }
 
-/// How many requests go from each process to each. Who only spins uses its time slice up
-/// for each thing that it waits for, and a FIFO lock is then handed round at the pace of the
+/// Returns the number of requests from each process to each. A process that only spins
+/// uses its time slice up in each wait, and a FIFO lock is then handed round at the pace of the
 /// scheduler: a request costs a millisecond there, not twenty microseconds.
 fn count(waiting: Policy) -> u64 {
     if waiting == Policy::Spin { 48 } else { 360 }

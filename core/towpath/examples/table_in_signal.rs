@@ -20,7 +20,7 @@ const PUT: u8 = 1; // key, value
 const STORED: u8 = 2;
 const DONE: u8 = 3;
 
-/// Number of pairs that each client stores, one after the other, under keys that come again.
+/// Number of pairs that each client stores, one by one, under keys that come again.
 const PAIRS: u32 = 5_000;
 const KEYS: u32 = 64;
 

@@ -1,5 +1,5 @@
-//! Children of a member that were forked with its handles, and have not entered: what
-//! they drop stays their parent's.
+//! Children of a member that were forked with its handles, and have not entered: handles
+//! that they drop stay their parent's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

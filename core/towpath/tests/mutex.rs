@@ -1,5 +1,5 @@
-//! Mutexes in a world: one way to lock, which knows who the caller is and who lives; and
-//! what keeps a holder a member.
+//! Mutexes in a world: one way to lock, which knows the caller and asks for deaths; a
+//! holder stays a member.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;

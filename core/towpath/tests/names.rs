@@ -1,5 +1,5 @@
-//! Every type in a public signature of the façade can be named through `towpath`: the signatures,
-//! spelt with its names alone. A type that has no name there does not compile here.
+//! Signatures of the façade, spelt with names of `towpath` alone: every type in them can
+//! be named there. A type that has no name there does not compile here.
 //!
 //! Complete for the methods of the façade's types. New ones that return a type which stands below
 //! already need no line of their own.

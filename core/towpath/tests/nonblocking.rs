@@ -18,8 +18,7 @@ fn worlds() -> (World, World) {
     (world, child)
 }
 
-/// Values that a child puts in come out in their order, and the child's end is nobody's
-/// loss.
+/// Takes the values that a child puts in, in their order; the child's end costs none.
 fn shared_with_a_child() {
     let (world, theirs) = worlds();
     let queue = nonblocking::open::<Queue>(&world, "queue").unwrap();

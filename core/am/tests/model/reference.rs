@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use towpath_am::{Name, Operation, Returned, Status, Tag};
 
-/// As in [`tiny`].
+/// Number of packets in a queue, as in [`tiny`].
 pub const PACKETS: usize = 8;
 pub const BLOCKS: usize = 3;
 pub const BLOCK: usize = 256;
@@ -17,7 +17,7 @@ pub const SEGMENT: usize = 1024;
 /// The others never do.
 pub const HANDLERS: u8 = 5;
 
-/// What a handler saw.
+/// Message as its handler saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub handler: u8,
@@ -29,7 +29,7 @@ pub struct Seen {
     pub returned: Option<Returned>,
 }
 
-/// What a handler that replies says: handler, payload and offset come with the request.
+/// Returns the reply to a request: handler, payload and offset come with the request.
 pub fn answer(args: &[u32]) -> (u8, Vec<u8>, u64) {
     let arg = |i: usize| args.get(i).copied().unwrap_or(1);
     (arg(0) as u8, pattern(arg(0), arg(1) as usize), arg(2).into())
@@ -97,7 +97,7 @@ impl Message {
         }
     }
 
-    /// How it comes back, and from whom; pieces but the last don't.
+    /// Returns the message as it comes back; pieces but the last don't.
     pub fn returned(&self, status: Status, destination: Name, reply: bool) -> Option<Message> {
         if matches!(self.body, Body::Piece { last: false, .. }) {
             return None;
@@ -156,7 +156,8 @@ pub struct Model {
     pub ends: Vec<End>,
     /// In which order the bundle polls them.
     pub order: Vec<usize>,
-    /// Who was closed and not replaced yet, and what it did not handle.
+    /// Endpoint that was closed and not replaced yet, and the messages that it did not
+    /// handle.
     pub closed: (Name, VecDeque<Message>),
 }
 
@@ -177,7 +178,7 @@ impl Model {
         self.order.clone().into_iter().map(|i| self.poll(i)).sum()
     }
 
-    /// Replies first; what never left only when nothing else is there.
+    /// Polls: replies first; messages that never left only when there are no others.
     pub fn poll(&mut self, i: usize) -> usize {
         let delivered = self.poll_queue(i, REPLIES) + self.poll_queue(i, REQUESTS);
         if delivered > 0 {
@@ -255,7 +256,7 @@ impl Model {
         }
     }
 
-    /// What happens to a message on the way out. `Err`: it would have had to wait.
+    /// Puts a message on its way out. `Err`: it would have had to wait.
     pub fn send(
         &mut self,
         i: usize,
@@ -322,8 +323,8 @@ impl Model {
         Ok(())
     }
 
-    /// An endpoint notices that another one was closed: what that one did not handle
-    /// comes back.
+    /// Lets an endpoint notice that another one was closed: the messages that the other
+    /// one did not handle come back.
     pub fn notice(&mut self, i: usize) {
         let (gone, requests) = std::mem::replace(&mut self.closed, (NOBODY, VecDeque::new()));
         let (mine, others) = requests.into_iter().partition(|m| m.from == self.ends[i].name);
@@ -332,8 +333,8 @@ impl Model {
         self.closed = (gone, others);
     }
 
-    /// What nobody noticed is sent back by the successor, the last first, while there is
-    /// space.
+    /// Lets the successor send back the messages that no endpoint noticed, the last
+    /// first, while there is space.
     pub fn succeed(&mut self, i: usize) {
         let (gone, requests) = std::mem::replace(&mut self.closed, (NOBODY, VecDeque::new()));
         for message in requests.into_iter().rev() {

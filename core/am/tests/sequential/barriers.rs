@@ -9,9 +9,9 @@ use crate::waits;
 const ROUNDS: u64 = 3;
 const SEEDS: u64 = 16;
 
-/// Everybody writes its datum before the barrier and reads the others' afterwards: the
-/// race check finds whoever passes too early. Returns how often somebody slept until its time was
-/// over.
+/// Lets each processor write its datum before the barrier and read the others'
+/// afterwards: the race check finds one that passes too early. Returns the number of sleeps until
+/// the time was over.
 fn meet<B: Barrier<Sequential> + Sync>(
     participants: usize,
     wait: &(impl Waiting<Sequential> + Clone + Sync),

@@ -24,8 +24,8 @@ macro_rules! every_lock {
     };
 }
 
-/// Each processor acquires the lock a few times. Returns how often somebody slept until
-/// its time was over.
+/// Lets each processor acquire the lock a few times. Returns the number of sleeps until
+/// the time was over.
 fn exclude<L: Lock<Sequential> + Sync>(
     processors: usize,
     wait: &(impl Waiting<Sequential> + Sync),
@@ -116,7 +116,7 @@ fn words_lie_where_their_algorithm_puts_them() {
     assert_eq!(lines(Robust::<Sequential, 4>::new), 5);
 }
 
-/// A process for each processor, and all of them know who has ended.
+/// Process for each processor; all of them know which have ended.
 struct Processes<'a> {
     cpu: &'a Sequential,
     machine: &'a Machine,
@@ -131,7 +131,7 @@ impl Surroundings for Processes<'_> {
     }
 }
 
-/// The first one to get the lock ends without releasing it; everybody else is served, and
+/// Lets the first holder end without releasing the lock; all others are served, and
 /// exactly one is told.
 fn tells_of_a_death<L: Lock<Sequential> + Sync>() {
     for schedule in schedules(SEEDS) {
@@ -220,7 +220,7 @@ impl<const HOW: u8> Lock<Sequential> for Broken<HOW> {
     }
 }
 
-/// What the schedules find wrong with a lock.
+/// Returns the faults that the schedules find in a lock.
 fn complaints<const HOW: u8>(seeds: u64) -> Vec<String> {
     let wait = Wait { policy: Policy::Park, around: &towpath_sync::Alone, budget: 0 };
     schedules(seeds).filter_map(|s| exclude::<Broken<HOW>>(3, &wait, s).err()).collect()

@@ -28,7 +28,7 @@ fn waits() -> impl Iterator<Item = (Wait<'static>, String)> {
     alone.chain([(crowd, "adaptive, crowded".to_string())])
 }
 
-/// How many lines something takes.
+/// Returns the number of lines that a value takes.
 fn lines<T>(make: impl Fn(&Machine) -> T) -> usize {
     let machine = Machine::new(Schedule { seed: 0, stops: false });
     make(&machine);

@@ -29,10 +29,10 @@ const BLOCK_SIZE: usize = 64;
 /// noticed.
 const QUEUE: u32 = 6;
 const GENERATION: u64 = 1;
-/// How long the receiver sleeps at most, in nanoseconds (`src/bundle.rs`).
+/// Maximum sleep of the receiver, in nanoseconds (`src/bundle.rs`).
 const NAP: u64 = 50_000_000;
 
-/// What lies in shared memory.
+/// Contents of the shared memory.
 struct Memory {
     control: Control<Sequential>,
     locks: Locks<Sequential>,
@@ -40,7 +40,7 @@ struct Memory {
     extras: Vec<Extra<Sequential>>,
     blocks: Vec<BlockHead<Sequential>>,
     bytes: Arc<Bytes>,
-    /// What each sender is about to do.
+    /// Intent of each sender.
     intents: Vec<Word>,
     doorbell: Word,
 }
@@ -74,7 +74,7 @@ impl Memory {
     }
 }
 
-/// Everybody lives.
+/// Census in which all members live.
 struct Members<'a> {
     memory: &'a Memory,
     cpu: &'a Sequential,
@@ -96,7 +96,7 @@ impl Census for Members<'_> {
     }
 }
 
-/// Message `number` of a sender: what it carries follows from the two.
+/// Message `number` of a sender: its contents follow from the two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Message {
     sender: usize,
@@ -124,7 +124,7 @@ impl Message {
     }
 }
 
-/// How the endpoints behave.
+/// Behaviour of the endpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     /// A sender waits until there is space.
@@ -134,7 +134,7 @@ enum Way {
     /// only after it has waited for it: senders that gave up again and again would draw tickets
     /// faster than that.
     Fickle,
-    /// As no endpoint does: publishes before it writes the payload.
+    /// Publishes before it writes the payload: a planted fault.
     TooEarly,
 }
 
@@ -154,7 +154,7 @@ impl<W: Waiting<Sequential>> Out<'_, W> {
         &self.memory.intents[self.cpu.id()]
     }
 
-    /// As `Core::claim_with`; there is nothing to poll here.
+    /// Claims a block, as `Route::send` does; there is no queue to poll here.
     fn claim_block(&mut self) -> Option<usize> {
         let mut round = 0;
         loop {
@@ -189,7 +189,7 @@ impl<W: Waiting<Sequential>> Out<'_, W> {
         Some(())
     }
 
-    /// As `Core::packet`. `false`: not sent.
+    /// Sends, as `Route::send` does. Returns `false` if the message was not sent.
     fn send(&mut self, message: Message) -> bool {
         // Block first, then packet (L19).
         let mut block = None;
@@ -254,14 +254,14 @@ struct In<'a, W> {
     cpu: &'a Sequential,
     wait: &'a W,
     receiver: Receiver,
-    /// What comes next from each sender.
+    /// Number of the next message from each sender.
     next: [u64; SENDERS],
     slept: u64,
     late: u64,
 }
 
 impl<W: Waiting<Sequential>> In<'_, W> {
-    /// As `Core::poll_queue`, three at a time.
+    /// Polls, as `Inbox::poll` does, three at a time.
     fn poll(&mut self) -> usize {
         let mut delivered = 0;
         while delivered < 3
@@ -313,7 +313,8 @@ impl<W: Waiting<Sequential>> In<'_, W> {
         while self.receiver.look_after(&self.claim, &self.q, self.cpu, &members) {}
     }
 
-    /// As `wait_for` of a bundle: spins a while, then sleeps where the policy does.
+    /// Waits, as `wait_for` of a bundle: spins a while, then sleeps where the policy
+    /// does.
     fn idle(&mut self) {
         let (q, cpu, claim) = (&self.q, self.cpu, &self.claim);
         let head = &q.slot(self.receiver.head).header;
@@ -354,15 +355,15 @@ impl<W: Waiting<Sequential>> In<'_, W> {
     }
 }
 
-/// What a run tells beside that all went well.
+/// Counts of a run that went well.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
-    /// How often the receiver went to sleep, and how often it was not woken.
+    /// Number of sleeps of the receiver, and of those from which it was not woken.
     slept: u64,
     overslept: u64,
-    /// How many messages came late, at a place that had been passed over.
+    /// Number of messages that came late, at a place that had been passed over.
     late: u64,
-    /// How often a sender gave up.
+    /// Number of sends that were given up.
     refused: u64,
     trace: (u64, u64),
 }

@@ -1,5 +1,4 @@
-//! What several tests need: worlds whose members are all in this process, and a watchdog
-//! over child processes.
+//! Worlds whose members are all in this process, and a watchdog over child processes.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub mod pair;
@@ -24,13 +23,13 @@ pub fn tiny(processes: u32, algorithm: Algorithm) -> WorldConfig {
     }
 }
 
-/// A world without a name.
+/// Makes a world without a name.
 pub fn world(config: &WorldConfig) -> World {
     World::create(&WorldSpec { processes: config.endpoints, ..config.spec(None) })
         .expect("a world of a few megabytes")
 }
 
-/// The same with every rank entered by this process: a handle for each.
+/// Makes a world without a name whose ranks this process has entered: a handle for each.
 pub fn members(config: &WorldConfig) -> Vec<World> {
     let world = world(config);
     (0..config.endpoints)
@@ -50,7 +49,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// `state` says, when the time is over, where everybody stood.
+    /// Starts the time. `state` returns, when it is over, the progress of all processes.
     pub fn new(limit: Duration, state: impl Fn() -> String + Send + 'static) -> Watchdog {
         let done = Arc::new(AtomicBool::new(false));
         let pids = Arc::new(Mutex::new(Vec::new()));

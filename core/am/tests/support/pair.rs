@@ -1,4 +1,4 @@
-//! Two endpoints that log what reaches them.
+//! Two endpoints that log the messages that reach them.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use towpath_am::{Bundle, Endpoint, Name, Operation, Payload, Returned, Status, T
 
 use super::members;
 
-/// What a handler saw.
+/// Message as its handler saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub args: Vec<u32>,
@@ -48,8 +48,8 @@ pub fn take(log: &Log) -> Vec<Seen> {
     std::mem::take(&mut log.lock().unwrap())
 }
 
-/// Two endpoints in one bundle that log what reaches their handlers 0 and 1; each is the
-/// other's entry 0.
+/// Two endpoints in one bundle that log the messages of their handlers 0 and 1; each is
+/// the other's entry 0.
 pub struct Pair {
     pub bundle: Bundle,
     pub a: Endpoint,

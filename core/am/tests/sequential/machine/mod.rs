@@ -27,24 +27,24 @@ use towpath_machine::{Arena, LINE, Ordering, Place};
 
 /// The most processors.
 const MAX: usize = 8;
-/// What an access takes, in nanoseconds.
+/// Time of an access, in nanoseconds.
 const ACCESS: u64 = 100;
-/// What a call of the operating system takes.
+/// Time of a call of the operating system, in nanoseconds.
 const SYSTEM_CALL: u64 = 1_000;
-/// How long a run may go on without an event.
+/// Maximum time of a run without an event, in nanoseconds.
 const PATIENCE: u64 = 500_000_000;
 
-/// How the turns are given: all of it follows from the seed.
+/// Schedule of the turns: all of it follows from the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     /// Decides everything.
     pub seed: u64,
-    /// Whether now and then somebody is stopped for some milliseconds, between any two
+    /// True if now and then a processor is stopped for some milliseconds, between any two
     /// accesses.
     pub stops: bool,
 }
 
-/// The memory, and who may touch it now.
+/// Memory, with the processor that may touch it now.
 pub struct Machine {
     inner: Mutex<Inner>,
     turns: [Condvar; MAX],
@@ -60,13 +60,12 @@ pub struct Sequential {
 pub struct Word(usize);
 /// The number of a datum.
 pub struct Cell(usize);
-/// So many data of a byte each.
+/// Run of data of a byte each.
 pub struct Bytes {
     start: usize,
     len: usize,
 }
-/// The number of a mutex, once somebody has used it: it is made by `Default`, without a
-/// memory.
+/// Number of a mutex, once it has been used: it is made by `Default`, without a memory.
 #[derive(Default)]
 pub struct KernelLock(OnceLock<usize>);
 
@@ -91,12 +90,13 @@ struct Thread {
     state: State,
     until: Option<u64>,
     timed_out: bool,
-    /// What it did last, and where.
+    /// Last step, with its word.
     last: (&'static str, usize),
     clock: Clock,
-    /// What it has read without acquiring it: an acquire fence does.
+    /// Clock of the values that it has read without acquiring them: an acquire fence
+    /// does.
     read: Clock,
-    /// As of its last release fence.
+    /// Clock as of its last release fence.
     fenced: Clock,
 }
 
@@ -105,11 +105,11 @@ struct WordState {
     value: u64,
     /// Only read, written, and changed by fetch-and-op.
     at_memory: bool,
-    /// Who has linked it: nobody has written it since.
+    /// Processors that have linked it: it has not been written since.
     linked_by: Vec<usize>,
-    /// What an acquiring read of this value orders.
+    /// Clock that an acquiring read of this value takes over.
     clock: Clock,
-    /// How often somebody slept on it until its time was over.
+    /// Number of sleeps on it until the time was over.
     overslept: u64,
 }
 
@@ -123,7 +123,7 @@ struct Datum {
 #[derive(Default)]
 struct MutexState {
     owner: Option<usize>,
-    /// The last owner is gone, and nobody has declared the data consistent.
+    /// True if the last owner is gone, and no later one has declared the data consistent.
     inconsistent: bool,
     lost: bool,
     clock: Clock,
@@ -148,7 +148,7 @@ struct Inner {
     failure: Option<String>,
 }
 
-/// With what a thread ends when the run has failed elsewhere.
+/// Panic of a thread when the run has failed elsewhere.
 struct RunFailed;
 
 impl Machine {
@@ -183,7 +183,7 @@ impl Machine {
         Sequential { machine: self.clone(), id: 0 }
     }
 
-    /// How many lines there are by now.
+    /// Returns the number of lines by now.
     pub fn lines(&self) -> usize {
         self.inner().lines
     }
@@ -194,20 +194,20 @@ impl Machine {
         (inner.accesses, inner.trace)
     }
 
-    /// How often somebody slept until its time was over instead of being woken: on this
+    /// Returns the number of sleeps until the time was over, instead of a wake: on this
     /// word, or on any.
     pub fn overslept(&self, on: Option<&Word>) -> u64 {
         let inner = self.inner();
         on.map_or_else(|| inner.words.iter().map(|w| w.overslept).sum(), |w| inner.words[w.0].overslept)
     }
 
-    /// Whether a processor has ended.
+    /// Returns whether a processor has ended.
     pub fn has_ended(&self, id: usize) -> bool {
         self.inner().threads[id].state == State::Done
     }
 
-    /// Runs `body` on so many processors until all have ended; their results, or what
-    /// went wrong.
+    /// Runs `body` on processors until all have ended. Returns their results, or the
+    /// first fault.
     pub fn run<T: Send>(
         self: &Arc<Self>,
         processors: usize,
@@ -328,7 +328,7 @@ impl Inner {
         self.failure = Some(text);
     }
 
-    /// Whose turn it is after `id`'s.
+    /// Chooses the processor whose turn it is after `id`'s.
     fn choose(&mut self, id: usize) {
         if self.time - self.last_event > PATIENCE {
             self.fail("no event for half a second".into());
@@ -406,7 +406,7 @@ impl Inner {
         }
     }
 
-    /// What a write with this order makes visible.
+    /// Returns the clock that a write with this order makes visible.
     fn release(&mut self, id: usize, order: Ordering) -> Clock {
         let t = &mut self.threads[id];
         if matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst) {

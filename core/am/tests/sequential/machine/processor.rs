@@ -1,4 +1,4 @@
-//! What a processor of the sequential machine can do.
+//! Processor of the sequential machine.
 
 use towpath_machine::{
     Event, FetchOp, KernelMutex, LlSc, LockOutcome, Ordering, Park, Prefetch, Processor, Scheduling,
@@ -151,7 +151,7 @@ impl Processor for Sequential {
             });
         }
     }
-    /// Likewise.
+    /// Copies the bytes one by one, each a read of its own.
     fn copy_out(&self, from: &Bytes, at: usize, to: &mut [u8]) {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
         for (n, piece) in to.chunks_mut(8).enumerate() {
