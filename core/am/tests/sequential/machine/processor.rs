@@ -138,7 +138,7 @@ impl Processor for Sequential {
             inner.datum(self.id, cell.0, Some(value));
         });
     }
-    /// Eight bytes at a time: others may come in between.
+    /// Copies eight bytes at a time: others may come in between.
     fn copy_in(&self, to: &Bytes, at: usize, from: &[u8]) {
         assert!(at <= to.len && from.len() <= to.len - at, "copy beyond the end of shared bytes");
         for (n, piece) in from.chunks(8).enumerate() {
@@ -151,7 +151,7 @@ impl Processor for Sequential {
             });
         }
     }
-    /// Copies the bytes one by one, each a read of its own.
+    /// Copies eight bytes at a time: others may come in between.
     fn copy_out(&self, from: &Bytes, at: usize, to: &mut [u8]) {
         assert!(at <= from.len && to.len() <= from.len - at, "copy beyond the end of shared bytes");
         for (n, piece) in to.chunks_mut(8).enumerate() {
