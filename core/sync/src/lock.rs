@@ -5,7 +5,7 @@ use towpath_machine::{Arena, Processor};
 use crate::Waiting;
 
 /// Reason for a lock that could not be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LockError {
     /// Its holder, or a waiter before the caller, died, and this lock cannot repair that
     /// (see the file of each lock).
@@ -26,6 +26,22 @@ impl core::fmt::Display for LockError {
             LockError::Poisoned => "the data behind the lock was left inconsistent by a process that died: make it anew",
             LockError::Capacity => "more threads than the lock has places: use a lock with more places, or another kind",
             LockError::NotEntered => "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too)",
+        })
+    }
+}
+
+/// Prints the sentence with the remedy, since that is what a `main` that returns the error
+/// prints; `{:#?}` prints the variant.
+impl core::fmt::Debug for LockError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if !f.alternate() {
+            return core::fmt::Display::fmt(self, f);
+        }
+        f.write_str(match self {
+            LockError::Abandoned => "Abandoned",
+            LockError::Poisoned => "Poisoned",
+            LockError::Capacity => "Capacity",
+            LockError::NotEntered => "NotEntered",
         })
     }
 }

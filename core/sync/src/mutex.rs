@@ -64,6 +64,10 @@ unsafe impl<T: Plain + Object + Send, L: Plain + Object> Object for Mutex<T, L> 
 
 impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// An unlocked mutex between threads.
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// ```
     pub fn new(value: T) -> Self {
         Mutex { lock: L::new(&Heap), intents: Intents::new(), data: UnsafeCell::new(value) }
     }
@@ -79,6 +83,11 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// # Errors
     ///
     /// [`LockError::Poisoned`]; [`LockError::Capacity`].
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// *counter.lock().expect("no holder has died") += 1;
+    /// ```
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
         // SAFETY: no process but this one reaches the mutex, and nobody but this function locks it:
         // what other callers of `lock_between` promise. `Alone` takes nobody for dead; each thread
@@ -147,11 +156,21 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     }
 
     /// The data, when nobody else can reach the mutex.
+    ///
+    /// ```
+    /// let mut counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// *counter.get_mut() += 1;
+    /// ```
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
     /// The data, without the mutex.
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(7);
+    /// assert_eq!(counter.into_inner(), 7);
+    /// ```
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
@@ -179,11 +198,26 @@ impl<T, L: Lock<Native>> Guard<'_, T, L> {
     /// Whether the last owner died while it held the lock. The data may be half-changed:
     /// repair it and call [`Guard::make_consistent`], or the mutex is poisoned when this guard is
     /// dropped.
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let guard = counter.lock().expect("no holder has died");
+    /// assert!(!guard.owner_died());
+    /// ```
     pub fn owner_died(&self) -> bool {
         self.held.as_ref().is_some_and(L::owner_died)
     }
 
     /// Declares the data consistent.
+    ///
+    /// ```
+    /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
+    /// let mut guard = counter.lock().expect("no holder has died");
+    /// if guard.owner_died() {
+    ///     *guard = 0; // repairs what the dead holder may have left half done
+    ///     guard.make_consistent();
+    /// }
+    /// ```
     pub fn make_consistent(&mut self) {
         if let Some(held) = &mut self.held {
             self.mutex.lock.make_consistent(&self.cpu, held);

@@ -14,6 +14,7 @@ use towpath::channel::queue::Queue;
 use towpath::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
 use towpath::machine::{Native, NativeBytes, Object, Park, Plain, Processor};
 use towpath::structures::nonblocking::{self, Census, Handle, StableError, Structure};
+use towpath::structures::queues::QueueError;
 use towpath::sync::locks::Robust;
 use towpath::sync::{Lock, Surroundings, WaitForSpace};
 use towpath::{
@@ -109,4 +110,20 @@ fn structure_signatures_are_spelt_with_names_of_the_facade() {
     let _: fn(&World, &str) -> Result<Handle<Stack>, Error> = nonblocking::open;
     let _: fn(&Handle<Stack>) -> Result<nonblocking::Audit, Error> = Handle::recover;
     let _: fn(&Handle<Stack>) -> Result<Census, StableError> = Handle::census;
+}
+
+/// A `main` that returns an error prints its `Debug`: the test of a whole program is
+/// `main_without_a_launcher_prints_the_remedy` in `bin/towpath/tests/examples.rs`.
+#[test]
+fn errors_print_the_remedy_and_alternate_the_variant() {
+    fn check(error: impl std::error::Error, remedy: &str, variant: &str) {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(error.to_string().contains(remedy), "{error}");
+        assert_eq!(format!("{error:#?}"), variant);
+    }
+    check(LockError::Capacity, "use a lock with more places", "Capacity");
+    check(StableError::Exhausted, "make the structure larger", "Exhausted");
+    check(QueueError::Full, "make it larger", "Full");
+    check(QueueError::Lock(LockError::Poisoned), "make it anew", "Lock(\n    Poisoned,\n)");
+    check(Error::NotSent, "poll and try again", "NotSent");
 }

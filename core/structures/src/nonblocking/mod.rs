@@ -58,7 +58,7 @@ use crate::dcas::{Actor, Change, DcasError, DoubleCas, Words};
 use towpath_sync::Waiting;
 
 /// Reason for an operation that was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StableError {
     /// There is no room: all descriptors are in use.
     Exhausted,
@@ -91,6 +91,25 @@ impl core::fmt::Display for StableError {
             StableError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
             StableError::Unsuited => "this structure, or this processor, needs another DCAS: `Adjacent` is for a stack, where there is an instruction for two words",
             StableError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
+        })
+    }
+}
+
+/// Prints the sentence with the remedy, since that is what a `main` that returns the error
+/// prints; `{:#?}` prints the variant.
+impl core::fmt::Debug for StableError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if !f.alternate() {
+            return core::fmt::Display::fmt(self, f);
+        }
+        f.write_str(match self {
+            StableError::Exhausted => "Exhausted",
+            StableError::UnknownParticipant => "UnknownParticipant",
+            StableError::TooDeep => "TooDeep",
+            StableError::TooLarge => "TooLarge",
+            StableError::Corrupt => "Corrupt",
+            StableError::Abandoned => "Abandoned",
+            StableError::Unsuited => "Unsuited",
         })
     }
 }

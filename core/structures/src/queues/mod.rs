@@ -25,7 +25,7 @@ use crate::{Node, PoolError};
 use towpath_sync::{Abandoned, LockError, Waiting};
 
 /// Reason for an operation that was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum QueueError {
     /// There is no room.
     Full,
@@ -49,6 +49,23 @@ impl core::fmt::Display for QueueError {
             QueueError::Corrupt => "the queue's memory holds what nobody can have put there, so somebody has written over it: make the queue anew",
             QueueError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the queue anew, or use a non-blocking one",
             QueueError::Lock(error) => return error.fmt(f),
+        })
+    }
+}
+
+/// Prints the sentence with the remedy, since that is what a `main` that returns the error
+/// prints; `{:#?}` prints the variant.
+impl core::fmt::Debug for QueueError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if !f.alternate() {
+            return core::fmt::Display::fmt(self, f);
+        }
+        f.write_str(match self {
+            QueueError::Full => "Full",
+            QueueError::UnknownParticipant => "UnknownParticipant",
+            QueueError::Corrupt => "Corrupt",
+            QueueError::Abandoned => "Abandoned",
+            QueueError::Lock(error) => return f.debug_tuple("Lock").field(error).finish(),
         })
     }
 }
