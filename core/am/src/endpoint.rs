@@ -7,7 +7,6 @@ use std::rc::{Rc, Weak};
 
 use towpath_machine::Processor;
 use towpath_shm::World;
-use towpath_sync::PARKED;
 
 use crate::directory::Directory;
 use crate::domain::Side;
@@ -17,18 +16,11 @@ use crate::message::Direction;
 use crate::name::{Name, Tag};
 use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::path::FIRST_QUOTA;
-use crate::queue::{Receiver, Sender};
-use crate::reply_predictor::ReplyPredictor;
+use crate::queue::Receiver;
 use crate::segment::{PrivateSegment, Segment, SegmentKind};
 use crate::shared_memory::SharedMemory;
 use crate::signalled::HANDLERS;
-use crate::state::{Back, Company, Core, Dispatch, Domain, Link, Mapping, Own, Peer, Tables, Token, Upkeep};
-
-/// Maximum number of ranks after each of which [`Endpoint::map_world`] asks the kernel.
-const LARGE: u32 = 64;
-/// First pause between two looks for an endpoint, and the longest in a world that is not
-/// large, in nanoseconds.
-const FIRST_LOOK: u64 = 200_000;
+use crate::state::{Back, Company, Core, Dispatch, Domain, Own, Tables, Token, Upkeep};
 
 /// Active Message endpoint. It belongs to one thread: for several, see
 /// [`ParallelEndpoint`](crate::ParallelEndpoint).
@@ -358,142 +350,6 @@ impl<D: Domain> Endpoint<D> {
         self.core.tables.handlers.borrow_mut()[usize::from(index)] = None;
     }
 
-    /// Maps entry `index` of the translation table to an endpoint and the tag that its
-    /// messages shall show. Replaces what was there.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::BadArgument`] if there is no endpoint of that name (any more), or `index` is above
-    /// 65,535.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// use towpath::Tag;
-    ///
-    /// let server = endpoint.name_of_rank(0).expect("it is open");
-    /// endpoint.map(3, server, Tag::ALL)?;
-    /// assert_eq!(endpoint.mapping(3), Some((server, Tag::ALL)));
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn map(&self, index: usize, name: Name, tag: Tag) -> Result<(), Error> {
-        if index > usize::from(u16::MAX) {
-            return Err(Error::BadArgument(format!("translation table index {index} is above 65535")));
-        }
-        let peer = self.core.peer(name)?;
-        if peer.gone.get() || !self.core.is_here(&peer) {
-            return Err(no_such_endpoint());
-        }
-        let mut table = self.core.tables.translations.borrow_mut();
-        if table.len() <= index {
-            table.resize_with(index + 1, || None);
-        }
-        table[index] = Some(Mapping { peer, name, tag });
-        Ok(())
-    }
-
-    /// Unmaps entry `index`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotInitialised`] if it was not mapped.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// # endpoint.map_world()?;
-    /// endpoint.unmap(0)?;
-    /// assert!(endpoint.request(0, 1, &[]).is_err(), "entry 0 leads nowhere");
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn unmap(&self, index: usize) -> Result<(), Error> {
-        match self.core.tables.translations.borrow_mut().get_mut(index).and_then(Option::take) {
-            Some(_) => Ok(()),
-            None => Err(Error::NotInitialised(format!("translation table entry {index} leads nowhere"))),
-        }
-    }
-
-    /// Returns the endpoint and the tag that entry `index` leads to.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// assert_eq!(endpoint.mapping(0), None);
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn mapping(&self, index: usize) -> Option<(Name, Tag)> {
-        self.core.tables.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
-    }
-
-    /// Returns the name of the first open endpoint of the process with this rank, if it
-    /// has one by now.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// assert_eq!(endpoint.name_of_rank(0), Some(endpoint.name()));
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn name_of_rank(&self, rank: u32) -> Option<Name> {
-        self.core.domain.name_of_rank(rank)
-    }
-
-    /// Maps entry `r` of the translation table to the first endpoint of rank `r`, for
-    /// every rank of the world, with [`Tag::ALL`]. Waits until they exist. A rank that is dead is
-    /// not waited for: its entry stays unmapped.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::World`] with [`MemberDied`](towpath_shm::Error::MemberDied) if a rank is dead; all
-    /// others are mapped then. [`Error::Resource`] if a living one has no endpoint after 30
-    /// seconds.
-    ///
-    /// ```
-    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
-    /// # world.enter(None)?;
-    /// # let endpoint = towpath::Endpoint::new(&world)?;
-    /// endpoint.map_world()?;
-    /// endpoint.request(0, 1, &[])?; // to rank 0
-    /// # Ok::<(), towpath::Error>(())
-    /// ```
-    pub fn map_world(&self) -> Result<(), Error> {
-        let domain = &self.core.domain;
-        let start = domain.cpu().now();
-        let size = domain.size();
-        let mut dead = None;
-        // Where many wait for many, to ask the kernel after each and to look often would keep those
-        // from starting that are waited for: only noted deaths count, and looks become rarer.
-        let large = size > LARGE;
-        let longest = if large { FIRST_LOOK * u64::from(size / LARGE).pow(2) } else { FIRST_LOOK };
-        let mut pause = FIRST_LOOK;
-        for rank in 0..size {
-            loop {
-                let name = if large { domain.name_unless_dead(rank) } else { domain.name_of_rank(rank) };
-                if let Some(name) = name {
-                    self.map(rank as usize, name, Tag::ALL)?;
-                    break;
-                }
-                domain.check_deaths();
-                if domain.has_died(rank) {
-                    dead = dead.or(Some(rank));
-                    break;
-                }
-                if domain.cpu().now() - start >= 30_000_000_000 {
-                    return Err(Error::Resource(format!(
-                        "rank {rank} has no endpoint after 30 seconds: did it start, and does it create one?"
-                    )));
-                }
-                domain.pause(pause);
-                pause = (2 * pause).min(longest);
-            }
-        }
-        dead.map_or(Ok(()), |rank| Err(towpath_shm::Error::MemberDied { rank }.into()))
-    }
-
     /// Sends a request with arguments only. Waits for space if there is none, polling the
     /// bundle meanwhile.
     ///
@@ -682,10 +538,6 @@ impl<D: Domain> Endpoint<D> {
     }
 }
 
-fn no_such_endpoint() -> Error {
-    Error::BadArgument("there is no endpoint of that name (any more); ask for its name again".into())
-}
-
 impl<D: Domain> Drop for Endpoint<D> {
     fn drop(&mut self) {
         if let Some(bundle) = self.core.company.bundle.borrow().upgrade() {
@@ -694,40 +546,5 @@ impl<D: Domain> Drop for Endpoint<D> {
         if !self.core.domain.has_ended() {
             self.core.domain.close_entry(self.core.name.endpoint);
         }
-    }
-}
-
-impl<D: Domain> Core<D> {
-    /// Attaches the destination of that name.
-    pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer<D>>, Error> {
-        let known = self.tables.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);
-        if let Some(peer) = known
-            && peer.name == name
-        {
-            return Ok(peer);
-        }
-        let (entry, owner) = match self.domain.opened(name.endpoint) {
-            Some((entry, owner, generation)) if generation == name.generation => (entry, owner),
-            _ => return Err(no_such_endpoint()),
-        };
-        let link = |direction| -> Result<Link<D>, Error> {
-            let side = self.domain.side(name.endpoint, direction)?;
-            let mut sender = Sender::new(self.name.endpoint, self.name.generation as u16, name.generation);
-            // (E6) Acquire: pairs with the Release (E10) in `reset` and in the receiver's
-            // publications.
-            sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
-            Ok(Link { side, sender: RefCell::new(sender) })
-        };
-        let peer = Rc::new(Peer {
-            name,
-            entry,
-            participant: owner,
-            request: link(Direction::Request)?,
-            reply: link(Direction::Reply)?,
-            gone: Cell::new(false),
-            predictor: Cell::new(ReplyPredictor::NONE),
-        });
-        self.tables.peers.borrow_mut()[usize::from(name.endpoint)] = Some(peer.clone());
-        Ok(peer)
     }
 }

@@ -35,6 +35,8 @@ mod signal;
 mod signalled;
 mod state;
 mod token;
+mod translation;
+mod upkeep;
 
 pub use towpath_channel::{claim, packet, path, queue, suspicion};
 

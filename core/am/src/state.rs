@@ -4,10 +4,10 @@
 //! | --- | --- | --- |
 //! | `domain`, `entry`, `name` | the endpoint's place in the world | all |
 //! | `request`, `reply` | its own queues | `deliver.rs`, `signal.rs`, `bundle.rs` |
-//! | `tables` | handlers, translations, peers | `endpoint.rs`, `send.rs`, `deliver.rs` |
+//! | `tables` | handlers, translations, peers | `translation.rs`, `send.rs`, `deliver.rs` |
 //! | `dispatch` | running handlers, and replies that wait | `deliver.rs`, `send.rs`, `signal.rs` |
-//! | `back` | messages on their way back | `send.rs`, `deliver.rs` |
-//! | `upkeep` | times and counts of the looks at deaths | `deliver.rs`, `send.rs` |
+//! | `back` | messages on their way back | `send.rs`, `deliver.rs`, `upkeep.rs` |
+//! | `upkeep` | times and counts of the looks at deaths | `upkeep.rs`, `send.rs` |
 //! | `company` | the endpoints that are polled with it | `bundle.rs`, `parallel.rs` |
 //!
 //! **Fields.** All of it belongs to the thread that uses the endpoint; what lies in the domain's
