@@ -1,4 +1,5 @@
-//! Translation tables: entries that lead to endpoints and the tags that messages to them show.
+//! Translation tables: entries that lead to endpoints and the tags that messages to them
+//! show.
 //!
 //! A destination is attached once, when it is first mapped or answered, and kept: [`Core::peer`].
 

@@ -1,4 +1,5 @@
-//! Upkeep of an endpoint: deaths, late heads, and messages that were on the way to the dead.
+//! Upkeep of an endpoint: deaths, late heads, and messages that were on the way to the
+//! dead.
 //!
 //! Runs while polling finds no message or a wait lasts, and on demand ([`Endpoint::recover`]).
 //!
