@@ -17,6 +17,13 @@ pub struct Area {
 
 impl World {
     /// The area. Its users give it a meaning.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// println!("{} bytes", world.area().len());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn area(&self) -> Area {
         Area { world: self.clone() }
     }
@@ -24,16 +31,37 @@ impl World {
 
 impl Area {
     /// Its length in bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(world.area().len() > 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn len(&self) -> u64 {
         self.world.inner().segment.geometry().area_bytes()
     }
 
     /// Returns whether it has no bytes.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(!world.area().is_empty());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The address of its first byte: a multiple of 4,096. Different in every process.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// println!("mapped at {:?}", world.area().base());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn base(&self) -> NonNull<u8> {
         let inner = self.world.inner();
         // SAFETY: the area starts there, within the mapping (checked when the world was opened).
@@ -41,6 +69,13 @@ impl Area {
     }
 
     /// The world that it is part of.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.area().world().rank(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn world(&self) -> &World {
         &self.world
     }

@@ -84,6 +84,19 @@ impl World {
     /// # Errors
     ///
     /// [`Error::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let other = world.reopen()?;
+    /// other.enter(Some(1))?;
+    /// let episode = world.arrive()?;
+    /// assert!(!episode.is_over(), "rank 1 is not there");
+    /// other.barrier(Default::default())?;
+    /// assert!(episode.is_over());
+    /// episode.outcome()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn arrive(&self) -> Result<Episode, Error> {
         Ok(Episode { number: self.0.arrive()?, world: self.clone() })
     }
@@ -91,6 +104,14 @@ impl World {
 
 impl Episode {
     /// Returns whether all ranks have arrived. One load; see [`Episode::look_around`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # let episode = world.arrive()?;
+    /// assert!(!episode.is_over(), "rank 1 has not come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline]
     pub fn is_over(&self) -> bool {
         // (1) Acquire: pairs with the AcqRel (3).
@@ -104,6 +125,14 @@ impl Episode {
     /// # Errors
     ///
     /// [`Error::Damaged`] if the episode can't end any more.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # let episode = world.arrive()?;
+    /// episode.look_around()?; // every few milliseconds of a wait
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn look_around(&self) -> Result<(), Error> {
         let inner = &self.world.0;
         let around = AtBarrier { inner, number: self.number };
@@ -124,6 +153,20 @@ impl Episode {
     ///
     /// The participant that ends the episode changes the doorbell. The waiter looks once more
     /// whether the episode [is over](Episode::is_over) before it sleeps.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # let episode = world.arrive()?;
+    /// use std::sync::atomic::Ordering::Acquire;
+    ///
+    /// let value = world.doorbell(world.rank()).load(Acquire);
+    /// episode.announce_sleep();
+    /// if !episode.is_over() {
+    ///     // sleep until the doorbell's value is no longer `value`
+    /// }
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn announce_sleep(&self) {
         let state = &self.world.0.control().barrier;
         // (5) SeqCst, both: either the one that ends the episode sees this, or the waiter sees in
@@ -137,6 +180,15 @@ impl Episode {
     /// # Errors
     ///
     /// [`Error::MemberDied`] as [`World::barrier`].
+    ///
+    /// ```
+    /// let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// world.enter(None)?;
+    /// let episode = world.arrive()?;
+    /// assert!(episode.is_over(), "it is the only rank");
+    /// episode.outcome()?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn outcome(&self) -> Result<(), Error> {
         // (1) Acquire: pairs with the AcqRel (3).
         result_of(self.world.0.control().barrier.episode.load(Ordering::Acquire), self.number)

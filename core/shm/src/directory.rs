@@ -84,11 +84,27 @@ impl<T: Object> Shared<T> {
     }
 
     /// The world in which the object lies.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # let total = world.shared::<std::sync::atomic::AtomicU64>("total", |_| ())?;
+    /// assert_eq!(total.world().rank(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn world(&self) -> &World {
         &self.world
     }
 
     /// The object itself, for the rooms that know how to use one that is not [`Plain`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// # let total = world.shared::<std::sync::atomic::AtomicU64>("total", |_| ())?;
+    /// println!("at {:?}", total.as_ptr());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn as_ptr(&self) -> NonNull<T> {
         self.object
     }
@@ -127,6 +143,16 @@ impl<T: Object, const N: usize> Shared<[T; N]> {
     /// # Panics
     ///
     /// If `index` is not below `N`.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// let totals = world.shared::<[AtomicU64; 4]>("totals", |_| ())?;
+    /// totals.at(3).fetch_add(1, Relaxed);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn at(&self, index: usize) -> Shared<T> {
         assert!(index < N, "element {index} of an array of {N}");
         // SAFETY: within the array (just checked), which lies within the mapping.
@@ -146,6 +172,17 @@ impl<T: Plain + Object + Send, L: Lock<Native> + Exclusive + Plain + Object> Sha
     /// [`LockError::NotEntered`]; [`LockError::Poisoned`]; under a lock that does not know its
     /// owner [`LockError::Abandoned`] if a process died that held it or may have been about to, and
     /// [`LockError::Capacity`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::Mutex;
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let total = world.shared::<Mutex<AtomicU64>>("total", Mutex::prepare)?;
+    /// *total.lock().expect("no holder has died").get_mut() += 1;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
         // SAFETY: aligned and mapped as long as the handle lives (as in `deref`); any bits are a
         // mutex.
@@ -253,6 +290,16 @@ impl World {
     /// [`Error::NotEntered`], [`Error::InvalidName`], [`Error::OtherType`] (another kind, version,
     /// parameter, size or alignment), [`Error::DirectoryFull`], [`Error::NestedPreparation`],
     /// [`Error::CreatorBusy`], [`Error::Damaged`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// let total = world.shared::<AtomicU64>("total", |_| ())?; // found by name, or made
+    /// total.fetch_add(1, Relaxed);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn shared<T: Object>(&self, name: &str, prepare: impl FnOnce(&T)) -> Result<Shared<T>, Error> {
         check_name(name, 32)?;
         let inner = self.inner();

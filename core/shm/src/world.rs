@@ -74,6 +74,13 @@ impl World {
     /// # Errors
     ///
     /// A bad name, number or size; a name in use; too little memory, with what to do about it.
+    ///
+    /// ```
+    /// use towpath::{World, WorldConfig};
+    ///
+    /// let world = World::create(&WorldConfig::new(4).spec(None))?; // with room for endpoints
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn create(spec: &WorldSpec) -> Result<World, Error> {
         let geometry = Geometry::of(spec.processes, spec.object_bytes, spec.area_bytes)?;
         let bytes = geometry.end();
@@ -99,6 +106,12 @@ impl World {
     ///
     /// There is none of that name, it isn't to be trusted, it was made by another version, it is
     /// damaged.
+    ///
+    /// ```no_run
+    /// let world = towpath::World::open("prices")?; // of a process that has made it
+    /// world.enter(None)?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn open(name: &str) -> Result<World, Error> {
         Self::open_as(name, None)
     }
@@ -118,6 +131,12 @@ impl World {
     ///
     /// [`Error::NotLaunched`]; [`Error::LauncherGone`]; [`Error::WorldReplaced`]; as
     /// [`World::open`].
+    ///
+    /// ```no_run
+    /// let world = towpath::World::from_environment()?; // under towpath run
+    /// world.enter(Some(0))?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn from_environment() -> Result<World, Error> {
         let place = environment::from_environment()?;
         let world = match &place.name {
@@ -142,6 +161,12 @@ impl World {
     /// # Errors
     ///
     /// As [`World::from_environment`] and [`World::enter`].
+    ///
+    /// ```no_run
+    /// let world = towpath::World::join()?; // started by: towpath run -n 4 PROGRAM
+    /// println!("rank {} of {}", world.rank(), world.size());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn join() -> Result<World, Error> {
         let world = Self::from_environment()?;
         world.enter(None)?;
@@ -154,6 +179,15 @@ impl World {
     /// # Errors
     ///
     /// The system's.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let second = world.reopen()?; // for another thread, as another rank
+    /// second.enter(Some(1))?;
+    /// assert_eq!((world.rank(), second.rank()), (0, 1));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn reopen(&self) -> Result<World, Error> {
         match &self.0.name {
             Some((name, _)) => Self::open(name),
@@ -177,6 +211,13 @@ impl World {
     ///
     /// [`Error::AlreadyEntered`], [`Error::NoSuchRank`], [`Error::RankTaken`],
     /// [`Error::WorldFull`].
+    ///
+    /// ```
+    /// let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// world.enter(Some(1))?;
+    /// assert!(world.enter(Some(0)).is_err(), "once at a time");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn enter(&self, rank: Option<u32>) -> Result<(), Error> {
         self.0.enter(rank)
     }
@@ -187,6 +228,14 @@ impl World {
     ///
     /// Fails with [`Error::ObjectsOpen`] if the process has mutexes or structures of the world
     /// open, and may hold them. The others would take a holder that has left for dead.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// world.leave()?;
+    /// assert!(world.entered().is_none());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn leave(&self) -> Result<(), Error> {
         self.0.leave_unless_open()
     }
@@ -196,22 +245,51 @@ impl World {
     /// # Panics
     ///
     /// If it has not entered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.rank(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn rank(&self) -> u32 {
         self.me().index
     }
 
     /// The number of ranks.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.size(), 2);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn size(&self) -> u32 {
         self.0.processes
     }
 
     /// The world's name, if it has one.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.name(), None, "it is anonymous");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// Parameters that the creator wrote for the users of the area. Copied when the world
     /// was opened.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let config = towpath::WorldConfig::from_params(&world.params())?;
+    /// assert_eq!(config.processes, 2);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn params(&self) -> [u64; 16] {
         self.0.params
     }
@@ -221,11 +299,25 @@ impl World {
     /// # Panics
     ///
     /// If it has not entered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(world.is_alive(world.me()));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn me(&self) -> ParticipantId {
         self.entered().expect("this process has not entered the world: call World::enter first (after a fork, in the child too)")
     }
 
     /// This process's identity, if it has entered.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.entered(), Some(world.me()));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn entered(&self) -> Option<ParticipantId> {
         // Relaxed: written by this process's own call of `enter`.
         match self.0.local.me.load(Ordering::Relaxed) {
@@ -235,6 +327,14 @@ impl World {
     }
 
     /// The participant with that rank, unless its death has been noted.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.participant(0), Some(world.me()));
+    /// assert_eq!(world.participant(1), None, "it has not come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn participant(&self, index: u32) -> Option<ParticipantId> {
         if index >= self.0.processes {
             return None;
@@ -246,6 +346,13 @@ impl World {
 
     /// The pid of a participant, as it itself sees it; `None` if it is gone. For
     /// messages.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.pid_of(world.me()), Some(std::process::id()));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn pid_of(&self, id: ParticipantId) -> Option<u32> {
         if id.index >= self.0.processes {
             return None;
@@ -257,12 +364,31 @@ impl World {
 
     /// Returns whether a participant is alive and has not left. Asks the operating system
     /// (under a microsecond, mostly); a zombie is dead. A death found is noted for all.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let other = world.reopen()?;
+    /// other.enter(Some(1))?;
+    /// let id = other.me();
+    /// assert!(world.is_alive(id));
+    /// other.leave()?;
+    /// assert!(!world.is_alive(id));
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn is_alive(&self, id: ParticipantId) -> bool {
         self.0.is_alive(id)
     }
 
     /// Returns whether the last process of a rank died, and no other one has taken its
     /// place since. Only deaths that have been noted ([`World::check_deaths`]).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(!world.has_died(1), "it has not come");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn has_died(&self, rank: u32) -> bool {
         // (4) Acquire: pairs with the Release of the survivor that noted the death (3).
         rank < self.0.processes
@@ -274,6 +400,13 @@ impl World {
 
     /// Number of deaths that were noted so far in this world. One load of a line that is
     /// otherwise not written.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert_eq!(world.deaths(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline]
     pub fn deaths(&self) -> u64 {
         self.0.deaths().count()
@@ -284,6 +417,14 @@ impl World {
     /// In a world of more than 64 ranks the participants share this work: together they ask after
     /// 32 ranks in a millisecond, so each death is found within n ÷ 32 milliseconds in which
     /// participants call this. [`World::is_alive`] asks at once.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// world.check_deaths(); // asks the kernel
+    /// assert_eq!(world.deaths(), 0);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn check_deaths(&self) -> u64 {
         self.0.check_deaths()
     }
@@ -291,6 +432,16 @@ impl World {
     /// For launchers: the process that was started for a rank has ended, and has or
     /// hasn't failed. If it was a participant, or has failed (also before it had entered or after
     /// it had left), that is a death, of which all participants learn now.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use towpath::Ending;
+    ///
+    /// // A launcher tells of a rank that ended before it entered.
+    /// assert_eq!(world.process_ended(1, 4_000_001, true), Ending::NeverCame);
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn process_ended(&self, rank: u32, pid: u32, failed: bool) -> Ending {
         self.0.process_ended(rank, pid, failed)
     }
@@ -304,6 +455,15 @@ impl World {
     /// # Panics
     ///
     /// If there is no such rank.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// use std::sync::atomic::Ordering::Acquire;
+    ///
+    /// let value = world.doorbell(0).load(Acquire); // changes when a sender wakes rank 0
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     #[inline]
     pub fn doorbell(&self, index: u32) -> &AtomicU64 {
         assert!(index < self.0.processes, "no rank {index} in a world of {}", self.0.processes);
@@ -312,18 +472,40 @@ impl World {
 
     /// The world as a waiter sees it: whether more participants run than there are cores
     /// for them together.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// println!("more ranks than cores: {}", world.surroundings().oversubscribed());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn surroundings(&self) -> &dyn Surroundings {
         &*self.0
     }
 
     /// Time for which a member should spin before it sleeps, in nanoseconds: the cost of
     /// a context switch, as the world's creator measured it.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// println!("a context switch takes about {} ns", world.switch_cost());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn switch_cost(&self) -> u64 {
         self.0.switch_cost()
     }
 
     /// Tells the world that the set of processors on which this process may run has
     /// changed (it was pinned).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// // after sched_setaffinity
+    /// world.note_affinity();
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn note_affinity(&self) {
         if let Some(me) = self.entered() {
             self.0.note_processors(me);
@@ -337,6 +519,20 @@ impl World {
     ///
     /// [`Error::MemberDied`] if a member has died since the last time: all that are here get the
     /// same error, and the next barrier is among the survivors. [`Error::NotEntered`].
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// let other = world.reopen()?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         other.enter(Some(1))?;
+    ///         other.barrier(Default::default())
+    ///     });
+    ///     world.barrier(Default::default())
+    /// })?;
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn barrier(&self, policy: Policy) -> Result<(), Error> {
         self.0.barrier(policy)
     }
@@ -346,6 +542,12 @@ impl World {
     /// # Errors
     ///
     /// The system's.
+    ///
+    /// ```no_run
+    /// let world = towpath::World::open("prices")?;
+    /// world.unlink()?; // no other process finds it any more
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn unlink(&self) -> Result<(), Error> {
         match &self.0.name {
             Some((_, path)) => self.0.segment.unlink(path),
@@ -354,6 +556,13 @@ impl World {
     }
 
     /// Size of the segment in bytes: the area, and the needs of the world itself.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(2))?;
+    /// # world.enter(Some(0))?;
+    /// assert!(world.segment_bytes() > world.area().len());
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
     pub fn segment_bytes(&self) -> u64 {
         self.0.segment.len()
     }
