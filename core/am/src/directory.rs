@@ -2,7 +2,7 @@
 //! those of the dead.
 //!
 //! **A process that dies** at any step leaves an entry whose owner is dead: it can be taken again.
-//! While it is being taken over, `open` is 0 and nobody finds it.
+//! While it is being taken over, `open` is 0 and no sender finds it.
 
 use towpath_machine::{LINE, Ordering, OwnLine, Processor};
 use towpath_shm::ParticipantId;
@@ -81,7 +81,7 @@ pub(crate) trait Directory: Membership + Hooks {
         cpu.store(&entry.open, 0, Ordering::Release);
         cpu.store(&entry.signal, 0, Ordering::Release);
         self.bury(&entry);
-        // Relaxed: ours.
+        // Relaxed: the caller's own.
         let last = cpu.load(&entry.generation, Ordering::Relaxed);
         let first = last == 0;
         let mut outstanding = Vec::new();

@@ -2,14 +2,24 @@
 //! (Mainwaring & Culler 1996).
 //!
 //! An [`Endpoint`] has a receive block in the world's memory: a request queue and a reply queue,
-//! each with a packet queue and a shorter bulk queue (Lumetta & Culler 1998, Figure 1). Many send
-//! to it and one receives. How concurrent senders come to own a packet is the world's claim
-//! [`Algorithm`]; how everybody waits is its policy.
+//! each with a packet queue and a shorter bulk queue (Lumetta & Culler 1998, Figure 1). Many
+//! endpoints send to it and one receives. Senders take packets by the world's claim [`Algorithm`],
+//! and wait by its policy.
 //!
 //! All of it is written for any machine: the queues ([`queue`], [`claim`], [`packet`]) for any
-//! processor, and endpoints for any [`domain`], that is, wherever there are processors, queues, a
-//! directory and somebody who knows who lives. Without further words an endpoint is native, in a
-//! world's [`SharedMemory`].
+//! processor, and endpoints for any [`Domain`] ([`domain`]): memory, membership, and ways to wait.
+//! By default an endpoint is native, in a world's [`SharedMemory`].
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `domain.rs`, `entry.rs`, `layout.rs` | the world around an endpoint, and the layout of its memory |
+//! | `shared_memory.rs` | the native domain |
+//! | `state.rs` | the state of an endpoint |
+//! | `endpoint.rs`, `translation.rs`, `token.rs` | the API |
+//! | `outgoing.rs`, `send.rs`, `deliver.rs` | messages out and in |
+//! | `directory.rs`, `census.rs`, `upkeep.rs`, `outstanding.rs` | deaths and successors |
+//! | `bundle.rs`, `barrier.rs`, `parallel.rs`, `signal.rs` | several endpoints, ranks, threads; signals |
+//! | `reply_predictor.rs` | prefetch of the line that an answer will use |
 #![deny(unsafe_code)]
 
 mod barrier;

@@ -58,8 +58,8 @@ impl Attached {
 
     fn slice<T: Plain>(&self, offset: u64, n: u32) -> Result<&'static [T], Error> {
         let slice = self.area.slice::<T>(offset, n.into())?;
-        // SAFETY: the mapping lives as long as `self.area`, and by the contract of this type nobody
-        // uses the reference after that.
+        // SAFETY: the mapping lives as long as `self.area`, and by the contract of this type the
+        // reference is not used after that.
         Ok(unsafe { core::mem::transmute::<&[T], &'static [T]>(slice) })
     }
 

@@ -1,14 +1,15 @@
-//! Endpoints that are polled by a real-time signal when a message arrives and their
-//! thread does something else.
+//! Endpoints that a real-time signal polls when a message arrives while their thread does
+//! other work.
 //!
 //! **Source.** Greenwald & Cheriton 1996, §3 and §6 (remote calls that are performed in the signal
-//! handler, on structures that the interrupted code may be in the middle of); how is ours.
+//! handler, on structures that the interrupted code may be in the middle of); the protocol is our
+//! own.
 //!
 //! A receiver that leaves off polling *says that it is away*: it stores its thread's address
 //! ([`Interrupts`]) in its entry of the directory, then says at its two queues that it sleeps, as
 //! it would before sleeping. The sender that finds a queue asleep wakes its receiver, as always,
-//! and takes the address: whoever takes it sends the signal. So there is one signal at most until
-//! the receiver has been there and says again that it is away.
+//! and takes the address: the sender that gets it sends the signal. So there is one signal at most
+//! until the receiver has been there and says again that it is away.
 //!
 //! **What runs in the signal.** From the front of each queue, as long as the next message is for a
 //! handler that is marked as safe there ([`SignalEndpoint::set_signal_handler`]), is short with at
@@ -21,17 +22,17 @@
 //! note; the call looks for messages before it returns. So `busy` is all that the two have to agree
 //! on, and they are the same thread.
 //!
-//! **Progress.** What runs in the signal waits for nobody. So only the claim algorithm `towpath`
-//! will do: a signal handler can't wait for locks, nor pass over the places that senders under
-//! `lock-free` give up when they don't want to wait. **Fields.** `Entry::signal`: the receiver
-//! stores its address; anybody takes it (swap); whoever takes the entry over clears it. All else:
-//! the thread.
+//! **Progress.** What runs in the signal waits for no process. So only the claim algorithm
+//! `towpath` will do: a signal handler can't wait for locks, nor pass over the places that senders
+//! under `lock-free` give up when they don't want to wait. **Fields.** `Entry::signal`: the
+//! receiver stores its address; a sender takes it (swap); the entry's next owner clears it. All
+//! else: the thread.
 //!
 //! **Crashes.** A sender that dies after it has taken the address, or after it has claimed a packet
-//! of a sleeping queue, and before its signal: nobody is told. So a timer interrupts the thread
-//! twenty times a second. A sender that dies (or is stopped) with a packet that it has claimed and
-//! not published is passed over by ordinary polls only, which may allocate: until the next one,
-//! what has come behind it waits. A receiver that dies: as everywhere.
+//! of a sleeping queue, and before its signal: the receiver is not told. So a timer interrupts the
+//! thread twenty times a second. A sender that dies (or is stopped) with a packet that it has
+//! claimed and not published is passed over by ordinary polls only, which may allocate: until the
+//! next one, messages behind it wait. A receiver that dies: as everywhere.
 //!
 //! **Memory.** A word of the directory's entry. **Don't use it** where the thread polls often
 //! anyway: each call of the endpoint says again that it is away, which costs two locked
@@ -220,7 +221,7 @@ impl<D: Domain> Core<D> {
 ///         let _ = request.reply(2, &[]);
 ///     });
 /// }
-/// // … compute; nobody has to poll.
+/// // … compute, without polling.
 /// # Ok(())
 /// # }
 /// ```

@@ -76,7 +76,7 @@
 //! | [`Algorithm::Towpath`] (default) | all worlds: a stopped or dead sender holds up no other |
 //! | [`Algorithm::LockFree`] | comparing with the paper's algorithm, which has that property, too |
 //! | [`Algorithm::Posix`] | a kernel mutex, which the kernel passes on when its holder dies |
-//! | the spin locks | comparing; a stopped holder holds everybody up |
+//! | the spin locks | comparing; a stopped holder holds all others up |
 //! | [`Policy::Adaptive`] (default) | all worlds: it spins only while there are cores to spare |
 //! | [`Policy::Spin`] | ranks that have a core each, and nothing else to run |
 //! | [`Policy::Park`] | ranks that mostly wait, on cores that others need |
