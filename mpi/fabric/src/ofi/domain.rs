@@ -69,7 +69,7 @@ pub struct Domain {
     pub sleepers: Cell<usize>,
     pub slept_at: Cell<Activity>,
     /// Activity when the endpoint was armed while the program's other domains were awake
-    /// ([`multi_domain_sleep`](crate::device::wait::multi_domain_sleep)).
+    /// ([`multi_domain_sleep`]).
     pub armed_at: Cell<Option<Activity>>,
     count: DomainCount,
     /// Number of completions that the program was given here.
