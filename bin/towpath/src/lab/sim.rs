@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use towpath_host::Host;
 use towpath_lab::waiting_policies;
-use towpath_papers::sim::{self, SIM_EXPERIMENTS, SimSettings, Watcher, Work, show};
+use towpath_papers::sim::{self, Effort, SIM_EXPERIMENTS, Sweep, Watcher, show};
 use towpath_report::Table;
 use towpath_report::console::Progress;
 use towpath_shm::shown;
@@ -204,7 +204,7 @@ impl SimArgs {
     }
 
     /// The settings for each amount of work.
-    fn settings(&self, machine: Parameters, experiment: &str) -> Result<Vec<SimSettings>, Failure> {
+    fn sweeps(&self, machine: Parameters, experiment: &'static str) -> Result<Vec<Sweep>, Failure> {
         let several = experiment == "multiprogramming";
         let is_list = experiment == "list";
         let works = match (self.work.is_empty(), is_list) {
@@ -213,7 +213,7 @@ impl SimArgs {
             (true, _) => vec![Amount::Nanoseconds(if several { 50_000 } else { 5_000 })],
         };
         let works = works.into_iter().map(|work| work.on(&machine)).collect::<Result<Vec<u64>, Failure>>()?;
-        let defaults = SimSettings::new(machine);
+        let defaults = Sweep::new(experiment, machine);
         let or = |given: &[String], default: &[&str]| -> Vec<String> {
             if given.is_empty() { default.iter().map(|s| s.to_string()).collect() } else { given.to_vec() }
         };
@@ -229,27 +229,29 @@ impl SimArgs {
         let operations = match (several, is_list) {
             (true, _) => 100_000,
             (_, true) => 10_000,
-            _ => defaults.operations,
+            _ => defaults.run.operations,
         };
-        let settings = SimSettings {
+        let operations = self.operations.unwrap_or(operations);
+        let sweep = Sweep {
             procs,
-            operations: self.operations.unwrap_or(operations),
-            seeds: self.seeds,
-            seed: self.seed,
+            run: defaults.run.seed(self.seed),
             algorithms: self.algorithms.clone(),
             waiting: or(&self.waiting, waiting).iter().filter_map(|w| Policy::from_name(w)).collect(),
-            copies: if self.copies.is_empty() { vec![2, 3] } else { self.copies.clone() },
+            copies: if self.copies.is_empty() {
+                vec![2, 3]
+            } else {
+                self.copies.iter().map(|n| *n as usize).collect()
+            },
             schedulers: or(&self.scheduler, &["time-sharing", "gang"]),
             per_processor: match (self.per_processor.is_empty(), is_list) {
-                (false, _) => self.per_processor.clone(),
+                (false, _) => self.per_processor.iter().map(|n| *n as usize).collect(),
                 (true, true) => vec![1, 3],
                 (true, false) => vec![1],
             },
-            threads: self.threads,
             ..defaults
         };
         let spread = f64::from(self.spread) / 100.0;
-        let with = |ns| SimSettings { work: Work { ns, spread }, ..settings.clone() };
+        let with = |ns| sweep.clone().work(ns, spread).operations(operations);
         Ok(works.into_iter().map(with).collect())
     }
 }
@@ -300,11 +302,11 @@ pub fn run(args: &SimArgs) -> Outcome {
         let text = format!("no experiment is called `{name}`; there are {}", names());
         return Err(Failure::new(text).with_code(2));
     };
-    let all_settings = args.settings(machine.clone(), name)?;
+    let sweeps = args.sweeps(machine.clone(), experiment.name())?;
+    let effort = Effort { seeds: args.seeds, threads: args.threads };
     let host = Host::detect("not pinned: simulated time does not depend on the host");
     let bar = Bar(Progress::new(true));
-    let results: Vec<_> =
-        all_settings.iter().map(|settings| sim::run(experiment, settings, &host, &bar)).collect();
+    let results: Vec<_> = sweeps.iter().map(|sweep| sim::run(sweep, effort, &host, &bar)).collect();
     bar.0.finish();
     let (mut records, mut failures) = (Vec::new(), Vec::new());
     for result in results {

@@ -5,12 +5,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use towpath_sim::{Parameters, machines};
-use towpath_sync::Policy;
-
 use super::above;
 use crate::sim::show::{by_processors, distinct, plot_by_bytes};
-use crate::sim::{Figures, SimSettings, Watcher, Work, find, run_points};
+use crate::sim::{Effort, Figures, Sweep, Watcher, find, run_points};
 use towpath_host::Error;
 use towpath_report::format::digits;
 use towpath_report::record::Metric;
@@ -28,75 +25,14 @@ pub struct Context<'a> {
     cache: RefCell<BTreeMap<String, Rc<Figures>>>,
 }
 
-/// What is asked of an experiment on a simulated machine.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// The experiment's name.
-    pub experiment: &'static str,
-    /// The machine.
-    pub machine: Parameters,
-    /// The algorithms.
-    pub algorithms: Vec<&'static str>,
-    /// The numbers of processors.
-    pub procs: Vec<usize>,
-    /// Work between two operations.
-    pub work: Work,
-    /// Operations in all.
-    pub operations: u64,
-    /// Ways of waiting.
-    pub waiting: Vec<Policy>,
-    /// Copies, schedulers (`multiprogramming`).
-    pub copies: Vec<u32>,
-    /// See above.
-    pub schedulers: Vec<&'static str>,
-    /// Processes on each processor (`list`).
-    pub per_processor: u32,
-    /// Lengths of messages (`ladder`).
-    pub bytes: Vec<usize>,
-}
-
-impl Question {
-    /// The paper's usual one: 5 µs ± 20 % of work, spinning, 20,000 operations.
-    pub fn new(
-        experiment: &'static str,
-        machine: &str,
-        algorithms: &[&'static str],
-        procs: &[usize],
-    ) -> Question {
-        Question {
-            experiment,
-            machine: machines::by_name(machine).expect("a machine that comes with Towpath"),
-            algorithms: algorithms.to_vec(),
-            procs: procs.to_vec(),
-            work: Work { ns: 5_000, spread: 0.2 },
-            operations: 20_000,
-            waiting: vec![Policy::Spin],
-            copies: vec![2],
-            schedulers: vec!["time-sharing", "gang"],
-            per_processor: 1,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// With other work.
-    #[must_use]
-    pub fn work(mut self, ns: u64, spread: f64) -> Question {
-        self.work = Work { ns, spread };
-        self
-    }
-
-    /// With a parameter of the machine changed.
-    #[must_use]
-    pub fn set(mut self, change: &str) -> Question {
-        self.machine.set_from_text(change).expect("a parameter and its value");
-        self
-    }
-}
-
 impl<'a> Context<'a> {
     /// With so many seeds.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
         Context { seeds, threads, watcher, cache: RefCell::default() }
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { seeds: self.seeds, threads: self.threads }
     }
 
     /// The answers, from what has been run already or run now.
@@ -104,37 +40,22 @@ impl<'a> Context<'a> {
     /// # Errors
     ///
     /// If an experiment fails.
-    pub fn ask(&self, question: &Question) -> Result<Series, Error> {
-        let q = question;
-        let experiment = find(q.experiment)
-            .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", q.experiment)))?;
-        let settings = SimSettings {
-            procs: q.procs.clone(),
-            work: q.work,
-            operations: q.operations,
-            seeds: self.seeds,
-            algorithms: q.algorithms.iter().map(|a| a.to_string()).collect(),
-            waiting: q.waiting.clone(),
-            copies: q.copies.clone(),
-            schedulers: q.schedulers.iter().map(|s| s.to_string()).collect(),
-            per_processor: vec![q.per_processor],
-            bytes: q.bytes.clone(),
-            threads: self.threads,
-            ..SimSettings::new(q.machine.clone())
-        };
-        let machine = format!("{:?}", q.machine.describe());
+    pub fn ask(&self, sweep: &Sweep) -> Result<Series, Error> {
+        let experiment = find(sweep.experiment)
+            .ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{}`", sweep.experiment)))?;
+        let machine = format!("{:?}", sweep.run.machine.describe());
         let mut points = Vec::new();
         let mut answers = Vec::new();
-        for point in experiment.points(&settings)? {
+        for point in experiment.points(sweep)? {
             let s = &point.subject;
-            let key = format!("{machine} {s:?} {:?} {}", point.setup.work, point.setup.operations);
+            let key = format!("{machine} {s:?} {:?} {}", point.run.work, point.run.operations);
             let known = self.cache.borrow().get(&key).cloned();
             answers.push((key, s.clone(), known.clone()));
             if known.is_none() {
                 points.push(point);
             }
         }
-        let mut new = run_points(&points, self.seeds, self.threads, self.watcher).into_iter();
+        let mut new = run_points(&points, self.effort(), self.watcher).into_iter();
         let mut series = Vec::new();
         for (key, subject, known) in answers {
             let figures = match known {
@@ -150,21 +71,21 @@ impl<'a> Context<'a> {
         Ok(Series { points: series, seeds: self.seeds as usize })
     }
 
-    /// The answers to several questions as one series.
+    /// The answers to several sweeps as one series.
     ///
     /// # Errors
     ///
     /// If an experiment fails.
-    pub fn ask_all(&self, questions: &[Question]) -> Result<Series, Error> {
+    pub fn ask_all(&self, sweeps: &[Sweep]) -> Result<Series, Error> {
         let mut points = Vec::new();
-        for question in questions {
-            points.extend(self.ask(question)?.points);
+        for sweep in sweeps {
+            points.extend(self.ask(sweep)?.points);
         }
         Ok(Series { points, seeds: self.seeds as usize })
     }
 }
 
-/// The figures of one question.
+/// The figures of one sweep, or of several.
 pub struct Series {
     points: Vec<(towpath_report::record::Subject, Rc<Figures>)>,
     seeds: usize,

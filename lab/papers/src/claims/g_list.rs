@@ -5,9 +5,10 @@ use std::rc::Rc;
 use towpath_machine::{AdvisoryLoad, Arena, Place, Processor};
 use towpath_sim::{Sim, Simulation, machines};
 
-use super::context::{At, Question, Series, within};
+use super::context::{At, Series, within};
 use super::{Claim, Context, Finding, TIE, below, not_above};
-use crate::sim::Setup;
+use crate::sim::Run;
+use crate::sim::Sweep;
 use crate::sim::list::{Locked, Plan, run_as};
 use towpath_host::Error;
 use towpath_report::format::{digits, percent};
@@ -139,10 +140,10 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-fn question(work: u64, per_processor: u32, procs: &[usize], algorithms: &[&'static str]) -> Question {
-    let question = Question::new("list", "paradigm", algorithms, procs);
-    let ns = work * question.machine.cycle / 1000;
-    Question { operations: PAIRS, per_processor, ..question.work(ns, 0.2) }
+fn question(work: u64, per_processor: usize, procs: &[usize], algorithms: &[&'static str]) -> Sweep {
+    let question = Sweep::on("list", "paradigm", algorithms, procs);
+    let ns = work * question.run.machine.cycle / 1000;
+    Sweep { per_processor: vec![per_processor], ..question.work(ns, 0.2).operations(PAIRS) }
 }
 
 fn figure_5(context: &Context<'_>) -> Result<Series, Error> {
@@ -336,10 +337,10 @@ fn g11(context: &Context<'_>) -> Result<Finding, Error> {
     // How much of the difference is the lock's back-off, whose bound the paper does not give.
     let mut shorter = Vec::new();
     for bound in [4096, 1024, 256] {
-        let setup = Setup { seed: 1, ..setup_of(2000, 8) };
-        let cycle = setup.machine.cycle / 1000;
+        let run = run_of(2000, 8);
+        let cycle = run.machine.cycle / 1000;
         let plan = |plan: Plan| Plan { longest_pause: bound * cycle, ..plan };
-        let measured = run_as::<Locked<Sim>>(&setup, plan)?;
+        let measured = run_as::<Locked<Sim>>(&run, plan)?;
         let cycles = measured.values.iter().find(|v| v.0 == COMPLETION_CYCLES).map_or(f64::NAN, |v| v.1);
         shorter.push(format!("{bound}: {}", millions(cycles)));
     }
@@ -351,9 +352,9 @@ fn g11(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 /// A run with one process on each processor.
-fn setup_of(work: u64, procs: usize) -> Setup {
+fn run_of(work: u64, procs: usize) -> Run {
     let question = question(work, 1, &[procs], &[SPIN]);
-    Setup::new(question.machine.clone(), procs, question.work, PAIRS)
+    Run { procs, ..question.run }
 }
 
 fn g12(context: &Context<'_>) -> Result<Finding, Error> {

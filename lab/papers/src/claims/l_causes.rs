@@ -4,9 +4,10 @@
 use towpath_sim::machines;
 
 use super::Context;
-use super::context::{At, Question};
+use super::context::At;
+use crate::sim::Sweep;
 use crate::sim::messages::stress::stress;
-use crate::sim::messages::{Algorithm, Setup};
+use crate::sim::messages::{Algorithm, Layer};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::metrics::SEND_OVERHEAD;
@@ -16,25 +17,28 @@ use towpath_report::stats::percentile;
 const MESSAGES: u64 = 5_000;
 
 /// The median over the seeds of what a message takes in the stress test.
-fn message(context: &Context<'_>, setup: &Setup, algorithm: Algorithm, writers: usize) -> Result<f64, Error> {
+fn message(context: &Context<'_>, layer: &Layer, algorithm: Algorithm, writers: usize) -> Result<f64, Error> {
     let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds))
         .map(|seed| {
-            let figures = stress(setup, algorithm, writers, MESSAGES, seed);
+            let mut layer = layer.seed(seed);
+            (layer.run.procs, layer.run.operations) = (writers + 1, MESSAGES);
+            let figures = stress(&layer, algorithm);
             figures.map(|f| f.message).map_err(|stuck| Error::NotAvailable(stuck.to_string()))
         })
         .collect();
     Ok(percentile(&each?, 50.0).unwrap_or(f64::NAN))
 }
 
-fn enterprise() -> Setup {
-    Setup::new(machines::by_name("enterprise5000").expect("a machine that comes with Towpath"))
+fn enterprise() -> Layer {
+    let machine = machines::by_name("enterprise5000").expect("a machine that comes with Towpath");
+    Layer::on(machine, 2, MESSAGES)
 }
 
 /// Why o_s of lock-free is not as far above test&set's as in the paper: what a send does
 /// atomically, and that a store waits for its upgrade.
 pub fn sending(context: &Context<'_>) -> Result<String, Error> {
     const BOTH: [&str; 2] = ["test-and-set", "lock-free"];
-    let question = || Question::new("messages", "enterprise5000", &BOTH, &[2]).work(5_000, 0.2);
+    let question = || Sweep::on("messages", "enterprise5000", &BOTH, &[2]).work(5_000, 0.2);
     let as_is = context.ask(&question())?;
     let (cheap, quick) = (
         context.ask(&question().set("processor.rmw=60ns"))?,
@@ -84,7 +88,7 @@ pub fn barging(context: &Context<'_>) -> Result<String, Error> {
         ));
     }
     Ok(format!(
-        "the simulated mutex may be taken before a woken sleeper runs; one that is handed to the sleeper (lab/bench/src/sim/messages/hand_over.rs) takes {}",
+        "the simulated mutex may be taken before a woken sleeper runs; one that is handed to the sleeper (lab/papers/src/sim/messages/hand_over.rs) takes {}",
         parts.join(", ")
     ))
 }

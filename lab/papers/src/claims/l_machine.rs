@@ -10,7 +10,7 @@ use towpath_sim::{Parameters, Sim, SimWord, Simulation, machines};
 use super::context::within;
 use super::{Claim, Context, Finding};
 use crate::sim::messages::deadlock::{Traffic, Way, traffic};
-use crate::sim::messages::{Algorithm, Setup};
+use crate::sim::messages::{Algorithm, Layer};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 
@@ -124,9 +124,9 @@ fn l18(_: &Context<'_>) -> Result<Finding, Error> {
 }
 
 fn l19(context: &Context<'_>) -> Result<Finding, Error> {
-    let mut setup = Setup::new(enterprise());
+    let mut layer = Layer::on(enterprise(), 4, 0);
     // As the paper's receivers, which wait for a packet that was claimed for as long as it takes.
-    setup.habits.patience = u64::MAX;
+    layer.habits.patience = u64::MAX;
     let mut against = Vec::new();
     let mut runs = 0;
     for algorithm in Algorithm::PAPER {
@@ -137,7 +137,7 @@ fn l19(context: &Context<'_>) -> Result<Finding, Error> {
             (Traffic::Bulk, Way::PacketFirst, true),
         ] {
             let results = (1..=u64::from(context.seeds))
-                .map(|seed| traffic(&setup, algorithm, what, way, seed).is_err());
+                .map(|seed| traffic(&layer.seed(seed), algorithm, what, way).is_err());
             let stood: Vec<bool> = results.collect();
             runs += stood.len();
             // What can stand still need not do so every time; what cannot never does.

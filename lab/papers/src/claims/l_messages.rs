@@ -5,9 +5,10 @@
 //! what the operating system's mutex takes from o_s of Posix (Table 1) and, roughly, from Posix
 //! with 3 and 7 writers (Table 2). These cells are never counted.
 
-use super::context::{At, Question, Series, rising, within, within_factor};
+use super::context::{At, Series, rising, within, within_factor};
 use super::{Claim, Context, Finding, Verdict, l_causes};
 use crate::paper::{LOGP_TABLE, STRESS_TABLE, STRESS_WRITERS};
+use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
@@ -123,7 +124,7 @@ pub(super) fn explained(
 }
 
 pub(super) fn ask(context: &Context<'_>, algorithms: &[&'static str]) -> Result<Series, Error> {
-    context.ask(&Question::new("messages", "enterprise5000", algorithms, &[2, 4, 8]).work(5_000, 0.2))
+    context.ask(&Sweep::on("messages", "enterprise5000", algorithms, &[2, 4, 8]).work(5_000, 0.2))
 }
 
 /// With so many writers.

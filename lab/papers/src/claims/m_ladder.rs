@@ -8,10 +8,11 @@
 use towpath_machine::{Arena, Processor};
 use towpath_sim::{Simulation, machines};
 
-use super::context::{At, Question, Series, rising, within, within_factor};
+use super::context::{At, Series, rising, within, within_factor};
 use super::{Claim, Context, Finding, below, not_above};
 use crate::ladder::Version;
-use crate::sim::ladder::{MEMORY, Setup, ping_pong, single_copy};
+use crate::sim::Sweep;
+use crate::sim::ladder::{MEMORY, Rung, ping_pong, single_copy};
 use towpath_host::Error;
 use towpath_report::format::{bandwidth, digits, nanoseconds, size};
 use towpath_report::record::Metric;
@@ -141,12 +142,12 @@ fn of(version: Version, bytes: u64) -> At<'static> {
 
 /// All versions at all lengths: everything below takes its figures from here.
 fn ladder(context: &Context<'_>) -> Result<Series, Error> {
-    context.ask(&Question::new("ladder", "sx4", &Version::ALL.map(Version::name), &[2]))
+    context.ask(&Sweep::on("ladder", "sx4", &Version::ALL.map(Version::name), &[2]))
 }
 
 /// One version's curves, as in the paper's figure.
 fn figure(context: &Context<'_>, version: Version, name: &str) -> Result<[String; 2], Error> {
-    let series = context.ask(&Question::new("ladder", "sx4", &[version.name()], &[2]))?;
+    let series = context.ask(&Sweep::on("ladder", "sx4", &[version.name()], &[2]))?;
     Ok(plots(&series, name))
 }
 
@@ -216,8 +217,8 @@ fn m2(context: &Context<'_>) -> Result<Finding, Error> {
         if step < lock { vec![small] } else { Vec::new() }
     }));
     text.push(show(&series, version, &[1023, 1024]));
-    let setup = Setup::new(&machine, version);
-    let operations = |bytes| ping_pong(&setup, version, bytes, 1).map(|f| f.lock_operations).map_err(stuck);
+    let rung = |bytes| Rung::on(&machine, version, bytes);
+    let operations = |bytes| ping_pong(&rung(bytes)).map(|f| f.lock_operations).map_err(stuck);
     let (short, eager) = (operations(1023)?, operations(1024)?);
     if eager != 2.0 * short {
         against.push(format!("{} and {} operations on locks", digits(short), digits(eager)));
@@ -229,7 +230,7 @@ fn m2(context: &Context<'_>) -> Result<Finding, Error> {
 fn m3(context: &Context<'_>) -> Result<Finding, Error> {
     let series = ladder(context)?;
     let version = Version::SystemV;
-    let free = Question { bytes: vec![4 << 20], ..Question::new("ladder", "sx4", &[version.name()], &[2]) }
+    let free = Sweep { bytes: vec![4 << 20], ..Sweep::on("ladder", "sx4", &[version.name()], &[2]) }
         .set("os.semaphore=1ns");
     let free = context.ask(&free)?;
     let mut against = series.judge(|f| {
@@ -265,8 +266,8 @@ fn dip(lengths: &[usize], bandwidths: &[f64]) -> Option<usize> {
 fn m5(context: &Context<'_>) -> Result<Finding, Error> {
     let version = Version::SlotsSystemV;
     let lengths: Vec<usize> = (4..=16).map(|quarters| quarters << 18).collect();
-    let question = Question::new("ladder", "sx4", &[version.name()], &[2]);
-    let series = context.ask(&Question { bytes: lengths.clone(), ..question })?;
+    let question = Sweep::on("ladder", "sx4", &[version.name()], &[2]);
+    let series = context.ask(&Sweep { bytes: lengths.clone(), ..question })?;
     let paper = 3.0 * MB as f64;
     let position = |f: Look<'_>| {
         let all: Vec<f64> = lengths.iter().map(|&n| gigabytes(f, version, n as u64)).collect();
@@ -279,11 +280,9 @@ fn m5(context: &Context<'_>) -> Result<Finding, Error> {
     let found = position(&|at, metric| series.median(at, metric));
     // With all of the memory for data, as if the slots took none of it.
     let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
-    let whole = Setup { pool: MEMORY, ..Setup::new(&machine, version) };
-    let unshrunk: Result<Vec<f64>, Error> = lengths
-        .iter()
-        .map(|&n| ping_pong(&whole, version, n, 1).map(|f| n as f64 / f.latency).map_err(stuck))
-        .collect();
+    let whole = |bytes| Rung { pool: MEMORY, ..Rung::on(&machine, version, bytes) };
+    let unshrunk: Result<Vec<f64>, Error> =
+        lengths.iter().map(|&n| ping_pong(&whole(n)).map(|f| n as f64 / f.latency).map_err(stuck)).collect();
     if let Some(at) = dip(&lengths, &unshrunk?) {
         against.push(format!("without the slots there is a dip too, at {}", size(at as u64)));
     }
@@ -356,7 +355,7 @@ fn m8(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn m9(_: &Context<'_>) -> Result<Finding, Error> {
     let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
-    let software = Setup::new(&machine, Version::SystemV).software as f64;
+    let software = Rung::on(&machine, Version::SystemV, 0).software as f64;
     Ok(Finding::new(nanoseconds(software), within("it", software, 30_000.0, 0.0)))
 }
 
@@ -411,12 +410,12 @@ fn m11(context: &Context<'_>) -> Result<Finding, Error> {
 fn m17(context: &Context<'_>) -> Result<Finding, Error> {
     let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
     let version = Version::SlotsTestAndSet;
-    let setup = Setup::new(&machine, version);
+    let rung = Rung::on(&machine, version, ONE_PIECE as usize);
     let mut factors = Vec::new();
     let mut against = Vec::new();
     for seed in 1..=u64::from(context.seeds) {
-        let two = ping_pong(&setup, version, ONE_PIECE as usize, seed).map_err(stuck)?.latency;
-        let one = single_copy::ping_pong(&setup, ONE_PIECE as usize, seed).map_err(stuck)?.latency;
+        let two = ping_pong(&rung.seed(seed)).map_err(stuck)?.latency;
+        let one = single_copy::ping_pong(&rung.seed(seed)).map_err(stuck)?.latency;
         factors.push(two / one);
         against.extend(within("the factor", two / one, 2.0, 0.25));
     }

@@ -1,7 +1,8 @@
 //! Paper N §4.3: barriers (N22, N23).
 
-use super::context::{At, Question, rising};
+use super::context::{At, rising};
 use super::{Claim, Context, Finding};
+use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
@@ -39,8 +40,8 @@ pub(super) const CLAIMS: &[Claim] = &[
 ];
 
 /// The paper's Figure 6. An operation is one processor's passage.
-fn figure_6() -> Question {
-    Question::new("barriers", "origin2000", &[AT_MEMORY, TREE, CACHED], &PROCS)
+fn figure_6() -> Sweep {
+    Sweep::on("barriers", "origin2000", &[AT_MEMORY, TREE, CACHED], &PROCS)
 }
 
 /// An episode: all processors' passages.
@@ -93,7 +94,7 @@ fn n22(context: &Context<'_>) -> Result<Finding, Error> {
         ("homes that serve in the order of arrival", "directory.service=fifo"),
         ("polls 2 µs apart", "fetch_op.poll=2us"),
     ] {
-        let question = Question::new("barriers", "origin2000", &[AT_MEMORY, TREE], &[64]).set(change);
+        let question = Sweep::on("barriers", "origin2000", &[AT_MEMORY, TREE], &[64]).set(change);
         let changed = context.ask(&question)?;
         let g = |at: At<'_>, metric| changed.median(at, metric);
         sweep.push(format!("with {what} {}", digits(episode(&g, TREE, 64) / episode(&g, AT_MEMORY, 64))));

@@ -1,7 +1,8 @@
 //! Paper N §4.1: the shared counter over LL/SC and over fetch-ops at memory (N1 to N10).
 
-use super::context::{At, Question, rising, within, within_factor};
+use super::context::{At, rising, within, within_factor};
 use super::{Claim, Context, Finding};
+use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::metrics::{
@@ -105,11 +106,11 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-fn with_work() -> Question {
-    Question::new("counter", "origin2000", &BOTH, &PROCS)
+fn with_work() -> Sweep {
+    Sweep::on("counter", "origin2000", &BOTH, &PROCS)
 }
 
-fn without_work() -> Question {
+fn without_work() -> Sweep {
     with_work().work(0, 0.0)
 }
 
@@ -177,7 +178,7 @@ fn n4(context: &Context<'_>) -> Result<Finding, Error> {
 }
 
 /// Our Figure 3, one chart.
-fn chart(context: &Context<'_>, question: &Question, title: &str) -> Result<String, Error> {
+fn chart(context: &Context<'_>, question: &Sweep, title: &str) -> Result<String, Error> {
     Ok(context.ask(question)?.plot(title, TIME, nanoseconds))
 }
 
@@ -242,9 +243,9 @@ fn n7(context: &Context<'_>) -> Result<Finding, Error> {
     }));
     let mut sweep = Vec::new();
     for service in SERVICE {
-        let set = |question: Question| {
+        let set = |question: Sweep| {
             let mut question = question.set(&format!("fetch_op.occupancy={service}"));
-            question.algorithms = vec![BOTH[1]];
+            question.algorithms = vec![BOTH[1].into()];
             question
         };
         let (busy, empty) = (context.ask(&set(with_work()))?, context.ask(&set(without_work()))?);

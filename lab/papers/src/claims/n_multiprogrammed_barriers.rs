@@ -46,7 +46,7 @@ const CACHED: &str = "centralized/ll-sc";
 pub(super) const BARRIERS: [(&str, u64); 3] =
     [(CACHED, 9_600), ("centralized/fetch-op", 19_200), ("mcs-tree", 19_200)];
 
-fn barriers(context: &Context<'_>, copies: &[u32], spread: f64) -> Result<Series, Error> {
+fn barriers(context: &Context<'_>, copies: &[usize], spread: f64) -> Result<Series, Error> {
     let both = |&(name, operations): &(&'static str, u64)| {
         [SHARED, GANG].map(|scheduler| question(name, scheduler, copies, operations, spread))
     };
@@ -154,7 +154,7 @@ fn n31(context: &Context<'_>) -> Result<Finding, Error> {
     let mut against = Vec::new();
     let mut ours = Vec::new();
     for (spread, copies) in [(0.2, &[2, 3][..]), (0.5, &[2][..])] {
-        let numbers: Vec<u32> = copies.iter().map(|&n| n as u32).collect();
+        let numbers: Vec<usize> = copies.iter().map(|&n| n as usize).collect();
         let series = barriers(context, &numbers, spread)?;
         let part = |f: Figure<'_>, name, n| {
             f(at(name, COMPETITIVE, n, SHARED), TIME) / f(at(name, SPIN, n, SHARED), TIME)

@@ -9,8 +9,9 @@
 
 use towpath_sync::Policy;
 
-use super::context::{At, Question, Series};
+use super::context::{At, Series};
 use super::{Claim, Context, Finding, TIE, above, not_above};
+use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
@@ -139,18 +140,18 @@ pub(super) fn at<'a>(algorithm: &'a str, waiting: &'a str, copies: u64, schedule
 pub(super) fn question(
     algorithm: &'static str,
     scheduler: &'static str,
-    copies: &[u32],
+    copies: &[usize],
     operations: u64,
     spread: f64,
-) -> Question {
+) -> Sweep {
     let waiting = if scheduler == SHARED { disciplines(algorithm) } else { &DISCIPLINES[..1] };
-    Question {
-        operations,
+    Sweep {
         waiting: waiting.iter().map(|d| d.1).collect(),
         copies: copies.to_vec(),
-        schedulers: vec![scheduler],
-        ..Question::new("multiprogramming", "origin2000", &[algorithm], &[procs(algorithm)])
+        schedulers: vec![scheduler.into()],
+        ..Sweep::on("multiprogramming", "origin2000", &[algorithm], &[procs(algorithm)])
             .work(50_000, spread)
+            .operations(operations)
             .set(QUANTUM)
     }
 }
@@ -277,7 +278,7 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
         sweep.push(format!("{change}: {}", both.join("; ")));
     }
     // Where the paper's own queue is what limits the program.
-    let busy = |q: Question| q.work(5_000, 0.2);
+    let busy = |q: Sweep| q.work(5_000, 0.2);
     let busy = context.ask_all(&[SHARED, GANG].map(|s| busy(question(CUSTOM, s, &[2], 64_000, 0.2))))?;
     sweep.push(format!("5 µs of work: {}", gaps(&median(&busy), CUSTOM, &[2])));
     let ours = format!(

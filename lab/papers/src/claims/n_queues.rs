@@ -6,9 +6,10 @@ use towpath_structures::queues::{ConcurrentQueue, TwoEnded};
 use towpath_sync::LoadLinked;
 use towpath_sync::locks::TestAndSet;
 
-use super::context::{At, Question, Series, rising, within_factor};
+use super::context::{At, Series, rising, within_factor};
 use super::{Claim, Context, Finding};
-use crate::sim::Setup;
+use crate::sim::Run;
+use crate::sim::Sweep;
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
@@ -160,14 +161,14 @@ fn at(algorithm: &str, procs: usize) -> At<'_> {
 }
 
 /// The paper's Figure 5.
-fn figure_5() -> Question {
-    Question::new("queues", "origin2000", &ALL, &PROCS)
+fn figure_5() -> Sweep {
+    Sweep::on("queues", "origin2000", &ALL, &PROCS)
 }
 
 /// The same on 64 processors for some of them, with a parameter changed: to see on what
 /// something hangs.
 fn changed(context: &Context<'_>, algorithms: &[&'static str], change: &str) -> Result<Series, Error> {
-    context.ask(&Question::new("queues", "origin2000", algorithms, &[MOST]).set(change))
+    context.ask(&Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change))
 }
 
 /// Times of some, the medians, in the order given.
@@ -297,8 +298,8 @@ fn n13(context: &Context<'_>) -> Result<Finding, Error> {
 /// exponential back-off.
 fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
     let question = figure_5();
-    let setup = Setup::new(question.machine.clone(), MOST, question.work, question.operations);
-    let measured = setup.measure(
+    let run = Run { procs: MOST, ..question.run };
+    let measured = run.measure(
         |arena| TwoEnded::<Sim, TestAndSet<Sim, LoadLinked>, LoadLinked>::new(arena, 16 * MOST, MOST),
         move |cpu, queue, patience, i| {
             let mut wait = patience.clone();
@@ -440,7 +441,7 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
     if against.is_empty() {
         return Ok(Finding::new(ours, against));
     }
-    let word = context.ask(&Question::new("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
+    let word = context.ask(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
     let fifo = changed(context, &both, "directory.service=fifo")?;
     let why = format!(
         "under a lock the queue's own lines move one after the other while nobody else may begin: the hybrid lock around a single word takes {}, so no queue under it can take less. And it hangs on the order in which a home serves: with first in first out {}",
@@ -472,7 +473,7 @@ fn n19(context: &Context<'_>) -> Result<Finding, Error> {
     }
     // The same locks around a single word.
     const WORD: [&str; 3] = ["hybrid-queue", "ticket/fetch-op", "test-and-set/fetch-op"];
-    let word = context.ask(&Question::new("locks", "origin2000", &WORD, &[MOST]))?;
+    let word = context.ask(&Sweep::on("locks", "origin2000", &WORD, &[MOST]))?;
     let why = format!(
         "it hangs on how long a poll at memory occupies the home (chosen for N7): {}. The queue's own lines do not decide, it is the same around a single word: {}",
         sweep.join("; "),
@@ -483,7 +484,7 @@ fn n19(context: &Context<'_>) -> Result<Finding, Error> {
 
 fn n20(context: &Context<'_>) -> Result<Finding, Error> {
     let question = figure_5();
-    let operations = question.operations as f64;
+    let operations = question.run.operations as f64;
     let series = context.ask(&question)?;
     let others: Vec<&'static str> = ALL.into_iter().filter(|a| ![TICKETS, ARRAY].contains(a)).collect();
     let against = series.judge(|f| {
@@ -526,7 +527,7 @@ fn n20(context: &Context<'_>) -> Result<Finding, Error> {
         return Ok(Finding::new(ours, against));
     }
     let faster = context.ask(
-        &Question::new("queues", "origin2000", &[TICKETS], &PROCS)
+        &Sweep::on("queues", "origin2000", &[TICKETS], &PROCS)
             .set("fetch_op.occupancy=10ns")
             .set("fetch_op.occupancy_miss=10ns"),
     )?;

@@ -9,7 +9,7 @@ use super::l_machine::{enterprise, stuck};
 use super::native::{Comparison, Figure, Line, Lines, Native, papers, record};
 use super::{Claim, Context, Finding, above};
 use crate::sim::messages::stress::stress;
-use crate::sim::messages::{Algorithm, Setup};
+use crate::sim::messages::{Algorithm, Layer};
 use towpath_host::Error;
 use towpath_report::OURS;
 use towpath_report::format::digits;
@@ -134,22 +134,22 @@ fn losing_less<'n>(slowdowns: &[(&'n str, f64)]) -> Vec<&'n str> {
 
 /// Two copies of the stress test beside one, on the simulated Enterprise 5000.
 fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
-    let mut setup = Setup::new(enterprise());
+    let mut one = Layer::on(enterprise(), 8, 20_000);
     // Run and time slice are shortened together: still 250 context switches, and hundreds of
     // messages, long.
-    setup.parameters.set_from_text("os.quantum=1ms").expect("a parameter and its value");
-    let two = Setup { copies: 2, ..setup.clone() };
-    let messages = 20_000;
+    one.run.machine.set_from_text("os.quantum=1ms").expect("a parameter and its value");
+    let mut two = one.clone();
+    two.run.copies = 2;
     let mut against = Vec::new();
     let mut rows = vec![[Vec::new(), Vec::new()]; Algorithm::PAPER.len()];
     for seed in 1..=u64::from(context.seeds) {
         let mut slowdowns = Vec::new();
         for (row, algorithm) in rows.iter_mut().zip(Algorithm::PAPER) {
-            let one = stress(&setup, algorithm, 7, messages, seed).map_err(stuck)?.message;
-            let both = stress(&two, algorithm, 7, messages, seed).map_err(stuck)?.message;
-            row[0].push(one);
+            let alone = stress(&one.seed(seed), algorithm).map_err(stuck)?.message;
+            let both = stress(&two.seed(seed), algorithm).map_err(stuck)?.message;
+            row[0].push(alone);
             row[1].push(both);
-            slowdowns.push((algorithm.name(), both / one));
+            slowdowns.push((algorithm.name(), both / alone));
         }
         for name in losing_less(&slowdowns) {
             let text = format!("{name} slows down less than lock-free");

@@ -9,115 +9,48 @@ pub mod ladder;
 pub mod list;
 pub mod messages;
 mod patience;
-mod setup;
+mod run;
 pub mod show;
+mod sweep;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 pub use experiments::{Algorithm, BARRIERS, COUNTERS, LOCKS, MESSAGES, QUEUES, SIM_EXPERIMENTS, find};
 pub use patience::Patience;
-pub use setup::{Measured, Setup, Work};
-use towpath_sim::Parameters;
-use towpath_sync::Policy;
+pub use run::{Measured, Run, Work};
+pub use sweep::{Effort, Sweep};
 
 use towpath_host::Error;
 use towpath_host::Host;
+use towpath_report::Experiment;
 use towpath_report::record::{Extra, Metric, Record, Subject};
-
-/// What the user asked for.
-#[derive(Clone, Debug)]
-pub struct SimSettings {
-    /// The machine.
-    pub machine: Parameters,
-    /// Numbers of processors; empty: powers of two up to what the machine has (at most
-    /// 64).
-    pub procs: Vec<usize>,
-    /// Private work between two operations.
-    pub work: Work,
-    /// Operations in all, shared among the processors.
-    pub operations: u64,
-    /// How many seeds, from `seed` on.
-    pub seeds: u32,
-    /// The first seed.
-    pub seed: u64,
-    /// Which algorithms; empty: those that suit the machine.
-    pub algorithms: Vec<String>,
-    /// Ways of waiting.
-    pub waiting: Vec<Policy>,
-    /// Copies of the program at one time (`multiprogramming`).
-    pub copies: Vec<u32>,
-    /// Processes on each processor (`list`).
-    pub per_processor: Vec<u32>,
-    /// `time-sharing`, `gang` (`multiprogramming`).
-    pub schedulers: Vec<String>,
-    /// Lengths of messages (`ladder`); empty: its own.
-    pub bytes: Vec<usize>,
-    /// How many host threads run simulations at one time; 0: one for each core.
-    pub threads: usize,
-}
-
-impl SimSettings {
-    /// What holds unless the user says otherwise.
-    pub fn new(machine: Parameters) -> Self {
-        SimSettings {
-            machine,
-            procs: Vec::new(),
-            work: Work { ns: 5_000, spread: 0.2 },
-            operations: 20_000,
-            seeds: 5,
-            seed: 1,
-            algorithms: Vec::new(),
-            waiting: vec![Policy::Spin],
-            copies: vec![2],
-            per_processor: vec![1],
-            schedulers: vec!["time-sharing".into(), "gang".into()],
-            bytes: Vec::new(),
-            threads: 0,
-        }
-    }
-
-    /// The numbers of processors to run on.
-    pub fn procs(&self) -> Vec<usize> {
-        if !self.procs.is_empty() {
-            return self.procs.clone();
-        }
-        let most = (self.machine.processors as usize).min(64);
-        std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n <= most).collect()
-    }
-}
 
 /// One thing to run, once for each seed.
 pub struct Point {
     /// For the records.
     pub subject: Subject,
     /// What is run.
-    pub setup: Setup,
-    /// How.
-    pub run: Runner,
+    pub run: Run,
+    /// The algorithm on it.
+    pub runner: Runner,
 }
 
-/// What runs a setup once.
-pub type Runner = fn(&Setup) -> Result<Measured, Error>;
+/// An algorithm: makes a run once.
+pub type Runner = Arc<dyn Fn(&Run) -> Result<Measured, Error> + Send + Sync>;
 
 /// What was not measured, and why.
 pub type Failures = Vec<(Subject, String)>;
 
-/// One experiment on simulated machines: one file, and one line in [`SIM_EXPERIMENTS`].
-pub trait SimExperiment: Sync {
-    /// Its name, as users and records call it.
-    fn name(&self) -> &'static str;
-    /// What it shows, in one sentence.
-    fn about(&self) -> &'static str;
-    /// The algorithms that it knows.
-    fn algorithms(&self) -> Vec<&'static str>;
-    /// What there is to run.
+/// An experiment on simulated machines: one file, and one line in [`SIM_EXPERIMENTS`].
+pub trait Simulate: Experiment {
+    /// The points to run.
     ///
     /// # Errors
     ///
     /// If what the user asked for does not fit the machine.
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error>;
+    fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error>;
 }
 
 /// Who wants to know how far it is.
@@ -138,14 +71,9 @@ impl Watcher for () {
 /// metrics' names.
 pub type Figures = BTreeMap<Metric, Vec<f64>>;
 
-/// Runs all points, each with `seeds` seeds from the one in its setup on, on so many host
-/// threads (0: one for each core). In the order of the points.
-pub fn run_points(
-    points: &[Point],
-    seeds: u32,
-    threads: usize,
-    watcher: &dyn Watcher,
-) -> Vec<Result<Figures, Error>> {
+/// Runs all points, each with so many seeds from its run's on, on so many host threads. In the order of the points.
+pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Vec<Result<Figures, Error>> {
+    let Effort { seeds, threads } = effort;
     let total = points.len() * seeds as usize;
     watcher.expect(total);
     let next = AtomicUsize::new(0);
@@ -162,9 +90,8 @@ pub fn run_points(
                         return;
                     }
                     let point = &points[n / seeds as usize];
-                    let mut setup = point.setup.clone();
-                    setup.seed += (n % seeds as usize) as u64;
-                    let result = (point.run)(&setup);
+                    let seed = point.run.seed + (n % seeds as usize) as u64;
+                    let result = (point.runner)(&point.run.seed(seed));
                     *results[n].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
                     watcher.done(&point.subject.describe());
                 }
@@ -199,24 +126,30 @@ pub fn run_points(
 ///
 /// If what the user asked for does not fit the machine.
 pub fn run(
-    experiment: &dyn SimExperiment,
-    settings: &SimSettings,
+    sweep: &Sweep,
+    effort: Effort,
     host: &Host,
     watcher: &dyn Watcher,
 ) -> Result<(Vec<Record>, Failures), Error> {
-    let points = experiment.points(settings)?;
+    let experiment = find_or_explain(sweep.experiment)?;
+    let points = experiment.points(sweep)?;
     let mut records = Vec::new();
     let mut failed = Vec::new();
-    for (point, result) in points.iter().zip(run_points(&points, settings.seeds, settings.threads, watcher)) {
+    for (point, result) in points.iter().zip(run_points(&points, effort, watcher)) {
         match result {
             Err(error) => failed.push((point.subject.clone(), error.to_string())),
             Ok(figures) => records.extend(figures.into_iter().filter_map(|(metric, values)| {
-                let record = point.subject.record(metric, &values, settings.seed, host)?;
-                Some(Record { machine: settings.machine.name.clone(), ..record })
+                let record = point.subject.record(metric, &values, sweep.run.seed, host)?;
+                Some(Record { machine: sweep.run.machine.name.clone(), ..record })
             })),
         }
     }
     Ok((records, failed))
+}
+
+/// The experiment of that name.
+fn find_or_explain(name: &str) -> Result<&'static dyn Simulate, Error> {
+    find(name).ok_or_else(|| Error::NotAvailable(format!("there is no experiment `{name}`")))
 }
 
 /// The subject of a point.

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::Failures;
 use towpath_host::Error;
-use towpath_report::Section;
 use towpath_report::console::render_table;
 use towpath_report::format::{bandwidth, digits, in_unit, nanoseconds, size};
 use towpath_report::page::plain_page;
@@ -13,6 +12,7 @@ use towpath_report::record::{Metric, Record, metrics, plainly};
 use towpath_report::report::write_files;
 use towpath_report::svg::{Line, Look, Value, lines};
 use towpath_report::table::{Cell, Kind, Table, mark_best};
+use towpath_report::{Results, Section};
 
 /// The counts that tables show, with their heads.
 const COUNTS: [(&str, &str); 16] = [
@@ -89,6 +89,13 @@ fn cell(record: Option<&&Record>) -> Cell {
     let text = if r.unit == "count" { digits(r.value) } else { in_unit(r.value, &r.unit) };
     let detail = format!("{} to {}, {} seeds", digits(r.min), digits(r.max), r.runs);
     Cell { text, detail, kind: Kind::Figure }
+}
+
+/// The tables and plots of one experiment's records among the results.
+pub fn sections_of(experiment: &str, results: &Results) -> Vec<Section> {
+    let records: Vec<Record> =
+        results.records.iter().filter(|r| r.experiment == experiment).cloned().collect();
+    sections(&records)
 }
 
 /// The tables and plots of an experiment's records.

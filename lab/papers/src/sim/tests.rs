@@ -1,26 +1,21 @@
 //! Experiments at small sizes: every algorithm of every family on simulated machines, and
 //! what is recorded.
 
-use towpath_sim::machines;
+use towpath_sync::Policy;
 
 use super::*;
 use towpath_report::record::metrics::{
     CONTENDERS, FAILED_CONDITIONALS, INVALIDATIONS, PROGRAM_TIME, SLICES, STANDSTILL, TIME_PER_OPERATION,
 };
 
-fn settings(machine: &str, procs: &[usize]) -> SimSettings {
-    SimSettings {
-        procs: procs.to_vec(),
-        operations: 200,
-        seeds: 2,
-        work: Work { ns: 500, spread: 0.2 },
-        ..SimSettings::new(machines::by_name(machine).unwrap())
-    }
+const EFFORT: Effort = Effort { seeds: 2, threads: 0 };
+
+fn sweep(experiment: &'static str, machine: &str, procs: &[usize]) -> Sweep {
+    Sweep::on(experiment, machine, &[], procs).work(500, 0.2).operations(200)
 }
 
-fn records(experiment: &str, settings: &SimSettings) -> Vec<Record> {
-    let (records, failures) =
-        run(find(experiment).unwrap(), settings, &Host::detect("not pinned"), &()).unwrap();
+fn records(sweep: &Sweep, effort: Effort) -> Vec<Record> {
+    let (records, failures) = run(sweep, effort, &Host::detect("not pinned"), &()).unwrap();
     assert!(failures.is_empty(), "{failures:?}");
     records
 }
@@ -34,25 +29,24 @@ fn every_algorithm_runs_on_one_two_three_eight_and_all_processors() {
         ("sx4", &[3, 32]),
     ] {
         for experiment in ["counter", "locks", "queues", "barriers"] {
-            let mut settings = settings(machine, procs);
+            let mut sweep = sweep(experiment, machine, procs);
             // All of them, also those that would not be chosen here.
-            settings.algorithms =
+            sweep.algorithms =
                 find(experiment).unwrap().algorithms().iter().map(|name| name.to_string()).collect();
-            settings.seeds = 1;
-            let records = records(experiment, &settings);
+            let records = records(&sweep, Effort { seeds: 1, ..EFFORT });
             let times = records.iter().filter(|r| r.metric == TIME_PER_OPERATION.name);
-            assert_eq!(times.count(), settings.algorithms.len() * procs.len(), "{experiment} on {machine}");
+            assert_eq!(times.count(), sweep.algorithms.len() * procs.len(), "{experiment} on {machine}");
         }
     }
 }
 
 #[test]
 fn every_discipline_runs_under_both_schedulers() {
-    let mut settings = settings("origin2000", &[4]);
-    settings.waiting = vec![Policy::Spin, Policy::SpinThenPark, Policy::Park];
-    settings.copies = vec![2, 3];
-    settings.machine.set_from_text("os.quantum=100us").unwrap();
-    let records = records("multiprogramming", &settings);
+    let mut sweep = sweep("multiprogramming", "origin2000", &[4]);
+    sweep.waiting = vec![Policy::Spin, Policy::SpinThenPark, Policy::Park];
+    sweep.copies = vec![2, 3];
+    sweep.run.machine.set_from_text("os.quantum=100us").unwrap();
+    let records = records(&sweep, EFFORT);
     let switches = records.iter().filter(|r| r.metric == "context_switches_per_operation");
     assert!(switches.clone().count() > 80);
     assert!(switches.filter(|r| r.value > 0.0).count() > 80, "they take turns");
@@ -61,17 +55,19 @@ fn every_discipline_runs_under_both_schedulers() {
 #[test]
 fn the_same_settings_give_the_same_records_on_any_number_of_host_threads() {
     let strip = |threads| {
-        let settings = SimSettings { threads, ..settings("origin2000", &[2, 8]) };
-        records("queues", &settings).iter().map(|r| (r.metric.clone(), r.samples.clone())).collect::<Vec<_>>()
+        let sweep = sweep("queues", "origin2000", &[2, 8]);
+        records(&sweep, Effort { threads, ..EFFORT })
+            .iter()
+            .map(|r| (r.metric.clone(), r.samples.clone()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(strip(1), strip(3));
 }
 
 #[test]
 fn a_shared_counter_behaves_as_its_primitive() {
-    let mut settings = settings("origin2000", &[8]);
-    settings.operations = 2_000;
-    let records = records("counter", &settings);
+    let sweep = sweep("counter", "origin2000", &[8]).operations(2_000);
+    let records = records(&sweep, EFFORT);
     let value = |algorithm: &str, metric: Metric| {
         records.iter().find(|r| r.algorithm == algorithm && r.metric == metric.name).unwrap().value
     };
@@ -83,19 +79,17 @@ fn a_shared_counter_behaves_as_its_primitive() {
 
 #[test]
 fn what_does_not_fit_is_explained() {
-    let error = |settings: &SimSettings| {
-        run(find("locks").unwrap(), settings, &Host::detect("not pinned"), &()).unwrap_err()
-    };
-    let too_many = settings("enterprise5000", &[9]);
+    let error = |sweep: &Sweep| run(sweep, EFFORT, &Host::detect("not pinned"), &()).unwrap_err();
+    let too_many = sweep("locks", "enterprise5000", &[9]);
     assert!(error(&too_many).to_string().contains("1 to 8 processors, not 9"));
-    let mut unknown = settings("origin2000", &[1]);
+    let mut unknown = sweep("locks", "origin2000", &[1]);
     unknown.algorithms = vec!["nonsense".into()];
     assert!(error(&unknown).to_string().contains("there are test-and-set"));
 }
 
 #[test]
 fn the_report_has_tables_and_plots() {
-    let records = records("counter", &settings("origin2000", &[1, 4]));
+    let records = records(&sweep("counter", "origin2000", &[1, 4]), EFFORT);
     let sections = show::sections(&records);
     assert_eq!(sections.len(), 3);
     assert_eq!(sections[0].plots.len(), 1);
@@ -109,14 +103,12 @@ fn the_report_has_tables_and_plots() {
 
 #[test]
 fn copies_are_timed_each_by_itself() {
-    let mut settings = settings("origin2000", &[4]);
-    settings.machine.set_from_text("os.quantum=1ms").unwrap();
-    settings.algorithms = vec!["two-ended/ticket/ll-sc".into()];
-    settings.work = Work { ns: 50_000, spread: 0.2 };
-    settings.operations = 800;
-    settings.copies = vec![1, 2];
-    settings.schedulers = vec!["gang".into()];
-    let records = records("multiprogramming", &settings);
+    let sweep = Sweep {
+        copies: vec![1, 2],
+        schedulers: vec!["gang".into()],
+        ..Sweep::on("multiprogramming", "origin2000", &["two-ended/ticket/ll-sc"], &[4])
+    };
+    let records = records(&sweep.set("os.quantum=1ms").work(50_000, 0.2).operations(800), EFFORT);
     let value = |copies: u64, metric: Metric| {
         let is_it = |r: &&Record| r.number("copies") == Some(copies) && r.metric == metric.name;
         records.iter().find(is_it).unwrap().value

@@ -7,13 +7,13 @@ use towpath_machine::Processor;
 use towpath_sim::Sim;
 use towpath_sync::{Barrier, for_each_barrier};
 
-use super::{Algorithm, Family, Measured, Named, Setup, in_two_sizes};
+use super::{Algorithm, Family, Measured, Run, in_two_sizes};
 use towpath_host::Error;
 
-pub(super) fn run<B: Barrier<Sim> + 'static>(setup: &Setup) -> Result<Measured, Error> {
+pub(super) fn run<B: Barrier<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     let at_memory = B::NAME.ends_with("fetch-op");
-    let procs = setup.procs;
-    setup.measure(
+    let procs = run.procs;
+    run.measure(
         |arena| B::new(arena, procs),
         move |cpu, barrier, patience, _| {
             let wait = patience.clone().at_memory(at_memory);
@@ -22,8 +22,8 @@ pub(super) fn run<B: Barrier<Sim> + 'static>(setup: &Setup) -> Result<Measured, 
     )
 }
 
-fn list<B: Barrier<Sim> + 'static>(all: &mut Vec<Named>) {
-    all.push((B::NAME, run::<B>));
+fn list<B: Barrier<Sim> + 'static>(all: &mut Vec<Algorithm>) {
+    all.push(Algorithm::new(B::NAME, run::<B>));
 }
 
 /// The barriers.

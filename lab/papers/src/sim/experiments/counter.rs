@@ -7,17 +7,17 @@ use towpath_sim::Sim;
 use towpath_structures::Counter;
 use towpath_sync::{AtMemory, Atomics, LoadLinked, Primitive};
 
-use super::{Algorithm, Family, Measured, Setup};
+use super::{Algorithm, Family, Measured, Run};
 use towpath_host::Error;
 
-fn run<M: Primitive<Sim>>(setup: &Setup) -> Result<Measured, Error> {
-    setup.measure(Counter::<Sim, M>::new, |cpu, counter, _, _| {
+fn run<M: Primitive<Sim>>(run: &Run) -> Result<Measured, Error> {
+    run.measure(Counter::<Sim, M>::new, |cpu, counter, _, _| {
         counter.increment(cpu);
     })
 }
 
 fn list<M: Primitive<Sim>>(all: &mut Vec<Algorithm>) {
-    all.push(Algorithm { name: Counter::<Sim, M>::NAME, run: [run::<M>; 2] });
+    all.push(Algorithm::new(Counter::<Sim, M>::NAME, run::<M>));
 }
 
 /// The counters.

@@ -5,12 +5,13 @@ use std::sync::LazyLock;
 
 use towpath_sync::Policy;
 
-use super::{Algorithm, Measured, Point, Setup, SimExperiment, SimSettings, chosen, point};
+use super::{Algorithm, Measured, Point, Run, Simulate, Sweep, chosen, point, show};
 use crate::ladder::Version;
-use crate::sim::ladder;
+use crate::sim::ladder::{self, Rung};
 use towpath_host::Error;
 use towpath_report::record::Subject;
 use towpath_report::record::metrics::{BYTES_PER_S, ROUND_TRIP_US};
+use towpath_report::{Experiment, Results, Section};
 
 /// Both sides of each protocol's limits, up to where the paper's curves end.
 pub const SIZES: [usize; 14] = [
@@ -30,29 +31,27 @@ pub const SIZES: [usize; 14] = [
     4 << 20,
 ];
 
-fn run<const N: usize>(setup: &Setup) -> Result<Measured, Error> {
-    let version = Version::ALL[N];
+/// Ping-pong through a version.
+fn measure(version: Version, run: &Run) -> Result<Measured, Error> {
     let stuck = |stuck: towpath_sim::Stuck| Error::NotAvailable(stuck.to_string());
-    let ladder = ladder::Setup::new(&setup.machine, version);
-    let ns = ladder::ping_pong(&ladder, version, setup.bytes, setup.seed).map_err(stuck)?.latency;
+    let ns = ladder::ping_pong(&Rung::new(run.clone(), version)).map_err(stuck)?.latency;
     let mut values = vec![(ROUND_TRIP_US, ns / 500.0)];
-    if setup.bytes > 0 {
-        values.push((BYTES_PER_S, setup.bytes as f64 * 1e9 / ns));
+    if run.bytes > 0 {
+        values.push((BYTES_PER_S, run.bytes as f64 * 1e9 / ns));
     }
     Ok(Measured { values })
 }
 
 /// The versions.
 static VERSIONS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
-    fn named<const N: usize>() -> Algorithm {
-        Algorithm { name: Version::ALL[N].name(), run: [run::<N>; 2] }
-    }
-    vec![named::<0>(), named::<1>(), named::<2>(), named::<3>(), named::<4>()]
+    let named = |version: Version| Algorithm::new(version.name(), move |run| measure(version, run));
+    Version::ALL.map(named).into()
 });
 
-pub(super) struct Experiment;
+/// The experiment.
+pub(super) struct Ladder;
 
-impl SimExperiment for Experiment {
+impl Experiment for Ladder {
     fn name(&self) -> &'static str {
         "ladder"
     }
@@ -62,20 +61,26 @@ impl SimExperiment for Experiment {
     fn algorithms(&self) -> Vec<&'static str> {
         VERSIONS.iter().map(|a| a.name).collect()
     }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        if settings.waiting != [Policy::Spin] {
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        show::sections_of(self.name(), results)
+    }
+}
+
+impl Simulate for Ladder {
+    fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error> {
+        if sweep.waiting != [Policy::Spin] {
             return Err(Error::NotAvailable("the paper's device spins: leave --waiting out".into()));
         }
-        if !settings.procs.is_empty() && settings.procs != [2] {
+        if !sweep.procs.is_empty() && sweep.procs != [2] {
             return Err(Error::NotAvailable("ping-pong is for two: leave --procs out".into()));
         }
-        let sizes = if settings.bytes.is_empty() { &SIZES[..] } else { &settings.bytes };
+        let sizes = if sweep.bytes.is_empty() { &SIZES[..] } else { &sweep.bytes };
         let mut points = Vec::new();
-        for version in chosen(settings, &VERSIONS)? {
+        for version in chosen(sweep, &VERSIONS)? {
             for &bytes in sizes {
-                let mut point = point(self.name(), settings, version, Policy::Spin, 2);
+                let mut point = point(self.name(), sweep, version, Policy::Spin, 2);
                 point.subject = Subject::new(self.name(), version.name, "spin", 2).with("bytes", bytes);
-                point.setup.bytes = bytes;
+                point.run.bytes = bytes;
                 points.push(point);
             }
         }

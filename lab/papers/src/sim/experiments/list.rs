@@ -6,15 +6,16 @@ use std::sync::LazyLock;
 use towpath_sim::Sim;
 use towpath_sync::Policy;
 
-use super::{Algorithm, Point, SimExperiment, SimSettings, chosen, point, procs};
+use super::{Algorithm, Point, Simulate, Sweep, chosen, point, procs, show};
 use crate::sim::list::{ActiveCount, Advisory, Bershad, List, Locked, Valois, Versioned, lacks, run};
 use towpath_host::Error;
+use towpath_report::{Experiment, Results, Section};
 
 /// The algorithms: the paper's, in its order, and the software DCAS that it weighs
 /// against its own.
 static LISTS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
     fn of<L: List<Sim> + 'static>() -> Algorithm {
-        Algorithm { name: L::NAME, run: [run::<L>; 2] }
+        Algorithm::new(L::NAME, run::<L>)
     }
     vec![
         of::<Versioned<Sim, Advisory>>(),
@@ -25,9 +26,10 @@ static LISTS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
     ]
 });
 
-pub(super) struct Experiment;
+/// The experiment.
+pub(super) struct Lists;
 
-impl SimExperiment for Experiment {
+impl Experiment for Lists {
     fn name(&self) -> &'static str {
         "list"
     }
@@ -37,30 +39,36 @@ impl SimExperiment for Experiment {
     fn algorithms(&self) -> Vec<&'static str> {
         LISTS.iter().map(|a| a.name).collect()
     }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        if settings.waiting != [Policy::Spin] {
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        show::sections_of(self.name(), results)
+    }
+}
+
+impl Simulate for Lists {
+    fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error> {
+        if sweep.waiting != [Policy::Spin] {
             return Err(Error::NotAvailable("the paper's processes back off: leave --waiting out".into()));
         }
-        let mut settings = settings.clone();
-        if settings.procs.is_empty() {
-            settings.procs = (1..=(settings.machine.processors as usize).min(16)).collect();
+        let mut sweep = sweep.clone();
+        if sweep.procs.is_empty() {
+            sweep.procs = (1..=(sweep.run.machine.processors as usize).min(16)).collect();
         }
-        let machine = &settings.machine;
+        let machine = &sweep.run.machine;
         let mut points = Vec::new();
-        for &per_processor in &settings.per_processor {
-            for algorithm in chosen(&settings, &LISTS)? {
+        for &per_processor in &sweep.per_processor {
+            for algorithm in chosen(&sweep, &LISTS)? {
                 match lacks(machine, algorithm.name) {
-                    Some(why) if !settings.algorithms.is_empty() => return Err(Error::NotAvailable(why)),
+                    Some(why) if !sweep.algorithms.is_empty() => return Err(Error::NotAvailable(why)),
                     Some(_) => continue,
                     None => {}
                 }
-                for procs in procs(&settings)? {
-                    let mut point = point(self.name(), &settings, algorithm, Policy::Spin, procs);
-                    if let Some(cycles) = (settings.work.ns * 1000).checked_div(machine.cycle) {
+                for procs in procs(&sweep)? {
+                    let mut point = point(self.name(), &sweep, algorithm, Policy::Spin, procs);
+                    if let Some(cycles) = (sweep.run.work.ns * 1000).checked_div(machine.cycle) {
                         point.subject = point.subject.with("work_cycles", cycles);
                     }
                     point.subject = point.subject.with("per_processor", per_processor);
-                    point.setup.per_processor = per_processor as usize;
+                    point.run.per_processor = per_processor;
                     points.push(point);
                 }
             }

@@ -6,7 +6,7 @@ use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Sim, SimCell};
 use towpath_sync::{Lock, for_each_lock};
 
-use super::{Algorithm, Family, Measured, Named, Setup, in_two_sizes};
+use super::{Algorithm, Family, Measured, Run, in_two_sizes};
 use towpath_host::Error;
 
 struct Shared<L> {
@@ -14,9 +14,9 @@ struct Shared<L> {
     count: SimCell,
 }
 
-fn run<L: Lock<Sim> + 'static>(setup: &Setup) -> Result<Measured, Error> {
+fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     let at_memory = L::NAME.ends_with("fetch-op");
-    setup.measure(
+    run.measure(
         |arena| {
             let lock = L::new(arena);
             lock.prepare();
@@ -33,8 +33,8 @@ fn run<L: Lock<Sim> + 'static>(setup: &Setup) -> Result<Measured, Error> {
     )
 }
 
-fn list<L: Lock<Sim> + 'static>(all: &mut Vec<Named>) {
-    all.push((L::NAME, run::<L>));
+fn list<L: Lock<Sim> + 'static>(all: &mut Vec<Algorithm>) {
+    all.push(Algorithm::new(L::NAME, run::<L>));
 }
 
 /// The locks.

@@ -6,18 +6,17 @@ use std::sync::LazyLock;
 
 use towpath_sync::Policy;
 
-use super::{Algorithm, Measured, Point, Setup, SimExperiment, SimSettings, all_points};
-use crate::sim::messages::{self, bulk, logp, stress};
+use super::{Algorithm, Measured, Point, Run, Simulate, Sweep, all_points, show};
+use crate::sim::messages::{self, Layer, bulk, logp, stress};
 use towpath_host::Error;
 use towpath_report::record::metrics;
+use towpath_report::{Experiment, Results, Section};
 
-/// The claim algorithm with that number in the list.
-fn run<const N: usize>(setup: &Setup) -> Result<Measured, Error> {
-    let algorithm = messages::Algorithm::ALL[N];
-    let mut ours = messages::Setup::new(setup.machine.clone());
-    ours.copies = setup.copies.max(1);
+/// The stress test under a claim algorithm; with two processors LogP and bulk transfers too.
+fn measure(algorithm: messages::Algorithm, run: &Run) -> Result<Measured, Error> {
+    let layer = Layer::new(run.clone());
     let stuck = |stuck: towpath_sim::Stuck| Error::NotAvailable(stuck.to_string());
-    let f = stress::stress(&ours, algorithm, setup.procs - 1, setup.operations, setup.seed).map_err(stuck)?;
+    let f = stress::stress(&layer, algorithm).map_err(stuck)?;
     let per = |n: u64| n as f64 / f.messages.max(1) as f64;
     let mut values = vec![
         (metrics::TIME_PER_OPERATION, f.message),
@@ -32,8 +31,8 @@ fn run<const N: usize>(setup: &Setup) -> Result<Measured, Error> {
     if f.window.is_finite() {
         values.push((metrics::WINDOW, f.window));
     }
-    if setup.procs == 2 {
-        let l = logp::logp(&ours, algorithm, setup.seed).map_err(stuck)?;
+    if run.procs == 2 {
+        let l = logp::logp(&layer, algorithm).map_err(stuck)?;
         values.extend([
             (metrics::LATENCY, l.logp.latency),
             (metrics::SEND_OVERHEAD, l.logp.send_overhead),
@@ -42,10 +41,10 @@ fn run<const N: usize>(setup: &Setup) -> Result<Measured, Error> {
             (metrics::ROUND_TRIP, l.logp.round_trip),
             (metrics::EXCHANGES_SHORT, l.one_send.exchanges as f64),
         ]);
-        let b = bulk::bulk(&ours, algorithm, setup.seed).map_err(stuck)?;
+        let b = bulk::bulk(&layer, algorithm).map_err(stuck)?;
         values.extend([
             (metrics::BYTES_PER_S, b.bandwidth),
-            (metrics::OF_COPY_RATE, b.bandwidth / bulk::copy_rate(&ours, setup.seed).map_err(stuck)?),
+            (metrics::OF_COPY_RATE, b.bandwidth / bulk::copy_rate(&layer).map_err(stuck)?),
             (metrics::EXCHANGES_BULK, b.one_send.exchanges as f64),
         ]);
     }
@@ -54,25 +53,15 @@ fn run<const N: usize>(setup: &Setup) -> Result<Measured, Error> {
 
 /// The claim algorithms.
 pub static MESSAGES: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
-    fn named<const N: usize>() -> Algorithm {
-        Algorithm { name: messages::Algorithm::ALL[N].name(), run: [run::<N>; 2] }
-    }
-    vec![
-        named::<0>(),
-        named::<1>(),
-        named::<2>(),
-        named::<3>(),
-        named::<4>(),
-        named::<5>(),
-        named::<6>(),
-        named::<7>(),
-        named::<8>(),
-    ]
+    let named =
+        |algorithm: messages::Algorithm| Algorithm::new(algorithm.name(), move |run| measure(algorithm, run));
+    messages::Algorithm::ALL.map(named).into()
 });
 
-pub(super) struct Experiment;
+/// The experiment.
+pub(super) struct Messages;
 
-impl SimExperiment for Experiment {
+impl Experiment for Messages {
     fn name(&self) -> &'static str {
         "messages"
     }
@@ -82,20 +71,26 @@ impl SimExperiment for Experiment {
     fn algorithms(&self) -> Vec<&'static str> {
         MESSAGES.iter().map(|a| a.name).collect()
     }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        let mut settings = settings.clone();
-        if settings.waiting != [Policy::Spin] {
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        show::sections_of(self.name(), results)
+    }
+}
+
+impl Simulate for Messages {
+    fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error> {
+        let mut sweep = sweep.clone();
+        if sweep.waiting != [Policy::Spin] {
             return Err(Error::NotAvailable("the paper's message layer spins: leave --waiting out".into()));
         }
-        if settings.procs.is_empty() {
-            settings.procs =
-                [2, 4, 8].into_iter().filter(|n| *n <= settings.machine.processors as usize).collect();
+        if sweep.procs.is_empty() {
+            sweep.procs =
+                [2, 4, 8].into_iter().filter(|n| *n <= sweep.run.machine.processors as usize).collect();
         }
-        if let Some(n) = settings.procs.iter().find(|n| !(2..=64).contains(*n)) {
+        if let Some(n) = sweep.procs.iter().find(|n| !(2..=64).contains(*n)) {
             return Err(Error::NotAvailable(format!(
                 "{n} processors: a reader and 1 to 63 writers, so 2 to 64"
             )));
         }
-        all_points(self.name(), &settings, &MESSAGES)
+        all_points(self.name(), &sweep, &MESSAGES)
     }
 }

@@ -9,7 +9,7 @@ mod messages;
 mod multiprogramming;
 mod queues;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 pub use barriers::BARRIERS;
 pub use counter::COUNTERS;
@@ -20,39 +20,36 @@ use towpath_sim::Parameters;
 use towpath_sim::parameters::LL_SC;
 use towpath_sync::Policy;
 
-use super::{Measured, Point, Runner, Setup, SimExperiment, SimSettings, subject};
+use super::{Measured, Point, Run, Runner, Simulate, Sweep, show, subject};
 use towpath_host::Error;
+use towpath_report::{Experiment, Results, Section};
 
 /// All of them.
-pub const SIM_EXPERIMENTS: &[&dyn SimExperiment] = &[
+pub const SIM_EXPERIMENTS: &[&dyn Simulate] = &[
     &counter::EXPERIMENT,
     &locks::EXPERIMENT,
     &queues::EXPERIMENT,
     &barriers::EXPERIMENT,
-    &messages::Experiment,
-    &ladder::Experiment,
-    &list::Experiment,
-    &multiprogramming::Experiment,
+    &messages::Messages,
+    &ladder::Ladder,
+    &list::Lists,
+    &multiprogramming::Multiprogramming,
 ];
 
 /// The one of that name.
-pub fn find(name: &str) -> Option<&'static dyn SimExperiment> {
+pub fn find(name: &str) -> Option<&'static dyn Simulate> {
     SIM_EXPERIMENTS.iter().copied().find(|e| e.name() == name)
 }
 
-/// A name and what runs it.
-type Named = (&'static str, Runner);
-
-/// Algorithms with what runs them on up to 64 processors, and on up to 1,024: the same
-/// list twice, made for the two sizes.
-fn in_two_sizes(some: Vec<Named>, many: Vec<Named>) -> Vec<Algorithm> {
-    some.into_iter()
-        .zip(many)
-        .map(|((name, run), (same, large))| {
-            debug_assert_eq!(name, same);
-            Algorithm { name, run: [run, large] }
-        })
-        .collect()
+/// Joins the algorithms for up to 64 processors and those for up to 1,024: the lists of the two
+/// sizes hold the same names.
+fn in_two_sizes(some: Vec<Algorithm>, many: Vec<Algorithm>) -> Vec<Algorithm> {
+    let join = |(few, many): (Algorithm, Algorithm)| {
+        debug_assert_eq!(few.name, many.name);
+        let (name, few, many) = (few.name, few.runner, many.runner);
+        Algorithm::new(name, move |run| if run.procs > 64 { many(run) } else { few(run) })
+    };
+    some.into_iter().zip(many).map(join).collect()
 }
 
 /// An experiment that runs every algorithm of a family in the paper's loop.
@@ -62,7 +59,7 @@ struct Family {
     algorithms: &'static LazyLock<Vec<Algorithm>>,
 }
 
-impl SimExperiment for Family {
+impl Experiment for Family {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -72,24 +69,32 @@ impl SimExperiment for Family {
     fn algorithms(&self) -> Vec<&'static str> {
         self.algorithms.iter().map(|a| a.name).collect()
     }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        all_points(self.name, settings, self.algorithms)
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        show::sections_of(self.name, results)
+    }
+}
+
+impl Simulate for Family {
+    fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error> {
+        all_points(self.name, sweep, self.algorithms)
     }
 }
 
 /// An algorithm in an experiment's loop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Algorithm {
-    /// As users call it.
+    /// Its name, as users call it.
     pub name: &'static str,
-    /// For up to 64 processors, and for up to 1,024.
-    pub run: [Runner; 2],
+    /// Makes one run.
+    pub runner: Runner,
 }
 
 impl Algorithm {
-    /// The one to call on so many processors.
-    pub fn on(&self, procs: usize) -> Runner {
-        self.run[usize::from(procs > 64)]
+    fn new(
+        name: &'static str,
+        runner: impl Fn(&Run) -> Result<Measured, Error> + Send + Sync + 'static,
+    ) -> Algorithm {
+        Algorithm { name, runner: Arc::new(runner) }
     }
 
     /// Whether an experiment that was not told which algorithms to run takes it on that
@@ -109,9 +114,9 @@ impl Algorithm {
 }
 
 /// The algorithms that the user asked for, or those that suit the machine.
-fn chosen(settings: &SimSettings, all: &'static [Algorithm]) -> Result<Vec<&'static Algorithm>, Error> {
-    if settings.algorithms.is_empty() {
-        return Ok(all.iter().filter(|a| a.suits(&settings.machine, all)).collect());
+fn chosen(sweep: &Sweep, all: &'static [Algorithm]) -> Result<Vec<&'static Algorithm>, Error> {
+    if sweep.algorithms.is_empty() {
+        return Ok(all.iter().filter(|a| a.suits(&sweep.run.machine, all)).collect());
     }
     let find = |name: &String| {
         all.iter().find(|a| a.name == *name).ok_or_else(|| {
@@ -122,16 +127,16 @@ fn chosen(settings: &SimSettings, all: &'static [Algorithm]) -> Result<Vec<&'sta
             ))
         })
     };
-    settings.algorithms.iter().map(find).collect()
+    sweep.algorithms.iter().map(find).collect()
 }
 
 /// The numbers of processors, if the machine has that many.
-fn procs(settings: &SimSettings) -> Result<Vec<usize>, Error> {
-    let procs = settings.procs();
-    match procs.iter().find(|&&n| n == 0 || n > settings.machine.processors as usize) {
+fn procs(sweep: &Sweep) -> Result<Vec<usize>, Error> {
+    let procs = sweep.procs();
+    match procs.iter().find(|&&n| n == 0 || n > sweep.run.machine.processors as usize) {
         Some(n) => Err(Error::NotAvailable(format!(
             "{} has 1 to {} processors, not {n}: ask for fewer, or give it more with --set processor.count={n}",
-            settings.machine.name, settings.machine.processors
+            sweep.run.machine.name, sweep.run.machine.processors
         ))),
         None => Ok(procs),
     }
@@ -139,35 +144,29 @@ fn procs(settings: &SimSettings) -> Result<Vec<usize>, Error> {
 
 /// An algorithm on so many processors under one way of waiting, a single copy of the
 /// program.
-fn point(
-    experiment: &str,
-    settings: &SimSettings,
-    algorithm: &Algorithm,
-    waiting: Policy,
-    procs: usize,
-) -> Point {
+fn point(experiment: &str, sweep: &Sweep, algorithm: &Algorithm, waiting: Policy, procs: usize) -> Point {
     Point {
-        subject: subject(experiment, algorithm.name, waiting.name(), procs, settings.work),
-        setup: Setup {
+        subject: subject(experiment, algorithm.name, waiting.name(), procs, sweep.run.work),
+        run: Run {
             waiting,
-            seed: settings.seed,
-            ..Setup::new(settings.machine.clone(), procs, settings.work, settings.operations)
+            seed: sweep.run.seed,
+            ..Run::new(sweep.run.machine.clone(), procs, sweep.run.work, sweep.run.operations)
         },
-        run: algorithm.on(procs),
+        runner: Arc::clone(&algorithm.runner),
     }
 }
 
 /// Every algorithm on every number of processors under every way of waiting.
 fn all_points(
     experiment: &'static str,
-    settings: &SimSettings,
+    sweep: &Sweep,
     algorithms: &'static [Algorithm],
 ) -> Result<Vec<Point>, Error> {
     let mut points = Vec::new();
-    for algorithm in chosen(settings, algorithms)? {
-        for &waiting in &settings.waiting {
-            for procs in procs(settings)? {
-                points.push(point(experiment, settings, algorithm, waiting, procs));
+    for algorithm in chosen(sweep, algorithms)? {
+        for &waiting in &sweep.waiting {
+            for procs in procs(sweep)? {
+                points.push(point(experiment, sweep, algorithm, waiting, procs));
             }
         }
     }

@@ -13,12 +13,13 @@ use std::sync::LazyLock;
 use towpath_sim::Parameters;
 use towpath_sync::Policy;
 
-use super::{Algorithm, BARRIERS, Point, QUEUES, SimExperiment, SimSettings, chosen, point, procs};
+use super::{Algorithm, BARRIERS, Point, QUEUES, Simulate, Sweep, chosen, point, procs, show};
 use towpath_host::Error;
+use towpath_report::{Experiment, Results, Section};
 
 /// The queues and barriers together.
 static ALL: LazyLock<Vec<Algorithm>> =
-    LazyLock::new(|| QUEUES.iter().chain(BARRIERS.iter()).copied().collect());
+    LazyLock::new(|| QUEUES.iter().chain(BARRIERS.iter()).cloned().collect());
 
 /// What is run unless the user says otherwise: the paper's, over both primitives.
 const DEFAULT: [&str; 14] = [
@@ -64,9 +65,10 @@ fn machine(machine: &Parameters, scheduler: &str) -> Result<Parameters, Error> {
     Ok(machine)
 }
 
-pub(super) struct Experiment;
+/// The experiment.
+pub(super) struct Multiprogramming;
 
-impl SimExperiment for Experiment {
+impl Experiment for Multiprogramming {
     fn name(&self) -> &'static str {
         "multiprogramming"
     }
@@ -76,26 +78,32 @@ impl SimExperiment for Experiment {
     fn algorithms(&self) -> Vec<&'static str> {
         ALL.iter().map(|a| a.name).collect()
     }
-    fn points(&self, settings: &SimSettings) -> Result<Vec<Point>, Error> {
-        let mut settings = settings.clone();
-        if settings.algorithms.is_empty() {
-            settings.algorithms = DEFAULT.map(str::to_string).to_vec();
+    fn sections(&self, results: &Results) -> Vec<Section> {
+        show::sections_of(self.name(), results)
+    }
+}
+
+impl Simulate for Multiprogramming {
+    fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error> {
+        let mut sweep = sweep.clone();
+        if sweep.algorithms.is_empty() {
+            sweep.algorithms = DEFAULT.map(str::to_string).to_vec();
         }
-        if settings.procs.is_empty() {
-            settings.procs = vec![(settings.machine.processors as usize).min(64)];
+        if sweep.procs.is_empty() {
+            sweep.procs = vec![(sweep.run.machine.processors as usize).min(64)];
         }
         let mut points = Vec::new();
-        for algorithm in chosen(&settings, &ALL)? {
-            for waiting in disciplines(algorithm.name, &settings.waiting) {
-                for &copies in &settings.copies {
-                    for scheduler in &settings.schedulers {
-                        let machine = machine(&settings.machine, scheduler)?;
-                        for procs in procs(&settings)? {
-                            let mut point = point(self.name(), &settings, algorithm, waiting, procs);
+        for algorithm in chosen(&sweep, &ALL)? {
+            for waiting in disciplines(algorithm.name, &sweep.waiting) {
+                for &copies in &sweep.copies {
+                    for scheduler in &sweep.schedulers {
+                        let machine = machine(&sweep.run.machine, scheduler)?;
+                        for procs in procs(&sweep)? {
+                            let mut point = point(self.name(), &sweep, algorithm, waiting, procs);
                             point.subject =
                                 point.subject.with("copies", copies).with("scheduler", scheduler.as_str());
-                            point.setup.machine = machine.clone();
-                            point.setup.copies = copies as usize;
+                            point.run.machine = machine.clone();
+                            point.run.copies = copies;
                             points.push(point);
                         }
                     }

@@ -9,14 +9,14 @@ use towpath_structures::for_each_queue;
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_sync::Waiting;
 
-use super::{Algorithm, Family, Measured, Named, Setup, in_two_sizes};
+use super::{Algorithm, Family, Measured, Run, in_two_sizes};
 use towpath_host::Error;
 
-pub(super) fn run<Q: ConcurrentQueue<Sim>>(setup: &Setup) -> Result<Measured, Error> {
+pub(super) fn run<Q: ConcurrentQueue<Sim>>(run: &Run) -> Result<Measured, Error> {
     // Those made of nothing but fetch-ops, and those under a lock over fetch-ops.
     let at_memory = Q::NAME.starts_with("fetch-op") || Q::NAME.ends_with("fetch-op");
-    let procs = setup.procs;
-    setup.measure(
+    let procs = run.procs;
+    run.measure(
         |arena| Q::new(arena, 16 * procs.max(16), procs),
         move |cpu, queue, patience, i| {
             let wait = patience.clone().at_memory(at_memory);
@@ -36,8 +36,8 @@ pub(super) fn run<Q: ConcurrentQueue<Sim>>(setup: &Setup) -> Result<Measured, Er
     )
 }
 
-fn list<Q: ConcurrentQueue<Sim>>(all: &mut Vec<Named>) {
-    all.push((Q::NAME, run::<Q>));
+fn list<Q: ConcurrentQueue<Sim>>(all: &mut Vec<Algorithm>) {
+    all.push(Algorithm::new(Q::NAME, run::<Q>));
 }
 
 /// The queues.

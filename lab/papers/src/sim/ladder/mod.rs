@@ -15,6 +15,7 @@ use towpath_machine::{Arena, Processor};
 use towpath_sim::{Parameters, Sim, SimArena, SimBytes, Simulation, Stuck};
 use towpath_sync::Spinning;
 
+use super::{Run, Work};
 use crate::ladder::{
     ControlPackets, Device, Ends, LockedQueues, PACKETS, Packet, Pool, SHORT_BELOW, Slot, Slots, Table,
     Version,
@@ -31,27 +32,37 @@ pub const SLOTS: usize = 32 * 32 * SHORT_BELOW;
 /// input**. For other machines there is no source, and nothing is charged.
 const SOFTWARE: u64 = 30_000;
 
-/// What ping-pong is played with.
+/// A version of the device in a run.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    /// The machine.
-    pub machine: Parameters,
-    /// Shared memory for data.
+pub struct Rung {
+    /// The machine, the length of messages, the seed.
+    pub run: Run,
+    /// The version.
+    pub version: Version,
+    /// Shared memory for data, in bytes.
     pub pool: usize,
     /// What instructions take for a message, in nanoseconds.
     pub software: u64,
 }
 
-impl Setup {
-    /// As in the paper, on that machine, for that version: the slots lie in the same
-    /// memory as the data.
-    pub fn new(machine: &Parameters, version: Version) -> Setup {
+impl Rung {
+    /// The version as in the paper: its slots lie in the same memory as the data.
+    pub fn new(run: Run, version: Version) -> Rung {
         let slots = matches!(version, Version::SlotsSystemV | Version::SlotsTestAndSet);
-        Setup {
-            machine: machine.clone(),
-            pool: if slots { MEMORY - SLOTS } else { MEMORY },
-            software: if machine.name == "sx4" { SOFTWARE } else { 0 },
-        }
+        let software = if run.machine.name == "sx4" { SOFTWARE } else { 0 };
+        Rung { run, version, pool: if slots { MEMORY - SLOTS } else { MEMORY }, software }
+    }
+
+    /// The version on a machine, with messages of so many bytes.
+    pub fn on(machine: &Parameters, version: Version, bytes: usize) -> Rung {
+        let run = Run::new(machine.clone(), PROCESSES, Work { ns: 0, spread: 0.0 }, 0);
+        Rung::new(Run { bytes, ..run }, version)
+    }
+
+    /// The rung with another seed.
+    #[must_use]
+    pub fn seed(&self, seed: u64) -> Rung {
+        Rung { run: self.run.seed(seed), ..self.clone() }
     }
 }
 
@@ -85,7 +96,7 @@ struct Shared {
 const PROCESSES: usize = 2;
 
 impl Shared {
-    fn new(arena: &SimArena, setup: &Setup, version: Version) -> Shared {
+    fn new(arena: &SimArena, rung: &Rung) -> Shared {
         let many = PROCESSES * PACKETS.max(PROCESSES);
         Shared {
             ends: (0..PROCESSES).map(|_| Ends::new(arena)).collect(),
@@ -93,13 +104,13 @@ impl Shared {
             slots: (0..PROCESSES * PROCESSES).map(|_| Slot::new(arena)).collect(),
             payload: arena.bytes(many * SHORT_BELOW),
             table: Table::new(arena),
-            bytes: arena.bytes(setup.pool),
-            locks: (0..=PROCESSES).map(|_| Guard::new(arena, &setup.machine, version)).collect(),
+            bytes: arena.bytes(rung.pool),
+            locks: (0..=PROCESSES).map(|_| Guard::new(arena, &rung.run.machine, rung.version)).collect(),
         }
     }
 }
 
-/// Plays ping-pong between two processes with messages of so many bytes.
+/// Plays ping-pong between two processes.
 ///
 /// # Errors
 ///
@@ -108,25 +119,26 @@ impl Shared {
 /// # Panics
 ///
 /// If a message arrives damaged.
-pub fn ping_pong(setup: &Setup, version: Version, bytes: usize, seed: u64) -> Result<Figures, Stuck> {
+pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
+    let (version, bytes) = (rung.version, rung.run.bytes);
     if version == Version::Towpath {
-        return ours::ping_pong(setup, bytes, seed);
+        return ours::ping_pong(rung);
     }
-    let mut simulation = Simulation::new(&setup.machine, PROCESSES, seed);
-    let shared = Rc::new(Shared::new(&simulation.arena(), setup, version));
+    let mut simulation = Simulation::new(&rung.run.machine, PROCESSES, rung.run.seed);
+    let shared = Rc::new(Shared::new(&simulation.arena(), rung));
     let trips = Trips::default();
     for me in 0..PROCESSES {
-        let (shared, trips, setup) = (Rc::clone(&shared), trips.clone(), setup.clone());
+        let (shared, trips, rung) = (Rc::clone(&shared), trips.clone(), rung.clone());
         simulation.spawn(me, me, move |cpu| {
             let Shared { table, bytes: data, locks, payload, .. } = &*shared;
-            let pool = Pool { table, bytes: data, size: setup.pool, lock: locks[PROCESSES].clone() };
+            let pool = Pool { table, bytes: data, size: rung.pool, lock: locks[PROCESSES].clone() };
             if me == 0 {
                 pool.prepare(cpu);
             }
             if matches!(version, Version::SlotsSystemV | Version::SlotsTestAndSet) {
                 let packets = Slots { slots: &shared.slots, payload, processes: PROCESSES };
                 let device = Device { packets: &packets, pool: &pool, me };
-                take_part(cpu, &device, &setup, bytes, &trips);
+                take_part(cpu, &device, &rung, &trips);
             } else {
                 let packets = LockedQueues {
                     ends: &shared.ends,
@@ -135,7 +147,7 @@ pub fn ping_pong(setup: &Setup, version: Version, bytes: usize, seed: u64) -> Re
                     locks: locks[..PROCESSES].to_vec(),
                 };
                 let device = Device { packets: &packets, pool: &pool, me };
-                take_part(cpu, &device, &setup, bytes, &trips);
+                take_part(cpu, &device, &rung, &trips);
             }
         });
     }
@@ -177,20 +189,19 @@ fn message(from: usize, round: usize, bytes: usize) -> Vec<u8> {
 fn take_part<C: ControlPackets<Sim>>(
     cpu: &Sim,
     device: &Device<'_, Sim, C, Guard>,
-    setup: &Setup,
-    bytes: usize,
+    rung: &Rung,
     trips: &Trips,
 ) {
-    let partner = 1 - device.me;
+    let (partner, bytes) = (1 - device.me, rung.run.bytes);
     let mut buffer = vec![0; bytes];
     let send = |round: usize| {
         let data = message(device.me, round, bytes);
-        cpu.work(setup.software / 2);
+        cpu.work(rung.software / 2);
         device.send(cpu, &Spinning, partner, round as u64, &data);
     };
     let mut receive = |round: usize| {
         let got = device.receive(cpu, &Spinning, partner, &mut buffer);
-        cpu.work(setup.software / 2);
+        cpu.work(rung.software / 2);
         assert_eq!(got, (round as u64, bytes), "tag and length");
         assert!(buffer == message(partner, round, bytes), "round {round}: a message arrived damaged");
     };

@@ -8,7 +8,7 @@ use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{Arena, Processor};
 use towpath_sim::{Sim, SimArena, SimBytes, Simulation, Stuck};
 
-use super::{Figures, PROCESSES, Setup, Trips, message, rounds};
+use super::{Figures, PROCESSES, Run, Rung, Trips, message, rounds};
 use crate::ladder::{Ours, RingBytes};
 
 /// Slots of a ring, and bytes behind them: as natively.
@@ -49,12 +49,14 @@ impl RingBytes<Sim, Rc<Memory>> for Copies {
 }
 
 /// Plays it.
-pub fn ping_pong(setup: &Setup, bytes: usize, seed: u64) -> Result<Figures, Stuck> {
-    let mut simulation = Simulation::new(&setup.machine, PROCESSES, seed);
+pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
+    let Run { machine, bytes, seed, .. } = &rung.run;
+    let (bytes, seed) = (*bytes, *seed);
+    let mut simulation = Simulation::new(machine, PROCESSES, seed);
     let arena = simulation.arena();
     let rings: Rc<[Rc<Memory>; PROCESSES]> = Rc::new(core::array::from_fn(|_| Memory::new(&arena)));
     let trips = Trips::default();
-    let software = setup.software / 2;
+    let software = rung.software / 2;
     for me in 0..PROCESSES {
         let (rings, trips) = (Rc::clone(&rings), trips.clone());
         simulation.spawn(me, me, move |cpu| {

@@ -8,7 +8,7 @@ use towpath_machine::{Arena, Processor};
 use towpath_sim::{Sim, Simulation, Stuck};
 use towpath_sync::Spinning;
 
-use super::{Figures, PROCESSES, Setup, Trips, message, rounds};
+use super::{Figures, PROCESSES, Run, Rung, Trips, message, rounds};
 use crate::ladder::{ControlPackets, Envelope, Route, SHORT_BELOW, Slot, Slots};
 
 const HERE_IT_IS: u64 = 1;
@@ -19,13 +19,15 @@ const I_HAVE_IT: u64 = 2;
 /// # Errors
 ///
 /// [`Stuck`] if it doesn't end.
-pub fn ping_pong(setup: &Setup, bytes: usize, seed: u64) -> Result<Figures, Stuck> {
-    let mut simulation = Simulation::new(&setup.machine, PROCESSES, seed);
+pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
+    let Run { machine, bytes, seed, .. } = &rung.run;
+    let (bytes, seed) = (*bytes, *seed);
+    let mut simulation = Simulation::new(machine, PROCESSES, seed);
     let arena = simulation.arena();
     let slots: Vec<Slot<Sim>> = (0..PROCESSES * PROCESSES).map(|_| Slot::new(&arena)).collect();
     let payload = Arena::<Sim>::bytes(&arena, PROCESSES * PROCESSES * SHORT_BELOW);
     let memory = [0, 1].map(|_| Arena::<Sim>::bytes(&arena, bytes));
-    let (slots, trips, software) = (Rc::new(slots), Trips::default(), setup.software / 2);
+    let (slots, trips, software) = (Rc::new(slots), Trips::default(), rung.software / 2);
     for me in 0..PROCESSES {
         let (slots, trips) = (Rc::clone(&slots), trips.clone());
         simulation.spawn(me, me, move |cpu| {

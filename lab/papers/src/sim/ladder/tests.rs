@@ -35,7 +35,7 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
 
 #[test]
 fn locks_are_counted() {
-    let of = |version, bytes| ping_pong(&Setup::new(&sx4(), version), version, bytes, 1).unwrap();
+    let of = |version, bytes| ping_pong(&Rung::on(&sx4(), version, bytes)).unwrap();
     for (version, short, eager) in [
         (Version::SystemV, 4.0, 8.0),
         (Version::SlotsSystemV, 0.0, 4.0),

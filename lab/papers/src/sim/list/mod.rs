@@ -26,8 +26,8 @@ use towpath_structures::{Node, Pool, PoolError};
 pub use valois::Valois;
 pub use versioned::Versioned;
 
-use super::{Measured, Setup};
-use crate::sim::setup::figures;
+use super::{Measured, Run};
+use crate::sim::run::figures;
 use towpath_host::Error;
 use towpath_report::record::metrics;
 
@@ -175,8 +175,8 @@ pub fn lacks(machine: &Parameters, algorithm: &str) -> Option<String> {
 /// # Panics
 ///
 /// If an element is lost.
-pub fn run<L: List<Sim> + 'static>(setup: &Setup) -> Result<Measured, Error> {
-    run_as::<L>(setup, |plan| plan)
+pub fn run<L: List<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
+    run_as::<L>(run, |plan| plan)
 }
 
 /// The same with other constants than the paper's, or than those that we have estimated.
@@ -188,21 +188,17 @@ pub fn run<L: List<Sim> + 'static>(setup: &Setup) -> Result<Measured, Error> {
 /// # Panics
 ///
 /// As [`run`].
-pub fn run_as<L: List<Sim> + 'static>(
-    setup: &Setup,
-    change: impl Fn(Plan) -> Plan,
-) -> Result<Measured, Error> {
-    let processes = setup.procs * setup.per_processor;
-    let each = (setup.operations / processes as u64).max(1);
+pub fn run_as<L: List<Sim> + 'static>(run: &Run, change: impl Fn(Plan) -> Plan) -> Result<Measured, Error> {
+    let processes = run.procs * run.per_processor;
+    let each = (run.operations / processes as u64).max(1);
     let pairs = each * processes as u64;
-    let plan = change(Plan::new(&setup.machine, processes, pairs));
-    let mut simulation = Simulation::new(&setup.machine, setup.procs, setup.seed);
+    let plan = change(Plan::new(&run.machine, processes, pairs));
+    let mut simulation = Simulation::new(&run.machine, run.procs, run.seed);
     let list = Rc::new(L::new(&simulation.arena(), &plan));
     let (steps, failed) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
     for me in 0..processes {
-        let (list, steps, failed, work) =
-            (Rc::clone(&list), Rc::clone(&steps), Rc::clone(&failed), setup.work);
-        simulation.spawn(me / setup.per_processor, me, move |cpu| {
+        let (list, steps, failed, work) = (Rc::clone(&list), Rc::clone(&steps), Rc::clone(&failed), run.work);
+        simulation.spawn(me / run.per_processor, me, move |cpu| {
             let mut mine = 0;
             for _ in 0..each {
                 let key = 1 + cpu.random().below(1 << 32);
@@ -227,7 +223,7 @@ pub fn run_as<L: List<Sim> + 'static>(
     }
     let (pairs, c) = (pairs as f64, &outcome.counters);
     let mut values = figures(&outcome, pairs);
-    let cycle = setup.machine.cycle.max(1000);
+    let cycle = run.machine.cycle.max(1000);
     values.extend([
         (metrics::COMPLETION_CYCLES, outcome.time as f64 / cycle as f64),
         (metrics::HIT_RATE, c.hits as f64 / c.accesses.max(1) as f64),

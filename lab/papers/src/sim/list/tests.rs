@@ -165,7 +165,7 @@ fn all_nodes_come_back() {
 
 #[test]
 fn the_loop_makes_its_figures() {
-    let setup = Setup { per_processor: 3, ..Setup::new(machine(&[]), 4, Work { ns: 800, spread: 0.2 }, 600) };
+    let setup = Run { per_processor: 3, ..Run::new(machine(&[]), 4, Work { ns: 800, spread: 0.2 }, 600) };
     for run in [run::<Versioned<Sim, Advisory>>, run::<Locked<Sim>>, run::<Valois<Sim>>] {
         let measured = run(&setup).unwrap();
         let value = |metric| measured.values.iter().find(|(m, _)| *m == metric).unwrap().1;

@@ -14,7 +14,7 @@ use towpath_sim::{Counters, Sim, SimArena, SimBytes, Simulation, Stuck};
 
 use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
-use super::{Algorithm, Setup, Sizes, ns, with_claim};
+use super::{Algorithm, Layer, Sizes, ns, with_claim};
 
 /// What was measured.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,8 @@ const COUNT: u8 = 2;
 /// # Errors
 ///
 /// [`Stuck`] if the program doesn't end.
-pub fn copy_rate(setup: &Setup, seed: u64) -> Result<f64, Stuck> {
-    let mut simulation = Simulation::new(&setup.parameters, 1, seed);
+pub fn copy_rate(layer: &Layer) -> Result<f64, Stuck> {
+    let mut simulation = Simulation::new(&layer.run.machine, 1, layer.run.seed);
     let arena = simulation.arena();
     let (from, to) = (arena.bytes(ARRAY), arena.bytes(ARRAY));
     let rate = Rc::new(Cell::new(0.0));
@@ -64,23 +64,22 @@ pub fn copy_rate(setup: &Setup, seed: u64) -> Result<f64, Stuck> {
 /// # Errors
 ///
 /// [`Stuck`] if the programs don't end.
-pub fn bulk(setup: &Setup, algorithm: Algorithm, seed: u64) -> Result<Figures, Stuck> {
-    with_claim!(algorithm, make => run(setup, algorithm, seed, make))
+pub fn bulk(layer: &Layer, algorithm: Algorithm) -> Result<Figures, Stuck> {
+    with_claim!(algorithm, make => run(layer, algorithm, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
-    setup: &Setup,
+    layer: &Layer,
     algorithm: Algorithm,
-    seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<Figures, Stuck> {
-    let mut simulation = Simulation::new(&setup.parameters, 2, seed);
+    let mut simulation = Simulation::new(&layer.run.machine, 2, layer.run.seed);
     let arena = simulation.arena();
     let world = Rc::new(World::new(&arena, Sizes::PAPER.config(2, algorithm.kind()), || make(&arena)));
     let (from, to) = (arena.bytes(ARRAY), arena.bytes(ARRAY));
     let over = Rc::new(Cell::new(false));
     let figures = Rc::new(RefCell::new(Figures::default()));
-    let habits = setup.habits;
+    let habits = layer.habits;
     {
         let (world, over) = (world.clone(), over.clone());
         simulation.spawn(0, 0, move |cpu| {

@@ -15,7 +15,7 @@ use towpath_sim::{Sim, SimArena, Simulation, Stuck};
 
 use super::domain::{Endpoint, Habits, Simulated, name_of, on};
 use super::world::{Sizes, World};
-use super::{Algorithm, Setup, with_claim};
+use super::{Algorithm, Layer, with_claim};
 
 /// What everybody sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +47,8 @@ const LIMIT: u64 = 1_000_000_000_000;
 /// # Errors
 ///
 /// [`Stuck`]: who waits where.
-pub fn traffic(
-    setup: &Setup,
-    algorithm: Algorithm,
-    traffic: Traffic,
-    way: Way,
-    seed: u64,
-) -> Result<(), Stuck> {
-    with_claim!(algorithm, make => run(setup, algorithm, traffic, way, seed, make))
+pub fn traffic(layer: &Layer, algorithm: Algorithm, traffic: Traffic, way: Way) -> Result<(), Stuck> {
+    with_claim!(algorithm, make => run(layer, algorithm, traffic, way, make))
 }
 
 const MEMBERS: usize = 4;
@@ -65,19 +59,18 @@ const ASK: u8 = 1;
 const ANSWER: u8 = 2;
 
 fn run<C: Claim<Sim> + 'static>(
-    setup: &Setup,
+    layer: &Layer,
     algorithm: Algorithm,
     traffic: Traffic,
     way: Way,
-    seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<(), Stuck> {
     let sizes = Sizes { packets: 2, blocks: 1, block_size: 64, segment_bytes: 0 };
-    let mut simulation = Simulation::new(&setup.parameters, MEMBERS, seed);
+    let mut simulation = Simulation::new(&layer.run.machine, MEMBERS, layer.run.seed);
     let arena = simulation.arena();
     let world = Rc::new(World::new(&arena, sizes.config(MEMBERS, algorithm.kind()), || make(&arena)));
     let unfinished = Rc::new(Cell::new(MEMBERS));
-    let habits = setup.habits;
+    let habits = layer.habits;
     for me in 0..MEMBERS {
         let (world, unfinished) = (world.clone(), unfinished.clone());
         simulation.spawn(me, me, move |cpu| {

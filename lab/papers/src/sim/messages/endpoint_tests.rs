@@ -14,10 +14,11 @@ use towpath_machine::{Park, Processor};
 use towpath_sim::{Sim, SimArena, Simulation, machines};
 use towpath_sync::Policy;
 
+use super::domain::Habits;
 use super::domain::{Endpoint, Simulated, name_of, on};
 use super::waiting::Period;
 use super::world::{Sizes, World};
-use super::{Algorithm, Setup};
+use super::{Algorithm, Layer};
 
 /// What the processes of a world do; rank 0 is usually the one to whom it happens.
 trait Program: Clone + 'static {
@@ -32,12 +33,12 @@ struct Spot<'m, C> {
     world: &'m World<C>,
     me: usize,
     members: usize,
-    setup: Setup,
+    habits: Habits,
 }
 
 impl<C: Claim<Sim>> Spot<'_, C> {
     fn endpoint(&self, segment: SegmentKind) -> Endpoint<'_, C> {
-        Simulated::new(self.cpu, self.world, self.me, self.setup.habits).endpoint_with(segment)
+        Simulated::new(self.cpu, self.world, self.me, self.habits).endpoint_with(segment)
     }
 
     /// Waits for something outside the simulated memory.
@@ -63,16 +64,16 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
         seed: u64,
         make: impl Fn(&SimArena) -> C,
     ) {
-        let setup = Setup::new(machines::by_name("enterprise5000").unwrap());
-        let mut simulation = Simulation::new(&setup.parameters, members, seed);
+        let Layer { run, habits, .. } = Layer::on(machines::by_name("enterprise5000").unwrap(), members, 0);
+        let mut simulation = Simulation::new(&run.machine, members, seed);
         let arena = simulation.arena();
         let mut config = T::SIZES.config(members, algorithm.kind());
         config.waiting = T::WAITING;
         let world = Rc::new(World::new(&arena, config, || make(&arena)));
         for me in 0..members {
-            let (program, world, setup) = (program.clone(), world.clone(), setup.clone());
+            let (program, world) = (program.clone(), world.clone());
             simulation.spawn(me, me, move |cpu| {
-                program.run(&Spot { cpu, world: &world, me, members, setup });
+                program.run(&Spot { cpu, world: &world, me, members, habits });
             });
         }
         // Far longer than any of it takes.
@@ -301,7 +302,7 @@ impl Program for Claimed {
         let server = name_of(&endpoint, 0);
         if place.me == place.members - 1 {
             let (me, other) = (endpoint.name().to_bits(), server.to_bits());
-            let (domain, wait) = (endpoint.domain(), &place.setup.habits.period);
+            let (domain, wait) = (endpoint.domain(), &place.habits.period);
             let (entry, side) =
                 (domain.entry(me as u16).unwrap(), domain.side(0, Direction::Request).unwrap());
             let mut sender = Sender::new(me as u16, (me >> 16) as u16, other >> 16);

@@ -15,7 +15,7 @@ use towpath_sim::{Counters, Sim, SimArena, Simulation, Stuck};
 
 use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
-use super::{Algorithm, Setup, ns, with_claim};
+use super::{Algorithm, Layer, ns, with_claim};
 use crate::paper::LogP;
 
 /// What was measured.
@@ -42,22 +42,21 @@ const COUNT: u8 = 2;
 /// # Errors
 ///
 /// [`Stuck`] if the programs don't end.
-pub fn logp(setup: &Setup, algorithm: Algorithm, seed: u64) -> Result<Figures, Stuck> {
-    with_claim!(algorithm, make => run(setup, algorithm, seed, make))
+pub fn logp(layer: &Layer, algorithm: Algorithm) -> Result<Figures, Stuck> {
+    with_claim!(algorithm, make => run(layer, algorithm, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
-    setup: &Setup,
+    layer: &Layer,
     algorithm: Algorithm,
-    seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<Figures, Stuck> {
-    let mut simulation = Simulation::new(&setup.parameters, 2, seed);
+    let mut simulation = Simulation::new(&layer.run.machine, 2, layer.run.seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, setup.sizes.config(2, algorithm.kind()), || make(&arena)));
+    let world = Rc::new(World::new(&arena, layer.sizes.config(2, algorithm.kind()), || make(&arena)));
     let over = Rc::new(Cell::new(false));
     let figures = Rc::new(RefCell::new(Figures::default()));
-    let habits = setup.habits;
+    let habits = layer.habits;
     {
         let (world, over) = (world.clone(), over.clone());
         simulation.spawn(0, 0, move |cpu| {

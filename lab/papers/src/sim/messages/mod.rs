@@ -15,6 +15,7 @@ pub mod world;
 use towpath_am::queue::STALL;
 use towpath_sim::{Parameters, Time};
 
+use super::{Run, Work};
 use domain::{Costs, Habits};
 use waiting::Period;
 use world::Sizes;
@@ -117,17 +118,15 @@ macro_rules! with_claim {
 }
 use with_claim;
 
-/// What an experiment is run with.
+/// The message layer in a run.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    /// The machine.
-    pub parameters: Parameters,
+pub struct Layer {
+    /// The machine, the processors, messages (its operations), copies of the program, the seed.
+    pub run: Run,
     /// How endpoints behave.
     pub habits: Habits,
     /// The queues.
     pub sizes: Sizes,
-    /// Programs at one time, each with a process on every processor that is used.
-    pub copies: usize,
 }
 
 /// What sending a message takes on the Enterprise 5000 besides its accesses to shared
@@ -137,22 +136,33 @@ const ENTERPRISE_SEND: u64 = 703;
 /// Likewise receiving one, from o_r of test&set (1.2 µs).
 const ENTERPRISE_RECEIVE: u64 = 437;
 
-impl Setup {
-    /// The paper's experiments on a machine. Instructions cost what they cost on the
+impl Layer {
+    /// The layer on a machine, with so many processors, one of which receives `messages` from the
+    /// others.
+    pub fn on(machine: Parameters, procs: usize, messages: u64) -> Self {
+        Layer::new(Run::new(machine, procs, Work { ns: 0, spread: 0.0 }, messages))
+    }
+
+    /// The layer with another seed.
+    #[must_use]
+    pub fn seed(&self, seed: u64) -> Self {
+        Layer { run: self.run.seed(seed), ..self.clone() }
+    }
+
+    /// The paper's experiments in a run. Instructions cost what they cost on the
     /// Enterprise 5000; on other machines, for which there is no source, nothing.
-    pub fn new(parameters: Parameters) -> Self {
-        let (send, receive) = match parameters.name.as_str() {
+    pub fn new(run: Run) -> Self {
+        let (send, receive) = match run.machine.name.as_str() {
             "enterprise5000" => (ENTERPRISE_SEND, ENTERPRISE_RECEIVE),
             _ => (0, 0),
         };
         // How the receive path divides into what a poll costs and what each message costs the paper
         // does not say: half and half.
         let costs = Costs { send, poll: receive / 2, dispatch: receive - receive / 2 };
-        Setup {
-            parameters,
+        Layer {
+            run,
             habits: Habits { costs, period: Period::ENTERPRISE, patience: STALL },
             sizes: Sizes::SHORT,
-            copies: 1,
         }
     }
 }

@@ -15,7 +15,7 @@ use towpath_sim::{Counters, Note, Sim, SimArena, Simulation, Stuck, Time};
 
 use super::domain::{Simulated, name_of, on};
 use super::world::World;
-use super::{Algorithm, Setup, ns, with_claim};
+use super::{Algorithm, Layer, ns, with_claim};
 
 /// What one run showed.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ struct Program {
     messages: u64,
 }
 
-/// Runs the test.
+/// Runs the test: one of the processors receives, the others write.
 ///
 /// # Errors
 ///
@@ -67,30 +67,24 @@ struct Program {
 /// # Panics
 ///
 /// If a message is lost, comes twice, or overtakes another of its sender.
-pub fn stress(
-    setup: &Setup,
-    algorithm: Algorithm,
-    writers: usize,
-    messages: u64,
-    seed: u64,
-) -> Result<Figures, Stuck> {
-    with_claim!(algorithm, make => run(setup, algorithm, Program { writers, messages }, seed, make))
+pub fn stress(layer: &Layer, algorithm: Algorithm) -> Result<Figures, Stuck> {
+    let program = Program { writers: layer.run.procs - 1, messages: layer.run.operations };
+    with_claim!(algorithm, make => run(layer, algorithm, program, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
-    setup: &Setup,
+    layer: &Layer,
     algorithm: Algorithm,
     program: Program,
-    seed: u64,
     make: impl Fn(&SimArena) -> C,
 ) -> Result<Figures, Stuck> {
     let members = program.writers + 1;
-    let mut simulation = Simulation::new(&setup.parameters, members, seed);
+    let mut simulation = Simulation::new(&layer.run.machine, members, layer.run.seed);
     let arena = simulation.arena();
-    let habits = setup.habits;
+    let habits = layer.habits;
     let mut results = Vec::new();
-    for job in 0..setup.copies {
-        let config = setup.sizes.config(members, algorithm.kind());
+    for job in 0..layer.run.copies.max(1) {
+        let config = layer.sizes.config(members, algorithm.kind());
         let world = Rc::new(World::new(&arena, config, || make(&arena)));
         let board = Rc::new(Board::default());
         let result = Rc::new(RefCell::new(Figures::default()));

@@ -7,8 +7,16 @@ use super::deadlock::{Traffic, Way, traffic};
 use super::world::Sizes;
 use super::*;
 
-fn setup() -> Setup {
-    Setup::new(machines::by_name("enterprise5000").unwrap())
+fn on(machine: &str, writers: usize, messages: u64) -> Layer {
+    Layer::on(machines::by_name(machine).unwrap(), writers + 1, messages)
+}
+
+fn enterprise(writers: usize, messages: u64) -> Layer {
+    on("enterprise5000", writers, messages)
+}
+
+fn pair() -> Layer {
+    enterprise(1, 1000)
 }
 
 fn named(name: &str) -> Algorithm {
@@ -19,7 +27,7 @@ fn named(name: &str) -> Algorithm {
 fn every_algorithm_carries_messages_of_one_two_three_and_seven_writers() {
     for algorithm in Algorithm::ALL {
         for writers in [1, 2, 3, 7] {
-            let figures = stress::stress(&setup(), algorithm, writers, 1000, 1).unwrap();
+            let figures = stress::stress(&enterprise(writers, 1000), algorithm).unwrap();
             assert!(figures.messages >= 500, "{} {writers}: {figures:?}", algorithm.name());
             assert!(figures.message > 100.0, "no model is as fast: {figures:?}");
         }
@@ -28,42 +36,43 @@ fn every_algorithm_carries_messages_of_one_two_three_and_seven_writers() {
 
 #[test]
 fn queues_of_two_packets_carry_them_too() {
-    let tiny = Setup { sizes: Sizes { packets: 2, ..Sizes::SHORT }, ..setup() };
+    let tiny = Layer { sizes: Sizes { packets: 2, ..Sizes::SHORT }, ..enterprise(3, 300) };
     for algorithm in Algorithm::ALL {
         for seed in 1..=3 {
-            stress::stress(&tiny, algorithm, 3, 300, seed).unwrap();
+            stress::stress(&tiny.seed(seed), algorithm).unwrap();
         }
     }
 }
 
 #[test]
 fn two_programs_at_one_time_keep_apart() {
-    let mut two = Setup { copies: 2, ..setup() };
-    two.parameters.set_from_text("os.quantum=200us").unwrap();
+    let mut two = enterprise(3, 1000);
+    two.run.copies = 2;
+    two.run.machine.set_from_text("os.quantum=200us").unwrap();
     for name in ["test-and-set", "posix", "lock-free", "towpath"] {
-        let figures = stress::stress(&two, named(name), 3, 1000, 1).unwrap();
+        let figures = stress::stress(&two, named(name)).unwrap();
         assert!(figures.counters.preemptions > 0, "{name}: {figures:?}");
     }
 }
 
 #[test]
 fn a_directory_machine_carries_messages_as_well() {
-    let origin = Setup::new(machines::by_name("origin2000").unwrap());
+    let origin = on("origin2000", 3, 300);
     for algorithm in Algorithm::ALL {
-        stress::stress(&origin, algorithm, 3, 300, 1).unwrap();
+        stress::stress(&origin, algorithm).unwrap();
     }
 }
 
 #[test]
 fn equal_seeds_give_equal_figures_and_others_do_not() {
-    let run = |seed| stress::stress(&setup(), named("ticket"), 3, 1000, seed).unwrap();
+    let run = |seed| stress::stress(&enterprise(3, 1000).seed(seed), named("ticket")).unwrap();
     assert_eq!(run(1).counters, run(1).counters);
     assert_ne!(run(1).counters, run(2).counters);
 }
 
 #[test]
 fn the_calibrated_figures_are_what_they_were_calibrated_on() {
-    let figures = logp::logp(&setup(), named("test-and-set"), 1).unwrap().logp;
+    let figures = logp::logp(&pair(), named("test-and-set")).unwrap().logp;
     assert!((figures.send_overhead / 1600.0 - 1.0).abs() < 0.01, "{figures:?}");
     assert!((figures.receive_overhead / 1200.0 - 1.0).abs() < 0.01, "{figures:?}");
 }
@@ -71,9 +80,9 @@ fn the_calibrated_figures_are_what_they_were_calibrated_on() {
 #[test]
 fn a_send_needs_the_exchanges_that_its_algorithm_needs() {
     for (name, short, long) in [("lock-free", 2, 4), ("towpath", 1, 2), ("ticket", 0, 0)] {
-        let sent = logp::logp(&setup(), named(name), 1).unwrap().one_send;
+        let sent = logp::logp(&pair(), named(name)).unwrap().one_send;
         assert_eq!((sent.exchanges, sent.failed_exchanges), (short, 0), "{name}");
-        let sent = bulk::bulk(&setup(), named(name), 1).unwrap().one_send;
+        let sent = bulk::bulk(&pair(), named(name)).unwrap().one_send;
         assert_eq!((sent.exchanges, sent.failed_exchanges), (long, 0), "{name}");
     }
 }
@@ -81,18 +90,18 @@ fn a_send_needs_the_exchanges_that_its_algorithm_needs() {
 #[test]
 fn polling_while_waiting_resolves_cycles_and_not_polling_does_not() {
     for algorithm in Algorithm::ALL {
-        traffic(&setup(), algorithm, Traffic::Cycle, Way::Right, 1).unwrap();
-        assert!(traffic(&setup(), algorithm, Traffic::Cycle, Way::Deaf, 1).is_err(), "{}", algorithm.name());
+        traffic(&pair(), algorithm, Traffic::Cycle, Way::Right).unwrap();
+        assert!(traffic(&pair(), algorithm, Traffic::Cycle, Way::Deaf).is_err(), "{}", algorithm.name());
     }
 }
 
 #[test]
 fn blocks_before_packets_is_the_right_order_and_the_other_stands_still() {
-    let mut patient = setup();
+    let mut patient = pair();
     patient.habits.patience = u64::MAX;
     for algorithm in Algorithm::ALL {
-        traffic(&patient, algorithm, Traffic::Bulk, Way::Right, 1).unwrap();
-        let wrong = traffic(&patient, algorithm, Traffic::Bulk, Way::PacketFirst, 1);
+        traffic(&patient, algorithm, Traffic::Bulk, Way::Right).unwrap();
+        let wrong = traffic(&patient, algorithm, Traffic::Bulk, Way::PacketFirst);
         assert!(wrong.is_err(), "{}", algorithm.name());
     }
 }
@@ -100,15 +109,15 @@ fn blocks_before_packets_is_the_right_order_and_the_other_stands_still() {
 #[test]
 fn receivers_that_look_past_a_claimed_packet_end_that_standstill() {
     for seed in 1..=3 {
-        traffic(&setup(), named("lock-free"), Traffic::Bulk, Way::PacketFirst, seed).unwrap();
+        traffic(&pair().seed(seed), named("lock-free"), Traffic::Bulk, Way::PacketFirst).unwrap();
     }
 }
 
 #[test]
 fn bulk_transfers_are_slower_than_copying() {
-    let copying = bulk::copy_rate(&setup(), 1).unwrap();
+    let copying = bulk::copy_rate(&pair()).unwrap();
     for name in ["ticket", "lock-free"] {
-        let bandwidth = bulk::bulk(&setup(), named(name), 1).unwrap().bandwidth;
+        let bandwidth = bulk::bulk(&pair(), named(name)).unwrap().bandwidth;
         assert!(bandwidth > 0.0 && bandwidth < copying, "{name}: {bandwidth} of {copying}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a simulated run is given and yields, and the loop that all of them have
+//! One run on a simulated machine: its setting, its figures, and the loop that all runs have
 //! (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
 
 use std::cell::RefCell;
@@ -20,9 +20,9 @@ pub struct Work {
     pub spread: f64,
 }
 
-/// What a run is given.
+/// One setting of an experiment on a simulated machine.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct Run {
     /// The machine.
     pub machine: Parameters,
     /// How many of its processors.
@@ -86,11 +86,17 @@ pub struct Measured {
     pub values: Vec<(Metric, f64)>,
 }
 
-impl Setup {
+impl Run {
     /// A single copy of the program, with one process on each processor, that spins.
-    pub fn new(machine: Parameters, procs: usize, work: Work, operations: u64) -> Setup {
+    pub fn new(machine: Parameters, procs: usize, work: Work, operations: u64) -> Run {
         let waiting = Policy::Spin;
-        Setup { machine, procs, work, operations, waiting, copies: 1, per_processor: 1, bytes: 0, seed: 1 }
+        Run { machine, procs, work, operations, waiting, copies: 1, per_processor: 1, bytes: 0, seed: 1 }
+    }
+
+    /// The run with another seed.
+    #[must_use]
+    pub fn seed(&self, seed: u64) -> Run {
+        Run { seed, ..self.clone() }
     }
 
     /// How to wait on this machine.
@@ -147,7 +153,7 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// As [`Setup::run`].
+    /// As [`Run::run`].
     pub fn measure<T: 'static>(
         &self,
         make: impl Fn(&SimArena) -> T,
