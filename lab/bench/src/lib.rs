@@ -11,6 +11,7 @@ mod ours;
 mod peers;
 pub mod recommend;
 pub mod session;
+mod shared;
 pub mod shown;
 mod storm;
 pub mod structures;

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
+use crate::shared::{Left, LogPFigures, Reader, Writer};
 use crate::transport::{Contender, Crash, Run, Side, Stress};
 use towpath_host::Error;
-use towpath_host::process::{SharedPages, cpu_time, team};
+use towpath_host::process::{Shared, cpu_time, team};
 use towpath_papers::paper::LogP;
 use towpath_report::stats::{median_of_batches, percentile};
 
@@ -110,16 +111,6 @@ fn seen(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)
 }
 
-fn put(pages: &SharedPages, n: usize, value: f64) {
-    // Relaxed: read after the process has ended.
-    pages.word(n).store(value.to_bits(), Ordering::Relaxed);
-}
-
-fn get(pages: &SharedPages, n: usize) -> f64 {
-    // Relaxed: written by a process that has ended.
-    f64::from_bits(pages.word(n).load(Ordering::Relaxed))
-}
-
 /// Answers requests until told to stop.
 fn serve(endpoint: &Endpoint) {
     let (stopped, stop) = counter();
@@ -148,6 +139,77 @@ fn ping(endpoint: &Endpoint, replies: &AtomicU64) -> Result<(), towpath::Error> 
     Ok(())
 }
 
+/// Sends `mine` messages of writer `n` to the reader, or as many as the time allows. Returns their
+/// number.
+fn write_to_reader(endpoint: &Endpoint, n: usize, mine: u64, reader: &Reader) -> Result<u64, towpath::Error> {
+    let mut sent = 0;
+    // Relaxed: nothing is read because of it.
+    while sent < mine && reader.over.load(Ordering::Relaxed) == 0 {
+        endpoint.request(0, COUNT, &[n as u32, sent as u32])?;
+        sent += 1;
+    }
+    Ok(sent)
+}
+
+/// Receives until all writers have finished, which they are told to do at `limit`.
+///
+/// The reader alone looks at the clock: among spinning processes a writer may get only one message
+/// out each time that it runs, so that counting its messages would tell it far too late.
+fn read_from_writers(endpoint: &Endpoint, messages: u64, limit: Duration, board: &[Writer], reader: &Reader) {
+    let counts: Arc<Vec<AtomicU64>> = Arc::new(board.iter().map(|_| AtomicU64::new(0)).collect());
+    let (total, bump) = counter();
+    let of_writer = counts.clone();
+    endpoint.set_handler(COUNT, move |message| {
+        if let Some(count) = message.args().first().and_then(|&n| of_writer.get(n as usize)) {
+            // Relaxed: as in `counter`.
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            bump();
+        }
+    });
+    let start = Instant::now();
+    let mut polls = 0u32;
+    let mut shares_taken = false;
+    // Polls that find nothing before the reader waits as its policy says.
+    let patience = if endpoint.config().waiting == Policy::Park { 0 } else { 64 };
+    let mut idle = 0u32;
+    loop {
+        let mut waited = false;
+        if endpoint.poll() > 0 {
+            idle = 0;
+        } else {
+            idle += 1;
+            if idle > patience {
+                endpoint.wait(Some(Duration::from_millis(10)));
+                (idle, waited) = (0, true);
+            }
+        }
+        let arrived = seen(&total);
+        polls += 1;
+        if (waited || polls.is_multiple_of(64)) && start.elapsed() > limit {
+            // Relaxed: as where it is read.
+            reader.over.store(1, Ordering::Relaxed);
+        }
+        if arrived < messages && !polls.is_multiple_of(16) {
+            continue;
+        }
+        // (O2) Acquire: pairs with the writers' Release (O1).
+        let sent: Vec<u64> = board.iter().map(|w| w.finished.load(Ordering::Acquire)).collect();
+        let first_done =
+            sent.iter().zip(counts.iter()).any(|(sent, count)| *sent > 0 && seen(count) + 1 >= *sent);
+        if first_done && !shares_taken {
+            shares_taken = true;
+            for (writer, count) in board.iter().zip(counts.iter()) {
+                writer.share.put(seen(count) as f64);
+            }
+        }
+        if sent.iter().all(|&s| s > 0) && arrived >= sent.iter().map(|s| s - 1).sum() {
+            break;
+        }
+    }
+    reader.figures.seconds.put(start.elapsed().as_secs_f64());
+    reader.figures.messages.put(seen(&total) as f64);
+}
+
 impl Contender for Ours {
     fn name(&self) -> &str {
         self.algorithm.name()
@@ -166,7 +228,8 @@ impl Contender for Ours {
     /// round trip, and polls, less the first two (medians of batches, all of them); g from a long
     /// one-way stream.
     fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
-        let pages = SharedPages::new(3)?;
+        let figures: Shared<LogPFigures> = Shared::row(1)?;
+        let figures = &figures[0];
         self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
             if rank == 0 {
                 serve(endpoint);
@@ -180,7 +243,7 @@ impl Contender for Ours {
             let share = run.limit / 4;
             let round_trip =
                 median_of_batches(share, BATCH, |n| (0..n).try_for_each(|_| ping(endpoint, &replies)))?;
-            put(&pages, 0, round_trip);
+            figures.round_trip.put(round_trip);
 
             // Only the sending is timed: what comes back is waited for between the bursts.
             const BURST: u64 = 16;
@@ -196,7 +259,7 @@ impl Contender for Ours {
                 endpoint.poll_until(|| seen(&replies) >= before + BURST);
             }
             let send = percentile(&times, 50.0).unwrap_or(f64::NAN);
-            put(&pages, 1, send);
+            figures.send.put(send);
 
             let pause = Duration::from_nanos((round_trip * 3.0).max(1_000.0) as u64);
             let busy = || {
@@ -215,7 +278,7 @@ impl Contender for Ours {
                 (0..n).for_each(|_| busy());
                 Ok::<(), towpath::Error>(())
             })?;
-            put(&pages, 2, iteration - empty - send);
+            figures.receive.put(iteration - empty - send);
             // The last replies.
             endpoint.request(0, STOP, &[])?;
             while endpoint.poll() > 0 {}
@@ -224,7 +287,7 @@ impl Contender for Ours {
         let messages = ((run.limit.as_secs_f64() / 4.0) * 1e7) as u64;
         let stream = self.stress(1, messages.max(10_000), run)?;
         let gap = stream.seconds * 1e9 / stream.messages.max(1) as f64;
-        Ok(LogP::from_measured(get(&pages, 1), get(&pages, 2), gap, get(&pages, 0)))
+        Ok(LogP::from_measured(figures.send.get(), figures.receive.get(), gap, figures.round_trip.get()))
     }
 
     fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
@@ -234,91 +297,33 @@ impl Contender for Ours {
                 towpath_am::MAX_ENDPOINTS - 1
             )));
         }
-        let w = writers as usize;
-        // Per writer: how many it has sent in all (plus one; 0: still sending), its processor time,
-        // its share. Then the reader's figures.
-        let pages = SharedPages::new(3 * w + 3)?;
-        let finished = |n: usize| pages.word(n);
-        // The reader alone looks at the clock: among spinning processes a writer may get only one
-        // message out each time that it runs, so that counting its messages would tell it far too
-        // late. In pages of its own: the writers read it all the time.
-        let over = SharedPages::new(1)?;
+        let board: Shared<Writer> = Shared::row(writers as usize)?;
+        // In pages of its own: the writers read it all the time.
+        let reader: Shared<Reader> = Shared::row(1)?;
+        let reader = &reader[0];
         self.measure(&self.config(writers + 1), run, Segment::None, |endpoint, rank| {
             let started = cpu_time();
+            let cpu = || (cpu_time() - started).as_secs_f64();
             if rank > 0 {
                 let n = rank as usize - 1;
                 let mine =
                     messages / u64::from(writers) + u64::from(messages % u64::from(writers) > n as u64);
-                let mut sent = 0;
-                // Relaxed: nothing is read because of it.
-                while sent < mine && over.word(0).load(Ordering::Relaxed) == 0 {
-                    endpoint.request(0, COUNT, &[n as u32, sent as u32])?;
-                    sent += 1;
-                }
-                // Release: after the sends; pairs with the reader's Acquire.
-                finished(n).store(sent + 1, Ordering::Release);
-                put(&pages, w + n, (cpu_time() - started).as_secs_f64());
-                return Ok(());
+                let sent = write_to_reader(endpoint, n, mine, reader)?;
+                // (O1) Release: after the sends; pairs with the reader's Acquire (O2).
+                board[n].finished.store(sent + 1, Ordering::Release);
+                board[n].cpu.put(cpu());
+            } else {
+                read_from_writers(endpoint, messages, run.limit, &board, reader);
+                reader.figures.cpu.put(cpu());
             }
-            let counts: Arc<Vec<AtomicU64>> = Arc::new((0..w).map(|_| AtomicU64::new(0)).collect());
-            let (total, bump) = counter();
-            let of_writer = counts.clone();
-            endpoint.set_handler(COUNT, move |message| {
-                if let Some(count) = message.args().first().and_then(|&n| of_writer.get(n as usize)) {
-                    // Relaxed: as in `counter`.
-                    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                    bump();
-                }
-            });
-            let start = Instant::now();
-            let mut looked = 0u32;
-            let mut shares_taken = false;
-            let policy = endpoint.config().waiting;
-            let mut idle = 0u32;
-            loop {
-                let mut waited = false;
-                if endpoint.poll() > 0 {
-                    idle = 0;
-                } else {
-                    idle += 1;
-                    if idle > if policy == Policy::Park { 0 } else { 64 } {
-                        endpoint.wait(Some(Duration::from_millis(10)));
-                        (idle, waited) = (0, true);
-                    }
-                }
-                let arrived = seen(&total);
-                looked += 1;
-                if (waited || looked.is_multiple_of(64)) && start.elapsed() > run.limit {
-                    // Relaxed: as where it is read.
-                    over.word(0).store(1, Ordering::Relaxed);
-                }
-                if arrived < messages && !looked.is_multiple_of(16) {
-                    continue;
-                }
-                // Acquire: pairs with the writers' Release.
-                let sent: Vec<u64> = (0..w).map(|n| finished(n).load(Ordering::Acquire)).collect();
-                let first_done = (0..w).any(|n| sent[n] > 0 && seen(&counts[n]) + 1 >= sent[n]);
-                if first_done && !shares_taken {
-                    shares_taken = true;
-                    for n in 0..w {
-                        put(&pages, 2 * w + n, seen(&counts[n]) as f64);
-                    }
-                }
-                if sent.iter().all(|&s| s > 0) && arrived >= sent.iter().map(|s| s - 1).sum() {
-                    break;
-                }
-            }
-            put(&pages, 3 * w, start.elapsed().as_secs_f64());
-            put(&pages, 3 * w + 1, seen(&total) as f64);
-            put(&pages, 3 * w + 2, (cpu_time() - started).as_secs_f64());
             Ok(())
         })?;
-        let cpu = (w..2 * w).map(|n| get(&pages, n)).sum::<f64>() + get(&pages, 3 * w + 2);
+        let figures = &reader.figures;
         Ok(Stress {
-            messages: get(&pages, 3 * w + 1) as u64,
-            seconds: get(&pages, 3 * w),
-            shares: (2 * w..3 * w).map(|n| get(&pages, n)).collect(),
-            cpu_seconds: Some(cpu),
+            messages: figures.messages.get() as u64,
+            seconds: figures.seconds.get(),
+            shares: board.iter().map(|w| w.share.get()).collect(),
+            cpu_seconds: Some(board.iter().map(|w| w.cpu.get()).sum::<f64>() + figures.cpu.get()),
         })
     }
 
@@ -331,7 +336,7 @@ impl Contender for Ours {
     fn bulk(&mut self, bytes: u64, path: &str, run: &Run<'_>) -> Result<f64, Error> {
         /// Transfers under way at one time, each to its own place.
         const WINDOW: u64 = 2;
-        let pages = SharedPages::new(1)?;
+        let figure: Shared<Left> = Shared::row(1)?;
         let room = (bytes * WINDOW).next_multiple_of(64);
         let (config, segment) = match path {
             "direct" => (WorldConfig { segment_bytes: room, ..self.config(2) }, Segment::Shared),
@@ -362,11 +367,11 @@ impl Contender for Ours {
             let round = (4_000_000 / bytes.max(1)).clamp(4, 2_000);
             transfer(round)?;
             let (count, time) = repeat(run.limit / 2, round, transfer)?;
-            put(&pages, 0, (bytes * count) as f64 / time.as_secs_f64());
+            figure[0].put((bytes * count) as f64 / time.as_secs_f64());
             endpoint.request(0, STOP, &[])?;
             Ok(())
         })?;
-        Ok(get(&pages, 0))
+        Ok(figure[0].get())
     }
 
     fn crash(&mut self, kills: u32, run: &Run<'_>) -> Result<Crash, Error> {
@@ -374,15 +379,15 @@ impl Contender for Ours {
     }
 
     fn idle(&mut self, run: &Run<'_>) -> Result<f64, Error> {
-        let pages = SharedPages::new(1)?;
+        let figure: Shared<Left> = Shared::row(1)?;
         self.measure(&self.config(1), run, Segment::None, |endpoint, _| {
             let wall = Instant::now();
             let cpu = cpu_time();
             endpoint.wait(Some(run.limit.min(Duration::from_millis(1500))));
-            put(&pages, 0, (cpu_time() - cpu).as_secs_f64() / wall.elapsed().as_secs_f64());
+            figure[0].put((cpu_time() - cpu).as_secs_f64() / wall.elapsed().as_secs_f64());
             Ok(())
         })?;
-        Ok(get(&pages, 0))
+        Ok(figure[0].get())
     }
 }
 

@@ -6,66 +6,112 @@
 //! `towpath-process`'s.)
 #![allow(unsafe_code)]
 
-use std::ptr::{NonNull, null_mut};
+use std::io;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
+use towpath_machine::Plain;
 use towpath_process::PANICKED;
 pub use towpath_process::{Child, Exit};
 
 use crate::error::Error;
 use crate::topology::pin_to;
 
-/// Distance between two words that never share a line, even where lines come in pairs.
-const APART: usize = 128;
-
-/// Zeroed memory that this process shares with the processes that it forks afterwards.
-pub struct SharedPages {
-    base: NonNull<u8>,
+/// Zeroed memory that this process shares with those that it forks afterwards: a row of structures
+/// of atomic words.
+pub struct Shared<T> {
+    base: NonNull<T>,
+    count: usize,
     len: usize,
 }
 
+impl<T: Plain> Shared<T> {
+    /// A row of `count` structures, all zero.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if there is no memory.
+    ///
+    /// # Panics
+    ///
+    /// If the type wants to be aligned to more than a page.
+    pub fn row(count: usize) -> Result<Shared<T>, Error> {
+        const { assert!(align_of::<T>() <= PAGE) };
+        let len = count
+            .checked_mul(size_of::<T>())
+            .and_then(|bytes| bytes.max(1).checked_next_multiple_of(PAGE))
+            .ok_or_else(|| Error::NotAvailable(format!("{count} structures are too many to share")))?;
+        let failed = |e: io::Error| Error::system(format!("mapping {len} bytes of shared memory"), e);
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // memory.
+        let base = unsafe {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::SHARED)
+        };
+        let base = base.map_err(|e| failed(e.into()))?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
+        Ok(Shared { base, count, len })
+    }
+}
+
+impl<T> std::ops::Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `row` made room for `count` values of `T`, which is `Plain`: all zero is a value,
+        // and other processes change it by atomics only; page-aligned; mapped until `self` is
+        // dropped.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+}
+
+// SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Plain` demands it) and
+// only handed out by reference.
+unsafe impl<T: Plain> Send for Shared<T> {}
+// SAFETY: see `Send`.
+unsafe impl<T: Plain> Sync for Shared<T> {}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: `row` made the mapping with this length; references into it can't outlive `self`.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Size of a page, in bytes, as far as alignment is concerned.
+const PAGE: usize = 4096;
+
+/// A word on lines of its own (also where lines are fetched in pairs).
+#[repr(C, align(128))]
+struct Apart(AtomicU64);
+
+// SAFETY: `repr(C)`, an atomic word and padding that nothing reads; all zero is a value.
+unsafe impl Plain for Apart {}
+
+/// Words that this process shares with those that it forks afterwards, each on lines of its own.
+pub struct SharedPages(Shared<Apart>);
+
 impl SharedPages {
-    /// Maps room for `words` words, each on lines of its own.
+    /// Room for `words` words, all zero.
     ///
     /// # Errors
     ///
     /// The system's, if there is no memory.
     pub fn new(words: usize) -> Result<SharedPages, Error> {
-        let len = (words.max(1) * APART).next_multiple_of(4096);
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-        let base = unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::SHARED) };
-        let failed =
-            |error: std::io::Error| Error::system(format!("mapping {len} bytes of shared memory"), error);
-        let base = base.map_err(|e| failed(e.into()))?;
-        // A mapping is never at address 0 unless it was asked for.
-        let base = NonNull::new(base.cast()).ok_or_else(|| failed(std::io::ErrorKind::InvalidData.into()))?;
-        Ok(SharedPages { base, len })
+        Ok(SharedPages(Shared::row(words)?))
     }
 
-    /// Word number `n`. Panics if there was no room made for it.
+    /// Word number `n`.
+    ///
+    /// # Panics
+    ///
+    /// If there was no room made for it.
     pub fn word(&self, n: usize) -> &AtomicU64 {
-        assert!(n < self.len / APART, "word {n} of shared pages with {}", self.len / APART);
-        // SAFETY: in bounds (checked above), aligned to APART, zero or written by atomics only,
-        // mapped until `self` is dropped.
-        unsafe { &*self.base.as_ptr().add(n * APART).cast::<AtomicU64>() }
-    }
-}
-
-// SAFETY: a mapping may be used and unmapped from any thread; its words are only handed out as
-// atomics.
-unsafe impl Send for SharedPages {}
-// SAFETY: as above.
-unsafe impl Sync for SharedPages {}
-
-impl Drop for SharedPages {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length; references to its words can't
-        // outlive `self`.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        &self.0[n].0
     }
 }
 

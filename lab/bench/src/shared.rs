@@ -1,0 +1,145 @@
+//! Structures in the memory that a measurement's processes share.
+//!
+//! # Safety
+//!
+//! `Plain` is implemented for `repr(C)` structures of atomic words: every bit pattern is a value, all
+//! accesses are atomic, and nothing is dropped.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towpath_machine::Plain;
+
+/// A figure that one process leaves and its parent reads after the process has ended.
+#[repr(transparent)]
+#[derive(Default)]
+pub struct Left(AtomicU64);
+
+impl Left {
+    /// Leaves a figure.
+    pub fn put(&self, value: f64) {
+        // Relaxed: read after the process has ended.
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The figure that was left; 0 if none was.
+    pub fn get(&self) -> f64 {
+        // Relaxed: written by a process that has ended.
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
+// SAFETY: see the module.
+unsafe impl Plain for Left {}
+
+/// LogP figures of a client, in nanoseconds.
+#[repr(C)]
+pub struct LogPFigures {
+    /// Round trip.
+    pub round_trip: Left,
+    /// Overhead of a send.
+    pub send: Left,
+    /// Overhead of a receive.
+    pub receive: Left,
+}
+
+// SAFETY: see the module.
+unsafe impl Plain for LogPFigures {}
+
+/// A writer's part of the stress test, on lines of its own.
+#[repr(C, align(128))]
+pub struct Writer {
+    /// Number of messages that it has sent, plus one; 0 while it sends.
+    pub finished: AtomicU64,
+    /// Its processor time, in seconds.
+    pub cpu: Left,
+    /// Number of its messages that had arrived when the first writer had finished: the reader's
+    /// count.
+    pub share: Left,
+}
+
+// SAFETY: see the module; nothing reads the padding.
+unsafe impl Plain for Writer {}
+
+/// The reader's part of the stress test.
+#[repr(C, align(128))]
+pub struct Reader {
+    /// Whether the time is over: writers stop. On lines of its own, since they read it all the time.
+    pub over: AtomicU64,
+    /// The figures.
+    pub figures: ReaderFigures,
+}
+
+// SAFETY: see the module; nothing reads the padding.
+unsafe impl Plain for Reader {}
+
+/// The reader's figures of the stress test.
+#[repr(C, align(128))]
+pub struct ReaderFigures {
+    /// Duration, in seconds.
+    pub seconds: Left,
+    /// Number of messages that arrived.
+    pub messages: Left,
+    /// Its processor time, in seconds.
+    pub cpu: Left,
+}
+
+/// Number of members of the crash test's world.
+pub const MEMBERS: usize = 8;
+
+/// One incarnation of a sender to one of a receiver, in the crash test. On lines of its own.
+#[repr(C, align(128))]
+pub struct Link {
+    /// Number of messages that the sender certainly published.
+    pub sent: AtomicU64,
+    /// Name of the incarnation to which it published them.
+    pub sent_to: AtomicU64,
+    /// Number of messages that have arrived.
+    pub arrived: AtomicU64,
+    /// Name of the incarnation from which they came.
+    pub arrived_from: AtomicU64,
+}
+
+/// A member of the crash test, on lines of its own.
+#[repr(C, align(128))]
+pub struct Member {
+    /// The name of its present incarnation; 0 while there is none.
+    pub name: AtomicU64,
+    /// The newest epoch of which a survivor's message has arrived.
+    pub seen: AtomicU64,
+    /// 1: sends no more; 2: has audited.
+    pub finished: AtomicU64,
+    /// Number of places that stayed unusable.
+    pub leaked: AtomicU64,
+    /// Its links, by receiver.
+    pub links: [Link; MEMBERS],
+}
+
+/// What members and supervisor of the crash test share.
+#[repr(C, align(128))]
+pub struct Board {
+    /// Number of kills.
+    pub epoch: AtomicU64,
+    /// 1: send no more; 2: audit and leave.
+    pub stop: AtomicU64,
+    /// Number of messages that never arrived.
+    pub lost: AtomicU64,
+    /// Number of messages that arrived twice.
+    pub duplicated: AtomicU64,
+    /// Number of messages that came back although their destination lives: a queue was closed.
+    pub closed: AtomicU64,
+    /// Number of messages with other contents.
+    pub damaged: AtomicU64,
+    /// The members.
+    pub members: [Member; MEMBERS],
+}
+
+// SAFETY: see the module; nothing reads the padding.
+unsafe impl Plain for Board {}
+
+impl Board {
+    /// The link from one member to another.
+    pub fn link(&self, from: usize, to: usize) -> &Link {
+        &self.members[from].links[to]
+    }
+}
