@@ -1,4 +1,4 @@
-//! Who is compared.
+//! The contenders of a run: our claim algorithms, and the peers if they were asked for.
 
 use towpath::{Algorithm, Policy};
 

@@ -1,5 +1,5 @@
-//! What an experiment is, and the one way in which measurements are compared: side by
-//! side, in interleaved rounds.
+//! Experiments on this machine, and the one way of comparing: side by side, in
+//! interleaved rounds.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use towpath_host::topology::{Pin, Placement};
 use towpath_report::record::{Extra, Metric, Record, Subject};
 use towpath_report::{ADAPTIVE, Asked, CLAIM_ALGORITHMS, Experiment, OURS};
 
-/// What the user asked for.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which algorithms (of those that the experiment has); empty: all.
+    /// Algorithms (of those that the experiment has); empty: all.
     pub algorithms: Vec<String>,
-    /// Which waiting policies, by name.
+    /// Waiting policies, by name.
     pub waiting: Vec<String>,
     /// Numbers of writers for the stress test.
     pub writers: Vec<u32>,
@@ -24,21 +24,21 @@ pub struct Settings {
     pub messages: u64,
     /// Sizes of bulk transfers, in bytes.
     pub sizes: Vec<u64>,
-    /// How many rounds (the records' median, smallest and largest are over these).
+    /// Number of rounds (the records' median, smallest and largest are over these).
     pub runs: u32,
-    /// Whether to pin processes to cores.
+    /// Pinning of processes to cores.
     pub pin: Pin,
-    /// Whether to measure the peers too.
+    /// True if the peers are measured too.
     pub peers: bool,
-    /// Which MPIs (`mpi`).
+    /// The MPIs (`mpi`).
     pub mpis: Vec<String>,
     /// Numbers of processes (`mpi`, `structures`); empty: the experiment's own.
     pub procs: Vec<u32>,
-    /// What `structures` is asked for.
+    /// The settings of `structures`.
     pub structures: StructureSettings,
-    /// How many processes to kill.
+    /// Number of processes to kill.
     pub kills: u32,
-    /// Where pseudo-random choices start.
+    /// Seed of pseudo-random choices.
     pub seed: u64,
     /// About how long one measurement may take.
     pub sample: Duration,
@@ -75,7 +75,7 @@ impl Settings {
     }
 }
 
-/// Where an experiment puts its results and its progress.
+/// Receiver of an experiment's results and progress.
 pub trait Sink {
     /// A figure.
     fn record(&mut self, record: Record);
@@ -84,7 +84,7 @@ pub trait Sink {
     /// An experiment is about to take this many steps more (or, if negative, fewer than
     /// it announced).
     fn expect(&mut self, steps: i64);
-    /// A step begins; the text says what it measures.
+    /// A step begins; the text names its subject.
     fn step(&mut self, what: &str);
 }
 
@@ -92,7 +92,7 @@ pub trait Sink {
 pub trait Measure: Experiment {
     /// About how long it may take as one of all, in seconds.
     fn seconds(&self) -> u64;
-    /// Whether it is run when no experiment is named.
+    /// Returns whether it is run when no experiment is named.
     fn is_one_of_all(&self) -> bool {
         true
     }
@@ -109,27 +109,27 @@ pub fn claim_algorithms() -> Vec<&'static str> {
     CLAIM_ALGORITHMS.iter().map(|a| a.name).collect()
 }
 
-/// What an experiment works with.
+/// Everything that an experiment works with.
 pub struct Bench<'a> {
-    /// What the user asked for.
+    /// The settings.
     pub settings: &'a Settings,
-    /// Which process goes where.
+    /// The cores of the processes.
     pub placement: &'a Placement,
     /// The machine.
     pub host: &'a Host,
-    /// What is to be compared.
+    /// The contenders.
     pub contenders: &'a mut [Box<dyn Contender>],
-    /// Where the results go.
+    /// The receiver of the results.
     pub sink: &'a mut dyn Sink,
 }
 
-/// What one measurement yielded.
+/// Figures of one measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Figures by metric. A metric may occur several times (every recovery after a kill,
     /// say): then all of them count.
     pub values: Vec<(Metric, f64)>,
-    /// What else to record: of several rounds the last one's.
+    /// Other fields of the record: of several rounds the last one's.
     pub extra: Extra,
 }
 
@@ -145,8 +145,8 @@ impl Samples {
     }
 }
 
-/// One of several things to measure side by side: what it is for the records, and what
-/// the measuring code needs to know.
+/// One of several things to measure side by side: its subject in the records, and the key
+/// by which the measuring code knows it.
 #[derive(Clone, Debug)]
 pub struct Variant<T> {
     /// For the records.
@@ -233,8 +233,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Records what was measured of one subject: for each metric, in order of appearance,
-    /// the median, smallest and largest.
+    /// Records a subject's samples: for each metric, in order of appearance, the median,
+    /// smallest and largest.
     pub fn record(&mut self, subject: &Subject, samples: Samples) {
         let mut subject = subject.clone();
         subject.extra.extend(samples.extra);

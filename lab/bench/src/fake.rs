@@ -18,7 +18,7 @@ use towpath_report::results::{Missing, Results};
 pub struct Collected {
     /// The figures.
     pub records: Vec<Record>,
-    /// Names and reasons of what is missing.
+    /// Names and reasons of missing subjects.
     pub missing: Vec<(String, String)>,
     /// Steps announced.
     pub expected: i64,
@@ -165,7 +165,7 @@ fn measure_example() -> Results {
     }
 }
 
-/// A sink that keeps what [`Results`] needs.
+/// A sink that keeps everything that [`Results`] need.
 #[derive(Default)]
 struct FullSink(Vec<Record>, Vec<Missing>);
 

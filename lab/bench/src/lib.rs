@@ -1,4 +1,4 @@
-//! Experiments on the machine at hand: contenders, measurements, a session and its report.
+//! Experiments on the machine at hand: contenders, measurements, sessions, reports.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 

@@ -14,11 +14,11 @@ const SOURCE: &str = include_str!("../peers/mpi_bench.c");
 /// Beyond the measurement's own limit, for starting and ending.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// What messages are sent through, and how.
+/// The provider of a measurement, and its settings.
 pub struct Over<'a> {
-    /// Which provider.
+    /// The provider.
     pub provider: &'a Provider,
-    /// Where processes say that they have loaded it.
+    /// The file in which processes say that they have loaded it.
     pub announced: &'a Path,
     /// Settings of the provider, for the environment.
     pub settings: &'a [(&'a str, &'a str)],
@@ -64,8 +64,8 @@ impl Measuring {
         self.folder.join("mpi_bench")
     }
 
-    /// Runs it, over the MPI's own transport or over the provider; returns what it
-    /// printed.
+    /// Runs the program, over the MPI's own transport or over the provider. Returns its
+    /// output.
     ///
     /// # Errors
     ///

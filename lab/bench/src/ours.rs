@@ -30,8 +30,8 @@ const BATCH: u64 = 200;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
-/// Beyond the measurement's own limit, what processes need to start and end when cores
-/// are few and other programs busy.
+/// Beyond the measurement's own limit, time to start and end when cores are few and other
+/// programs busy.
 const GRACE: Duration = Duration::from_secs(60);
 
 impl Ours {
@@ -139,7 +139,7 @@ fn ping(endpoint: &Endpoint, replies: &AtomicU64) -> Result<(), towpath::Error> 
     Ok(())
 }
 
-/// Sends `mine` messages of writer `n` to the reader, or as many as the time allows. Returns their
+/// Sends `mine` messages of writer `n`, or as many as the time allows. Returns their
 /// number.
 fn write_to_reader(endpoint: &Endpoint, n: usize, mine: u64, reader: &Reader) -> Result<u64, towpath::Error> {
     let mut sent = 0;
@@ -223,10 +223,10 @@ impl Contender for Ours {
         Side::Ours
     }
 
-    /// As in Culler et al. 1996 (the paper's [8]): the round trip from one request at a
-    /// time; o_s from short bursts; o_r from an iteration that sends, computes for longer than a
-    /// round trip, and polls, less the first two (medians of batches, all of them); g from a long
-    /// one-way stream.
+    /// Measures the LogP parameters like Culler et al. 1996 (the paper's [8]): the round
+    /// trip from one request at a time; o_s from short bursts; o_r from an iteration that sends,
+    /// computes for longer than a round trip, and polls, less the first two (medians of batches,
+    /// all of them); g from a long one-way stream.
     fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
         let figures: Shared<LogPFigures> = Shared::row(1)?;
         let figures = &figures[0];

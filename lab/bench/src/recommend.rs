@@ -1,4 +1,5 @@
-//! One sentence: what to use on this machine, as the records of this run have it.
+//! The recommendation of an algorithm for this machine, made from the records
+//! of this run.
 
 use towpath_report::format::{message_rate, nanoseconds};
 use towpath_report::record::Record;
@@ -20,14 +21,14 @@ impl Axis {
         results.best(self.experiment, self.metric, &row.algorithm, &row.waiting, &extra)
     }
 
-    /// How good it is: larger is better.
+    /// Merit of a row: larger is better.
     fn merit(&self, results: &Results, row: &Row) -> Option<f64> {
         let value = self.record(results, row)?.value;
         (value > 0.0).then(|| if self.smaller_is_better { 1.0 / value } else { value })
     }
 
-    /// Whether one is better than the other beyond doubt: the worst of its runs at least
-    /// a twentieth better than the other's best.
+    /// Returns whether one row is better than the other beyond doubt: the worst of its
+    /// runs at least a twentieth better than the other's best.
     fn beats(&self, results: &Results, one: &Row, other: &Row) -> bool {
         match (self.record(results, one), self.record(results, other)) {
             (Some(one), Some(other)) if self.smaller_is_better => one.max * 1.05 <= other.min,
@@ -61,8 +62,8 @@ fn axes(results: &Results) -> Vec<Axis> {
     axes
 }
 
-/// Who is compared: the rows of every experiment, whatever the path of bulk transfers,
-/// without the floor.
+/// The rows that are compared: those of every experiment, whatever the path of bulk
+/// transfers, without the floor.
 fn candidates(results: &Results) -> Vec<Row> {
     let mut rows: Vec<Row> = ["logp", "stress", "bulk"]
         .iter()
@@ -152,7 +153,7 @@ fn reasons(results: &Results, best: &Row) -> Vec<String> {
     reasons
 }
 
-/// Where somebody else is faster beyond doubt: for each rival, the place where it is so
+/// Places where a rival is faster beyond doubt: for each rival the place where it is so
 /// by the largest factor.
 fn losses(results: &Results, axes: &[Axis], all: &[Row], best: &Row) -> Vec<String> {
     let mut worst: Vec<(f64, String, String)> = Vec::new();

@@ -16,21 +16,21 @@ use towpath_report::record::{Record, Subject};
 use towpath_report::report::write;
 use towpath_report::results::{Missing, Results};
 
-/// What is to be run, and where the results go.
+/// A run: settings, experiments, contenders, and the destination of the results.
 pub struct Session {
-    /// What the user asked for.
+    /// The settings.
     pub settings: Settings,
-    /// Which experiments.
+    /// The experiments.
     pub experiments: Vec<&'static dyn Measure>,
-    /// What is compared.
+    /// The contenders.
     pub contenders: Vec<Box<dyn Contender>>,
-    /// Whether records go to stdout as JSON lines, as soon as they are there.
+    /// True if records go to stdout as JSON lines, as soon as they are there.
     pub json: bool,
     /// The folder of the report, if one is to be written.
     pub report: Option<PathBuf>,
-    /// Whether the report shows the developers' targets.
+    /// True if the report shows the developers' targets.
     pub targets: bool,
-    /// Whether each experiment stops after about the time that it may take as one of all.
+    /// True if each experiment stops after about the time that it may take as one of all.
     pub budgeted: bool,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_cannot_be_written_is_an_error_that_names_the_folder() {
+    fn session_report_unwritable_names_the_folder() {
         let file = std::env::temp_dir().join(format!("towpath-file-{}", std::process::id()));
         std::fs::write(&file, "in the way").unwrap();
         let session = Session {

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! `Plain` is implemented for `repr(C)` structures of atomic words: every bit pattern is a value, all
+//! `Plain` is implemented for `repr(C)` structures of atomic words: every bit pattern is a value,
 //! accesses are atomic, and nothing is dropped.
 #![allow(unsafe_code)]
 
@@ -53,8 +53,7 @@ pub struct Writer {
     pub finished: AtomicU64,
     /// Its processor time, in seconds.
     pub cpu: Left,
-    /// Number of its messages that had arrived when the first writer had finished: the reader's
-    /// count.
+    /// Number of its messages that had arrived when the first writer had finished.
     pub share: Left,
 }
 
@@ -64,7 +63,8 @@ unsafe impl Plain for Writer {}
 /// The reader's part of the stress test.
 #[repr(C, align(128))]
 pub struct Reader {
-    /// Whether the time is over: writers stop. On lines of its own, since they read it all the time.
+    /// 1 when the time is over: writers stop. On lines of its own, since they read it all
+    /// the time.
     pub over: AtomicU64,
     /// The figures.
     pub figures: ReaderFigures,
@@ -87,7 +87,7 @@ pub struct ReaderFigures {
 /// Number of members of the crash test's world.
 pub const MEMBERS: usize = 8;
 
-/// One incarnation of a sender to one of a receiver, in the crash test. On lines of its own.
+/// The messages from one sender to one receiver in the crash test. On lines of its own.
 #[repr(C, align(128))]
 pub struct Link {
     /// Number of messages that the sender certainly published.
@@ -115,7 +115,7 @@ pub struct Member {
     pub links: [Link; MEMBERS],
 }
 
-/// What members and supervisor of the crash test share.
+/// The memory that members and supervisor of the crash test share.
 #[repr(C, align(128))]
 pub struct Board {
     /// Number of kills.
@@ -126,7 +126,7 @@ pub struct Board {
     pub lost: AtomicU64,
     /// Number of messages that arrived twice.
     pub duplicated: AtomicU64,
-    /// Number of messages that came back although their destination lives: a queue was closed.
+    /// Number of messages that came back from a living destination: its queue was closed.
     pub closed: AtomicU64,
     /// Number of messages with other contents.
     pub damaged: AtomicU64,

@@ -24,7 +24,7 @@ use towpath_host::process::{Child, Shared, fork_on, wait};
 /// Small blocks, so that a transfer has several.
 const BLOCK: u32 = 1024;
 const LONG: usize = 2500;
-/// How long anything may take that should take milliseconds.
+/// Time-out of steps that should take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const SHORT: u8 = 1;
@@ -98,7 +98,8 @@ fn member(world: &World, rank: usize, board: &'static Board, seed: u64) -> Resul
     Ok(())
 }
 
-/// Checks a message that has arrived at `rank`. Arguments: number, epoch, the sender's rank.
+/// Checks a message that has arrived at `rank`. Its arguments: number, epoch, the
+/// sender's rank.
 fn receive(board: &Board, rank: usize, message: &towpath::Token<'_>) {
     let &[seq, epoch, from] = message.args() else { return bump(&board.damaged, 1) };
     let link = board.link((from as usize).min(MEMBERS - 1), rank);
@@ -222,8 +223,7 @@ impl Storm {
         })
     }
 
-    /// Waits for something that must come, with a look at whether everybody is still
-    /// there.
+    /// Waits for something that must come, and looks whether all members still exist.
     fn until(&self, what: &str, mut done: impl FnMut() -> bool) -> Result<(), Error> {
         let start = Instant::now();
         while !done() {
@@ -242,8 +242,8 @@ impl Storm {
         Ok(())
     }
 
-    /// What a link's sender certainly published and its receiver has not got, if both
-    /// ends are still (or were, at the sender's death) those of the link.
+    /// Number of messages that a link's sender certainly published and its receiver has
+    /// not got, if both ends are still (or were, at the sender's death) those of the link.
     fn missing(&self, from: usize, to: usize) -> u64 {
         let b = self.board;
         let (sender, receiver) = (read(&b.members[from].name), read(&b.members[to].name));

@@ -10,7 +10,7 @@ use towpath_report::results::Results;
 use towpath_report::table::header;
 use towpath_report::{ADAPTIVE, CLAIM_ALGORITHMS, Cell, Kind, OURS, Table};
 
-/// Which way is better.
+/// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
     /// The smaller the better.
@@ -19,16 +19,16 @@ pub enum Sense {
     AtLeast,
 }
 
-/// How near a target is.
+/// Distance from a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reach {
     /// The aim itself is reached.
     Aim,
-    /// What must be reached is reached.
+    /// The bound is reached.
     Met,
-    /// It is missed, by this part of what must be reached.
+    /// The bound is missed, by this part of it.
     Missed(f64),
-    /// It could not be computed, and why.
+    /// The figure could not be computed, for this reason.
     NotMeasured(String),
 }
 
@@ -37,19 +37,19 @@ pub enum Reach {
 pub struct Target {
     /// The experiment that it is taken from.
     pub experiment: &'static str,
-    /// What is divided by what.
+    /// The figure in words: numerator and denominator.
     pub what: String,
     /// The ratio, if it could be computed.
     pub ours: Option<f64>,
     /// The two figures that it was computed from, in words.
     pub detail: String,
-    /// Which way is better.
+    /// The better direction.
     pub sense: Sense,
-    /// What must be reached.
+    /// The bound.
     pub must: f64,
-    /// What it aims at.
+    /// The aim.
     pub aim: f64,
-    /// How it turned out.
+    /// The distance from bound and aim.
     pub reach: Reach,
 }
 
@@ -68,7 +68,7 @@ impl Target {
         Target { experiment, what: what.into(), ours, detail, sense, must, aim, reach }
     }
 
-    /// What must be reached, with its sense: `≤ 1.5`.
+    /// The bound with its sense: `≤ 1.5`.
     pub fn must_text(&self) -> String {
         let sign = if self.sense == Sense::AtMost { "≤" } else { "≥" };
         format!("{sign} {}", self.must)

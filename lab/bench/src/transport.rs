@@ -1,4 +1,4 @@
-//! What is compared: one trait for our claim algorithms and for the peers.
+//! The contender: one trait for our claim algorithms and for the peers.
 
 use std::time::Duration;
 
@@ -7,40 +7,39 @@ use towpath_host::Error;
 use towpath_host::topology::Placement;
 use towpath_papers::paper::LogP;
 
-/// Whose a contender is.
+/// The side of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// One of Towpath's claim algorithms.
     Ours,
-    /// What a user would take instead.
+    /// A user's alternative.
     Peer,
 }
 
 /// The circumstances of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What the user asked for.
+    /// The settings.
     pub settings: &'a Settings,
-    /// Which process goes to which core: process 0 is the one that receives (or answers),
-    /// the others send.
+    /// The cores of the processes: process 0 receives (or answers), the others send.
     pub placement: &'a Placement,
-    /// Which round of the comparison this is, from 0.
+    /// Number of this round of the comparison, from 0.
     pub round: u32,
-    /// Where pseudo-random choices of this measurement start.
+    /// Seed of this measurement's pseudo-random choices.
     pub seed: u64,
     /// About how long the measurement may take. Measure less rather than longer, and
     /// report what was really done; never less than a figure needs to mean something.
     pub limit: Duration,
 }
 
-/// What one stress test showed.
+/// Figures of one stress test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stress {
-    /// How many messages arrived (less than asked for if the time ran out).
+    /// Number of messages that arrived (fewer than asked for if the time ran out).
     pub messages: u64,
     /// From the first writer's start to the last arrival.
     pub seconds: f64,
-    /// How many messages of each writer had arrived when the first writer's last one
+    /// Number of each writer's messages that had arrived when the first writer's last one
     /// arrived, or when the time ran out. Empty if the contender can't tell.
     pub shares: Vec<f64>,
     /// Processor time that all processes used together meanwhile, if the contender can
@@ -48,12 +47,12 @@ pub struct Stress {
     pub cpu_seconds: Option<f64>,
 }
 
-/// What became of a world whose senders were killed.
+/// Damage in a world whose senders were killed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Crash {
-    /// How many processes were killed.
+    /// Number of processes killed.
     pub kills: u64,
-    /// Messages that somebody had published and that never arrived.
+    /// Number of published messages that never arrived.
     pub lost: u64,
     /// Messages that arrived twice.
     pub duplicated: u64,
@@ -68,20 +67,20 @@ pub struct Crash {
 /// method starts the processes that it needs, measures, ends them all, and leaves nothing behind,
 /// also when it fails. What it does not offer is [`Error::NotSupported`].
 pub trait Contender {
-    /// As in the records' `algorithm`.
+    /// Its name, as in the records' `algorithm`.
     fn name(&self) -> &str;
 
-    /// As in the records' `waiting`.
+    /// Its waiting policy, as in the records' `waiting`.
     fn waiting(&self) -> &str {
         "own"
     }
 
-    /// Whose it is.
+    /// Its side.
     fn side(&self) -> Side {
         Side::Peer
     }
 
-    /// Whether it can be measured here.
+    /// Returns whether it can be measured here.
     ///
     /// # Errors
     ///
@@ -116,9 +115,9 @@ pub trait Contender {
         self.logp(run).map(|figures| figures.round_trip)
     }
 
-    /// Process 0 reads what `writers` others write as fast as they can: `messages`
-    /// one-way messages of 8 bytes in all, as evenly divided as they go. With one writer this is
-    /// the one-way stream.
+    /// Measures the stress test: process 0 reads from `writers` others that write as fast as
+    /// they can, `messages` one-way messages of 8 bytes in all, as evenly divided as they go. With
+    /// one writer this is the one-way stream.
     ///
     /// # Errors
     ///
@@ -178,7 +177,7 @@ mod tests {
     use towpath_report::{ADAPTIVE, CLAIM_ALGORITHMS, OURS};
 
     #[test]
-    fn the_claim_algorithms_are_the_ones_that_policies_and_records_name() {
+    fn claim_algorithms_and_policies_have_the_default_once() {
         assert_eq!(CLAIM_ALGORITHMS.iter().filter(|a| a.name == OURS).count(), 1);
         assert!(waiting_policies().contains(&ADAPTIVE));
     }

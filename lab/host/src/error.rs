@@ -1,20 +1,20 @@
-//! What can go wrong while measuring.
+//! Errors of measurements.
 
 use std::io;
 
-/// Why something was not measured.
+/// The reason why something was not measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The contender has no such operation.
     #[error("it has no such operation")]
     NotSupported,
-    /// It can't be measured on this machine or with these settings.
+    /// The measurement is not possible on this machine or with these settings.
     #[error("{0}")]
     NotAvailable(String),
     /// A system call failed.
     #[error("{what} failed: {source}")]
     System {
-        /// What was tried, and what to do about it if that is known.
+        /// The operation, and its remedy if that is known.
         what: String,
         /// The system's answer.
         source: io::Error,
@@ -27,17 +27,17 @@ pub enum Error {
         "process {rank} of the measurement {how}: run the experiment alone to see whether it happens again"
     )]
     Process {
-        /// Which one.
+        /// Rank of the process.
         rank: u32,
-        /// How it ended.
+        /// The way in which it ended.
         how: String,
     },
-    /// It made no progress for so long that it was given up.
+    /// The measurement made no progress for so long that it was given up.
     #[error("no progress for {seconds} s, given up (where it stood: {place})")]
     Stuck {
-        /// How long.
+        /// Duration without progress, in seconds.
         seconds: u64,
-        /// What is known about where it stood.
+        /// The last known place.
         place: String,
     },
     /// Anything else, from the room that was measured.

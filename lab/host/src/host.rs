@@ -23,20 +23,20 @@ pub struct Host {
     pub kernel: String,
     /// The commit that this program was built from.
     pub commit: String,
-    /// Which cores the processes were pinned to.
+    /// Cores to which the processes were pinned.
     pub pinning: String,
     /// The frequency governor of the first core.
     pub governor: String,
     /// The hypervisor, or `none` on bare metal.
     pub virtualisation: String,
-    /// When the run began (UTC).
+    /// Time at which the run began (UTC).
     pub date: String,
-    /// What this machine lacks that bears on measuring or on being fast.
+    /// Facilities that this machine lacks and that bear on measuring or on being fast.
     pub not_available: Vec<String>,
 }
 
 impl Host {
-    /// How many cores, in words.
+    /// Number of cores, in words.
     pub fn cores_text(&self) -> String {
         if self.cores == 1 { "1 core".into() } else { format!("{} cores", self.cores) }
     }
@@ -115,7 +115,7 @@ fn not_available(flags: &str, has_governor: bool) -> Vec<String> {
     facts.iter().filter(|(there, _)| !there).map(|(_, what)| what.to_string()).collect()
 }
 
-/// Whether the kernel knows this system call and lets us make it.
+/// Returns whether the kernel knows this system call and lets us make it.
 fn has_system_call(number: libc::c_long) -> bool {
     // SAFETY: all-ones arguments are invalid (a bad pointer, descriptor, process or flag) for each
     // call that this is used with: the kernel refuses them before it does anything.

@@ -1,4 +1,4 @@
-//! The machine at hand: its description for records, its cores, and processes for measuring on it.
+//! The machine at hand: its description, its cores, and processes for measuring on it.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 

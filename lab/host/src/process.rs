@@ -20,8 +20,8 @@ pub use towpath_process::{Child, Exit};
 use crate::error::Error;
 use crate::topology::pin_to;
 
-/// Zeroed memory that this process shares with those that it forks afterwards: a row of structures
-/// of atomic words.
+/// A row of structures of atomic words in memory that this process shares with those that
+/// it forks afterwards, all zero at first.
 pub struct Shared<T> {
     base: NonNull<T>,
     count: usize,
@@ -68,8 +68,8 @@ impl<T> std::ops::Deref for Shared<T> {
     }
 }
 
-// SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Plain` demands it) and
-// only handed out by reference.
+// SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Plain` demands it)
+// and only handed out by reference.
 unsafe impl<T: Plain> Send for Shared<T> {}
 // SAFETY: see `Send`.
 unsafe impl<T: Plain> Sync for Shared<T> {}
@@ -92,7 +92,8 @@ struct Apart(AtomicU64);
 // SAFETY: `repr(C)`, an atomic word and padding that nothing reads; all zero is a value.
 unsafe impl Plain for Apart {}
 
-/// Words that this process shares with those that it forks afterwards, each on lines of its own.
+/// Words that this process shares with those that it forks afterwards, each on its own
+/// lines.
 pub struct SharedPages(Shared<Apart>);
 
 impl SharedPages {

@@ -1,11 +1,11 @@
-//! Which cores there are, and which process goes where.
+//! The cores of this machine, and the placement of processes on them.
 
 use std::fs;
 
-/// Whether processes are pinned to cores.
+/// Pinning of processes to cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Where there is a core for each process.
+    /// Pinned where there is a core for each process.
     #[default]
     Auto,
     /// Always: process `n` to core `n` modulo their number.
@@ -27,7 +27,7 @@ impl Placement {
         Placement { cores: physical_first(allowed_cores(), siblings), pin }
     }
 
-    /// How many cores there are.
+    /// Number of cores.
     pub fn cores(&self) -> usize {
         self.cores.len()
     }
@@ -38,7 +38,8 @@ impl Placement {
         self.cores.get(n).copied()
     }
 
-    /// Where process `n` of `procs` is to be pinned; `None`: wherever the system likes.
+    /// The core to which process `n` of `procs` is to be pinned; `None`: the system
+    /// chooses.
     pub fn core_for(&self, n: usize, procs: usize) -> Option<usize> {
         let pinned = match self.pin {
             Pin::Auto => procs <= self.cores.len(),

@@ -1,5 +1,4 @@
-//! Four papers: their algorithms, their experiments on simulated machines, and their claims, judged
-//! by simulated and native evidence.
+//! Four papers: algorithms, experiments on simulated machines, claims and their evidence.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 

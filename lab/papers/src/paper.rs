@@ -1,6 +1,6 @@
-//! What the papers measured, as data: printed beside our figures, never counted as ours.
+//! The papers' figures, as data: printed beside our figures, never counted as ours.
 
-/// Where a table stands.
+/// The place of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Citation {
     /// The key by which this project names the paper.
@@ -9,7 +9,7 @@ pub struct Citation {
     pub paper: &'static str,
     /// Table or figure.
     pub place: &'static str,
-    /// What it was measured on.
+    /// The machine of the measurement.
     pub machine: &'static str,
 }
 
@@ -21,8 +21,8 @@ const ENTERPRISE: &str = "Sun Enterprise 5000, 8 UltraSPARC processors at 167 MH
 /// arguments each, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct LogP {
-    /// L: what the round trip takes beyond the overheads, halved. Negative where the
-    /// overheads overlap in time.
+    /// L: the round trip beyond the overheads, halved. Negative where the overheads
+    /// overlap in time.
     pub latency: f64,
     /// o_s: how long the sender is busy with one message.
     pub send_overhead: f64,
@@ -35,8 +35,8 @@ pub struct LogP {
 }
 
 impl LogP {
-    /// From the four figures that can be measured; L is what remains, as in the paper:
-    /// RTT ÷ 2 − o_s − o_r.
+    /// The parameters from the four measurable figures, as in the paper: L is RTT ÷ 2 −
+    /// o_s − o_r.
     pub fn from_measured(send_overhead: f64, receive_overhead: f64, gap: f64, round_trip: f64) -> LogP {
         let latency = round_trip / 2.0 - send_overhead - receive_overhead;
         LogP { latency, send_overhead, receive_overhead, gap, round_trip }
@@ -106,8 +106,8 @@ pub const STRESS_TABLE: [StressColumn; 6] = [
     StressColumn { algorithm: "lock-free", seconds: [3.19, 3.08, 3.03] },
 ];
 
-/// What the paper says of bulk transfers (Section 4.1): peak bandwidth is "roughly 80% of
-/// the memory copy rate".
+/// The paper's peak bandwidth of bulk transfers (Section 4.1): "roughly 80% of the memory
+/// copy rate".
 pub const BULK_OF_MEMCPY: f64 = 0.8;
 
 /// Table 1's column of a claim algorithm, if the paper has it.

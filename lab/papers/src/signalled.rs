@@ -1,5 +1,5 @@
-//! A process whose own signal handler does what the process is doing: on the same
-//! structure, at any instruction.
+//! A process whose own signal handler repeats its operation on the same structure, at any
+//! instruction.
 //!
 //! # Safety
 //!
@@ -15,23 +15,23 @@ use std::time::{Duration, Instant};
 use towpath_host::Error;
 use towpath_host::process::{SharedPages, fork_on, wait};
 
-/// How often the signal comes.
+/// Period of the signal.
 const PERIOD: Duration = Duration::from_micros(200);
 /// For how long the counts must stand still until we say that the process does. It may
 /// not get a processor for a while.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may take altogether.
+/// Time-out of the whole run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How it went.
+/// The course of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// All handlers came to their end.
     Ended {
-        /// What the process itself did meanwhile.
+        /// Number of updates by the process itself meanwhile.
         updates: u64,
     },
-    /// A handler did not come to its end, nor what it interrupted.
+    /// A handler did not come to its end, nor did the interrupted operation.
     StoodStill {
         /// After so many handlers.
         handled: u64,
@@ -40,7 +40,7 @@ pub enum Course {
 
 type Handler = Box<dyn Fn(u64)>;
 
-/// In the forked process only: what its handler does, and where it counts.
+/// The handler's operation and its counters, in the forked process only.
 static HANDLER: AtomicPtr<Interrupted> = AtomicPtr::new(std::ptr::null_mut());
 
 struct Interrupted {

@@ -1,4 +1,5 @@
-//! Results on the console: tables as text for stdout, progress on stderr if that is a terminal.
+//! Results on the console: tables as text for stdout, progress on stderr if that is a
+//! terminal.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
@@ -14,8 +15,8 @@ use crate::report::Report;
 use crate::results::Results;
 use crate::table::{Kind, Table};
 
-/// Writes a remark and the end of the line to standard error, if that is possible: a measurement
-/// goes on without it.
+/// Writes a remark and the end of the line to standard error, if that is possible: a
+/// measurement goes on without it.
 #[allow(clippy::disallowed_methods)]
 pub fn remark(text: impl fmt::Display) {
     // A remark has no other way out.
@@ -44,8 +45,8 @@ fn machine(results: &Results) -> String {
     text
 }
 
-/// A run on one screen: the pictures' short tables, the claims counted, and as the last line the
-/// recommendation.
+/// A run on one screen: the pictures' short tables, the claims counted, and as the last
+/// line the recommendation.
 pub fn screen(results: &Results, report: &Report) -> String {
     let host = &results.host;
     let mut text = format!("{}, {}, {}\n", host.cpu, host.cores_text(), host.date);
@@ -133,7 +134,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar, if `wanted` and if somebody can see it.
+    /// A bar, if `wanted` and if standard error is a terminal.
     pub fn new(wanted: bool) -> Progress {
         // No ticking thread: processes are forked while the bar is shown.
         #[allow(clippy::disallowed_methods)]
@@ -144,7 +145,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// That many steps more, or fewer if negative.
+    /// Announces that many steps more, or fewer if negative.
     pub fn expect(&self, steps: i64) {
         let length = self.bar.length().unwrap_or(0).saturating_add_signed(steps);
         self.bar.set_length(length);
@@ -156,7 +157,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// How long it has taken so far.
+    /// Time since the beginning.
     pub fn elapsed(&self) -> Duration {
         self.bar.elapsed()
     }

@@ -1,5 +1,5 @@
-//! Tables and plots of figures by message size, and by number of processes: for experiments whose
-//! figures are curves of several rivals.
+//! Tables and plots of figures by message size and by number of processes, for
+//! experiments whose figures are curves of several rivals.
 
 use crate::format::{bandwidth, digits, nanoseconds, size};
 use crate::record::metrics::{
@@ -36,7 +36,8 @@ pub struct Curves {
     pub note: &'static str,
     /// The paper's figures whose counterparts the plots of round trip and bandwidth are.
     pub figures: [&'static str; 2],
-    /// Only what was measured with another `waiting` than our own too.
+    /// True if only figures that were measured with another `waiting` than our own too
+    /// are shown.
     pub by_waiting: bool,
     /// The rivals, in the order of tables.
     pub rivals: Vec<Rival>,
@@ -209,7 +210,7 @@ impl Curves {
     }
 }
 
-/// What a figure is divided by for the unit in which it is shown.
+/// Unit in which a metric is shown, as a part of its own unit.
 fn scale(metric: Metric) -> f64 {
     match metric.unit {
         "us" => 1.0,

@@ -1,4 +1,4 @@
-//! What every experiment is, on whatever machine it runs.
+//! The trait of every experiment, on whatever machine it runs.
 
 use crate::report::Section;
 use crate::results::Results;
@@ -10,12 +10,12 @@ use crate::results::Results;
 pub trait Experiment: Sync {
     /// Its name, as users and records call it.
     fn name(&self) -> &'static str;
-    /// What it shows, in one sentence.
+    /// Its subject, in one sentence.
     fn about(&self) -> &'static str;
     /// The algorithms that can be chosen for it.
     fn algorithms(&self) -> Vec<&'static str>;
-    /// Tables and plots of what the results have of it. The first section stands under the
-    /// experiment's heading.
+    /// Tables and plots of its records. The first section stands under the experiment's
+    /// heading.
     fn sections(&self, results: &Results) -> Vec<Section>;
     /// The plot that says most about it, with a short table of the plot's numbers.
     fn picture(&self, _results: &Results) -> Option<Section> {

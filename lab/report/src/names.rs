@@ -5,7 +5,7 @@
 pub struct ClaimAlgorithm {
     /// Its name.
     pub name: &'static str,
-    /// Whether a contended claim is handed over in the order of arrival.
+    /// True if a contended claim is handed over in the order of arrival.
     pub fifo: bool,
 }
 

@@ -47,8 +47,8 @@ pub fn page(results: &Results, report: &Report) -> String {
     html
 }
 
-/// A page that is not about the machine at hand: a title, an introduction, claims, sections, and
-/// what could not be shown.
+/// A page of claims and sections that is not about the machine at hand: a title, an
+/// introduction, claims, sections, and missing figures.
 pub fn plain_page(
     title: &str,
     introduction: &str,

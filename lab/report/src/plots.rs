@@ -6,7 +6,7 @@ use crate::record::Record;
 use crate::results::{Results, Row};
 use crate::svg::{Bar, Line, Look, Value, bars, lines};
 
-/// How many colours there are for the peers, after those of our algorithms.
+/// Number of colours for the peers, after those of our algorithms.
 const PEER_COLOURS: usize = 6;
 /// The colour of the floor, after all others.
 const FLOOR_COLOUR: usize = CLAIM_ALGORITHMS.len() + PEER_COLOURS;

@@ -1,4 +1,4 @@
-//! What an experiment writes down: one flat JSON object per line.
+//! Records: an experiment's figures, one flat JSON object per line.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use towpath_host::Host;
 /// machines have names of their own).
 pub const NATIVE: &str = "native";
 
-/// How many samples a record holds at most.
+/// Maximum number of samples in a record.
 pub const MOST_SAMPLES: usize = 64;
 
 /// An extra field's value as people read it: text without quotes.
@@ -23,19 +23,18 @@ pub fn plainly(value: &serde_json::Value) -> String {
 /// fields below, then the host's, then the extra ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Which experiment: `floor`, `logp`, `stress`, `bulk`, `crash`, `idle`.
+    /// The experiment: `floor`, `logp`, `stress`, `bulk`, `crash`, `idle`.
     pub experiment: String,
-    /// Which machine: [`NATIVE`], or a simulated machine's name.
+    /// The machine: [`NATIVE`], or a simulated machine's name.
     pub machine: String,
-    /// Which claim algorithm or peer; in the floor what is measured: `hardware`,
-    /// `memcpy`, `kernel`.
+    /// The claim algorithm or peer; in the floor `hardware`, `memcpy` or `kernel`.
     pub algorithm: String,
-    /// Which waiting policy; `own` where a peer waits as it sees fit, `none` where nobody
-    /// waits.
+    /// The waiting policy; `own` where a peer has its own, `none` where there is no
+    /// waiter.
     pub waiting: String,
-    /// How many processes took part.
+    /// Number of processes.
     pub procs: u32,
-    /// What is measured, with its unit at the end of its name.
+    /// The metric, with its unit at the end of its name.
     pub metric: String,
     /// The unit.
     pub unit: String,
@@ -45,19 +44,19 @@ pub struct Record {
     pub min: f64,
     /// The largest of the runs.
     pub max: f64,
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: u32,
-    /// What each run yielded, in the order of the runs: figures of one experiment with
-    /// the same place were taken one shortly after the other. Left out where there are more than
+    /// The value of each run, in the order of the runs: figures of one experiment with
+    /// equal places were taken one shortly after the other. Left out where there are more than
     /// [`MOST_SAMPLES`].
     #[serde(default)]
     pub samples: Vec<f64>,
-    /// What the pseudo-random parts of the experiment started from.
+    /// Seed of the experiment's pseudo-random parts.
     pub seed: u64,
     /// The host's description.
     #[serde(flatten)]
     pub host: Host,
-    /// What else distinguishes this figure: `writers`, `bytes`, `lines`, `path`, …
+    /// Other circumstances of this figure: `writers`, `bytes`, `lines`, `path`, …
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -65,7 +64,7 @@ pub struct Record {
 /// The fields of a record beyond the common ones.
 pub type Extra = BTreeMap<String, serde_json::Value>;
 
-/// What is measured and by whom: a [`Record`] before its value is known.
+/// The subject of a measurement: a [`Record`] before its value is known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {
     /// See [`Record::experiment`].
@@ -111,7 +110,7 @@ impl Subject {
         self
     }
 
-    /// The record of one of its metrics, from what each run yielded; `None` if no run
+    /// The record of one of its metrics, from the value of each run; `None` if no run
     /// yielded a finite value.
     pub fn record(&self, metric: Metric, samples: &[f64], seed: u64, host: &Host) -> Option<Record> {
         let summary = summarise(samples)?;
@@ -170,9 +169,9 @@ impl Record {
 /// The name of a metric and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
-    /// As in [`Record::metric`].
+    /// Name, see [`Record::metric`].
     pub name: &'static str,
-    /// As in [`Record::unit`].
+    /// Unit, see [`Record::unit`].
     pub unit: &'static str,
 }
 
@@ -194,7 +193,7 @@ pub mod metrics {
         LINE_ROUND_TRIP = "line_round_trip_ns", "ns";
         /// `floor`: copying `bytes` within one process.
         MEMCPY = "memcpy_bytes_per_s", "bytes/s";
-        /// `floor`: what waking `sleepers` (0 or 1) processes costs their waker.
+        /// `floor`: cost of waking `sleepers` (0 or 1) processes for their waker.
         FUTEX_WAKE = "futex_wake_ns", "ns";
         /// `floor`: from one sleeper to the other and back, on `across_cores` (1 or 2)
         /// cores.
@@ -213,7 +212,7 @@ pub mod metrics {
         GAP = "gap_ns", "ns";
         /// `ladder`, `mpi`: a message of `bytes` to the partner and one back.
         ROUND_TRIP_US = "round_trip_us", "us";
-        /// `mpi`: what rank 0 receives from all others.
+        /// `mpi`: messages that rank 0 receives from all others.
         MANY_TO_ONE_PER_S = "many_to_one_per_s", "messages/s";
         /// `mpi`: a barrier of all ranks.
         BARRIER_US = "barrier_us", "us";
@@ -221,12 +220,12 @@ pub mod metrics {
         ALLREDUCE_US = "allreduce_us", "us";
         /// `mpi`: 1,024 bytes from each rank to each other.
         ALLTOALL_US = "alltoall_us", "us";
-        /// `mpi`: what a test in vain costs a rank that works for a microsecond between
+        /// `mpi`: cost of a test in vain for a rank that works for a microsecond between
         /// two.
         TEST_US = "test_us", "us";
         /// `logp`: request and reply.
         ROUND_TRIP = "round_trip_ns", "ns";
-        /// `stress`: what the reader receives.
+        /// `stress`: messages that the reader receives.
         MESSAGES_PER_S = "messages_per_s", "messages/s";
         /// `stress`: Jain's index over the writers' rates (1: all alike, 1/n: one has
         /// everything).
@@ -248,8 +247,8 @@ pub mod metrics {
         /// `structures`: descriptors that are neither free nor in the structure after
         /// recovery.
         LEAKED_DESCRIPTORS = "leaked_descriptors", "count";
-        /// `structures`: what came out twice, was there though it should not be, or had
-        /// other contents.
+        /// `structures`: items that came out twice, were there though they should not be,
+        /// or had other contents.
         INCONSISTENT = "inconsistent", "count";
         /// `structures`: from the kill until all descriptors of the dead one are
         /// recovered.
@@ -259,8 +258,8 @@ pub mod metrics {
         DEATH_MS = "death_ms", "ms";
         /// `crash`, `structures`: how many were killed.
         KILLS = "kills", "count";
-        /// `crash`: messages that were published and never arrived; `structures`: what an
-        /// operation that had ended put in, and nobody can find.
+        /// `crash`: messages that were published and never arrived; `structures`: items
+        /// that an operation that had ended put in, and that can't be found.
         LOST = "lost", "count";
         /// `crash`: messages that arrived twice.
         DUPLICATED = "duplicated", "count";

@@ -24,7 +24,7 @@ impl Section {
         Section { table, plots: Vec::new() }
     }
 
-    /// With plots.
+    /// Adds plots.
     #[must_use]
     pub fn with(mut self, plots: impl IntoIterator<Item = String>) -> Section {
         self.plots.extend(plots);
@@ -37,7 +37,7 @@ impl Section {
 pub struct ClaimLine {
     /// Its number: `L3`.
     pub id: &'static str,
-    /// What the paper claims.
+    /// The paper's claim.
     pub what: &'static str,
     /// The paper's value.
     pub paper: &'static str,
@@ -45,7 +45,8 @@ pub struct ClaimLine {
     pub here: String,
     /// The verdict in a word or two.
     pub verdict: &'static str,
-    /// [`Kind::Good`], [`Kind::Bad`], [`Kind::Missing`] or, of what does not count, [`Kind::Text`].
+    /// The verdict's kind: [`Kind::Good`], [`Kind::Bad`], [`Kind::Missing`], or
+    /// [`Kind::Text`] if the claim does not count.
     pub kind: Kind,
     /// Everything else, by name: tolerance, reason, caveat.
     pub details: Vec<(&'static str, String)>,
@@ -60,13 +61,13 @@ pub struct Chapter {
     pub sections: Vec<Section>,
 }
 
-/// What a report shows of a run on this machine, in this order.
+/// The parts of a report of a run on this machine, in this order.
 ///
 /// [`console::screen`](crate::console::screen) shows the first parts on one screen of a terminal,
 /// [`console::render`](crate::console::render) all of it, and [`write()`] the page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What to use on this machine, and why: one sentence.
+    /// The recommendation for this machine, with its reasons: one sentence.
     pub advice: String,
     /// At most four plots, each with a short table of its numbers.
     pub pictures: Vec<Section>,
@@ -74,11 +75,11 @@ pub struct Report {
     pub claims: Vec<ClaimLine>,
     /// The experiments.
     pub chapters: Vec<Chapter>,
-    /// Towpath's own targets: for its developers, and shown only to those who ask.
+    /// Towpath's own targets, for its developers: shown only on request.
     pub targets: Option<Table>,
-    /// What the run was not asked for, and how to ask for it.
+    /// Parts that the run was not asked for, and the commands that ask for them.
     pub hints: Vec<String>,
-    /// Where the papers' figures come from.
+    /// Sources of the papers' figures.
     pub sources: Vec<String>,
 }
 

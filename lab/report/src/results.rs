@@ -1,4 +1,4 @@
-//! What a run yielded: the records, what is missing, and ways to ask for a figure.
+//! The results of a run: records, missing subjects, and ways to look figures up.
 
 use towpath_host::Host;
 
@@ -8,9 +8,9 @@ use crate::record::{Metric, Record, Subject};
 /// Something that was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
-    /// What would have been measured.
+    /// The subject that was not measured.
     pub subject: Subject,
-    /// Why it was not.
+    /// The reason.
     pub reason: String,
 }
 
@@ -23,7 +23,7 @@ pub struct Asked {
     pub runs: u32,
     /// Seed of pseudo-random choices.
     pub seed: u64,
-    /// Whether the peers were to be measured too.
+    /// True if the peers were to be measured too.
     pub peers: bool,
 }
 
@@ -32,17 +32,17 @@ pub struct Asked {
 pub struct Results {
     /// The machine.
     pub host: Host,
-    /// What was asked for.
+    /// The settings that the report names.
     pub asked: Asked,
     /// The figures.
     pub records: Vec<Record>,
-    /// What is missing.
+    /// The missing subjects.
     pub missing: Vec<Missing>,
-    /// How long the whole run took, in seconds.
+    /// Duration of the whole run, in seconds.
     pub seconds: f64,
 }
 
-/// One line of a table or of a plot: who, waiting how, by which path.
+/// One line of a table or of a plot: a contender, its waiting policy, its path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     rank: usize,
@@ -69,7 +69,7 @@ impl Row {
         }
     }
 
-    /// What tables and plots call it.
+    /// Name in tables and plots.
     pub fn label(&self) -> String {
         let mut label = match self.algorithm.as_str() {
             "hardware" => "floor (two lines)".to_string(),
@@ -84,19 +84,19 @@ impl Row {
         label
     }
 
-    /// The same whatever the path.
+    /// The row without its path.
     #[must_use]
     pub fn without_path(mut self) -> Row {
         self.path.clear();
         self
     }
 
-    /// Whether it is one of our claim algorithms.
+    /// Returns whether it is one of our claim algorithms.
     pub fn is_ours(&self) -> bool {
         self.rank < CLAIM_ALGORITHMS.len()
     }
 
-    /// Whether it is what the machine itself can do.
+    /// Returns whether it is the machine itself.
     pub fn is_floor(&self) -> bool {
         self.rank == usize::MAX
     }
@@ -106,7 +106,7 @@ fn has_numbers(record: &Record, extra: &[(&str, u64)]) -> bool {
     extra.iter().all(|(key, value)| record.number(key) == Some(*value))
 }
 
-/// An experiment and what distinguishes one of its figures: `stress writers 15`.
+/// An experiment and the circumstances of one of its figures: `stress writers 15`.
 fn place(subject: &Subject) -> String {
     let mut text = subject.experiment.clone();
     for (key, value) in &subject.extra {
@@ -116,8 +116,8 @@ fn place(subject: &Subject) -> String {
 }
 
 impl Results {
-    /// The results of a run on a machine with `cores` cores that yielded these figures: subject,
-    /// metric, and the value of each round. Without rounds there is no record.
+    /// Makes up the results of a run on a machine with `cores` cores: subject, metric,
+    /// and the value of each round. Without rounds there is no record.
     pub fn from_figures(figures: &[(Subject, Metric, Vec<f64>)], cores: u32) -> Results {
         let host = Host { cores, ..Host::detect("none") };
         let records = figures
@@ -128,8 +128,8 @@ impl Results {
         Results { host, asked, records, missing: Vec::new(), seconds: 1.0 }
     }
 
-    /// What the run itself says of something that it was to measure and did not: any waiting
-    /// policy if none is given, and with at least these extra fields.
+    /// The run's own reason why it did not measure something: under any waiting policy if
+    /// none is given, and with at least these extra fields.
     pub fn reason(
         &self,
         experiment: &str,
@@ -151,7 +151,7 @@ impl Results {
         self.records.iter().filter(move |r| r.experiment == experiment && r.metric == metric)
     }
 
-    /// Who has any figure in an experiment: ours first, then the peers, then the floor.
+    /// The rows of an experiment: ours first, then the peers, then the floor.
     pub fn rows(&self, experiment: &str) -> Vec<Row> {
         let mut rows: Vec<Row> =
             self.records.iter().filter(|r| r.experiment == experiment).map(Row::of).collect();
@@ -160,9 +160,9 @@ impl Results {
         rows
     }
 
-    /// The rows of a short table: the default algorithm under its default policy, the best of the
-    /// other claim algorithms, the two best peers, and the floor, by the mean of a metric over all
-    /// records with these extra fields.
+    /// The rows of a short table: the default algorithm under its default policy, the
+    /// best of the other claim algorithms, the two best peers, and the floor, by the mean of a
+    /// metric over all records with these extra fields.
     pub fn leaders(&self, experiment: &str, metric: &str, extra: &[(&str, u64)], smaller: bool) -> Vec<Row> {
         let mean = |row: &Row| {
             let values: Vec<f64> = self
@@ -233,13 +233,13 @@ impl Results {
         numbers
     }
 
-    /// Whether an experiment has any figure.
+    /// Returns whether an experiment has any figure.
     pub fn has(&self, experiment: &str) -> bool {
         self.records.iter().any(|r| r.experiment == experiment)
     }
 
-    /// What is missing, told once for each contender and reason: `(in which experiments
-    /// and circumstances, who, reason)`.
+    /// The missing subjects, once for each contender and reason: `(experiments and
+    /// circumstances, contender, reason)`.
     pub fn missing_summary(&self) -> Vec<(String, String, String)> {
         let mut lines: Vec<(Vec<String>, String, String)> = Vec::new();
         for missing in &self.missing {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What is recorded of the runs of one measurement.
+/// Summary of the runs of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// The median.
@@ -11,7 +11,7 @@ pub struct Summary {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// How many samples there were.
+    /// Number of samples.
     pub runs: u32,
 }
 
@@ -69,8 +69,8 @@ fn percentile_of_sorted(sorted: &[f64], p: f64) -> f64 {
     below + (above - below) * position.fract()
 }
 
-/// Jain's fairness index of what each participant got: 1 if all got the same, 1/n if one
-/// got everything. `None` if nobody got anything.
+/// Jain's fairness index of the participants' shares: 1 if all are equal, 1/n if one has
+/// everything. `None` if all are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();

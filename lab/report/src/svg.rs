@@ -15,14 +15,14 @@ const HEIGHT: f64 = 380.0;
 /// The height of one bar with its gap.
 const BAR: f64 = 26.0;
 
-/// How something is drawn.
+/// The look of a line or bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Which of the page's colours.
+    /// Number of the page's colour.
     pub colour: usize,
-    /// Whether it is drawn with dashes and hollow marks.
+    /// True if it is drawn with dashes and hollow marks.
     pub dashed: bool,
-    /// Whether it is drawn bolder than the rest.
+    /// True if it is drawn bolder than the rest.
     pub bold: bool,
 }
 
@@ -40,22 +40,22 @@ pub struct Value {
 /// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Whose it is.
+    /// Its name.
     pub label: String,
-    /// How long it is.
+    /// Its length.
     pub value: Value,
-    /// How it is drawn.
+    /// Its look.
     pub look: Look,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Whose it is.
+    /// Its name.
     pub label: String,
     /// Points in the order of x.
     pub points: Vec<(f64, Value)>,
-    /// How it is drawn.
+    /// Its look.
     pub look: Look,
 }
 

@@ -1,4 +1,4 @@
-//! Tables: what experiments hand to the report, and what console and page show alike.
+//! Tables: experiments hand them to the report, and console and page show them alike.
 
 use crate::format::{digits, in_unit};
 use crate::record::Record;
@@ -25,11 +25,11 @@ pub enum Kind {
 /// One cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What it shows.
+    /// The text.
     pub text: String,
-    /// What else there is to know: the range of a figure.
+    /// Further details: the range of a figure.
     pub detail: String,
-    /// How it is meant.
+    /// The meaning.
     pub kind: Kind,
 }
 
@@ -44,7 +44,7 @@ impl Cell {
         Cell::new(text, Kind::Text)
     }
 
-    /// With as many decimals as the paper gives.
+    /// A figure of the paper, with as many decimals as the paper gives.
     pub fn paper(value: Option<f64>, decimals: usize) -> Cell {
         let text = value.map_or(String::new(), |v| format!("{v:.decimals$}").replace('-', "−"));
         Cell::new(text, Kind::Paper)
@@ -67,11 +67,11 @@ impl Cell {
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Of which experiment, or `targets`, or `claims`.
+    /// The experiment, or `targets`, or `claims`.
     pub experiment: &'static str,
     /// Its heading.
     pub title: String,
-    /// What one must know to read it.
+    /// Explanations that a reader needs.
     pub note: String,
     /// The columns' heads.
     pub header: Vec<String>,
@@ -84,8 +84,8 @@ pub fn header(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| n.to_string()).collect()
 }
 
-/// Marks the best figure of a column: the one with the largest or smallest value. What
-/// the model yields below zero (an overhead that a disturbance has pushed there) is not best.
+/// Marks the best figure of a column: the one with the largest or smallest value. A value
+/// of the model below zero (an overhead that a disturbance has pushed there) is not best.
 pub fn mark_best(rows: &mut [Vec<Cell>], column: usize, values: &[Option<f64>], smallest: bool) {
     let better = |a: f64, b: f64| if smallest { a < b } else { a > b };
     let mut best: Option<(usize, f64)> = None;

@@ -1,5 +1,4 @@
-//! Bulk transfers: bandwidth by size, beside what copying the same amount within one
-//! process achieves.
+//! Bulk transfers: bandwidth by size, beside copying the same amount within one process.
 
 use crate::experiment::{Bench, Measure, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::memcpy::Copier;
@@ -17,7 +16,7 @@ use towpath_report::{Experiment, Results, Section};
 /// The experiment.
 pub struct Bulk;
 
-/// Whom a variant measures.
+/// The subject of a variant.
 enum Key {
     Contender(usize, u64, &'static str),
     Memcpy(u64),

@@ -1,4 +1,4 @@
-//! What happens to the others when senders are killed in mid-send.
+//! Senders killed in mid-send, and the effect on the others.
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::{Crash, Side};
@@ -14,7 +14,7 @@ use towpath_report::{Experiment, Results, Section};
 /// The experiment.
 pub struct CrashTest;
 
-/// How many processes the world has.
+/// Number of processes of the world.
 const PROCS: u32 = 8;
 
 impl Experiment for CrashTest {

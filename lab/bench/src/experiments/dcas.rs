@@ -1,5 +1,5 @@
-//! What a double compare-and-swap costs beside a compare-and-swap with the loads of both
-//! words: alone, and with two processes at the same two words.
+//! Double compare-and-swap beside a compare-and-swap with the loads of both words: alone,
+//! and with two processes at the same two words.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl Measure for Dcas {
     fn seconds(&self) -> u64 {
         5
     }
-    /// It is about a building block: asked for by name.
+    /// False: a building block is asked for by name.
     fn is_one_of_all(&self) -> bool {
         false
     }
@@ -132,7 +132,7 @@ fn cost<D: DoubleCas<Native> + Plain>(procs: u32, words: u32, run: &Run<'_>) -> 
     Ok(samples)
 }
 
-/// What one process works with.
+/// The words and the operations of one process.
 struct Pair<'a, D> {
     dcas: &'a D,
     words: &'a [AtomicU64],
@@ -197,7 +197,7 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
         Ok(best.map(|ns| ns as f64 / BATCH as f64))
     }
 
-    /// How long each successful operation takes while all are at it: the time by the
+    /// Measures the time of each successful operation under contention: the time by the
     /// number of operations of all.
     fn contended(&self, procs: u32, results: &[AtomicU64], run: &Run<'_>) -> Result<[f64; 2], DcasError> {
         let cpu = Native::with_id(self.me as u32);

@@ -1,4 +1,4 @@
-//! What waiting costs when nothing comes.
+//! Cost of waiting when nothing comes.
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::transport::{Contender, Side};
@@ -79,7 +79,7 @@ mod tests {
     use crate::fake::{Collected, Fake, bench_with, quick};
 
     #[test]
-    fn one_algorithm_stands_for_all_of_ours_and_peers_for_themselves() {
+    fn idle_measures_one_of_ours_and_every_peer() {
         let mut contenders: Vec<Box<dyn Contender>> = vec![
             Box::new(Fake::ours("ticket", 2.0)),
             Box::new(Fake::ours("towpath", 1.0)),

@@ -1,4 +1,5 @@
-//! LogP: what one message costs whom, without contention (paper L, Table 1).
+//! LogP: costs of one message for sender and receiver, without contention (paper L, Table
+//! 1).
 
 use std::time::Duration;
 use towpath_papers::paper;
@@ -21,7 +22,7 @@ pub struct LogParameters;
 /// Two processes: the one that asks and the one that answers.
 const PROCS: u32 = 2;
 
-/// How long the floor is measured in each round.
+/// Time for the floor in each round.
 const FLOOR_TIME: Duration = Duration::from_millis(60);
 
 impl Experiment for LogParameters {

@@ -22,7 +22,7 @@ use towpath_report::{Experiment, Results, Section};
 /// The experiment.
 pub struct MpiExperiment;
 
-/// What is measured: how many processes, which MPI, over its own transport or ours.
+/// The subject of a figure: processes, MPI, transport.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     procs: u32,
@@ -31,19 +31,19 @@ struct Key {
     waiting: Waiting,
 }
 
-/// How ranks wait over Towpath.
+/// Waiting of ranks over Towpath.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Waiting {
-    /// As it finds best: all figures.
+    /// The provider's own choice: all figures.
     Adaptive,
-    /// As if each rank had a core to itself, or as if they shared cores, whatever there
-    /// is: what `Adaptive` is worth, by two figures.
+    /// Forced: as if each rank had a core to itself, or as if they shared cores. Two
+    /// figures show the worth of `Adaptive`.
     Alone,
     Shared,
 }
 
 impl Waiting {
-    /// As the records call it.
+    /// Name in the records.
     fn name(self) -> &'static str {
         match self {
             Waiting::Adaptive => "adaptive",
@@ -62,7 +62,7 @@ impl Waiting {
     }
 }
 
-/// By what is measured, metric and size: each round's figure.
+/// Each round's figure, by subject, metric and size.
 type Figures = BTreeMap<(Key, Metric, Option<u64>), Vec<f64>>;
 
 /// Numbers of ranks unless told otherwise.
@@ -89,7 +89,7 @@ impl Measure for MpiExperiment {
     fn seconds(&self) -> u64 {
         120
     }
-    /// It needs MPIs and our provider: asked for by name.
+    /// False: it needs MPIs and our provider, and is asked for by name.
     fn is_one_of_all(&self) -> bool {
         false
     }
@@ -167,8 +167,8 @@ impl Measure for MpiExperiment {
     }
 }
 
-/// The figures in what the measuring program prints: lines of a name, a size (or -) and a
-/// number.
+/// Parses the figures in the measuring program's output: lines of a name, a size (or -)
+/// and a number.
 fn parse(text: &str) -> Vec<(Metric, Option<u64>, f64)> {
     let mut figures = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! How fast the simulator itself is, on one core of the host.
+//! Speed of the simulator itself, on one core of the host.
 //!
 //! The machine is an Origin2000 of so many processors. *Hits*: one processor loads and stores what
 //! its cache has, while the others wait. *Contended accesses*: all of them increment one counter
@@ -27,7 +27,7 @@ pub struct Simulator;
 const MACHINE: &str = "origin2000";
 /// Numbers of processors.
 pub const PROCESSORS: [u32; 2] = [64, 1024];
-/// What one simulation is about: enough accesses that beginning and end are a small part.
+/// Number of accesses of one simulation: enough that beginning and end are a small part.
 const HITS: u64 = 4_000_000;
 const INCREMENTS: u64 = 12_000;
 

@@ -1,6 +1,5 @@
-//! Structures in shared memory that nobody can hold up, beside the same under locks and
-//! what other crates offer: throughput and tail latency, also while participants are stopped or
-//! killed (paper G).
+//! Lock-free structures in shared memory, beside the same under locks and other crates':
+//! throughput and tail latency, also while participants are stopped or killed (paper G).
 
 use towpath_sync::Policy;
 
@@ -15,20 +14,20 @@ use towpath_report::{Experiment, Results, Section};
 /// The experiment.
 pub struct Structures;
 
-/// What the user asked for, of this experiment alone.
+/// Settings of this experiment alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructureSettings {
-    /// Which structures.
+    /// The structures.
     pub structures: Vec<Structure>,
-    /// How many operations in a hundred read, in turn.
+    /// Numbers of operations in a hundred that read, in turn.
     pub reads: Vec<u32>,
-    /// How many participants are stopped while the others are measured.
+    /// Number of participants that are stopped while the others are measured.
     pub stop: u32,
-    /// How many are killed each second meanwhile.
+    /// Number of participants killed each second meanwhile.
     pub kill_rate: f64,
-    /// How many kills, instead of measuring throughput.
+    /// Number of kills, instead of measuring throughput.
     pub kills: Option<u32>,
-    /// How many descriptors the pool has whose owners are killed.
+    /// Number of descriptors in the pool of a structure whose participants are killed.
     pub pool: u32,
 }
 
@@ -50,8 +49,8 @@ impl Default for StructureSettings {
 const PROCS: [u32; 4] = [1, 2, 4, 8];
 const PROCS_STOPPED: [u32; 3] = [2, 4, 8];
 const PROCS_KILLED: [u32; 1] = [4];
-/// There are many variants: each takes one of so many parts of what one measurement may.
-/// A ratio of two needs more of it.
+/// Part of a measurement's time for each of the many variants: one in `PART`. A ratio of
+/// two needs more.
 const PART: u32 = 10;
 const PART_STOPPED: u32 = 4;
 
@@ -87,8 +86,8 @@ impl Measure for Structures {
     }
 }
 
-/// Everything that is compared: ours and what is under our locks by processes; the peers
-/// by threads, and ours beside them by threads, too.
+/// All contests: ours and the structures under our locks by processes; the peers by
+/// threads, and ours beside them by threads.
 fn contests(settings: &Settings) -> Vec<Contest> {
     let chosen =
         |a: &Algorithm| settings.algorithms.is_empty() || settings.algorithms.iter().any(|n| n == a.name());

@@ -1,5 +1,5 @@
-//! The ladder of paper M on this machine: the four versions of MPICH's device between processes, and
-//! Towpath's own.
+//! The ladder of paper M on this machine: MPICH's device in four versions, and Towpath's
+//! own.
 
 mod native;
 mod ours;

@@ -36,16 +36,16 @@ const MEMORY: usize = 8 << 20;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
-/// Beyond the measurement's own limit, what processes need to start and end when cores
-/// are few and other programs busy.
+/// Beyond the measurement's own limit, time to start and end when cores are few and other
+/// programs busy.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// The tag of an ordinary message, and of the last one.
 const GO_ON: u64 = 0;
 const LAST: u64 = 1;
 
-/// How often the processes are started: where they run, and how they fall into step,
-/// lasts for as long as they do, and a line takes 60 ns there and back, or 350.
+/// Number of starts of the processes: their cores and the step into which they fall last
+/// as long as they do, and a line takes 60 ns there and back, or 350.
 const STARTS: u32 = 4;
 
 /// Plays ping-pong with messages of so many bytes between process `r` and process `r +
@@ -140,7 +140,7 @@ struct Memory<'a> {
     area: &'a Area,
     /// One for each process's queue, and the pool's.
     locks: &'a [TestAndSet<Native>],
-    /// Where control packets begin.
+    /// Begin of the control packets.
     start: u64,
 }
 
@@ -160,7 +160,7 @@ impl<'a> Memory<'a> {
         Ok(unsafe { self.area.bytes(at, len as u64)? })
     }
 
-    /// The pool in what is left from `at` on: its table, then its bytes.
+    /// The pool in the rest of the memory from `at` on: its table, then its bytes.
     fn pool<X: Exclusive<Native>>(
         &self,
         at: u64,
@@ -222,7 +222,7 @@ struct Theirs<'a, C, X> {
     wait: Wait<'a>,
 }
 
-/// As everybody waits here.
+/// The policy of all waiters here.
 fn adaptive(world: &World) -> Wait<'_> {
     Wait { policy: Policy::Adaptive, around: world.surroundings(), budget: world.switch_cost() }
 }
@@ -307,7 +307,7 @@ impl Part<'_> {
     }
 }
 
-/// What ping-pong is played through.
+/// A version of the device, as ping-pong uses it.
 pub(super) trait Link {
     /// Returns when the buffer can be used again.
     fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything>;
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_play_side_by_side_when_there_are_more_processes_than_cores() {
+    fn pairs_oversubscribed_play_side_by_side() {
         for version in Version::ALL {
             assert!(played(version, 8, 8) > 0.0 && played(version, 6, 10_000) > 0.0, "{version:?}");
         }

@@ -23,7 +23,7 @@ pub struct Semaphores {
 }
 
 impl Semaphores {
-    /// As many as wanted.
+    /// Makes `count` semaphores, all free.
     ///
     /// # Errors
     ///

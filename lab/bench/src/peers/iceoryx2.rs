@@ -29,8 +29,8 @@ pub struct Iceoryx2;
 /// Samples that a subscriber's buffer holds per publisher: as many as one of our queues
 /// has packets.
 const PLACES: usize = 1024;
-/// The same for bulk transfers of `bytes` each: about a mebibyte, as more would only take
-/// more of the cache and of /dev/shm.
+/// Number of places for bulk transfers of `bytes` each: about a mebibyte, as more would
+/// only take more of the cache and of /dev/shm.
 fn bulk_places(bytes: u64) -> usize {
     ((1 << 20) / bytes.max(1)).clamp(4, 16) as usize
 }
@@ -67,7 +67,7 @@ fn delivered(receivers: usize) -> Attempt {
     if receivers == 1 { Ok(()) } else { Err(format!("a message was sent to {receivers} receivers").into()) }
 }
 
-/// What the reader of the stress test has got.
+/// Messages that the reader of the stress test has received.
 struct Tally {
     /// By writer.
     counts: Vec<u64>,
@@ -309,7 +309,7 @@ mod tests {
         body(&Run { settings: &settings, placement: &placement, round: 0, seed: 1, limit })
     }
 
-    /// What is there of the process that has this prefix.
+    /// Files whose names begin with this prefix.
     fn files(prefix: &str) -> Vec<PathBuf> {
         [std::env::temp_dir(), SHARED_MEMORY.into()]
             .iter()

@@ -1,4 +1,4 @@
-//! The peers: what a user would take instead. One file each.
+//! The peers: a user's alternatives to Towpath. One file each.
 
 mod crossbeam;
 #[cfg(feature = "iceoryx2")]
@@ -14,12 +14,12 @@ use self::absent::Iceoryx2;
 #[cfg(feature = "iceoryx2")]
 use self::iceoryx2::Iceoryx2;
 
-/// What stands in for a peer that this build can't measure.
+/// Stand-in for a peer that this build can't measure.
 #[cfg(not(feature = "iceoryx2"))]
 mod absent {
     use crate::transport::Contender;
 
-    /// Not in this build: as a dependency it would make every build longer.
+    /// iceoryx2, not in this build: as a dependency it would make every build longer.
     pub struct Iceoryx2;
 
     impl Contender for Iceoryx2 {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iceoryx2_is_measured_or_the_command_that_builds_it_in_is_named() {
+    fn iceoryx2_missing_names_the_command_that_builds_it_in() {
         let peers = peers();
         let iceoryx2 = peers.iter().find(|p| p.name() == "iceoryx2").unwrap();
         let available = iceoryx2.available();

@@ -22,7 +22,7 @@ pub struct Stream {
 
 /// A writer's last message.
 const END: u64 = u64::MAX;
-/// What processes need to start and end when cores are few.
+/// Time to start and end when cores are few.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn system(source: std::io::Error) -> Error {

@@ -1,5 +1,5 @@
-//! What participants and their supervisor share beside the structure: counts, latencies,
-//! who is alive, who shall stop.
+//! The board that participants and supervisor share beside the structure: counts,
+//! latencies, lives, orders.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,19 +10,19 @@ use towpath_sync::{Policy, Surroundings, Wait, is_oversubscribed};
 
 use towpath_host::Error;
 
-/// How many participants there may be.
+/// Maximum number of participants.
 pub const MOST: usize = 32;
 /// The supervisor's number, which it uses the structure under.
 pub const SUPERVISOR: usize = MOST;
 /// All of them.
 pub const ALL: usize = MOST + 1;
-/// How many items or keys have their whereabouts written down, when participants are
+/// Number of items or keys whose whereabouts are written down when participants are
 /// killed.
 pub const TOKENS: usize = 256;
 
 /// Steps of an eighth from one power of two to the next, up to 2⁴⁰ ns.
 const BUCKETS: usize = 8 * 38 + 8;
-/// Words of a participant, and where what is.
+/// Number of words of a participant, and their places.
 const DESK: usize = 512;
 const LATENCIES: usize = 64;
 const HALT: usize = 32;
@@ -35,7 +35,7 @@ pub struct Board<'a> {
     words: &'a [AtomicU64],
 }
 
-/// How many operations took how long.
+/// Histogram of the operations' times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies(Vec<u64>);
 
@@ -52,7 +52,7 @@ impl<'a> Board<'a> {
         Ok(Board { words })
     }
 
-    /// Not 0: all shall end.
+    /// Order to end, if not 0.
     pub fn end(&self) -> &'a AtomicU64 {
         &self.words[0]
     }
@@ -64,15 +64,16 @@ impl<'a> Board<'a> {
     fn asleep(&self) -> &'a AtomicU64 {
         &self.words[17]
     }
-    /// What came out twice, or was there though it should not be, or had other contents.
+    /// Number of items that came out twice, were there though they should not be, or had
+    /// other contents.
     pub fn inconsistent(&self) -> &'a AtomicU64 {
         &self.words[32]
     }
-    /// What should be there and was not.
+    /// Number of items that should be there and were not.
     pub fn lost(&self) -> &'a AtomicU64 {
         &self.words[33]
     }
-    /// Where an item is.
+    /// The place of an item.
     pub fn token(&self, number: usize) -> &'a AtomicU64 {
         &self.words[COMMON + DESK * ALL + number % TOKENS]
     }
@@ -80,7 +81,7 @@ impl<'a> Board<'a> {
     fn desk(&self, me: usize, word: usize) -> &'a AtomicU64 {
         &self.words[COMMON + DESK * me.min(SUPERVISOR) + word]
     }
-    /// How many operations a participant has ended.
+    /// Number of operations that a participant has ended.
     pub fn done(&self, me: usize) -> &'a AtomicU64 {
         self.desk(me, 0)
     }
@@ -88,7 +89,7 @@ impl<'a> Board<'a> {
     pub fn life(&self, me: usize) -> &'a AtomicU64 {
         self.desk(me, 1)
     }
-    /// Why it has given up; 0: it has not.
+    /// A participant's reason for giving up; 0 if it has not.
     pub fn failed(&self, me: usize) -> &'a AtomicU64 {
         self.desk(me, 2)
     }
@@ -96,11 +97,11 @@ impl<'a> Board<'a> {
     pub fn thread(&self, me: usize) -> &'a AtomicU64 {
         self.desk(me, 3)
     }
-    /// What it is about, when participants are killed.
+    /// A participant's intent, when participants are killed.
     pub fn intent(&self, me: usize) -> &'a AtomicU64 {
         self.desk(me, 4)
     }
-    /// Which of its keys are in the structure, when participants are killed.
+    /// A participant's keys that are in the structure, when participants are killed.
     pub fn present(&self, me: usize) -> &'a AtomicU64 {
         self.desk(me, 5)
     }
@@ -116,14 +117,14 @@ impl<'a> Board<'a> {
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// How long operations took so far, over all participants.
+    /// Times of the operations so far, over all participants.
     pub fn latencies(&self) -> Latencies {
         let all =
             |bucket| (0..MOST).map(|me| self.desk(me, LATENCIES + bucket).load(Ordering::Relaxed)).sum();
         Latencies((0..BUCKETS).map(all).collect())
     }
 
-    /// How many operations all have ended so far.
+    /// Number of operations that all have ended so far.
     pub fn operations(&self) -> u64 {
         (0..MOST).map(|me| self.done(me).load(Ordering::Relaxed)).sum()
     }
@@ -160,7 +161,7 @@ fn value(bucket: usize) -> f64 {
 }
 
 impl Latencies {
-    /// What has come since.
+    /// The operations since an earlier state.
     pub fn since(&self, before: &Latencies) -> Latencies {
         Latencies(self.0.iter().zip(&before.0).map(|(now, then)| now.saturating_sub(*then)).collect())
     }
@@ -188,7 +189,7 @@ pub struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// Of a participant in its present life.
+    /// The surroundings of a participant in its present life.
     pub fn new(board: Board<'a>, me: usize) -> Around<'a> {
         let cores = towpath_cores();
         // Relaxed: written before it was started.
@@ -197,7 +198,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// How many cores this process may use.
+/// Number of cores that this process may use.
 fn towpath_cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
@@ -231,13 +232,13 @@ impl Surroundings for Around<'_> {
     }
 }
 
-/// Who acts, and how it waits.
+/// An acting participant, and its way of waiting.
 pub struct Member<'a> {
     /// Its number.
     pub me: usize,
-    /// Where it acts.
+    /// Its processor.
     pub cpu: Native,
-    /// How it waits.
+    /// Its way of waiting.
     pub wait: Wait<'a>,
 }
 
@@ -248,7 +249,7 @@ impl<'a> Member<'a> {
         Member { me: around.me, cpu: Native::with_id(around.me as u32), wait }
     }
 
-    /// As the structures know it.
+    /// Its number in the structures.
     #[inline(always)]
     pub fn actor(&self) -> Actor<'_, Native, Wait<'a>> {
         Actor { cpu: &self.cpu, wait: &self.wait, me: self.me }

@@ -1,4 +1,4 @@
-//! The same structures for one at a time, to be put under a lock: chains of nodes by
+//! Sequential versions of the structures, to be put under a lock: chains of nodes by
 //! number, and free nodes.
 //!
 //! Each change is made by one store of a link, after what it leads to is whole. So a chain is whole
@@ -18,11 +18,11 @@ use super::subject::Op;
 pub struct Chains<S: Storage> {
     /// The first free node.
     free: AtomicU64,
-    /// How many were ever in use.
+    /// Number of nodes that were ever in use.
     fresh: AtomicU64,
     /// The last node of a queue.
     tail: AtomicU64,
-    /// How often it was mended.
+    /// Number of repairs.
     mended: AtomicU64,
     heads: S::Nodes<AtomicU64>,
     nodes: S::Nodes<Node>,
@@ -138,7 +138,7 @@ impl<S: Storage> Chains<S> {
         found.map(|_| self.unlink(&spot)).transpose()
     }
 
-    /// In the order of keys, or what is there already.
+    /// Inserts a key in the order of keys; a key that exists keeps its node.
     fn insert(&self, head: usize, key: u64, value: u64, replaces: bool) -> Result<Option<u64>, StableError> {
         let (spot, found) = self.seek(head, |k| k < key)?;
         if found == Some(key) {
@@ -216,7 +216,7 @@ impl<S: Storage> Chains<S> {
         Ok(())
     }
 
-    /// Where the nodes are.
+    /// Counts the nodes.
     pub fn census(&self) -> Result<Census, StableError> {
         let all = self.capacity();
         let mut census = Census { free: all.saturating_sub(get(&self.fresh) as usize), reachable: 0, all };
@@ -236,9 +236,9 @@ impl<S: Storage> Chains<S> {
     }
 }
 
-/// Which structure chains are.
+/// A structure made of chains.
 pub trait Kind: 'static {
-    /// Performs an operation. Nobody else is at it.
+    /// Performs an operation. The caller has the chains to itself.
     fn act<S: Storage>(chains: &Chains<S>, op: Op) -> Result<Option<u64>, StableError>;
 }
 

@@ -1,5 +1,5 @@
-//! The participants: started, stopped, let go on, killed, replaced. Whoever drops the
-//! crew ends it, wherever its members are.
+//! The participants: started, stopped, continued, killed, replaced. Dropping the crew
+//! ends all of its members.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use towpath_host::Error;
 use towpath_host::process::{self, Child, fork_on};
 use towpath_host::topology::pin_to;
 
-/// How long anything may take that should take milliseconds.
+/// Time-out of steps that should take milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Room for what is in a peer's structure.
+/// Capacity of a peer's structure.
 const CAPACITY: usize = 4096;
 
 /// A number of participants at one structure.
 pub struct Crew<'a> {
     contest: Contest,
-    /// Where the structure is, if processes can share it.
+    /// The structure's memory, if processes can share it.
     room: Option<&'a Room>,
     board: Board<'a>,
     policy: Policy,
@@ -117,18 +117,18 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// How many there are.
+    /// Number of participants.
     pub fn size(&self) -> usize {
         self.cores.len()
     }
 
-    /// How many operations one has ended.
+    /// Number of operations that one has ended.
     pub fn done(&self, me: usize) -> u64 {
         // Relaxed: a count.
         self.board.done(me).load(Ordering::Relaxed)
     }
 
-    /// Why one has given up, if one has.
+    /// A participant's reason for giving up, if one has.
     pub fn failure(&self) -> Option<Error> {
         (0..self.size()).find_map(|me| {
             // Acquire: pairs with the Release in `work`.
@@ -142,7 +142,7 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Waits for something that must come, with a look at whether nobody has given up.
+    /// Waits for something that must come, and looks whether a participant has given up.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&Crew<'_>) -> bool) -> Result<(), Error> {
         let start = Instant::now();
         while !done(self) {

@@ -17,20 +17,20 @@ use super::{Contest, Structure};
 use crate::transport::Run;
 use towpath_host::Error;
 
-/// After so many kills everybody ends, and what is there is counted.
+/// Number of kills after which all end and the contents are counted.
 const BATCH: u32 = 50;
 
-/// What kills did.
+/// Damage by kills.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Damage {
-    /// How many were killed.
+    /// Number of kills.
     pub kills: u64,
-    /// What an operation that had ended put in, and nobody can find.
+    /// Number of items that an operation that had ended put in, and that can't be found.
     pub lost: u64,
     /// Descriptors that are neither free nor in the structure after recovery.
     pub leaked: u64,
-    /// What came out twice, was there though it should not be, or had other contents;
-    /// descriptors in two places.
+    /// Number of items that came out twice, were there though they should not be, or had
+    /// other contents; of descriptors in two places.
     pub inconsistent: u64,
     /// For each, the time from the kill until all of its descriptors were recovered, in
     /// milliseconds.
@@ -40,7 +40,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// With what other kills did.
+    /// Adds the damage by other kills.
     pub fn add(&mut self, other: Damage) {
         self.kills += other.kills;
         self.lost += other.lost;
@@ -154,7 +154,7 @@ fn batch(
     Ok(())
 }
 
-/// Why nobody gets on.
+/// The error for participants that stand still.
 fn stands(error: Error, kills: u64) -> Error {
     match error {
         Error::Stuck { .. } | Error::Other(_) => Error::NotAvailable(format!(

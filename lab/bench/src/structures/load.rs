@@ -15,29 +15,29 @@ use crate::transport::Run;
 use towpath_host::Error;
 use towpath_report::record::metrics::{KILLS, OPERATIONS_PER_S, P999_US, STANDSTILL, WITHOUT_PER_S};
 
-/// How long participants are stopped at a time.
+/// Time for which participants are stopped.
 const WINDOW: Duration = Duration::from_millis(20);
-/// How long they run in between.
+/// Time for which they run in between.
 const BETWEEN: Duration = Duration::from_millis(2);
 
-/// What is to be measured.
+/// The load of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Which structure of what, shared by whom.
+    /// The structure, its algorithm, its sharing.
     pub contest: Contest,
-    /// How many participants.
+    /// Number of participants.
     pub procs: u32,
-    /// How many of them are stopped at a time.
+    /// Number of participants that are stopped at a time.
     pub stopped: u32,
-    /// How many operations in a hundred read.
+    /// Number of operations in a hundred that read.
     pub reads: u32,
-    /// How many are killed each second.
+    /// Number of participants killed each second.
     pub kill_rate: f64,
-    /// How they wait.
+    /// Waiting policy.
     pub policy: Policy,
 }
 
-/// What was counted in some windows of time.
+/// Counts over some windows of time.
 #[derive(Default)]
 struct Counted {
     operations: u64,
@@ -134,9 +134,9 @@ pub fn throughput(load: &Load, run: &Run<'_>) -> Result<Samples, Error> {
     Ok(samples)
 }
 
-/// Stops some at random moments, again and again, and counts what the others do
-/// meanwhile; and right before or after, what the others do while the same ones wait outside. So
-/// both are counted on the same cores beside the same neighbours. Who stands still goes on when the
+/// Stops some at random moments, again and again, and counts the others' operations
+/// meanwhile; and right before or after, while the same ones wait outside. So both are counted on
+/// the same cores beside the same neighbours. A participant that stands still goes on when the
 /// stopped ones do.
 fn stopping(
     crew: &mut Crew<'_>,
@@ -171,7 +171,7 @@ fn stopping(
     Ok(())
 }
 
-/// Ends what a dead one has begun. What cannot be ended stays: then the others stand
+/// Ends the operations that a dead participant has begun. If that fails the others stand
 /// still, and that is the figure.
 fn recover(room: &Room, supervisor: &Member<'_>, victim: usize) {
     let begun = Instant::now();

@@ -45,7 +45,7 @@ impl Structure {
     pub const ALL: [Structure; 5] =
         [Structure::Stack, Structure::Fifo, Structure::List, Structure::HashMap, Structure::PriorityQueue];
 
-    /// As in the records.
+    /// Name in the records.
     pub const fn name(self) -> &'static str {
         match self {
             Structure::Stack => "stack",
@@ -61,16 +61,16 @@ impl Structure {
         Structure::ALL.into_iter().find(|s| s.name() == name)
     }
 
-    /// Whether it has keys, by which it is read: the others only give and take.
+    /// Returns whether it has keys, by which it is read: the others only give and take.
     pub const fn has_keys(self) -> bool {
         matches!(self, Structure::List | Structure::HashMap)
     }
 }
 
-/// Why no thread is killed.
+/// The reason why no thread is killed.
 const NOT_ALONE: &str = "a thread cannot be killed without the others of its process";
 
-/// What a structure is made of.
+/// The algorithm of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
     /// Over Guerraoui, Kogan, Marathe and Zablotchi's DCAS: ours.
@@ -110,7 +110,7 @@ impl Algorithm {
         Algorithm::DashMap,
     ];
 
-    /// As in the records.
+    /// Name in the records.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Guerraoui => "guerraoui",
@@ -131,7 +131,7 @@ impl Algorithm {
         Algorithm::ALL.into_iter().find(|a| a.name() == name)
     }
 
-    /// Whether there is such a structure.
+    /// Returns whether there is such a structure.
     pub const fn offers(self, structure: Structure) -> bool {
         match self {
             Algorithm::HarrisMichael | Algorithm::Valois => matches!(structure, Structure::List),
@@ -143,7 +143,8 @@ impl Algorithm {
         }
     }
 
-    /// Why none of its participants can be killed and recovered from, if that is so.
+    /// The reason why none of its participants can be killed and recovered from, if there
+    /// is one.
     pub const fn cannot_recover(self) -> Option<&'static str> {
         match self {
             Algorithm::ParkingLot | Algorithm::Crossbeam | Algorithm::DashMap => Some(NOT_ALONE),
@@ -154,13 +155,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether its memory cannot be shared by processes.
+    /// Returns whether processes cannot share its memory.
     pub const fn threads_only(self) -> bool {
         matches!(self, Algorithm::ParkingLot | Algorithm::Crossbeam | Algorithm::DashMap)
     }
 }
 
-/// Who shares a structure.
+/// The kind of participants that share a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
     /// Processes.
@@ -170,7 +171,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// As in the records.
+    /// Name in the records.
     pub const fn name(self) -> &'static str {
         match self {
             Sharing::Processes => "processes",
@@ -179,14 +180,14 @@ impl Sharing {
     }
 }
 
-/// What is measured.
+/// A structure under an algorithm, shared by processes or threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Contest {
-    /// Which structure.
+    /// The structure.
     pub structure: Structure,
-    /// Made of what.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Shared by whom.
+    /// The kind of participants.
     pub sharing: Sharing,
 }
 

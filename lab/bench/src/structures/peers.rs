@@ -1,5 +1,5 @@
-//! What a user would take otherwise, between threads: the structures under parking_lot's
-//! mutex, crossbeam's skip list and queue, dashmap.
+//! A user's alternatives between threads: the structures under parking_lot's mutex,
+//! crossbeam's skip list and queue, dashmap.
 //!
 //! None of them may lie in memory that processes share: they have pointers, and parking_lot's
 //! waiters a table of their own process.
@@ -42,7 +42,8 @@ pub fn make(structure: Structure, algorithm: Algorithm, capacity: usize) -> Opti
     })
 }
 
-/// Nobody dies among threads, and nobody counts what the heap has.
+/// Recovery and census of structures that only threads share: none die, and the heap is
+/// not counted.
 macro_rules! threads_only {
     () => {
         fn recover(
@@ -91,7 +92,7 @@ impl Subject for SegQueue<u64> {
     threads_only!();
 }
 
-/// A skip list for our list: it puts in what is not there.
+/// A skip list for our list: it inserts a key only if it is absent.
 impl Subject for SkipMap<u64, u64> {
     #[inline(always)]
     fn act(&self, _member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {

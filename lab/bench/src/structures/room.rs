@@ -17,11 +17,11 @@ use super::under_lock::UnderLock;
 use super::{Algorithm, Structure};
 use towpath_host::Error;
 
-/// How many descriptors a pool can have: sizes of what lies in a segment are known to the
-/// compiler.
+/// Numbers of descriptors that a pool can have: sizes of objects in a segment are known
+/// to the compiler.
 pub const POOLS: [u32; 2] = [4_096, 100_000];
 
-/// What a DCAS has per participant; it has nothing per descriptor.
+/// A DCAS's memory per participant; it has none per descriptor.
 type Places = InPlace<1, ALL>;
 type View = fn(&Memory) -> Result<&dyn Subject, Error>;
 

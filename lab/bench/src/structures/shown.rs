@@ -13,7 +13,7 @@ use towpath_report::svg::{Bar, Line, Look, Value, bars, lines};
 use towpath_report::table::ratio;
 use towpath_report::table::{Cell, Kind, Table, mark_best};
 
-/// A rival: algorithm (in the order of tables), who shares it, how it waits.
+/// A rival: algorithm (in the order of tables), kind of participants, waiting policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rival {
     algorithm: Algorithm,
@@ -48,11 +48,11 @@ impl Rival {
     }
 }
 
-/// Of as many fewer participants, in the same rounds.
+/// The metric of as many fewer participants, in the same rounds.
 pub const WITHOUT: &str = WITHOUT_PER_S.name;
 
-/// Which of an experiment's figures: structure, and how many operations in a hundred read
-/// (nothing for those without keys).
+/// A part of the figures: structure, and number of operations in a hundred that read
+/// (`None` for those without keys).
 type Panel = (Structure, Option<u64>);
 
 fn panel(record: &Record) -> Option<Panel> {
@@ -63,7 +63,7 @@ fn all<'a>(results: &'a Results, metric: &'a str) -> impl Iterator<Item = &'a Re
     results.of("structures", metric)
 }
 
-/// Throughput and latency: nobody is killed.
+/// Throughput and latency without kills.
 fn undisturbed<'a>(results: &'a Results, metric: &'a str) -> impl Iterator<Item = &'a Record> {
     all(results, metric).filter(|r| !r.extra.contains_key("kill_rate"))
 }
@@ -113,7 +113,7 @@ fn rivals(results: &Results, panel: Panel) -> Vec<Rival> {
     here.filter_map(Rival::of).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Numbers of participants with nobody stopped.
+/// Numbers of participants of which none is stopped.
 fn procs(results: &Results, panel: Panel) -> Vec<u32> {
     let unstopped = undisturbed(results, "operations_per_s")
         .filter(|r| self::panel(r) == Some(panel) && r.number("stopped") == Some(0));
@@ -292,8 +292,8 @@ fn tables(results: &Results) -> Vec<Table> {
     tables
 }
 
-/// The plots: throughput by the number of participants, and what is left of it while some
-/// are stopped.
+/// The plots: throughput by the number of participants, and its rest while some are
+/// stopped.
 fn plots(results: &Results) -> Vec<String> {
     let value = |r: &Record| Value { value: r.value, min: r.min, max: r.max };
     let rate = |v: f64| format!("{} M/s", digits(v / 1e6));

@@ -1,4 +1,4 @@
-//! What the structures have in common, as the participants use them.
+//! The structures' common operations, as the participants use them.
 
 use towpath_machine::Native;
 use towpath_structures::Storage;
@@ -26,11 +26,11 @@ pub trait Subject: Sync {
     /// Performs an operation. Returns the value that was taken out, found, or in the way.
     fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError>;
 
-    /// Ends what the dead have begun, and frees what they had. Returns of how many
-    /// descriptors it cannot be said yet.
+    /// Ends the operations that the dead have begun, and frees their descriptors. Returns
+    /// the number of descriptors that are still undecided.
     fn recover(&self, member: &Member<'_>, is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError>;
 
-    /// Where the descriptors are. Nobody may be at it.
+    /// Counts the descriptors. The caller has the structure to itself.
     fn census(&self, member: &Member<'_>) -> Result<Census, StableError>;
 
     /// A participant's life: here, so that it is compiled for each structure by itself.
@@ -61,7 +61,7 @@ macro_rules! recovered {
     };
 }
 
-/// An operation of what has keys.
+/// An operation of structures with keys.
 macro_rules! by_key {
     ($it:expr, $actor:expr, $op:expr) => {
         match $op {
@@ -95,7 +95,7 @@ impl<S: Storage> Subject for ValoisList<Native, S> {
     fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
         by_key!(self, &member.actor(), op)
     }
-    /// It has no way to.
+    /// Does nothing: this structure has no recovery.
     fn recover(&self, _member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
         Err(StableError::Abandoned)
     }

@@ -60,7 +60,8 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLoc
         self.under(member, |chains| K::act(chains, op))
     }
 
-    /// The lock tells its next owner, who mends; one that cannot may be held for ever.
+    /// Does nothing: the lock tells its next owner, which mends; an owner that can't may be held
+    /// for ever.
     fn recover(&self, member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
         if L::KNOWS_OWNER {
             return self.under(member, |_| Ok(0));

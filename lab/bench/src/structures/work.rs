@@ -1,4 +1,4 @@
-//! What a participant does: operations as fast as it can, some of them timed; or, where
+//! A participant's work: operations as fast as it can, some of them timed; or, where
 //! participants are killed, operations whose effect is written down.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,26 +13,26 @@ use super::{Structure, halt};
 /// One operation in so many is timed: reading the clock takes as long as a short
 /// operation.
 const TIMED: u64 = 16;
-/// How many keys of its own a participant has, where whereabouts are written down.
+/// Number of keys of a participant's own, where whereabouts are written down.
 const KEYS: u64 = 64;
-/// What a value is besides its key.
+/// Number of values of a key.
 const VERSIONS: u64 = 1000;
 
-/// Which work.
+/// The kind of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     /// On which structure.
     pub structure: Structure,
-    /// How many operations in a hundred read.
+    /// Number of operations in a hundred that read.
     pub reads: u32,
-    /// Where pseudo-random choices start.
+    /// Seed of pseudo-random choices.
     pub seed: u64,
-    /// Whether the whereabouts of everything are written down.
+    /// True if the whereabouts of everything are written down.
     pub recorded: bool,
 }
 
-/// How many keys there are, about half of which are in: short chains for what is searched
-/// from its beginning.
+/// Number of keys, about half of which are in: short chains for structures that are
+/// searched from their beginning.
 const fn keys(structure: Structure) -> u64 {
     match structure {
         Structure::List => 128,
@@ -40,7 +40,7 @@ const fn keys(structure: Structure) -> u64 {
     }
 }
 
-/// Puts in what a structure has in it while it is measured.
+/// Fills a structure to its state while it is measured.
 pub fn fill(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> Result<(), StableError> {
     let mut random = Random::stream(7, 0);
     let ops: Vec<Op> = match structure {
@@ -54,7 +54,7 @@ pub fn fill(subject: &dyn Subject, member: &Member<'_>, structure: Structure) ->
     ops.into_iter().try_for_each(|op| subject.act(member, op).map(|_| ()))
 }
 
-/// Why a participant gave up, as a number that is not 0, and back.
+/// A participant's reason for giving up as a number that is not 0, and back.
 fn code(error: StableError) -> u64 {
     error as u64 + 1
 }
@@ -134,8 +134,8 @@ fn loaded<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// A participant that changes only keys of its own, and so knows what must be there, but
-/// for the one that its predecessor was about.
+/// A participant that changes only keys of its own, and so knows the contents, but for
+/// the key that its predecessor was about to change.
 fn with_keys<T: Subject + ?Sized>(
     subject: &T,
     member: &Member<'_>,
@@ -174,7 +174,8 @@ fn with_keys<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// Compares somebody's keys with what must be there; nobody else changes them.
+/// Compares a participant's keys with the contents that they must have; the caller has
+/// them to itself.
 pub fn check_keys<T: Subject + ?Sized>(
     subject: &T,
     member: &Member<'_>,
@@ -200,13 +201,13 @@ pub fn check_keys<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// Where a token is: in nobody's structure, about to be put in, in. Above that whose it
-/// is.
+/// States of a token: in no structure, about to be put in, in. The owner's number stands
+/// above.
 const OUT: u64 = 0;
 const GOING_IN: u64 = 1;
 const IN: u64 = 2;
 const STATE: u64 = 3;
-/// What a participant is about.
+/// Intents of a participant.
 pub const TAKING: u64 = 1;
 const PUTTING: u64 = 2;
 
@@ -294,8 +295,9 @@ fn with_tokens<T: Subject + ?Sized>(
     Ok(())
 }
 
-/// Takes everything out and counts what should have come and did not, less what those may
-/// have taken along who died while they took something out. Nobody else is at it.
+/// Takes everything out and counts the tokens that should have come and did not, less
+/// those that a participant may have taken along that died while it took something out. The caller
+/// has the structure to itself.
 pub fn count_tokens(
     subject: &dyn Subject,
     member: &Member<'_>,

@@ -34,7 +34,8 @@ struct BulkPeak;
 /// The peak's part of the copy rate.
 const PART: std::ops::RangeInclusive<f64> = 0.7..=0.9;
 
-/// How far the fastest algorithm may be above the slowest. In the paper 166 ÷ 158: 5 %.
+/// Maximum distance of the fastest algorithm from the slowest. In the paper 166 ÷ 158: 5
+/// %.
 const SPREAD: f64 = 0.10;
 
 impl Native for BulkPeak {

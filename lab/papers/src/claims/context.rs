@@ -1,5 +1,5 @@
-//! What claims are judged with: figures of simulated machines, each run once however many
-//! claims need it.
+//! Simulated evidence: figures of simulated machines, each run once however many claims
+//! need it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,19 +14,19 @@ use towpath_report::record::Metric;
 use towpath_report::stats::{percentile, summarise};
 use towpath_report::svg::Value;
 
-/// How experiments are run for claims.
+/// The runs of experiments for claims.
 pub struct Context<'a> {
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: u32,
-    /// How many host threads; 0: one for each core.
+    /// Number of host threads; 0: one for each core.
     pub threads: usize,
-    /// Who watches.
+    /// The watcher of the runs.
     pub watcher: &'a dyn Watcher,
     cache: RefCell<BTreeMap<String, Rc<Figures>>>,
 }
 
 impl<'a> Context<'a> {
-    /// With so many seeds.
+    /// A context of so many seeds and host threads.
     pub fn new(seeds: u32, threads: usize, watcher: &'a dyn Watcher) -> Self {
         Context { seeds, threads, watcher, cache: RefCell::default() }
     }
@@ -35,7 +35,7 @@ impl<'a> Context<'a> {
         Effort { seeds: self.seeds, threads: self.threads }
     }
 
-    /// The answers, from what has been run already or run now.
+    /// Returns the answers, from earlier runs or from runs made now.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ pub struct Series {
     seeds: usize,
 }
 
-/// Which of a series' figures: an algorithm on so many processors; and, where these vary,
-/// how it waits, how many copies run, under which scheduler.
+/// The place of a figure in a series: an algorithm on a number of processors; and, where
+/// these vary, waiting, copies, scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct At<'a> {
     /// The algorithm.
@@ -198,8 +198,7 @@ impl Series {
     }
 }
 
-/// Nothing, if a value is within a part of the expected one (T1: 0.25); otherwise what
-/// contradicts it.
+/// The contradiction if a value is not within a part of the expected one (T1: 0.25).
 pub fn within(name: &str, value: f64, expected: f64, part: f64) -> Vec<String> {
     if (value / expected - 1.0).abs() <= part {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Paper G §5.3, §7.1, §7.3: what the operations cost by themselves, and what the code
-//! costs its writers.
+//! Paper G §5.3, §7.1, §7.3: costs of the operations by themselves, and of the code for
+//! its writers.
 
 use towpath_sim::{Parameters, Sim, machines};
 
@@ -67,8 +67,8 @@ fn bare(change: &str) -> Parameters {
     machine
 }
 
-/// What a deletion takes under DCAS and under the spin lock, less what its own code
-/// takes, in cycles.
+/// Time of a deletion under DCAS and under the spin lock, less the time of its own code,
+/// in cycles.
 fn overheads(dcas: &str) -> Result<[f64; 2], Error> {
     let machine = bare(dcas);
     let [_, versioned] = alone::<Versioned<Sim, Advisory>>(&machine, 10)?;

@@ -154,7 +154,7 @@ fn figure_6(context: &Context<'_>) -> Result<Series, Error> {
     context.ask(&question(2000, 1, &PROCS, &ALL))
 }
 
-/// With many processes on each processor.
+/// Numbers of processors with many processes on each.
 const FEW: [usize; 4] = [1, 4, 8, 16];
 
 fn figure_7(context: &Context<'_>) -> Result<Series, Error> {

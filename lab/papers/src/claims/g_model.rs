@@ -1,5 +1,5 @@
-//! Paper G §2, §5, §6.1: what must hold whatever the timing (G18 to G20), by the schedule
-//! explorer and by signals.
+//! Paper G §2, §5, §6.1: claims that must hold whatever the timing (G18 to G20), by the
+//! schedule explorer and by signals.
 
 use towpath_explore::harness::Case;
 use towpath_explore::{Liberties, Method, Plan, Report, Settings, search, subjects};
@@ -43,10 +43,10 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Schedules that what is right must survive by each method, unless there are fewer; with
-/// one death, too, where that is nobody's concern.
+/// Number of schedules that a right structure must survive by each method, unless there
+/// are fewer; with one death, too, where deaths may not matter.
 const SCHEDULES: u64 = 5_000;
-/// Schedules in which what is wrong must be found.
+/// Number of schedules in which a planted fault must be found.
 const ENOUGH: u64 = 100_000;
 
 fn case(name: &str) -> Result<Case, Error> {
@@ -60,7 +60,7 @@ fn explored(case: &Case, settings: &Settings) -> Result<Report, Error> {
     search(case, settings, &mut |_| {}).map_err(|error| Error::NotAvailable(error.to_string()))
 }
 
-/// Says under how many schedules this is right, and what is not.
+/// Tells the number of schedules under which a structure is right, and its faults.
 fn right(name: &str, ours: &mut Vec<String>, against: &mut Vec<String>) -> Result<(), Error> {
     let case = case(name)?;
     let mut all = 0;
@@ -80,7 +80,7 @@ fn right(name: &str, ours: &mut Vec<String>, against: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// Says what is found of what is wrong.
+/// Tells the fault that is found in a wrong structure.
 fn wrong(name: &str, ours: &mut Vec<String>, against: &mut Vec<String>) -> Result<(), Error> {
     let settings = Settings::new(Plan { threads: 3, ops: 4 }, ENOUGH);
     let report = explored(&case(name)?, &settings)?;
@@ -115,7 +115,7 @@ fn g19(_: &Context<'_>) -> Result<Finding, Error> {
     judged(&["dcas/hardware", "dcas/guerraoui", "dcas/bershad-os"], &["planted/bershad-readers"])
 }
 
-/// How often the handler must come to its end.
+/// Number of times that the handler must come to its end.
 const HANDLERS: u64 = 500;
 
 /// Few keys, so that operations meet.

@@ -25,7 +25,7 @@ pub(super) const CLAIM: Claim = Claim {
 /// The native evidence.
 struct GapIsStress;
 
-/// How far a message of the stress test may be from the gap.
+/// Maximum distance of a message of the stress test from the gap.
 const WITHIN: f64 = 0.05;
 
 impl Native for GapIsStress {

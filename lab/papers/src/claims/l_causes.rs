@@ -1,4 +1,4 @@
-//! Why claims of paper L on messages are missed: each cause is shown by an experiment in
+//! Causes of missed claims of paper L on messages: each is shown by an experiment in
 //! which one thing is changed, run when the claim is judged.
 
 use towpath_sim::machines;
@@ -16,7 +16,7 @@ use towpath_report::stats::percentile;
 /// Messages in each run: enough for a steady state.
 const MESSAGES: u64 = 5_000;
 
-/// The median over the seeds of what a message takes in the stress test.
+/// The median over the seeds of a message's time in the stress test.
 fn message(context: &Context<'_>, layer: &Layer, algorithm: Algorithm, writers: usize) -> Result<f64, Error> {
     let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds))
         .map(|seed| {
@@ -34,8 +34,8 @@ fn enterprise() -> Layer {
     Layer::on(machine, 2, MESSAGES)
 }
 
-/// Why o_s of lock-free is not as far above test&set's as in the paper: what a send does
-/// atomically, and that a store waits for its upgrade.
+/// The cause of o_s of lock-free being less far above test&set's than in the paper: the
+/// atomic operations of a send, and stores that wait for their upgrade.
 pub fn sending(context: &Context<'_>) -> Result<String, Error> {
     const BOTH: [&str; 2] = ["test-and-set", "lock-free"];
     let question = || Sweep::on("messages", "enterprise5000", &BOTH, &[2]).work(5_000, 0.2);
@@ -59,8 +59,7 @@ pub fn sending(context: &Context<'_>) -> Result<String, Error> {
     ))
 }
 
-/// Why the locks that queue come out too fast: what they take when the reader is not the
-/// limit.
+/// The cause of queue locks being too fast: their times when the reader is not the limit.
 pub fn reader(context: &Context<'_>) -> Result<String, Error> {
     let mut eager = enterprise();
     (eager.habits.costs.poll, eager.habits.costs.dispatch) = (0, 0);
@@ -76,7 +75,8 @@ pub fn reader(context: &Context<'_>) -> Result<String, Error> {
     ))
 }
 
-/// Why Posix comes out too fast with several writers: the mutex lets others barge in.
+/// The cause of Posix being too fast with several writers: the mutex lets others barge
+/// in.
 pub fn barging(context: &Context<'_>) -> Result<String, Error> {
     let posix = Algorithm::from_name("posix").ok_or_else(|| Error::NotAvailable("no posix".into()))?;
     let mut parts = Vec::new();

@@ -1,5 +1,5 @@
-//! Paper L: the machine itself (L1, L18), and what needs other runs than the tables:
-//! binding, deadlock (L16, L19).
+//! Paper L: the machine itself (L1, L18), and the claims beyond the tables: binding,
+//! deadlock (L16, L19).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -61,8 +61,7 @@ pub(super) fn stuck(stuck: towpath_sim::Stuck) -> Error {
     Error::NotAvailable(stuck.to_string())
 }
 
-/// What the second processor's access to a word takes after the first one's, in
-/// nanoseconds.
+/// Time of the second processor's access to a word after the first one's, in nanoseconds.
 fn access(
     seed: u64,
     first: impl Fn(&Sim, &SimWord) + 'static,

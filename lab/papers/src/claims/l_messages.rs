@@ -112,7 +112,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     ),
 ];
 
-/// A finding, with what experiments show of the cause if it is against the claim.
+/// Adds the cause, as experiments show it, to a finding against the claim.
 pub(super) fn explained(
     finding: Finding,
     why: impl FnOnce() -> Result<String, Error>,
@@ -127,7 +127,7 @@ pub(super) fn ask(context: &Context<'_>, algorithms: &[&'static str]) -> Result<
     context.ask(&Sweep::on("messages", "enterprise5000", algorithms, &[2, 4, 8]).work(5_000, 0.2))
 }
 
-/// With so many writers.
+/// The place of an algorithm's figure with so many writers.
 pub(super) fn at(algorithm: &str, writers: usize) -> At<'_> {
     At::new(algorithm, writers + 1)
 }

@@ -323,7 +323,7 @@ fn m7(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).with(figure(context, version, "M figure 6")?))
 }
 
-/// How fast one process moves long pieces of memory, in bytes per nanosecond.
+/// Speed of one process that moves long pieces of memory, in bytes per nanosecond.
 fn copy_rate() -> Result<f64, Error> {
     let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
     let mut simulation = Simulation::new(&machine, 1, 1);

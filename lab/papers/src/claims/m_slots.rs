@@ -1,5 +1,5 @@
-//! Paper M §5 and §9: the packet slots, what they need of the machine, and their
-//! refinements (M12 to M16, M18, M19).
+//! Paper M §5 and §9: the packet slots, their needs of the machine, and their refinements
+//! (M12 to M16, M18, M19).
 
 use std::collections::BTreeMap;
 
@@ -141,7 +141,7 @@ fn m12(context: &Context<'_>) -> Result<Finding, Error> {
 /// Runs of each fault for each seed of the claim's.
 const RUNS: u64 = 20;
 
-/// What came of a fault in all runs.
+/// The outcomes of a fault in all runs.
 fn outcomes(context: &Context<'_>, form: Form, fault: Fault) -> BTreeMap<Outcome, u64> {
     let mut all = BTreeMap::new();
     for seed in 1..=u64::from(context.seeds) * RUNS {

@@ -37,25 +37,27 @@ pub use native::{Native, judge_native};
 
 use towpath_host::Error;
 
-/// Two values that differ by less than this part are tied, where a claim is about an order.
+/// Part by which two values must differ not to be tied, where a claim is about an order.
 pub const TIE: f64 = 0.03;
 
-/// Whether `a` is larger than `b` by more than a tie. False if one is not a number.
+/// Returns whether `a` is larger than `b` by more than a tie. False if one is not a
+/// number.
 pub fn above(a: f64, b: f64) -> bool {
     a > b * (1.0 + TIE)
 }
 
-/// Whether `a` is at most `b`, or tied with it. False if one is not a number.
+/// Returns whether `a` is at most `b`, or tied with it. False if one is not a number.
 pub fn not_above(a: f64, b: f64) -> bool {
     a <= b * (1.0 + TIE)
 }
 
-/// Whether `a` is smaller than `b` by more than a tie. False if one is not a number.
+/// Returns whether `a` is smaller than `b` by more than a tie. False if one is not a
+/// number.
 pub fn below(a: f64, b: f64) -> bool {
     a < b * (1.0 - TIE)
 }
 
-/// What a claim is judged by.
+/// The evidence that a claim is judged by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Records of a run on the machine at hand.
@@ -67,19 +69,19 @@ pub enum Evidence {
     Simulated,
 }
 
-/// How a claim turned out.
+/// The verdict on a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds for every seed and for the medians.
+    /// The claim holds for every seed (or enough rounds) and for the medians.
     Reproduced,
-    /// It does not, and why.
+    /// The claim does not hold, for this reason.
     NotReproduced(String),
-    /// It can't be checked, and why.
+    /// The claim can't be checked, for this reason.
     NotCheckable(String),
 }
 
 impl Verdict {
-    /// As in `verdicts.txt` and in records.
+    /// The verdict's words in `verdicts.txt` and in records.
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
@@ -88,7 +90,7 @@ impl Verdict {
         }
     }
 
-    /// Why not.
+    /// The reason; empty if the claim is reproduced.
     pub fn why(&self) -> &str {
         match self {
             Verdict::Reproduced => "",
@@ -97,12 +99,12 @@ impl Verdict {
     }
 }
 
-/// What an experiment says of a claim.
+/// The findings of an experiment on a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Our value: the median over the seeds, and from … to.
     pub ours: String,
-    /// Whether that is what the paper says.
+    /// The verdict on our value.
     pub verdict: Verdict,
     /// A remark without which the verdict is misunderstood; may be empty.
     pub caveat: String,
@@ -127,15 +129,14 @@ impl Finding {
         Finding::of(ours, verdict)
     }
 
-    /// With plots.
+    /// Adds plots.
     #[must_use]
     pub fn with(mut self, plots: impl IntoIterator<Item = String>) -> Finding {
         self.plots.extend(plots);
         self
     }
 
-    /// With a word that explains a verdict against the claim: what an experiment has
-    /// shown of its cause.
+    /// Adds the cause, as an experiment has shown it, to a verdict against the claim.
     #[must_use]
     pub fn because(mut self, why: &str) -> Finding {
         if let Verdict::NotReproduced(text) = &mut self.verdict {
@@ -151,13 +152,13 @@ impl Finding {
 pub struct Claim {
     /// Its number: `N1`.
     pub id: &'static str,
-    /// What the paper says, in a sentence.
+    /// The paper's statement, in a sentence.
     pub what: &'static str,
     /// The paper's value.
     pub paper: &'static str,
-    /// When ours counts as the same.
+    /// The tolerance within which ours counts as reproduced.
     pub tolerance: &'static str,
-    /// Whether a parameter of the model was chosen by it.
+    /// True if a parameter of the model was chosen by it.
     pub input: bool,
     /// The simulated evidence.
     pub simulated: fn(&Context<'_>) -> Result<Finding, Error>,
@@ -176,9 +177,9 @@ impl std::fmt::Debug for Claim {
 pub struct Judged {
     /// The claim.
     pub claim: Claim,
-    /// What it was judged by.
+    /// The evidence.
     pub evidence: Evidence,
-    /// What was found.
+    /// The findings.
     pub finding: Finding,
 }
 
@@ -191,7 +192,7 @@ impl Judged {
         }
     }
 
-    /// As in `verdicts.txt`: inputs are never "reproduced".
+    /// The words of the verdict in `verdicts.txt`: inputs are never "reproduced".
     pub fn word(&self) -> &'static str {
         if self.claim.input { "input" } else { self.finding.verdict.word() }
     }
@@ -247,7 +248,8 @@ pub fn choose(wanted: &[String]) -> Result<Vec<Claim>, String> {
     Ok(all.into_iter().filter(|c| wanted.iter().any(|w| c.id == *w || *w == c.id[..1])).collect())
 }
 
-/// Judges claims by simulated evidence. One whose experiment fails is not reproduced, and says why.
+/// Judges claims by simulated evidence. A claim whose experiment fails is not reproduced,
+/// and says why.
 pub fn judge(claims: &[Claim], context: &Context<'_>) -> Vec<Judged> {
     claims
         .iter()
@@ -277,7 +279,7 @@ pub fn lost(judged: &[Judged]) -> impl Iterator<Item = &Judged> {
     judged.iter().filter(|j| recorded(j.claim.id) == Some("reproduced") && j.word() != "reproduced")
 }
 
-/// What `verdicts.txt` should say of these.
+/// The text of `verdicts.txt` for these verdicts.
 pub fn to_record(judged: &[Judged]) -> String {
     let mut text = String::from(
         "# The verdicts of `towpath reproduce`, which fails if a claim that is recorded as reproduced no longer is.\n",

@@ -195,7 +195,7 @@ fn n5(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).with([plot]))
 }
 
-/// Where the time is least.
+/// The place of the least time.
 fn best(
     f: &dyn Fn(At<'_>, towpath_report::record::Metric) -> f64,
     at: impl Fn(usize) -> At<'static>,

@@ -1,4 +1,4 @@
-//! Paper N §2.2, §3.2: what the model itself must do (N34), and the queue of Figure 1
+//! Paper N §2.2, §3.2: properties of the model itself (N34), and the queue of Figure 1
 //! (N35).
 
 use std::cell::RefCell;

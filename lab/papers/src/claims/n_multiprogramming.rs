@@ -107,7 +107,7 @@ const QUEUES: [(&str, u64, u64); 10] = [
 pub(super) const DISCIPLINES: [(&str, Policy); 3] =
     [(SPIN, Policy::Spin), (COMPETITIVE, Policy::SpinThenPark), (BLOCKING, Policy::Park)];
 
-/// How to look figures up.
+/// A way to look figures up.
 pub(super) type Figure<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
 
 fn short(name: &str) -> &str {
@@ -122,7 +122,7 @@ fn is_lock(name: &str) -> bool {
     LOCKS.contains(&name)
 }
 
-/// What an algorithm has: the disciplines, or none but its own.
+/// The disciplines of an algorithm, or none but its own.
 fn disciplines(name: &str) -> &'static [(&'static str, Policy)] {
     if is_lock(name) || is_barrier(name) { &DISCIPLINES } else { &DISCIPLINES[..1] }
 }
@@ -299,8 +299,8 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
 
 const N24_CAUSE: &str = "the non-blocking queues show the paper's reason, fewer invalidations under time sharing; under test&set there are nearly as many. Tickets are handed to threads that have no processor: by busy-waiting the lock then gets on about once for each context switch (N28), so that its time is that of the slices (with slices half as long it takes half as long); by giving way each hand-over waits for switches (with cheaper ones ticket locks by blocking are all faster under time sharing, with dearer ones none). The paper's own queue makes a dequeuer wait for the enqueuer with the same ticket, who may have no processor: the less work, the more that tells. Test&set over fetch-ops stands still while its holder is preempted";
 
-/// What the algorithm's time must be below, under time sharing: that of every lock in
-/// either conscious discipline.
+/// The contradictions if the algorithm's time under time sharing is not below that of
+/// every lock in either conscious discipline.
 fn slower_than_a_lock(f: Figure<'_>, name: &str) -> Vec<String> {
     let mut against = Vec::new();
     for copies in [2, 3] {

@@ -151,7 +151,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// What the paper does not say of homes, and what its claims may hang on.
+/// The variants of homes, on which the paper is silent and its claims may hang.
 const HOMES: [&str; 3] = ["directory.service=fifo", "directory.busy=queue", "directory.occupancy_data=80ns"];
 
 type Look<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
@@ -165,8 +165,8 @@ fn figure_5() -> Sweep {
     Sweep::on("queues", "origin2000", &ALL, &PROCS)
 }
 
-/// The same on 64 processors for some of them, with a parameter changed: to see on what
-/// something hangs.
+/// The figures of some algorithms on 64 processors with a parameter changed, to see the
+/// causes.
 fn changed(context: &Context<'_>, algorithms: &[&'static str], change: &str) -> Result<Series, Error> {
     context.ask(&Sweep::on("queues", "origin2000", algorithms, &[MOST]).set(change))
 }
@@ -180,14 +180,14 @@ fn times(series: &Series, algorithms: &[&str], procs: usize) -> String {
     all.join(", ")
 }
 
-/// What does not rise among some algorithms on so many processors.
+/// The algorithms among these that do not rise in this order on so many processors.
 fn out_of_order(f: Look<'_>, algorithms: &[&'static str], procs: usize) -> Vec<String> {
     let values: Vec<(&str, f64)> = algorithms.iter().map(|a| (*a, f(at(a, procs), TIME))).collect();
     rising(&format!("on {procs}"), &values)
 }
 
-/// What contradicts that each of the first is at most as slow as each of the others on so
-/// many processors.
+/// The contradictions if one of the first is slower than one of the others on so many
+/// processors.
 fn not_faster(f: Look<'_>, fast: &[&'static str], slow: &[&'static str], procs: usize) -> Vec<String> {
     let pairs = fast.iter().flat_map(|a| slow.iter().map(move |b| [*a, *b]));
     pairs.flat_map(|pair| out_of_order(f, &pair, procs)).collect()

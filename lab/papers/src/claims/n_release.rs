@@ -1,4 +1,4 @@
-//! Paper N §3.1: what the release of a queue lock costs (N21).
+//! Paper N §3.1: costs of the release of a queue lock (N21).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,11 +23,10 @@ pub(super) const CLAIMS: &[Claim] = &[Claim {
     native: None,
 }];
 
-/// What releases of a lock with as many places as there are processors cost while
-/// everybody waits for it: invalidations and interventions while each release lasted, for each of
-/// those after the first two laps (before, the places' lines are not yet where they stay). The
-/// release is the only thing that happens then: whoever has the lock keeps it until all others have
-/// long settled down to wait.
+/// Costs of releases of a lock with as many places as processors while all wait for it:
+/// invalidations and interventions while each release lasted, for each release after the first two
+/// laps (before, the places' lines are not yet where they stay). The release is the only thing that
+/// happens then: the holder keeps the lock until all others have long settled down to wait.
 fn releases<L: Lock<Sim> + 'static>(procs: usize, seed: u64) -> Result<Vec<(u64, u64)>, Error> {
     const LAPS: usize = 6;
     let machine = machines::by_name("origin2000").expect("a machine that comes with Towpath");

@@ -1,5 +1,5 @@
-//! Native evidence: claims of paper L that a real machine can confirm or refute, judged from the
-//! records of one run.
+//! Native evidence: paper L's claims judged from the records of one run on a real
+//! machine.
 //!
 //! A claim is judged by the medians first, and then again by each round alone, since a claim that
 //! holds by accident is not reproduced: it must hold in the medians and in at least [`ROUNDS`]
@@ -28,8 +28,8 @@ pub struct Line<'a> {
     pub records: Vec<&'a Record>,
 }
 
-/// Records by which a claim is judged: those of the paper's algorithms, and others to be shown
-/// beside them.
+/// Records by which a claim is judged: those of the paper's algorithms, and others beside
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Lines<'a> {
     /// The paper's algorithms.
@@ -40,7 +40,7 @@ pub struct Lines<'a> {
     pub lacking: String,
 }
 
-/// The figures in words, and what they contradict.
+/// The figures in words, and their contradictions of the claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
     /// The figures.
@@ -72,7 +72,8 @@ pub trait Native: Sync {
     fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison;
 }
 
-/// Judges the claims that have native evidence, of those experiments that were part of the run.
+/// Judges the claims with native evidence, of those experiments that were part of the
+/// run.
 pub fn judge_native(results: &Results) -> Vec<Judged> {
     claims()
         .into_iter()

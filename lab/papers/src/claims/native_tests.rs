@@ -6,10 +6,10 @@ use towpath_report::Missing;
 use towpath_report::record::metrics::{BYTES_PER_S, GAP, MESSAGES_PER_S, SEND_OVERHEAD};
 use towpath_report::record::{Metric, Subject};
 
-/// One made-up figure: what, and its rounds.
+/// Made-up figures: subject, metric, rounds.
 type Figures = Vec<(Subject, Metric, Vec<f64>)>;
 
-/// The same in seven rounds.
+/// A value in seven rounds.
 fn rounds(value: f64) -> Vec<f64> {
     vec![value; 7]
 }
@@ -18,7 +18,7 @@ fn subject(experiment: &str, algorithm: &str) -> Subject {
     Subject::new(experiment, algorithm, "spin", 2)
 }
 
-/// What paper L measured, as our records.
+/// Paper L's figures, as our records.
 fn like_the_paper() -> Figures {
     let mut figures = Figures::new();
     for c in LOGP_TABLE {
@@ -95,7 +95,7 @@ fn the_paper_s_own_figures_confirm_its_claims() {
 }
 
 #[test]
-fn an_order_or_a_distance_that_the_paper_does_not_have_refutes_l3() {
+fn l3_other_order_or_distance_is_refuted() {
     let order = contradiction(
         with(|s, metric, samples| {
             if metric == SEND_OVERHEAD && s.algorithm == "lock-free" {
@@ -165,7 +165,7 @@ fn too_slow_too_fast_or_too_different_refutes_l5() {
 }
 
 #[test]
-fn a_stress_test_off_the_gap_refutes_l6_and_says_whether_it_is_noise() {
+fn l6_off_the_gap_is_refuted_and_noise_named() {
     let noisy = contradiction(
         with(|s, metric, samples| {
             if metric == GAP && s.algorithm == "ticket" {
@@ -189,7 +189,7 @@ fn a_stress_test_off_the_gap_refutes_l6_and_says_whether_it_is_noise() {
 }
 
 #[test]
-fn an_algorithm_that_loses_less_refutes_l17_unless_it_is_not_the_paper_s() {
+fn l17_paper_algorithm_that_loses_less_refutes() {
     let robust = |name: &'static str| {
         with(move |s, _, samples| {
             if s.experiment == "stress" && s.algorithm == name {
@@ -220,7 +220,7 @@ fn l17_is_about_two_to_eight_processes_a_core() {
 }
 
 #[test]
-fn a_number_of_writers_that_one_of_the_six_lacks_is_not_judged_but_named() {
+fn l17_writers_that_one_of_six_lacks_are_named() {
     let mut figures = like_the_paper();
     for name in papers().filter(|n| *n != "ticket") {
         figures.push((subject("stress", name).with("writers", 7), MESSAGES_PER_S, rounds(1e6)));
@@ -279,7 +279,7 @@ fn other_policies_serve_where_nothing_spun_and_say_so() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_not_judged_and_what_is_missing_says_why() {
+fn claim_not_asked_for_is_not_judged_missing_says_why() {
     let alone = |experiment: &str| -> Vec<&'static str> {
         let figures = like_the_paper().into_iter().filter(|(s, ..)| s.experiment == experiment).collect();
         judged(figures).iter().map(|j| j.claim.id).collect()

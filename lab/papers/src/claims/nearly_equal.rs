@@ -31,10 +31,10 @@ pub(super) const CLAIM: Claim = Claim {
 /// The native evidence.
 struct NearlyEqual;
 
-/// What the paper calls significantly worse.
+/// The ratio from which the paper calls an algorithm significantly worse.
 const NEARLY: f64 = 1.25;
 
-/// How to get a parameter's figure from the paper's table.
+/// A parameter's figure in the paper's table.
 type OfPaper = fn(&LogPColumn) -> f64;
 
 /// The parameters that the claim is about, in the order of a line's records.

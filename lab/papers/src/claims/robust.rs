@@ -34,7 +34,7 @@ struct Robust;
 /// The paper's own algorithm.
 const LOCK_FREE: &str = "lock-free";
 
-/// How many processes per core the claim is about.
+/// Numbers of processes per core that the claim is about.
 const OVERSUBSCRIPTION: std::ops::RangeInclusive<f64> = 2.0..=8.0;
 
 impl Native for Robust {

@@ -1,5 +1,5 @@
-//! What `towpath reproduce` shows: one table of all claims, and our counterparts of the
-//! papers' figures.
+//! The view of `towpath reproduce`: all claims, and our counterparts of the papers'
+//! figures.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub fn table(judged: &[Judged]) -> Table {
     }
 }
 
-/// Number of claims of each verdict, and what has changed since the verdicts were recorded.
+/// Number of claims of each verdict, and the changes since the verdicts were recorded.
 pub fn summary(judged: &[Judged]) -> String {
     let count = |word: &str| judged.iter().filter(|j| j.word() == word).count();
     let mut text = format!(

@@ -1,6 +1,6 @@
-//! Packet slots for those who talk to each other most, and one locked queue for all
-//! others (Gropp & Lusk 1997, Section 9.1, the second refinement): a receiver polls a few slots and
-//! a queue, however many processes there are.
+//! Packet slots for the busiest pairs, and one locked queue for all others (Gropp & Lusk
+//! 1997, Section 9.1, the second refinement): a receiver polls a few slots and a queue, however
+//! many processes there are.
 //!
 //! A receiver gives a slot of its own to each sender from which it has had [`PACKETS_BEFORE`]
 //! packets by the queue, as long as it has slots left, and tells it so in a word. The sender goes
@@ -20,21 +20,21 @@ use towpath_sync::Waiting;
 
 use super::{ControlPackets, Envelope, Exclusive, LockedQueues, Route, SHORT_BELOW, Slot, wait_a_little};
 
-/// How many packets must have come by the queue before their sender gets a slot.
+/// Number of packets by the queue before their sender gets a slot.
 const PACKETS_BEFORE: u32 = 2;
 
-/// What receivers have told their senders: for each pair 0, or one more than the number
-/// of the slot.
+/// Slots that receivers have given to their senders: for each pair 0, or one more than
+/// the number of the slot.
 pub struct Given<P: Processor>(Vec<P::Word>);
 
 impl<P: Processor> Given<P> {
-    /// Nobody has a slot.
+    /// No slot is given yet.
     pub fn new(arena: &impl Arena<P>, processes: usize) -> Self {
         Given((0..processes * processes).map(|_| arena.word(Place::NewLine, 0)).collect())
     }
 }
 
-/// What one process sees.
+/// One process's view of the slots and the queue.
 pub struct Chosen<'a, P: Processor, X> {
     queues: LockedQueues<'a, P, X>,
     /// `each` for every receiver, with [`SHORT_BELOW`] bytes of payload each.
@@ -43,11 +43,12 @@ pub struct Chosen<'a, P: Processor, X> {
     given: &'a Given<P>,
     processes: usize,
     each: usize,
-    /// As a receiver: whose its slots are, and how many packets have come from each by
-    /// the queue.
+    /// The receiver's view: the owners of its slots, and the number of packets from each
+    /// by the queue.
     owners: Vec<Cell<Option<usize>>>,
     heard: Vec<Cell<u32>>,
-    /// As a sender: one more than the number of its last packet in each receiver's queue.
+    /// The sender's view: one more than the number of its last packet in each receiver's
+    /// queue.
     queued: Vec<Cell<u64>>,
 }
 

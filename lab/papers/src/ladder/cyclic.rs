@@ -24,7 +24,8 @@ pub struct Cyclic<'a, P: Processor> {
     payload: &'a P::Bytes,
     processes: usize,
     depth: usize,
-    /// How many packets this process has sent to each other one, and received from it.
+    /// Number of packets that this process has sent to each other one, and received from
+    /// it.
     sent: Vec<Cell<usize>>,
     taken: Vec<Cell<usize>>,
     full: Cell<u64>,
@@ -39,7 +40,7 @@ impl<'a, P: Processor> Cyclic<'a, P> {
         Cyclic { slots, payload, processes, depth, sent: counts(), taken: counts(), full: Cell::new(0) }
     }
 
-    /// How many of the packets that this process has sent had to wait for a slot.
+    /// Number of packets of this process that had to wait for a slot.
     pub fn found_full(&self) -> u64 {
         self.full.get()
     }

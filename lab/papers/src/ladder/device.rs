@@ -17,7 +17,7 @@ const EAGER: u64 = 2;
 const REQUEST: u64 = 3;
 const READY: u64 = 4;
 const PIECE: u64 = 5;
-/// Where in an envelope's kind the tag begins.
+/// Number of bits below the tag in an envelope's kind.
 const TAG: u32 = 8;
 
 /// One process's end.
@@ -133,14 +133,14 @@ mod tests {
 
     const PROCS: usize = 3;
 
-    /// What process `from` sends to process `to` as its message number `n`.
+    /// Message number `n` from process `from` to process `to`.
     fn message(from: usize, to: usize, n: usize) -> Vec<u8> {
         let len = [0, 5, 1023, 1024, 3000, 140_000][n % 6];
         (0..len).map(|i| (i + 7 * from + 3 * to + n) as u8).collect()
     }
 
-    /// Everybody sends to the next one, in a ring, and so do the messages arrive: in
-    /// order, and whole.
+    /// Sends messages round a ring of all processes, and checks that they arrive in order
+    /// and whole.
     fn ring<C: ControlPackets<Sim> + 'static>(seed: u64, packets: impl Fn(&SimArena) -> C) {
         let machine = machines::by_name("origin2000").unwrap();
         let mut simulation = Simulation::new(&machine, PROCS, seed);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_all_protocols_go_round_through_slots_on_a_simulated_machine() {
+    fn slots_simulated_carry_all_protocols() {
         for seed in 1..=3 {
             ring(seed, |arena| {
                 let slots: &'static [Slot<Sim>] =
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_all_protocols_go_round_through_locked_queues_on_a_simulated_machine() {
+    fn locked_queues_simulated_carry_all_protocols() {
         for seed in 1..=3 {
             ring(seed, |arena| {
                 let many =

@@ -22,7 +22,7 @@ use super::Route;
 /// Words of a packet.
 pub const WORDS: usize = 4;
 
-/// What belongs to an ordered pair.
+/// The memory of an ordered pair.
 pub struct Pair<P: Processor> {
     full: P::Word,
     packet: [P::Word; WORDS],
@@ -54,7 +54,7 @@ impl<'a, P: FetchOp> Mailboxes<'a, P> {
         Mailboxes { pairs, processes, sent: counts(), taken: counts(), puts: Cell::new(0) }
     }
 
-    /// How many puts to the other one's memory this process has made.
+    /// Number of puts of this process to the other one's memory.
     pub fn puts(&self) -> u64 {
         self.puts.get()
     }

@@ -66,7 +66,7 @@ impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
         process * PACKETS + ticket as usize % PACKETS
     }
 
-    /// How many packets have left a process's queue.
+    /// Number of packets that have left a process's queue.
     pub(super) fn head(&self, process: usize) -> &P::Word {
         &self.ends[process].head.0
     }

@@ -66,7 +66,7 @@ impl Version {
         Version::Towpath,
     ];
 
-    /// As in the records.
+    /// Name in the records.
     pub const fn name(self) -> &'static str {
         match self {
             Version::SystemV => "sysv",
@@ -78,18 +78,18 @@ impl Version {
     }
 }
 
-/// What a control packet says beside its payload: three words.
+/// Description of a control packet beside its payload: three words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// What it is, in the low byte, and the message's tag above.
+    /// Kind, in the low byte, and the message's tag above.
     pub kind: u64,
     /// The message's length, or the piece's.
     pub len: u64,
-    /// Where in the pool the data is.
+    /// Offset of the data in the pool.
     pub at: u64,
 }
 
-/// How control packets get from one process to another.
+/// Transport of control packets from one process to another.
 pub trait ControlPackets<P: Processor> {
     /// Sends one; waits for space.
     fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]);
@@ -106,7 +106,7 @@ pub trait ControlPackets<P: Processor> {
     fn wait_for<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, round: u32);
 }
 
-/// From whom to whom.
+/// Sender and receiver of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// The sender.
@@ -137,14 +137,13 @@ impl<P: Processor, L: Lock<P, Held = ()>> Exclusive<P> for &L {
 /// The longest turn of a waiter, in nanoseconds.
 const TURN: u64 = 100_000;
 
-/// Waits a little for a word to differ, without ever parking: whoever changes it does not
-/// look for sleepers.
+/// Waits a little for a word to differ, without ever parking: its writer does not look
+/// for sleepers.
 fn wait_a_little<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word, seen: u64, round: u32) {
     wait.wait_turn(cpu, word, seen, round.min(1), TURN);
 }
 
-/// Reads a flag that another process sets. Acquire: what was written before it was set is
-/// there; pairs with [`raise`].
+/// Reads a flag that another process sets.
 fn is_raised<P: Processor>(cpu: &P, flag: &P::Word) -> bool {
     cpu.load(flag, Ordering::Acquire) != 0
 }

@@ -43,7 +43,7 @@ pub struct Pool<'a, P: Processor, X> {
     pub table: &'a Table<P>,
     /// Its bytes.
     pub bytes: &'a P::Bytes,
-    /// How many.
+    /// Number of bytes.
     pub size: usize,
     /// Its lock.
     pub lock: X,
@@ -74,7 +74,7 @@ impl<P: Processor, X: Exclusive<P>> Pool<'_, P, X> {
         cpu.write(&self.region(n).used, used.into());
     }
 
-    /// How many regions there are.
+    /// Number of regions.
     fn regions(&self, cpu: &P) -> usize {
         (0..REGIONS).take_while(|&n| self.get(cpu, n).0 > 0).count()
     }

@@ -1,5 +1,5 @@
-//! Figures 2 and 3 of Gropp & Lusk 1997 as they are printed, to show what is wrong with
-//! them (claim M19). **Don't use it.**
+//! Figures 2 and 3 of Gropp & Lusk 1997 as they are printed, to show their slips (claim
+//! M19). **Don't use it.**
 //!
 //! The sender tests and fills `slots[dest][myid]`, the receiver looks at `slots[i][myid]`: with the
 //! index of the other process first in both, they never meet; what a process sends lies where it
@@ -31,12 +31,12 @@ pub struct Printed<'a, P: Processor> {
     pub slots: &'a [Slot<P>],
     /// [`SHORT_BELOW`] bytes for each slot.
     pub payload: &'a P::Bytes,
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: usize,
     /// The receiver's.
     pub indices: Indices,
-    /// What the bit of the packet to send says: 0 after `pkt->ready = 0`; 1 if that line
-    /// were missing and the packet one that was received before.
+    /// The bit of the packet to send: 0 after `pkt->ready = 0`; 1 if that line were
+    /// missing and the packet one that was received before.
     pub ready: Cell<u64>,
 }
 

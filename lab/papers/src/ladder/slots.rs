@@ -46,7 +46,7 @@ impl<P: Processor> Slot<P> {
         &self.ready.0.ready
     }
 
-    /// Whether there is a packet (`PKT_READY_IS_SET`).
+    /// Returns whether there is a packet (`PKT_READY_IS_SET`).
     pub(super) fn is_full(&self, cpu: &P) -> bool {
         is_raised(cpu, self.ready())
     }
@@ -89,12 +89,12 @@ impl<P: Processor> Slot<P> {
 
 /// The slots of all pairs.
 pub struct Slots<'a, P: Processor> {
-    /// One for each ordered pair: (from, to) at `to * processes + from`, so that what a
-    /// receiver polls lies together.
+    /// One slot for each ordered pair: (from, to) at `to * processes + from`, so that a
+    /// receiver's slots lie together.
     pub slots: &'a [Slot<P>],
     /// [`SHORT_BELOW`] bytes for each slot.
     pub payload: &'a P::Bytes,
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: usize,
 }
 
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// What sender and receiver do wrong.
+    /// Planted mistakes of sender and receiver.
     #[derive(Clone, Copy, Default)]
     struct Planted {
         set: bool,

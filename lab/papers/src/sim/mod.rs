@@ -31,7 +31,7 @@ use towpath_report::record::{Extra, Metric, Record, Subject};
 pub struct Point {
     /// For the records.
     pub subject: Subject,
-    /// What is run.
+    /// The setting.
     pub run: Run,
     /// The algorithm on it.
     pub runner: Runner,
@@ -40,7 +40,7 @@ pub struct Point {
 /// An algorithm: makes a run once.
 pub type Runner = Arc<dyn Fn(&Run) -> Result<Measured, Error> + Send + Sync>;
 
-/// What was not measured, and why.
+/// Subjects that were not measured, and the reasons.
 pub type Failures = Vec<(Subject, String)>;
 
 /// An experiment on simulated machines: one file, and one line in [`SIM_EXPERIMENTS`].
@@ -53,25 +53,26 @@ pub trait Simulate: Experiment {
     fn points(&self, sweep: &Sweep) -> Result<Vec<Point>, Error>;
 }
 
-/// Who wants to know how far it is.
+/// A watcher of the progress.
 pub trait Watcher: Sync {
-    /// That many steps more.
+    /// Announces that many steps more.
     fn expect(&self, steps: usize);
     /// One is done; the text says which.
     fn done(&self, what: &str);
 }
 
-/// Nobody.
+/// A watcher that ignores the progress.
 impl Watcher for () {
     fn expect(&self, _steps: usize) {}
     fn done(&self, _what: &str) {}
 }
 
-/// What one point yielded: by metric, a figure for each seed. In the order of the
-/// metrics' names.
+/// Figures of one point: by metric, a figure for each seed. In the order of the metrics'
+/// names.
 pub type Figures = BTreeMap<Metric, Vec<f64>>;
 
-/// Runs all points, each with so many seeds from its run's on, on so many host threads. In the order of the points.
+/// Runs all points, each with so many seeds from its run's on, on so many host threads.
+/// Returns the figures in the order of the points.
 pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Vec<Result<Figures, Error>> {
     let Effort { seeds, threads } = effort;
     let total = points.len() * seeds as usize;
@@ -120,7 +121,7 @@ pub fn run_points(points: &[Point], effort: Effort, watcher: &dyn Watcher) -> Ve
         .collect()
 }
 
-/// Runs an experiment. Returns its records, and what failed.
+/// Runs an experiment. Returns its records, and its failures.
 ///
 /// # Errors
 ///

@@ -12,19 +12,18 @@ use towpath_sim::parameters::YIELD;
 use towpath_sync::strategy::BackOff;
 use towpath_sync::{Abandoned, Alone, Policy, Wait, Waiting};
 
-/// What the algorithms' own proportional pauses are made for: nanoseconds for each waiter
-/// ahead.
+/// Unit of the algorithms' own proportional pauses: nanoseconds for each waiter ahead.
 const OWN_UNIT: u64 = 30;
 
-/// How to wait on a simulated machine.
+/// Waiting on a simulated machine.
 #[derive(Clone)]
 pub struct Patience {
     wait: Wait<'static>,
     /// The base of back-off between accesses to cached words, in nanoseconds.
     pub base: u64,
-    /// The same for words at memory.
+    /// The first pause for words at memory.
     pub base_at_memory: u64,
-    /// How many times the exponential back-off doubles.
+    /// Number of times that the exponential back-off doubles.
     pub doublings: u32,
     /// The words that are updated lie at memory.
     pub at_memory: bool,
@@ -47,7 +46,7 @@ impl Patience {
         Patience { wait, base, base_at_memory: fetch.max(base), doublings: 4, at_memory: false }
     }
 
-    /// The same for an algorithm whose updates are made at memory.
+    /// The patience of an algorithm whose updates are made at memory.
     #[must_use]
     pub fn at_memory(mut self, at_memory: bool) -> Self {
         self.at_memory = at_memory;
@@ -58,9 +57,9 @@ impl Patience {
         if self.at_memory { self.base_at_memory } else { self.base }
     }
 
-    /// How long to back off before trying for the `round`-th time, in nanoseconds; `None`
-    /// if it is time to let others run. By competitive spinning a waiter that has backed off for as
-    /// long as a context switch gives way, and begins anew when it runs again.
+    /// The pause before the `round`-th attempt, in nanoseconds; `None` if it is time to
+    /// let others run. By competitive spinning a waiter that has backed off for as long as a
+    /// context switch gives way, and begins anew when it runs again.
     fn pause(&self, round: u32) -> Option<u64> {
         let back_off = BackOff { base: self.base(), doublings: self.doublings };
         match self.wait.policy {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spins_competitively_backs_off_for_a_context_switch_and_then_gives_way() {
+    fn competitive_spinner_gives_way_after_a_context_switch() {
         let machine = towpath_sim::machines::by_name("origin2000").unwrap();
         for at_memory in [false, true] {
             let patience = |policy| Patience::new(&machine, policy).at_memory(at_memory);

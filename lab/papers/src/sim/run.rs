@@ -1,4 +1,4 @@
-//! One run on a simulated machine: its setting, its figures, and the loop that all runs have
+//! One run on a simulated machine: its setting, its figures, and the loop of all runs
 //! (Nikolopoulos & Papatheodorou 1999, Figure 2): work, synchronise, work, synchronise.
 
 use std::cell::RefCell;
@@ -25,13 +25,13 @@ pub struct Work {
 pub struct Run {
     /// The machine.
     pub machine: Parameters,
-    /// How many of its processors.
+    /// Number of processors.
     pub procs: usize,
     /// Work between two operations.
     pub work: Work,
     /// Operations in all (of each copy of the program).
     pub operations: u64,
-    /// How to wait.
+    /// Waiting policy.
     pub waiting: Policy,
     /// Copies of the program at one time.
     pub copies: usize,
@@ -39,14 +39,14 @@ pub struct Run {
     pub per_processor: usize,
     /// The length of messages (`ladder`).
     pub bytes: usize,
-    /// What everything random follows from.
+    /// Seed of everything random.
     pub seed: u64,
 }
 
-/// What a run did.
+/// The course of a run.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// Its end.
     pub outcome: Outcome,
     /// Operations of all copies.
     pub operations: f64,
@@ -54,17 +54,17 @@ pub struct Ran {
     pub copies: Vec<Program>,
 }
 
-/// What is noted of a copy of the program while it runs.
+/// Times of a copy of the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Program {
-    /// When its last thread ended.
+    /// Time at which its last thread ended.
     pub end: Time,
-    /// How long its threads were within operations, taken together.
+    /// Time of its threads within operations, taken together.
     pub within: Time,
-    /// How long it stood still: the time between ends of operations that were a quarter
-    /// of a time slice or more apart.
+    /// Time for which it stood still: between ends of operations that were a quarter of a
+    /// time slice or more apart.
     pub still: Time,
-    /// When an operation ended last.
+    /// Time at which an operation ended last.
     last: Time,
 }
 
@@ -79,7 +79,7 @@ impl Program {
     }
 }
 
-/// What a run yielded.
+/// Figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Figures by metric.
@@ -99,15 +99,15 @@ impl Run {
         Run { seed, ..self.clone() }
     }
 
-    /// How to wait on this machine.
+    /// The run's way of waiting on this machine.
     pub fn patience(&self) -> Patience {
         Patience::new(&self.machine, self.waiting)
     }
 
-    /// Runs the loop on every processor, in as many copies as wanted. `make` makes what a
-    /// copy shares; `operation` is one of its operations, of which each thread makes `operations /
-    /// procs`. It gets the processor, what is shared, the way of waiting, and the operation's
-    /// number.
+    /// Runs the loop on every processor, in as many copies as wanted. `make` makes the
+    /// shared state of a copy; `operation` is one of its operations, of which each thread makes
+    /// `operations / procs`. It gets the processor, the shared state, the way of waiting, and the
+    /// operation's number.
     ///
     /// # Errors
     ///

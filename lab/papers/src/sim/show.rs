@@ -1,4 +1,4 @@
-//! What tables and plots show of simulated machines.
+//! Tables and plots of simulated machines.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -44,7 +44,7 @@ const DISTANCES: [(&str, &str); 6] = [
     ("5", metrics::MISSES_5.name),
 ];
 
-/// What distinguishes a table from the next: the way of waiting, and what else varies but
+/// The difference of a table from the next: the way of waiting, and all that varies but
 /// the algorithm and the processors.
 fn group(record: &Record, by_work: bool) -> String {
     let mut text = format!("{} waiting", record.waiting);

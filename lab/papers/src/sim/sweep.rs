@@ -5,16 +5,16 @@ use towpath_sync::Policy;
 
 use super::{Run, Work};
 
-/// An experiment and the settings that it goes through: one [`Run`], and what varies. The command
-/// line and the claims ask in this form.
+/// A sweep of an experiment's settings: one [`Run`], and lists of the values that vary.
+/// The command line and the claims ask in this form.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// The setting that all points share: machine, work, operations, first seed. The lists below
-    /// replace its other fields.
+    /// The common setting of all points: machine, work, operations, first seed. The lists
+    /// below replace its other fields.
     pub run: Run,
-    /// Numbers of processors; empty: powers of two up to what the machine has (at most
+    /// Numbers of processors; empty: powers of two up to the machine's number (at most
     /// 64).
     pub procs: Vec<usize>,
     /// Algorithms; empty: those that suit the machine.
@@ -61,21 +61,21 @@ impl Sweep {
         }
     }
 
-    /// With other work: its mean in nanoseconds, and the part by which it varies.
+    /// Changes the work: its mean in nanoseconds, and the part by which it varies.
     #[must_use]
     pub fn work(mut self, ns: u64, spread: f64) -> Sweep {
         self.run.work = Work { ns, spread };
         self
     }
 
-    /// With another number of operations.
+    /// Changes the number of operations.
     #[must_use]
     pub fn operations(mut self, operations: u64) -> Sweep {
         self.run.operations = operations;
         self
     }
 
-    /// With a parameter of the machine changed.
+    /// Changes a parameter of the machine.
     ///
     /// # Panics
     ///

@@ -21,7 +21,7 @@ fn records(sweep: &Sweep, effort: Effort) -> Vec<Record> {
 }
 
 #[test]
-fn every_algorithm_runs_on_one_two_three_eight_and_all_processors() {
+fn every_algorithm_runs_on_1_2_3_8_and_all_processors() {
     for (machine, procs) in [
         ("origin2000", &[1, 2, 3, 8, 64][..]),
         ("enterprise5000", &[1, 2, 3, 8]),
@@ -53,7 +53,7 @@ fn every_discipline_runs_under_both_schedulers() {
 }
 
 #[test]
-fn the_same_settings_give_the_same_records_on_any_number_of_host_threads() {
+fn equal_sweeps_give_equal_records_on_any_host_threads() {
     let strip = |threads| {
         let sweep = sweep("queues", "origin2000", &[2, 8]);
         records(&sweep, Effort { threads, ..EFFORT })

@@ -1,4 +1,4 @@
-//! What the operating system's help costs: a system call, a wake-up, a switch from one
+//! Costs of the operating system's help: a system call, a wake-up, a switch from one
 //! process to another.
 //!
 //! # Safety
@@ -15,11 +15,11 @@ use towpath_host::process::{SharedPages, team};
 use towpath_host::topology::{Placement, pinned};
 use towpath_report::stats::percentile;
 
-/// How many samples are kept.
+/// Number of samples that are kept.
 const SAMPLES: usize = 512;
-/// What the leading process writes when it has finished.
+/// Word by which the leading process says that it has finished.
 const FINISHED: u64 = 1 << 30;
-/// How long the two may take to start and to end, beyond measuring.
+/// Time to start and to end, beyond measuring.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The shortest system call, in nanoseconds.
@@ -36,7 +36,7 @@ pub fn system_call(placement: &Placement) -> f64 {
     })
 }
 
-/// What FUTEX_WAKE costs when nobody sleeps, in nanoseconds.
+/// Cost of FUTEX_WAKE without sleepers, in nanoseconds.
 pub fn wake_nobody(placement: &Placement) -> f64 {
     let word = AtomicU64::new(0);
     pinned(placement.core(0), || {
@@ -95,7 +95,7 @@ fn set_and_wake(word: &AtomicU64, value: u64) {
     wake(word);
 }
 
-/// What FUTEX_WAKE costs its caller when it wakes a process that sleeps on another core,
+/// Cost of FUTEX_WAKE for its caller when it wakes a process that sleeps on another core,
 /// in nanoseconds: the median.
 ///
 /// # Errors
@@ -223,7 +223,7 @@ fn two_cores(placement: &Placement) -> Result<[Option<usize>; 2], Error> {
     }
 }
 
-/// Where the leading process leaves its samples.
+/// The words in which the leading process leaves its samples.
 struct SampleWords<'a> {
     pages: &'a SharedPages,
     count: usize,

@@ -10,25 +10,26 @@ use towpath_report::stats::percentile;
 
 /// Round trips between two looks at the clock.
 const BATCH: u64 = 200;
-/// How many batches are kept.
+/// Number of batches that are kept.
 const BATCHES: usize = 512;
-/// What the asking process writes when it has finished.
+/// Word by which the asking process says that it has finished.
 const FINISHED: u64 = u64::MAX;
 
-/// How long the two may take to start and to end, beyond measuring.
+/// Time to start and to end, beyond measuring.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How the partners wait for the line.
+/// Waiting of the partners for the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probing {
-    /// With the processor's pause between two looks, as all of Towpath's waiting does.
+    /// Spinning with the processor's pause between two loads, as all of Towpath's waiting
+    /// does.
     Pausing,
     /// Without.
     Bare,
 }
 
-/// How often the two are started. Partners that have fallen into step stay in it, and the
-/// steps differ by a factor of two: one start would show one of them.
+/// Number of starts. Partners that have fallen into step stay in it, and the steps differ
+/// by a factor of two: one start would show one of them.
 const STARTS: u32 = 4;
 
 /// The round trip of `lines` (1 or 2) cache lines between processes on two cores, in

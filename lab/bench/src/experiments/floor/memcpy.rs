@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use towpath_host::Error;
 use towpath_host::topology::{Placement, pinned};
 
-/// How long one measurement lasts at least.
+/// Minimum time of one measurement.
 const TIME: Duration = Duration::from_millis(4);
 
-/// Two buffers and the loop that copies one into the other, over and over: what is as
-/// small as a cache stays in it.
+/// Two buffers and the loop that copies one into the other again and again: small ones
+/// stay in a cache.
 pub struct Copier {
     from: Vec<u8>,
     to: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The floor: what the machine and the operating system themselves cost, below which no
+//! The floor: costs of the machine and the operating system themselves, below which no
 //! message can go.
 
 pub mod kernel;
@@ -29,7 +29,7 @@ pub struct Floor;
 /// The sizes that are copied.
 const SIZES: [usize; 6] = [64, 1 << 12, 1 << 16, 1 << 20, 1 << 22, 1 << 26];
 
-/// How long one measurement may last.
+/// Maximum time of one measurement.
 const TIME: Duration = Duration::from_millis(60);
 
 #[derive(Clone, Copy)]
@@ -130,7 +130,7 @@ fn floor(results: &Results) -> Table {
     }
 }
 
-/// What the floor's figures are called.
+/// Name of a figure of the floor.
 fn floor_label(record: &Record) -> String {
     match (record.metric.as_str(), record.number("lines")) {
         ("line_round_trip_ns", Some(lines)) => {
@@ -175,7 +175,7 @@ mod tests {
     use crate::fake::{Collected, bench_with, quick};
 
     #[test]
-    fn every_figure_of_the_floor_is_recorded_or_its_absence_explained() {
+    fn floor_figure_is_recorded_or_its_absence_explained() {
         let mut sink = Collected::default();
         bench_with(&quick(), &mut [], &mut sink, |b| Floor.run(b).unwrap());
         assert_eq!(sink.records.len() + sink.missing.len(), variants("floor").len());

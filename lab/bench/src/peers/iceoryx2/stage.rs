@@ -1,5 +1,5 @@
-//! What the processes of one measurement share: where iceoryx2's files lie, its services,
-//! and how the processes begin and end together.
+//! The stage of one measurement: the folder of iceoryx2's files, its services, and the
+//! common start and end of the processes.
 
 use std::error::Error as AnyError;
 use std::fmt::Debug;
@@ -15,12 +15,12 @@ use crate::transport::Run;
 use towpath_host::Error;
 use towpath_host::process::{SharedPages, team};
 
-/// What processes need to start and end when cores are few.
+/// Time to start and end when cores are few.
 const GRACE: Duration = Duration::from_secs(30);
-/// Where its shared memory lies.
+/// The folder of shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
-/// What a process gets done.
+/// The result of a process's step.
 pub type Attempt<T = ()> = Result<T, Box<dyn AnyError>>;
 /// A process's part in iceoryx2.
 pub type Node = iceoryx2::node::Node<ipc::Service>;
@@ -28,12 +28,12 @@ type Builder<T> = iceoryx2::service::builder::publish_subscribe::Builder<T, (), 
 /// A topic.
 pub type Service<T> = PortFactory<ipc::Service, T, ()>;
 
-/// For an error of iceoryx2: says what failed.
+/// Wraps an error of iceoryx2: names the failed operation.
 pub fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> Box<dyn AnyError> {
     move |error| format!("{what}: {error}").into()
 }
 
-/// Where the files of one measurement lie. Dropping it removes them.
+/// The folder of one measurement's files. Dropping it removes them.
 pub struct Place {
     root: PathBuf,
     prefix: String,
@@ -54,12 +54,12 @@ impl Place {
         Ok(Place { root, prefix })
     }
 
-    /// What the names of all places of this process begin with.
+    /// Common beginning of the names of all places of this process.
     pub fn common_prefix() -> String {
         format!("towpath-iceoryx2-{}-", std::process::id())
     }
 
-    /// A node of the calling process, which finds only what belongs to this place.
+    /// A node of the calling process, which finds only this place's services.
     fn node(&self) -> Attempt<Node> {
         let mut config = Config::default();
         let root = iceoryx2::prelude::Path::new(self.root.as_os_str().as_encoded_bytes()).map_err(|e| {
@@ -81,7 +81,7 @@ impl Place {
             .map_err(failed("creating a node"))
     }
 
-    /// Where a process says why it failed.
+    /// The file in which a process says why it failed.
     fn complaint(&self) -> PathBuf {
         self.root.join("complaint")
     }
@@ -100,7 +100,7 @@ impl Drop for Place {
     }
 }
 
-/// What the processes of one measurement tell each other besides: words in shared pages.
+/// Words by which the processes of one measurement keep step.
 pub struct Stage {
     pages: SharedPages,
     procs: usize,
@@ -108,7 +108,7 @@ pub struct Stage {
 
 /// Process 0 has created the services.
 pub const CREATED: usize = 0;
-/// How many processes have their ports.
+/// Number of processes that have their ports.
 const READY: usize = 1;
 /// The measurement may begin.
 pub const GO: usize = 2;
@@ -137,7 +137,7 @@ impl Stage {
         self.pages.word(word).load(Ordering::Acquire)
     }
 
-    /// An error if another process has failed, so that nobody waits for it.
+    /// An error if another process has failed: then waiting for it is in vain.
     pub fn check(&self) -> Attempt {
         if self.get(FAILED) == 0 { Ok(()) } else { Err("another process failed".into()) }
     }

@@ -1,5 +1,5 @@
-//! Barriers (Nikolopoulos & Papatheodorou §4.3): work, wait for everybody, work. An
-//! operation is one episode of the barrier for everybody.
+//! Barriers (Nikolopoulos & Papatheodorou §4.3): work, wait for all, work. An operation
+//! is one episode of the barrier for all processors.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! The shared counter (Nikolopoulos & Papatheodorou §4.1): what it costs when everybody
-//! updates one word.
+//! The shared counter (Nikolopoulos & Papatheodorou §4.1): all processors update one
+//! word.
 
 use std::sync::LazyLock;
 

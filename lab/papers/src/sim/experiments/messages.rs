@@ -12,7 +12,8 @@ use towpath_host::Error;
 use towpath_report::record::metrics;
 use towpath_report::{Experiment, Results, Section};
 
-/// The stress test under a claim algorithm; with two processors LogP and bulk transfers too.
+/// Measures the stress test under a claim algorithm; with two processors LogP and bulk
+/// too.
 fn measure(algorithm: messages::Algorithm, run: &Run) -> Result<Measured, Error> {
     let layer = Layer::new(run.clone());
     let stuck = |stuck: towpath_sim::Stuck| Error::NotAvailable(stuck.to_string());

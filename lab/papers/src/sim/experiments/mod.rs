@@ -41,8 +41,8 @@ pub fn find(name: &str) -> Option<&'static dyn Simulate> {
     SIM_EXPERIMENTS.iter().copied().find(|e| e.name() == name)
 }
 
-/// Joins the algorithms for up to 64 processors and those for up to 1,024: the lists of the two
-/// sizes hold the same names.
+/// Joins the algorithms for up to 64 processors with those for up to 1,024: both lists
+/// hold the same names.
 fn in_two_sizes(some: Vec<Algorithm>, many: Vec<Algorithm>) -> Vec<Algorithm> {
     let join = |(few, many): (Algorithm, Algorithm)| {
         debug_assert_eq!(few.name, many.name);
@@ -97,9 +97,9 @@ impl Algorithm {
         Algorithm { name, runner: Arc::new(runner) }
     }
 
-    /// Whether an experiment that was not told which algorithms to run takes it on that
-    /// machine: on one with load-linked those that say so instead of their twins, on others no
-    /// emulations of what the machine lacks.
+    /// Returns whether an experiment without chosen algorithms takes it on that machine:
+    /// on one with load-linked those that say so instead of their twins, on others no emulations of
+    /// missing operations.
     fn suits(&self, machine: &Parameters, all: &[Algorithm]) -> bool {
         let has_twin = || {
             let twin = format!("{}/ll-sc", self.name);

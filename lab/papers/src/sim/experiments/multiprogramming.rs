@@ -21,7 +21,7 @@ use towpath_report::{Experiment, Results, Section};
 static ALL: LazyLock<Vec<Algorithm>> =
     LazyLock::new(|| QUEUES.iter().chain(BARRIERS.iter()).cloned().collect());
 
-/// What is run unless the user says otherwise: the paper's, over both primitives.
+/// The algorithms unless the user chooses: the paper's, over both primitives.
 const DEFAULT: [&str; 14] = [
     "two-ended/test-and-set/ll-sc",
     "two-ended/ticket/ll-sc",
@@ -42,8 +42,8 @@ const DEFAULT: [&str; 14] = [
 /// Time slices in nanoseconds that runs of some tens of milliseconds see enough of.
 const QUANTUM: &str = "os.quantum=5ms";
 
-/// Which disciplines an algorithm has: those that never wait for a word have none of
-/// their own.
+/// The disciplines of an algorithm: those that never wait for a word have none of their
+/// own.
 fn disciplines(name: &str, wanted: &[Policy]) -> Vec<Policy> {
     let waits = name.starts_with("two-ended") || BARRIERS.iter().any(|b| b.name == name);
     if !waits || name.contains("scheduler-conscious") {

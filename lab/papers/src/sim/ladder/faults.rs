@@ -17,14 +17,14 @@ use crate::ladder::{ControlPackets, Envelope, Indices, Printed, Route, SHORT_BEL
 /// Packets that are sent.
 const PACKETS: usize = 8;
 const BYTES: usize = 600;
-/// When the run counts as hanging, in picoseconds: a hundred times as long as all packets
-/// take.
+/// Time after which the run counts as hanging, in picoseconds: a hundred times as long as
+/// all packets take.
 const LIMIT: u64 = 50_000_000_000;
 
-/// What is done to the protocol.
+/// A fault planted in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which macro is missing.
+    /// The missing macro.
     pub what: &'static str,
     /// The sender's, and the receiver's.
     pub macros: [Macros; 2],
@@ -33,7 +33,7 @@ pub struct Fault {
 const RIGHT: Macros =
     Macros { look: Macro::Right, set: Macro::Right, copy_in: Macro::Right, copy_out: Macro::Right };
 
-/// As it should be.
+/// No fault.
 pub const NONE: Fault = Fault { what: "all macros in place", macros: [RIGHT; 2] };
 
 /// Each macro made ordinary C, that is, accesses through the cache.
@@ -61,28 +61,28 @@ pub const UNORDERED: [Fault; 2] = [
     },
 ];
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All packets arrived whole and in order.
     Right,
     /// A packet was read that had not been sent like that: stale or mixed data.
     Stale,
-    /// Somebody waits for ever.
+    /// A process waits for ever.
     Hangs,
 }
 
-/// Which form of the protocol.
+/// The form of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Ours: `ladder/slots.rs`.
     Slots,
-    /// The paper's figures with these indices of the receiver, and what the packet's own
-    /// bit says when it is copied.
+    /// The paper's figures with these indices of the receiver, and with this value of the
+    /// packet's own bit when it is copied.
     Figures(Indices, u64),
 }
 
-/// What both use.
+/// The memory that both processes use.
 struct Shared {
     slots: Vec<Slot<Sim>>,
     payload: towpath_sim::SimBytes,

@@ -21,16 +21,16 @@ struct Inner {
 }
 
 enum Kind {
-    /// Every entry and every exit is a system call. 0 free, 1 held, 2 held and somebody
-    /// sleeps.
+    /// A semaphore: every entry and every exit is a system call. 0 free, 1 held, 2 held
+    /// with a sleeper.
     Semaphore { word: SimWord, call: Time },
-    /// It flushes the cache at both ends, so that ordinary loads and stores in between
-    /// see and show what they should (M §5: "because of the cost of flushing the cache, a general
-    /// lock operation will always be relatively expensive").
+    /// A lock that flushes the cache at both ends, so that ordinary loads and stores in
+    /// between see and show the current values (M §5: "because of the cost of flushing the cache, a
+    /// general lock operation will always be relatively expensive").
     Flushing(TestAndSet<Sim>),
 }
 
-/// How long a sleeper sleeps before it looks again, in nanoseconds.
+/// Time that a sleeper sleeps before it looks again, in nanoseconds.
 const NAP: u64 = 1_000_000_000;
 
 impl Guard {
@@ -45,7 +45,7 @@ impl Guard {
         Guard(Rc::new(Inner { kind, operations: Cell::new(0) }))
     }
 
-    /// How often it was entered and left.
+    /// Number of times that it was entered and left.
     pub fn operations(&self) -> u64 {
         self.0.operations.get()
     }

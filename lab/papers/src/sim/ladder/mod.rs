@@ -25,11 +25,11 @@ use towpath_report::stats::percentile;
 /// The shared memory that the data of messages go through: 8 MB (M §5: "between 8 and 16
 /// megabytes on the system we used").
 pub const MEMORY: usize = 8 << 20;
-/// What the slots of 32 × 32 pairs take of it (M §5).
+/// The slots of 32 × 32 pairs, in bytes of this memory (M §5).
 pub const SLOTS: usize = 32 * 32 * SHORT_BELOW;
-/// What MPICH's own instructions take on the SX-4 for a message, in nanoseconds, half of
-/// it at either end: **claim M9 of paper M (§8: "not much below 30 microseconds") and so an
-/// input**. For other machines there is no source, and nothing is charged.
+/// Time of MPICH's own instructions on the SX-4 for a message, in nanoseconds, half of it
+/// at either end: **claim M9 of paper M (§8: "not much below 30 microseconds") and so an input**.
+/// For other machines there is no source, and nothing is charged.
 const SOFTWARE: u64 = 30_000;
 
 /// A version of the device in a run.
@@ -41,7 +41,7 @@ pub struct Rung {
     pub version: Version,
     /// Shared memory for data, in bytes.
     pub pool: usize,
-    /// What instructions take for a message, in nanoseconds.
+    /// Time of the instructions for a message, in nanoseconds.
     pub software: u64,
 }
 
@@ -66,14 +66,14 @@ impl Rung {
     }
 }
 
-/// What ping-pong showed.
+/// Figures of ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     /// From one process to the other, in nanoseconds: half a round trip, the median.
     pub latency: f64,
     /// Operations on locks (entering, leaving) for each message.
     pub lock_operations: f64,
-    /// Whole caches flushed for each message.
+    /// Number of whole caches flushed for each message.
     pub flushes: f64,
 }
 
@@ -82,7 +82,7 @@ fn rounds(bytes: usize) -> usize {
     if bytes > 100_000 { 4 } else { 16 }
 }
 
-/// What both processes share.
+/// The memory that both processes share.
 struct Shared {
     ends: Vec<Ends<Sim>>,
     packets: Vec<Packet<Sim>>,
@@ -181,7 +181,7 @@ impl Trips {
     }
 }
 
-/// What process `from` sends in a round.
+/// The message of process `from` in a round.
 fn message(from: usize, round: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i / 8 + i + 31 * from + 7 * round) as u8).collect()
 }

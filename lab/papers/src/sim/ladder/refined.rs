@@ -15,13 +15,13 @@ use crate::ladder::{
     Route, SHORT_BELOW, Slot, Slots, Version,
 };
 
-/// Which slots a receiver has.
+/// The slots of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polled {
     /// One for each process (M §5).
     All,
-    /// So many for those who talk most, and a queue under a test&set lock for the others
-    /// (M §9.1).
+    /// A number of slots for the busiest senders, and a queue under a test&set lock for
+    /// the others (M §9.1).
     Chosen(usize),
 }
 
@@ -95,7 +95,7 @@ pub fn latency(machine: &Parameters, processes: usize, polled: Polled, seed: u64
     Ok(ways.mean())
 }
 
-/// How long packets took from one process to the other.
+/// Times of packets from one process to the other.
 #[derive(Clone, Default)]
 struct Ways(Rc<RefCell<(Time, Vec<f64>)>>);
 
@@ -108,7 +108,7 @@ impl Ways {
         self.0.borrow_mut().0 = cpu.clock();
     }
 
-    /// It is there.
+    /// Notes the arrival.
     fn end(&self, cpu: &Sim) {
         let (sent, ways) = &mut *self.0.borrow_mut();
         ways.push((cpu.clock() - *sent) as f64 / 1e3);
@@ -165,12 +165,12 @@ fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: us
     }
 }
 
-/// What a burst of packets to a receiver that is slow at first shows.
+/// Figures of a burst of packets to a receiver that is slow at first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// Of the sender's packets, the part that found no empty slot.
+    /// The part of the sender's packets that found no empty slot.
     pub waited: f64,
-    /// How long the sender was at it, in nanoseconds for each packet.
+    /// Time of the sender, in nanoseconds for each packet.
     pub sending: f64,
 }
 
@@ -228,24 +228,24 @@ pub fn bursts(machine: &Parameters, depth: usize, seed: u64) -> Result<Burst, St
     Ok(result.get())
 }
 
-/// What was counted of packets between two nodes with distributed memory.
+/// Counts of packets between two nodes with distributed memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
     /// Packets, both ways.
     pub packets: u64,
     /// Puts to the other one's memory.
     pub puts: u64,
-    /// Reads of the other node's memory: what crossed the network beside the puts and
+    /// Number of reads of the other node's memory: network traffic beside the puts and
     /// their replies.
     pub reads: u64,
 }
 
-/// Where the sender's "empty" lies.
+/// The place of the sender's "empty".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Empty {
     /// In its own memory, as M §9.3 has it.
     AtTheSender,
-    /// With the slot.
+    /// Beside the slot, at the receiver.
     AtTheReceiver,
 }
 

@@ -49,7 +49,7 @@ fn locks_are_counted() {
 }
 
 #[test]
-fn the_slot_protocol_works_with_its_macros_and_only_with_all_of_them() {
+fn slot_protocol_needs_every_macro() {
     for seed in 1..=20 {
         assert_eq!(exchange(&sx4(), Form::Slots, faults::NONE, seed), Outcome::Right, "seed {seed}");
         for fault in faults::ORDINARY {
@@ -101,7 +101,7 @@ fn a_slot_for_each_packet_of_a_burst_is_enough() {
 }
 
 #[test]
-fn nobody_reads_remote_memory_if_each_flag_lies_where_it_is_polled() {
+fn distributed_flags_where_polled_need_no_remote_reads() {
     let origin = machines::by_name("origin2000").unwrap();
     let ours = distributed(&origin, Empty::AtTheSender, 1).unwrap();
     assert_eq!((ours.packets, ours.puts, ours.reads), (100, 600, 0));

@@ -1,14 +1,14 @@
-//! What a version-numbered list is made over. Its double compare-and-swap; and what keeps
-//! processes from getting in each other's way: an advisory lock of the version's line, or a count
-//! of active threads that the operating system maintains. Neither of these is needed for the list
-//! to be right; both bound how long anybody waits.
+//! Control of a version-numbered list: its double compare-and-swap; and an advisory lock
+//! of the version's line, or a count of active threads that the operating system maintains, which
+//! keep processes from getting in each other's way. Neither is needed for the list to be right;
+//! both bound a process's waiting.
 
 use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Dcas, Ordering, Place, Processor, RollBack};
 use towpath_structures::dcas::{DoubleCas, RolledBack};
 
 use super::Plan;
 
-/// So many may be active at a time (paper G §8.4).
+/// Maximum number of active threads at a time (paper G §8.4).
 const THRESHOLD: u64 = 1;
 
 /// A double compare-and-swap, and a way to keep contention down.
@@ -19,11 +19,11 @@ pub trait Control<P: Processor>: Sized {
     fn new(arena: &impl Arena<P>, plan: &Plan) -> Self;
     /// A process comes to an operation.
     fn enter(&self, cpu: &P);
-    /// It begins an attempt: reads the version.
+    /// Begins an attempt: reads the version.
     fn version(&self, cpu: &P, version: &P::Word) -> u64;
-    /// It ends an attempt: changes the version and a link, if they are what they were.
+    /// Ends an attempt: changes the version and a link, if they have the old values.
     fn dcas(&self, cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool;
-    /// It is done.
+    /// Leaves: the operation is done.
     fn leave(&self, cpu: &P);
 }
 

@@ -36,16 +36,16 @@ use towpath_report::record::metrics;
 const LONGEST_PAUSE: u64 = 4096;
 /// The first one, likewise.
 const FIRST_PAUSE: u64 = 4;
-/// After how long a process stops waiting for somebody else's advisory lock, in cycles:
-/// likewise.
+/// Time after which a process stops waiting for another one's advisory lock, in cycles
+/// (estimated).
 const THRESHOLD: u64 = 2000;
 
-/// What a list is made for.
+/// The size of a list and its constants.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many processes.
+    /// Number of processes.
     pub processes: usize,
-    /// How many pairs of insertion and deletion they make together.
+    /// Number of pairs of insertion and deletion that they make together.
     pub pairs: u64,
     /// The first pause of exponential back-off, in nanoseconds.
     pub first_pause: u64,
@@ -56,7 +56,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// As in the paper, on that machine. Where no cycle is given it is a nanosecond.
+    /// The paper's plan, on that machine. Where no cycle is given it is a nanosecond.
     pub fn new(machine: &Parameters, processes: usize, pairs: u64) -> Plan {
         let cycles = |n: u64| (n * machine.cycle / 1000).max(n);
         Plan {
@@ -75,13 +75,13 @@ impl Plan {
     }
 }
 
-/// Why a list can't go on.
+/// The reason why a list can't go on.
 pub type ListError = PoolError;
 
 /// An ordered list under one of the algorithms. `me` is the process's number; `steps`
 /// counts the nodes that were passed.
 pub trait List<P: Processor>: Sized {
-    /// As users call it.
+    /// Name, as users call it.
     const NAME: &'static str;
 
     /// An empty list.
@@ -102,7 +102,7 @@ pub trait List<P: Processor>: Sized {
     /// If an index is nonsense.
     fn remove(&self, cpu: &P, me: usize, element: u32, steps: &mut u64) -> Result<bool, ListError>;
 
-    /// The keys in their order, while nobody changes the list.
+    /// The keys in their order. No process may change the list meanwhile.
     ///
     /// # Errors
     ///
@@ -112,8 +112,8 @@ pub trait List<P: Processor>: Sized {
 
 /// A node of the lists that need nothing but keys and links.
 pub struct Item<P: Processor> {
-    /// What the list is ordered by. A word, not a cell: whoever is late reads it while
-    /// its next owner writes it.
+    /// The key by which the list is ordered. A word, not a cell: a late reader reads it
+    /// while its next owner writes it.
     key: P::Word,
     /// The next node, or 0.
     next: P::Word,
@@ -140,7 +140,8 @@ fn keys_from<P: Processor>(cpu: &P, head: &P::Word, nodes: &Pool<P, Item<P>>) ->
     Ok(keys)
 }
 
-/// Whether the machine has what the algorithm needs; otherwise why not.
+/// The reason why the machine lacks something that the algorithm needs; `None` if it
+/// lacks nothing.
 pub fn lacks(machine: &Parameters, algorithm: &str) -> Option<String> {
     let lack = |what: &str, key: &str, value: &str| {
         Some(format!(
@@ -179,7 +180,8 @@ pub fn run<L: List<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     run_as::<L>(run, |plan| plan)
 }
 
-/// The same with other constants than the paper's, or than those that we have estimated.
+/// Runs the paper's loop with other constants than the paper's, or than those that we
+/// have estimated.
 ///
 /// # Errors
 ///
@@ -236,7 +238,7 @@ pub fn run_as<L: List<Sim> + 'static>(run: &Run, change: impl Fn(Plan) -> Plan) 
     Ok(Measured { values })
 }
 
-/// What one process's pair costs without anybody else, in cycles: after so many others,
+/// Time of one process's pair without other processes, in cycles: after so many others,
 /// one is timed. For claims about costs alone.
 ///
 /// # Errors

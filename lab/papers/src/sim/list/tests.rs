@@ -1,4 +1,4 @@
-//! The lists are lists: ordered, nothing lost, nothing leaked, whoever comes in between.
+//! The lists are lists: ordered, nothing lost, nothing leaked, whatever comes in between.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -83,7 +83,7 @@ fn under_a_version_number_and_a_count_of_active_threads() {
 }
 
 #[test]
-fn under_a_version_number_and_a_lock_whose_holder_is_rolled_back() {
+fn list_under_a_rolled_back_lock_is_right() {
     is_a_list::<Versioned<Sim, Bershad<Sim>>>();
 }
 
@@ -107,7 +107,7 @@ impl Control<Sim> for Careless {
 }
 
 #[test]
-fn a_version_that_is_taken_back_spoils_the_list_of_who_believes_it() {
+fn version_taken_back_spoils_the_list() {
     // Time slices so short that holders are often switched out between their two stores.
     let p = machine(&["os.switch=1us", "os.quantum=7us"]);
     let spoils = |run: fn(&Parameters, u64)| {

@@ -50,7 +50,7 @@ impl<P: Processor> Counted<P> {
     }
 }
 
-/// What the pool hands out are numbers; the nodes lie beside it.
+/// Content of the pool: numbers; the nodes lie beside it.
 struct Number;
 
 impl<P: Processor> Node<P> for Number {
@@ -65,8 +65,8 @@ pub struct Valois<P: Processor> {
     free: Pool<P, Number>,
 }
 
-/// Where a process is: at a cell, with the auxiliary node and the cell before it. It has
-/// references to all three.
+/// The place of a process: at a cell, with the auxiliary node and the cell before it. It
+/// has references to all three.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     cell: u32,
@@ -80,7 +80,7 @@ impl<P: Processor> Valois<P> {
         self.nodes.get(index as usize).ok_or(ListError::Corrupt)
     }
 
-    /// Changes a node's count. Returns what it was and is.
+    /// Changes a node's count. Returns the old and the new one.
     fn count(&self, cpu: &P, index: u32, change: impl Fn(u64) -> u64) -> Result<[u64; 2], ListError> {
         let word = &self.node(index)?.references;
         // Relaxed: only a number to begin with.
@@ -99,8 +99,8 @@ impl<P: Processor> Valois<P> {
         Ok(index)
     }
 
-    /// The node that a link points to, with a reference to it; `plus` is what links of
-    /// that kind add to an index.
+    /// The node that a link points to, with a reference to it; `plus` is the constant
+    /// that links of that kind add to an index.
     fn safe_read(&self, cpu: &P, me: usize, link: &P::Word, plus: u64) -> Result<u32, ListError> {
         loop {
             // Acquire: the node; pairs with the exchange that linked it.
@@ -161,7 +161,8 @@ impl<P: Processor> Valois<P> {
         Ok(swung)
     }
 
-    /// Relaxed: a key does not change while anybody may meet the node as what it is.
+    /// The key of a node. Relaxed: a key does not change while a process may meet the
+    /// node as this one.
     fn key(&self, cpu: &P, index: u32) -> Result<u64, ListError> {
         Ok(cpu.load(&self.node(index)?.key, Ordering::Relaxed))
     }
@@ -172,8 +173,8 @@ impl<P: Processor> Valois<P> {
         self.update(cpu, me, Cursor { cell, auxiliary, target: NONE }, steps)
     }
 
-    /// The cursor at what is now behind its cell; extra auxiliary nodes in between are
-    /// taken out.
+    /// Moves the cursor to the cell that is now behind it; takes extra auxiliary nodes in
+    /// between out.
     fn update(&self, cpu: &P, me: usize, at: Cursor, steps: &mut u64) -> Result<Cursor, ListError> {
         if at.target != NONE {
             self.release(cpu, me, at.target)?;

@@ -16,12 +16,12 @@ use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
 use super::{Algorithm, Layer, Sizes, ns, with_claim};
 
-/// What was measured.
+/// Figures of bulk transfers.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Bytes per second.
     pub bandwidth: f64,
-    /// What was counted during the sending of one transfer alone, to an idle server.
+    /// Counts during the sending of one transfer alone, to an idle server.
     pub one_send: Counters,
 }
 
@@ -34,7 +34,7 @@ const BLOCK: usize = Sizes::PAPER.block_size as usize;
 const STORE: u8 = 1;
 const COUNT: u8 = 2;
 
-/// How fast one processor copies memory, in bytes per second.
+/// Speed of one processor that copies memory, in bytes per second.
 ///
 /// # Errors
 ///

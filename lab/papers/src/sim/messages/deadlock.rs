@@ -17,7 +17,7 @@ use super::domain::{Endpoint, Habits, Simulated, name_of, on};
 use super::world::{Sizes, World};
 use super::{Algorithm, Layer, with_claim};
 
-/// What everybody sends.
+/// The kind of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Each member sends requests to the next one, round the circle.
@@ -26,10 +26,10 @@ pub enum Traffic {
     Bulk,
 }
 
-/// How those behave who send.
+/// The behaviour of senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As they must.
+    /// The right one.
     Right,
     /// Claims the packet first, then the block: the order of which the paper warns
     /// (Section 3.2).

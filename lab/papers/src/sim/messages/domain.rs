@@ -15,7 +15,8 @@ use towpath_sync::Policy;
 use super::waiting::Period;
 use super::world::{Ring, World};
 
-/// What the message path executes besides its accesses to shared memory, in nanoseconds.
+/// Time of the message path's instructions besides its accesses to shared memory, in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Composing and sending a message.
@@ -26,15 +27,15 @@ pub struct Costs {
     pub dispatch: u64,
 }
 
-/// What all endpoints of a run have in common.
+/// Constants of all endpoints of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// Instructions.
     pub costs: Costs,
     /// Waiting.
     pub period: Period,
-    /// How long a receiver waits for a packet that was claimed before it looks past it,
-    /// in nanoseconds.
+    /// Time for which a receiver waits for a packet that was claimed before it looks past
+    /// it, in nanoseconds.
     pub patience: u64,
 }
 
@@ -49,8 +50,8 @@ pub struct Simulated<'m, C> {
 /// An endpoint that lives there.
 pub type Endpoint<'m, C> = towpath_am::Endpoint<Simulated<'m, C>>;
 
-/// About what a context switch costs, in nanoseconds: how long those spin who would
-/// rather sleep.
+/// About the cost of a context switch, in nanoseconds: the spinning time of waiters that
+/// would rather sleep.
 const SWITCH: u64 = 20_000;
 
 impl<'m, C: Claim<Sim>> Simulated<'m, C> {
@@ -113,7 +114,7 @@ impl<C: Claim<Sim>> Side<Sim> for SimSide<'_, C> {
     fn claim(&self) -> &C {
         &self.ring.claim
     }
-    /// They are new or free: nobody dies here holding one.
+    /// Does nothing: the locks are new or free, since no process dies here holding one.
     fn renew_locks(&self, _first: bool) {}
 }
 

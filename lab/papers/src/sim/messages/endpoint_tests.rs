@@ -1,5 +1,5 @@
-//! What `am`'s endpoints do when something goes wrong, on a simulated machine: the same
-//! text as natively, under several seeds and numbers of processors.
+//! Failures of `am`'s endpoints on a simulated machine: the native text, under several
+//! seeds and numbers of processors.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,14 +20,14 @@ use super::waiting::Period;
 use super::world::{Sizes, World};
 use super::{Algorithm, Layer};
 
-/// What the processes of a world do; rank 0 is usually the one to whom it happens.
+/// The program of a world's processes; rank 0 is usually the one that fails.
 trait Program: Clone + 'static {
     const SIZES: Sizes = Sizes::SHORT;
     const WAITING: Policy = Policy::Spin;
     fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>);
 }
 
-/// Where one of them is.
+/// The place of one process.
 struct Spot<'m, C> {
     cpu: &'m Sim,
     world: &'m World<C>,
@@ -83,7 +83,7 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     with_claim!(algorithm, make => start(program, algorithm, members, seed, make));
 }
 
-/// All algorithms that differ in what the dead leave, with two, three and eight
+/// Runs all algorithms whose dead leave different things, with two, three and eight
 /// processes.
 fn everywhere<T: Program>(new: impl Fn() -> T, check: impl Fn(&T, usize)) {
     for algorithm in ["ticket", "posix", "lock-free", "towpath"] {
@@ -100,7 +100,7 @@ fn everywhere<T: Program>(new: impl Fn() -> T, check: impl Fn(&T, usize)) {
 const ASK: u8 = 1;
 const ANSWER: u8 = 2;
 
-/// What has become of somebody's requests, by the first argument of each.
+/// The fate of a process's requests, by the first argument of each.
 #[derive(Default)]
 struct Fate {
     answered: RefCell<Vec<u32>>,
@@ -219,7 +219,7 @@ impl Program for Tags {
 }
 
 #[test]
-fn a_message_with_a_wrong_tag_comes_back_and_one_with_the_right_one_is_handled() {
+fn message_wrong_tag_comes_back_right_tag_is_handled() {
     everywhere(Tags::default, |tags, members| assert_eq!(tags.done.get(), members - 1));
 }
 
@@ -233,7 +233,7 @@ struct Stores {
 
 const SEGMENT: usize = 4096;
 
-/// What everybody stores, at an offset of his own.
+/// The bytes that a rank stores, at an offset of its own.
 fn pattern(rank: usize) -> Vec<u8> {
     (0..200).map(|i| (i + 31 * rank) as u8).collect()
 }
@@ -274,7 +274,7 @@ impl Program for Stores {
 }
 
 #[test]
-fn a_long_transfer_beyond_the_segment_comes_back_and_one_inside_is_stored() {
+fn long_transfer_beyond_segment_comes_back() {
     for segment in [SegmentKind::Private(SEGMENT), SegmentKind::Shared] {
         everywhere(
             || Stores { segment, done: Rc::default() },

@@ -1,5 +1,5 @@
-//! A lock of the operating system that a release hands to the first sleeper, who must
-//! wake up before anybody can go on.
+//! A lock of the operating system that a release hands to the first sleeper, which must
+//! wake up before others can go on.
 //!
 //! Paper L says of Solaris' mutex that a process that finds it held "enqueues itself on the lock
 //! and gives up its processor", not whether another may take it before the sleeper runs. The

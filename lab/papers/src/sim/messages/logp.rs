@@ -18,12 +18,12 @@ use super::world::World;
 use super::{Algorithm, Layer, ns, with_claim};
 use crate::paper::LogP;
 
-/// What was measured.
+/// Figures of LogP.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// In nanoseconds.
     pub logp: LogP,
-    /// What was counted during the sending of one message alone, to an idle server.
+    /// Counts during the sending of one message alone, to an idle server.
     pub one_send: Counters,
 }
 

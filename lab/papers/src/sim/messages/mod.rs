@@ -61,7 +61,7 @@ impl Algorithm {
         }
     }
 
-    /// What `am`'s endpoints take it for.
+    /// The algorithm that `am`'s endpoints take it for.
     const fn kind(self) -> towpath_am::Algorithm {
         match self {
             Algorithm::Known(known) => known,
@@ -121,24 +121,25 @@ use with_claim;
 /// The message layer in a run.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// The machine, the processors, messages (its operations), copies of the program, the seed.
+    /// The machine, the processors, the number of messages (its operations), copies of
+    /// the program, the seed.
     pub run: Run,
-    /// How endpoints behave.
+    /// The endpoints' constants.
     pub habits: Habits,
     /// The queues.
     pub sizes: Sizes,
 }
 
-/// What sending a message takes on the Enterprise 5000 besides its accesses to shared
-/// memory, in nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less
-/// what the simulated accesses take).
+/// Time of a send on the Enterprise 5000 besides its accesses to shared memory, in
+/// nanoseconds: **derived from paper L's Table 1, o_s of test&set, alone** (1.6 µs less the
+/// simulated accesses' time).
 const ENTERPRISE_SEND: u64 = 703;
-/// Likewise receiving one, from o_r of test&set (1.2 µs).
+/// Time of a receive besides its accesses, from o_r of test&set (1.2 µs).
 const ENTERPRISE_RECEIVE: u64 = 437;
 
 impl Layer {
-    /// The layer on a machine, with so many processors, one of which receives `messages` from the
-    /// others.
+    /// The layer on a machine with so many processors, one of which receives `messages`
+    /// from the others.
     pub fn on(machine: Parameters, procs: usize, messages: u64) -> Self {
         Layer::new(Run::new(machine, procs, Work { ns: 0, spread: 0.0 }, messages))
     }
@@ -149,8 +150,8 @@ impl Layer {
         Layer { run: self.run.seed(seed), ..self.clone() }
     }
 
-    /// The paper's experiments in a run. Instructions cost what they cost on the
-    /// Enterprise 5000; on other machines, for which there is no source, nothing.
+    /// The paper's layer in a run. Instructions cost as much as on the Enterprise 5000;
+    /// on other machines, for which there is no source, nothing.
     pub fn new(run: Run) -> Self {
         let (send, receive) = match run.machine.name.as_str() {
             "enterprise5000" => (ENTERPRISE_SEND, ENTERPRISE_RECEIVE),

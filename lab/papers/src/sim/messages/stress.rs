@@ -17,7 +17,7 @@ use super::domain::{Simulated, name_of, on};
 use super::world::World;
 use super::{Algorithm, Layer, ns, with_claim};
 
-/// What one run showed.
+/// Figures of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Per message, at the reader, in nanoseconds. With several programs: of the slowest
@@ -27,20 +27,20 @@ pub struct Figures {
     pub per_poll: f64,
     /// Compare-and-swaps per message that found another value.
     pub failed_exchanges: f64,
-    /// What was counted from the first counted message to the last (of all programs).
+    /// Counts from the first counted message to the last (of all programs).
     pub counters: Counters,
     /// Messages counted.
     pub messages: u64,
-    /// How long writers were in the window in front of the request queue, in nanoseconds,
-    /// the median: between getting the lock and leaving it, or between reading the tail and the end
-    /// of the compare-and-swap.
+    /// Time of writers in the window in front of the request queue, in nanoseconds, the
+    /// median: between getting the lock and leaving it, or between reading the tail and the end of
+    /// the compare-and-swap.
     pub window: f64,
     /// The smallest and the largest writer's share of the messages, as parts of an equal
     /// one.
     pub shares: (f64, f64),
 }
 
-/// What a program's processes share outside the simulated machine.
+/// The state of a program's processes outside the simulated machine.
 #[derive(Default)]
 struct Board {
     over: Cell<bool>,

@@ -24,7 +24,7 @@ fn named(name: &str) -> Algorithm {
 }
 
 #[test]
-fn every_algorithm_carries_messages_of_one_two_three_and_seven_writers() {
+fn every_algorithm_carries_messages_of_1_2_3_7_writers() {
     for algorithm in Algorithm::ALL {
         for writers in [1, 2, 3, 7] {
             let figures = stress::stress(&enterprise(writers, 1000), algorithm).unwrap();
@@ -88,7 +88,7 @@ fn a_send_needs_the_exchanges_that_its_algorithm_needs() {
 }
 
 #[test]
-fn polling_while_waiting_resolves_cycles_and_not_polling_does_not() {
+fn cycle_is_resolved_only_by_polling_while_waiting() {
     for algorithm in Algorithm::ALL {
         traffic(&pair(), algorithm, Traffic::Cycle, Way::Right).unwrap();
         assert!(traffic(&pair(), algorithm, Traffic::Cycle, Way::Deaf).is_err(), "{}", algorithm.name());
@@ -96,7 +96,7 @@ fn polling_while_waiting_resolves_cycles_and_not_polling_does_not() {
 }
 
 #[test]
-fn blocks_before_packets_is_the_right_order_and_the_other_stands_still() {
+fn claims_packet_first_stand_still_block_first_do_not() {
     let mut patient = pair();
     patient.habits.patience = u64::MAX;
     for algorithm in Algorithm::ALL {
@@ -107,7 +107,7 @@ fn blocks_before_packets_is_the_right_order_and_the_other_stands_still() {
 }
 
 #[test]
-fn receivers_that_look_past_a_claimed_packet_end_that_standstill() {
+fn receiver_looking_past_a_claim_ends_the_standstill() {
     for seed in 1..=3 {
         traffic(&pair().seed(seed), named("lock-free"), Traffic::Bulk, Way::PacketFirst).unwrap();
     }

@@ -1,4 +1,4 @@
-//! How the paper's programs wait: they spin.
+//! Waiting of the paper's programs: they spin.
 //!
 //! The library's back-off constants suit machines on which a miss takes tens of nanoseconds. These
 //! were chosen for paper L's from its text and its Section 2 before anything was simulated with

@@ -1,5 +1,5 @@
-//! What lies in the simulated machine's memory, as in a world's segment: the directory
-//! and, for each endpoint, a receive block and a segment; and who lives.
+//! The memory of a simulated machine, laid out like a world's segment: the directory and,
+//! for each endpoint, a receive block and a segment; and the living processes.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use towpath_machine::{Arena, Place};
 use towpath_sim::{Sim, SimArena, SimBytes, SimWord};
 use towpath_sync::Policy;
 
-/// How large the queues are.
+/// Sizes of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Packets in each queue.
@@ -30,7 +30,7 @@ impl Sizes {
     /// blocks of 8 kB make 288 KiB of it (the paper gives only the sum; one of several divisions
     /// that fit).
     pub const PAPER: Sizes = Sizes { packets: 256, blocks: 16, block_size: 8192, segment_bytes: 0 };
-    /// The same without the blocks, for runs that send none: less to simulate.
+    /// Sizes without the blocks, for runs that send none: less to simulate.
     pub const SHORT: Sizes = Sizes { packets: 256, blocks: 1, block_size: 64, segment_bytes: 0 };
 
     /// The configuration of a world of so many processes with an endpoint each.
@@ -93,8 +93,8 @@ pub(super) struct Part<C> {
     pub segment: SimBytes,
 }
 
-/// The memory of all endpoints, and who lives. Nobody dies unless [`World::kill`] says
-/// so.
+/// The memory of all endpoints, and the living processes. Only [`World::kill`] makes one
+/// die.
 pub struct World<C> {
     pub(super) config: WorldConfig,
     pub(super) parts: Vec<Part<C>>,
@@ -135,12 +135,12 @@ impl<C> World<C> {
         }
     }
 
-    /// Whether there is such a process, and it lives.
+    /// Returns whether there is such a process, and it lives.
     pub fn lives(&self, rank: u32) -> bool {
         self.dead.borrow().get(rank as usize) == Some(&false)
     }
 
-    /// How many have died.
+    /// Number of deaths.
     pub fn deaths(&self) -> u64 {
         self.deaths.get()
     }
