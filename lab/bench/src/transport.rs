@@ -115,9 +115,9 @@ pub trait Contender {
         self.logp(run).map(|figures| figures.round_trip)
     }
 
-    /// Measures the stress test: process 0 reads from `writers` others that write as fast as
-    /// they can, `messages` one-way messages of 8 bytes in all, as evenly divided as they go. With
-    /// one writer this is the one-way stream.
+    /// Measures the stress test: process 0 reads from `writers` others that write at full
+    /// speed, `messages` one-way messages of 8 bytes in all, as evenly divided as they go. With one
+    /// writer this is the one-way stream.
     ///
     /// # Errors
     ///

@@ -164,9 +164,10 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
     #[inline(always)]
     fn one(&self, turn: u64) -> bool {
         let word = |number: u32| &self.words[number as usize + 2];
-        // Acquire, twice, and AcqRel: as strong as those of the DCAS.
+        // (D1) Acquire, twice: as strong as those of the DCAS; pairs with the AcqRel (D2).
         let (a, b) = (word(0).load(Ordering::Acquire), word(self.other(turn)).load(Ordering::Acquire));
         let new = black_box(a.wrapping_add(b).wrapping_add(1));
+        // (D2) AcqRel: as strong as that of the DCAS; pairs with the Acquire (D1).
         word(0).compare_exchange(a, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -204,7 +205,8 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
         let mut figures = [0.0; 2];
         for (phase, figure) in figures.iter_mut().enumerate() {
             let (arrived, all) = (&results[2 * phase], &results[2 * phase + 1]);
-            // AcqRel and Acquire: everybody is there, and has ended the phase before.
+            // (D3) AcqRel and Acquire: all processes are there, and have ended the phase before;
+            // each pairs with the others'.
             arrived.fetch_add(1, Ordering::AcqRel);
             while arrived.load(Ordering::Acquire) < u64::from(procs) {
                 std::thread::yield_now();
@@ -218,12 +220,14 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
                 }
             }
             let ns = begun.elapsed().as_nanos() as f64;
-            // AcqRel: the sum is whole when all have arrived once more.
+            // (D4) AcqRel and Acquire: pairs with those of the others, so that the sum is whole when
+            // all have arrived once more.
             all.fetch_add(done, Ordering::AcqRel);
             arrived.fetch_add(1, Ordering::AcqRel);
             while arrived.load(Ordering::Acquire) < 2 * u64::from(procs) {
                 std::thread::yield_now();
             }
+            // (D5) Acquire: the whole sum; pairs with the AcqRel (D4).
             *figure = ns / all.load(Ordering::Acquire).max(1) as f64;
         }
         Ok(figures)

@@ -88,7 +88,7 @@ impl Contender for Crossbeam {
                             }
                         }
                     });
-                    // Release: after the last push; pairs with the reader's Acquire.
+                    // (C1) Release: after the last push; pairs with the reader's Acquire (C2).
                     left.fetch_sub(1, Ordering::Release);
                 });
             }
@@ -101,7 +101,7 @@ impl Contender for Crossbeam {
                         result.messages += 1;
                         continue;
                     }
-                    // Acquire: see above.
+                    // (C2) Acquire: pairs with the writers' Release (C1).
                     let left = left.load(Ordering::Acquire);
                     if left < u64::from(writers) && result.shares.iter().all(|&s| s == 0.0) {
                         result.shares = counts.iter().map(|&c| c as f64).collect();

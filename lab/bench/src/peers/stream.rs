@@ -97,11 +97,13 @@ impl Contender for Stream {
                         (&back.1).read_exact(&mut word)
                     })
                 })?;
+                // (W1) Release: pairs with the Acquire (W2).
                 pages.word(0).store(each.to_bits(), Ordering::Release);
                 (&there.0).write_all(&[1; 8])?;
                 (&back.1).read_exact(&mut word)
             })())
         })?;
+        // (W2) Acquire: the process has ended; pairs with the Release (W1).
         Ok(f64::from_bits(pages.word(0).load(Ordering::Acquire)))
     }
 
@@ -122,6 +124,7 @@ impl Contender for Stream {
                         let n = rank as u64 - 1;
                         let mine =
                             messages / u64::from(writers) + u64::from(messages % u64::from(writers) > n);
+                        // (W3) Acquire: pairs with the reader's Release (W4).
                         while go.load(Ordering::Acquire) == 0 {
                             std::thread::yield_now();
                         }
@@ -138,6 +141,7 @@ impl Contender for Stream {
                     let mut buffer = [0u8; 4096];
                     let mut counts = vec![0u64; w];
                     let (mut arrived, mut kept) = (0u64, 0);
+                    // (W4) Release: pairs with the writers' Acquire (W3).
                     go.store(1, Ordering::Release);
                     let start = Instant::now();
                     let mut ended = 0;
@@ -147,6 +151,7 @@ impl Contender for Stream {
                             let writer = u64::from_le_bytes(message.try_into().unwrap_or_default());
                             if writer == END {
                                 if ended == 0 {
+                                    // (W5) Release: pairs with the Acquire (W6).
                                     for (n, count) in counts.iter().enumerate() {
                                         pages.word(n).store(*count, Ordering::Release);
                                     }
@@ -160,12 +165,14 @@ impl Contender for Stream {
                         kept = have % 8;
                         buffer.copy_within(have - kept..have, 0);
                     }
+                    // (W5) Release, both: pairs with the Acquire (W6).
                     pages.word(2 * w + 1).store(start.elapsed().as_nanos() as u64, Ordering::Release);
                     pages.word(2 * w + 2).store(arrived, Ordering::Release);
                     Ok(())
                 })())
             })?
         };
+        // (W6) Acquire: the processes have ended; pairs with the Release stores (W5).
         let read = |n: usize| pages.word(n).load(Ordering::Acquire);
         Ok(Stress {
             messages: read(2 * w + 2),
@@ -200,10 +207,12 @@ impl Contender for Stream {
                 (&there.0).write_all(&buffer)?;
                 (&back.1).read_exact(&mut word)?;
                 let rate = (count + 1) as f64 * bytes as f64 / start.elapsed().as_secs_f64();
+                // (W7) Release: pairs with the Acquire (W8).
                 pages.word(0).store(rate.to_bits(), Ordering::Release);
                 Ok(())
             })())
         })?;
+        // (W8) Acquire: the process has ended; pairs with the Release (W7).
         Ok(f64::from_bits(pages.word(0).load(Ordering::Acquire)))
     }
 }

@@ -38,12 +38,13 @@ pub struct Node {
     seen: AtomicU64,
 }
 
-// Under a lock: Relaxed, but for links, which are stored after what they lead to (Release), for who
-// takes over from a dead holder.
+// Under a lock: Relaxed suffices, but links are stored after the nodes to which they lead, for the
+// successor of a dead holder.
 fn get(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 fn set(word: &AtomicU64, value: u64) {
+    // (N1) Release: pairs with the Acquire of the lock that the successor takes.
     word.store(value, Ordering::Release);
 }
 

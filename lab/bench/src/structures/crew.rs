@@ -131,7 +131,7 @@ impl<'a> Crew<'a> {
     /// A participant's reason for giving up, if one has.
     pub fn failure(&self) -> Option<Error> {
         (0..self.size()).find_map(|me| {
-            // Acquire: pairs with the Release in `work`.
+            // (H1) Acquire: pairs with the Release (P2) in `work`.
             match self.board.failed(me).load(Ordering::Acquire) {
                 0 => None,
                 code => {
@@ -163,10 +163,10 @@ impl<'a> Crew<'a> {
         match self.contest.sharing {
             Sharing::Processes => process::stop(&self.children[me]),
             Sharing::Threads => {
-                // Release: pairs with the handler's Acquire.
+                // (H2) Release: pairs with the handler's Acquire (H5).
                 self.board.halt(me).store(halt::STOP, Ordering::Release);
                 halt::signal(self.children[0].pid(), self.board.thread(me).load(Ordering::Relaxed));
-                // Acquire: pairs with the handler's Release.
+                // (H3) Acquire: pairs with the handler's Release (H5).
                 self.until("a thread to stop", |crew| {
                     crew.board.halt(me).load(Ordering::Acquire) == halt::STOPPED
                 })
@@ -178,14 +178,14 @@ impl<'a> Crew<'a> {
     pub fn go_on(&mut self, me: usize) {
         match self.contest.sharing {
             Sharing::Processes => self.children[me].go_on(),
-            // Release: as in `stop`.
+            // (H4) Release: pairs with the handler's Acquire (H5).
             Sharing::Threads => self.board.halt(me).store(0, Ordering::Release),
         }
     }
 
     /// Has one wait between two operations, until it goes on: as if it were not there.
     pub fn rest(&mut self, me: usize) -> Result<(), Error> {
-        // Release and Acquire: pair with those of the participant.
+        // (H7) Release, and below Acquire: pairs with those of the participant (H6).
         self.board.halt(me).store(halt::REST, Ordering::Release);
         self.until("a participant to rest", |crew| {
             crew.board.halt(me).load(Ordering::Acquire) == halt::RESTING
@@ -194,7 +194,7 @@ impl<'a> Crew<'a> {
 
     /// Lets one go on that rests.
     pub fn end_rest(&mut self, me: usize) {
-        // Release: as in `rest`.
+        // (H8) Release: pairs with the participant's Acquire (H6).
         self.board.halt(me).store(0, Ordering::Release);
     }
 
@@ -214,7 +214,7 @@ impl<'a> Crew<'a> {
 
     /// Lets all processes end by themselves.
     pub fn dismiss(mut self) -> Result<(), Error> {
-        // Release: nothing depends on it.
+        // (H9) Release: pairs with the participants' Acquire (P1); nothing depends on it.
         self.board.end().store(1, Ordering::Release);
         let deadline = Instant::now() + PATIENCE;
         for child in &mut self.children {

@@ -32,7 +32,8 @@ extern "C" fn stay(_signal: libc::c_int) {
     let before = unsafe { *errno };
     // SAFETY: null, or a word that lives while `obey` runs, which resets it.
     if let Some(word) = unsafe { WORD.get().as_ref() } {
-        // Release and Acquire: nothing of this thread's is done between the two.
+        // (H5) Release, and below Acquire: this thread does nothing between the two; pairs with
+        // those of the crew (H2), (H3), (H4).
         if word.compare_exchange(STOP, STOPPED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             while word.load(Ordering::Acquire) == STOPPED {
                 let a_while = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
@@ -58,7 +59,8 @@ pub fn rest(word: &AtomicU64) {
 
 #[cold]
 fn wait_outside(word: &AtomicU64) {
-    // Release and Acquire: nothing of this participant's is done between the two.
+    // (H6) Release, and below Acquire: this participant does nothing between the two; pairs with
+    // those of the crew (H7), (H8).
     if word.compare_exchange(REST, RESTING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         while word.load(Ordering::Acquire) == RESTING {
             std::thread::sleep(std::time::Duration::from_micros(200));

@@ -60,7 +60,7 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLoc
         self.under(member, |chains| K::act(chains, op))
     }
 
-    /// Does nothing: the lock tells its next owner, which mends; an owner that can't may be held
+    /// Does nothing: the lock tells its next owner, which mends. An owner that can't holds it
     /// for ever.
     fn recover(&self, member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
         if L::KNOWS_OWNER {

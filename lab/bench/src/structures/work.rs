@@ -66,11 +66,13 @@ pub fn error(code: u64) -> Option<StableError> {
     all.into_iter().find(|e| self::code(*e) == code)
 }
 
-// Words of the board: Release and Acquire, so that what a dead one wrote last is known in order.
+// Words of the board: the last writes of a dead participant are known in order.
 fn read(word: &AtomicU64) -> u64 {
+    // (P1) Acquire: pairs with the Release (P2) in `write` and in the crew.
     word.load(Ordering::Acquire)
 }
 fn write(word: &AtomicU64, value: u64) {
+    // (P2) Release: pairs with the Acquire (P1) in `read` and (H1) in the crew.
     word.store(value, Ordering::Release);
 }
 
@@ -234,7 +236,7 @@ pub fn deal(
 /// Notes that a token has come out. Returns it, if it is one.
 fn came_out(board: &Board<'_>, value: u64, whose: usize) -> Option<usize> {
     let token = (value as usize).checked_sub(1).filter(|token| *token < TOKENS);
-    // AcqRel: of whoever has it one after the other.
+    // (P3) AcqRel: a token's owners one after the other; pairs with (P4) and with itself.
     let before = token.map(|token| board.token(token).swap(mark(OUT, whose), Ordering::AcqRel));
     if before.is_none_or(|mark| mark & STATE == OUT) {
         // Nothing that anybody has put in, or it has come out before.
@@ -267,7 +269,8 @@ fn with_tokens<T: Subject + ?Sized>(
                 match subject.act(member, Op::Put(number % 64, token as u64 + 1)) {
                     Ok(_) => {
                         let (old, new) = (mark(GOING_IN, me), mark(IN, me));
-                        // AcqRel: as in `came_out`. Fails if somebody has taken it already.
+                        // (P4) AcqRel: pairs with (P3) in `came_out`. Fails if a participant has
+                        // taken it already.
                         let _ = board.token(token).compare_exchange(
                             old,
                             new,

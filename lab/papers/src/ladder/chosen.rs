@@ -80,7 +80,8 @@ impl<'a, P: Processor, X: Exclusive<P>> Chosen<'a, P, X> {
 
     /// The slot that this process may send through to that one.
     fn slot(&self, cpu: &P, route: Route) -> Option<usize> {
-        // Acquire: the slot was emptied before it was given; pairs with the Release in `hear`.
+        // (G1) Acquire: the slot was emptied before it was given; pairs with the Release (G2) in
+        // `hear`.
         let given = cpu.load(self.given(route), Ordering::Acquire) as usize;
         let number = given.checked_sub(1).filter(|&n| n < self.each)?;
         // Relaxed: nothing is read because of it; the receiver is past what it has taken out.
@@ -95,7 +96,7 @@ impl<'a, P: Processor, X: Exclusive<P>> Chosen<'a, P, X> {
         let free = self.owners.iter().position(|o| o.get().is_none());
         if let (PACKETS_BEFORE, Some(number)) = (heard.get(), free) {
             self.owners[number].set(Some(route.from));
-            // Release: pairs with the Acquire in `slot`.
+            // (G2) Release: pairs with the Acquire (G1) in `slot`.
             cpu.store(self.given(route), number as u64 + 1, Ordering::Release);
         }
     }

@@ -95,7 +95,7 @@ impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
                 cpu.write(cell, value);
             }
             cpu.copy_in(self.payload, index * SHORT_BELOW, payload);
-            // Release: pairs with the Acquire of the look without the lock.
+            // (Q1) Release: pairs with the Acquire (Q2) of the look without the lock.
             cpu.store(&ends.tail.0, tail + 1, Ordering::Release);
         }
         lock.leave(cpu, wait);
@@ -124,7 +124,7 @@ impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for LockedQueues<'_, P, X>
         let ends = &self.ends[me];
         // Relaxed: nobody else writes the head.
         let head = cpu.load(&ends.head.0, Ordering::Relaxed);
-        // Acquire: pairs with the Release in `put`.
+        // (Q2) Acquire: pairs with the Release (Q1) in `put`.
         if cpu.load(&ends.tail.0, Ordering::Acquire) == head {
             return None;
         }

@@ -145,10 +145,12 @@ fn wait_a_little<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, word: &P::Word,
 
 /// Reads a flag that another process sets.
 fn is_raised<P: Processor>(cpu: &P, flag: &P::Word) -> bool {
+    // (F1) Acquire: the setter's earlier writes are there; pairs with the Release (F2) in `raise`.
     cpu.load(flag, Ordering::Acquire) != 0
 }
 
-/// Sets a flag. Release: pairs with the Acquire in [`is_raised`].
+/// Sets a flag.
 fn raise<P: Processor>(cpu: &P, flag: &P::Word) {
+    // (F2) Release: pairs with the Acquire (F1) in `is_raised`.
     cpu.store(flag, 1, Ordering::Release);
 }

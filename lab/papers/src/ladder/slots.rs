@@ -81,7 +81,7 @@ impl<P: Processor> Slot<P> {
         let [kind, len, place] = [0, 1, 2].map(|n| cpu.read(&self.ready.0.envelope[n]));
         let inline = buffer.len().min(len as usize).min(SHORT_BELOW);
         cpu.copy_out(bytes, at, &mut buffer[..inline]);
-        // Release: the packet has been read; pairs with the Acquire of the sender's look.
+        // (F3) Release: the packet has been read; pairs with the Acquire (F1) in `is_raised`.
         cpu.store(self.ready(), 0, Ordering::Release);
         Envelope { kind, len, at: place }
     }

@@ -180,7 +180,7 @@ pub fn sleeping_round_trip(placement: &Placement, across: bool, time: Duration) 
 pub fn context_switch(placement: &Placement, time: Duration) -> Result<f64, Error> {
     let yield_until = |word: &AtomicU64, value: u64| {
         loop {
-            // Acquire, pairs with the Release stores below.
+            // (K1) Acquire: pairs with the Release stores (K2) and (K3).
             let seen = word.load(Ordering::Acquire);
             if seen == value || seen == FINISHED {
                 return seen;
@@ -197,7 +197,7 @@ pub fn context_switch(placement: &Placement, time: Duration) -> Result<f64, Erro
                     break;
                 }
                 let begun = Instant::now();
-                // Release, pairs with the Acquire in `yield_until`.
+                // (K2) Release: pairs with the Acquire (K1) in `yield_until`.
                 word.store(turn, Ordering::Release);
                 yield_until(answer, turn);
                 samples.add(begun.elapsed());
@@ -208,7 +208,7 @@ pub fn context_switch(placement: &Placement, time: Duration) -> Result<f64, Erro
                 if yield_until(word, turn) == FINISHED {
                     break;
                 }
-                // Release, pairs with the Acquire in `yield_until`.
+                // (K3) Release: pairs with the Acquire (K1) in `yield_until`.
                 answer.store(turn, Ordering::Release);
             }
         },

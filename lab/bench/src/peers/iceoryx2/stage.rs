@@ -127,13 +127,13 @@ impl Stage {
 
     /// Writes a word.
     pub fn set(&self, word: usize, value: u64) {
-        // Release: after what was done before; pairs with the Acquire in `get`.
+        // (I1) Release: publishes the earlier writes; pairs with the Acquire (I2) in `get`.
         self.pages.word(word).store(value, Ordering::Release);
     }
 
     /// Reads a word.
     pub fn get(&self, word: usize) -> u64 {
-        // Acquire: see above, and `enter`.
+        // (I2) Acquire: pairs with the Release (I1) in `set` and (I3) in `enter`.
         self.pages.word(word).load(Ordering::Acquire)
     }
 
@@ -154,7 +154,7 @@ impl Stage {
     /// The ports of this process are there. Returns when all may begin; process 0 calls
     /// `prepare` before it lets them.
     pub fn enter(&self, rank: usize, prepare: impl FnOnce() -> Attempt) -> Attempt {
-        // Release: the ports come first; pairs with the Acquire in `get`.
+        // (I3) Release: the ports come first; pairs with the Acquire (I2) in `get`.
         self.pages.word(READY).fetch_add(1, Ordering::Release);
         if rank > 0 {
             return self.wait_for(GO, 1, std::thread::yield_now);

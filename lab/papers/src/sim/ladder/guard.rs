@@ -61,9 +61,9 @@ impl Exclusive<Sim> for Guard {
         match &self.0.kind {
             Kind::Semaphore { word, call } => {
                 cpu.compute(*call);
-                // Acquire: pairs with the Release in `leave`. Relaxed: nothing was had.
+                // (E1) Acquire: pairs with the Release (E3) in `leave`. Relaxed: nothing was had.
                 if cpu.compare_exchange(word, 0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-                    // Acquire: as above.
+                    // (E2) Acquire: pairs with the Release (E3) in `leave`.
                     while cpu.swap(word, 2, Ordering::Acquire) != 0 {
                         cpu.park(word, 2, NAP);
                     }
@@ -82,7 +82,7 @@ impl Exclusive<Sim> for Guard {
         match &self.0.kind {
             Kind::Semaphore { word, call } => {
                 cpu.compute(*call);
-                // Release: pairs with the Acquire in `enter`.
+                // (E3) Release: pairs with the Acquire (E1) and (E2) in `enter`.
                 if cpu.swap(word, 0, Ordering::Release) == 2 {
                     cpu.wake(word, 1);
                 }

@@ -69,7 +69,7 @@ impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
                 return version;
             }
             if waited >= self.plan.threshold {
-                // Acquire: the nodes; pairs with the DCAS, which releases.
+                // (A1) Acquire: the nodes; pairs with the DCAS, which releases.
                 return cpu.load(version, Ordering::Acquire);
             }
             let pause = pauses.next();
@@ -106,7 +106,7 @@ impl<P: ActiveThreads + Dcas> Control<P> for ActiveCount<P> {
         }
     }
     fn version(&self, cpu: &P, version: &P::Word) -> u64 {
-        // Acquire: the nodes; pairs with the DCAS, which releases.
+        // (A1) Acquire: the nodes; pairs with the DCAS, which releases.
         cpu.load(version, Ordering::Acquire)
     }
     fn dcas(&self, cpu: &P, words: [&P::Word; 2], old: [u64; 2], new: [u64; 2]) -> bool {

@@ -86,7 +86,7 @@ impl<P: Processor> Valois<P> {
         // Relaxed: only a number to begin with.
         let mut old = cpu.load(word, Ordering::Relaxed);
         loop {
-            // AcqRel: what was done with the node comes before its next life.
+            // (V1) AcqRel: the node's uses come before its next life; pairs with itself.
             match cpu.compare_exchange(word, old, change(old), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Ok([old, change(old)]),
                 Err(now) => old = now,
@@ -103,7 +103,7 @@ impl<P: Processor> Valois<P> {
     /// that links of that kind add to an index.
     fn safe_read(&self, cpu: &P, me: usize, link: &P::Word, plus: u64) -> Result<u32, ListError> {
         loop {
-            // Acquire: the node; pairs with the exchange that linked it.
+            // (V2) Acquire: the node; pairs with the exchange (V3) that linked it.
             let seen = cpu.load(link, Ordering::Acquire);
             let index = seen.wrapping_sub(plus) as u32;
             self.refer(cpu, index)?;
@@ -154,7 +154,7 @@ impl<P: Processor> Valois<P> {
     /// references to both.
     fn swing(&self, cpu: &P, me: usize, link: &P::Word, old: u32, new: u32) -> Result<bool, ListError> {
         self.refer(cpu, new)?;
-        // AcqRel: publishes the node.
+        // (V3) AcqRel: publishes the node; pairs with the Acquire (V2).
         let swung =
             cpu.compare_exchange(link, old.into(), new.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         self.release(cpu, me, if swung { old } else { new })?;
@@ -211,7 +211,7 @@ impl<P: Processor> Valois<P> {
             self.release(cpu, me, last)?;
             return Ok(false);
         }
-        // Release: pairs with the Acquire in `safe_read`.
+        // (V4) Release: pairs with the Acquire (V2) in `safe_read` and the one below.
         cpu.store(&cell.back, u64::from(self.refer(cpu, at.cell)?) + 1, Ordering::Release);
         // Back to a cell that is still in the list.
         let mut before = self.refer(cpu, at.cell)?;
@@ -234,7 +234,7 @@ impl<P: Processor> Valois<P> {
         while !self.swing(cpu, me, &self.node(before)?.next, extra, last)? {
             self.release(cpu, me, extra)?;
             extra = self.safe_read(cpu, me, &self.node(before)?.next, 0)?;
-            // Acquire: as in `safe_read`.
+            // (V5) Acquire, both: pairs with the exchange (V3) and the Release (V4).
             let gone = cpu.load(&self.node(before)?.back, Ordering::Acquire) != 0;
             let behind = cpu.load(&self.node(last)?.next, Ordering::Acquire) as u32;
             if gone || self.key(cpu, behind)? == AUXILIARY {
@@ -315,7 +315,7 @@ impl<P: Processor> List<P> for Valois<P> {
         let mut keys = Vec::new();
         let mut index = FIRST;
         loop {
-            // Acquire: the node.
+            // (V6) Acquire: the node; pairs with the exchange (V3).
             index = cpu.load(&self.node(index)?.next, Ordering::Acquire) as u32;
             match self.key(cpu, index)? {
                 AUXILIARY => {}
