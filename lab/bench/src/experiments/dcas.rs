@@ -220,8 +220,8 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
                 }
             }
             let ns = begun.elapsed().as_nanos() as f64;
-            // (D4) AcqRel and Acquire: pairs with those of the others, so that the sum is whole when
-            // all have arrived once more.
+            // (D4) AcqRel and Acquire: pairs with those of the others. So the sum is whole
+            // when all have arrived once more.
             all.fetch_add(done, Ordering::AcqRel);
             arrived.fetch_add(1, Ordering::AcqRel);
             while arrived.load(Ordering::Acquire) < 2 * u64::from(procs) {
