@@ -31,8 +31,9 @@ pub const ADDRESS_WORDS: usize = 3;
 /// First look for an answer, in nanoseconds: longer than a partner that is running takes, and
 /// before it is asked whether cores are shared.
 const GLANCE: u64 = 500;
-/// The device's rounds under an MPI: with a core to itself it spins for 20 µs, then yields; where
-/// cores are shared it yields eight times, then sleeps for at most a millisecond at a time.
+/// The device's rounds under an MPI: with a core to itself it spins for 20 µs, then
+/// yields; where cores are shared it yields eight times, then sleeps for at most a millisecond at a
+/// time.
 const STRATEGY: Strategy = Strategy {
     spare: Course { spin: 20_000, rest: Rest::Yield },
     oversubscribed: Course { spin: 0, rest: Rest::Park { yields: 8 } },

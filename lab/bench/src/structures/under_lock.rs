@@ -60,8 +60,8 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLoc
         self.under(member, |chains| K::act(chains, op))
     }
 
-    /// Takes the lock: one that knows its owner tells of the death, and its next owner mends.
-    /// Another one may stay held for ever.
+    /// Takes the lock: one that knows its owner tells the next one of the death, which
+    /// mends. Another one may stay held for ever.
     fn recover(&self, member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
         if L::KNOWS_OWNER {
             return self.under(member, |_| Ok(0));
