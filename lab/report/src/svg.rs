@@ -240,17 +240,7 @@ pub fn lines(
     let values = lines.iter().flat_map(|l| l.points.iter().flat_map(|p| [p.1.value, p.1.min, p.1.max]));
     let scale = Scale::fit(values, 20.0, bottom, top);
     let mut svg = open(HEIGHT, title);
-    for tick in scale.ticks() {
-        let y = scale.at(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 6.0,
-            y + 4.0,
-            tick_text(&format_y(tick))
-        );
-    }
+    grid(&mut svg, &scale, (left, right), &format_y);
     for &x in &xs {
         let _ = write!(
             svg,
@@ -309,6 +299,21 @@ pub fn lines(
     }
     svg.push_str("</svg>");
     svg
+}
+
+/// Horizontal lines with the ticks of the y axis.
+fn grid(svg: &mut String, scale: &Scale, (left, right): (f64, f64), format: impl Fn(f64) -> String) {
+    for tick in scale.ticks() {
+        let y = scale.at(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 6.0,
+            y + 4.0,
+            tick_text(&format(tick))
+        );
+    }
 }
 
 /// A mark whose shape depends on the colour's number, so that one can do without seeing
