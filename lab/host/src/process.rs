@@ -112,6 +112,7 @@ impl SharedPages {
     ///
     /// If there was no room made for it.
     pub fn word(&self, n: usize) -> &AtomicU64 {
+        assert!(n < self.0.len(), "word {n} of shared pages with {}", self.0.len());
         &self.0[n].0
     }
 }
