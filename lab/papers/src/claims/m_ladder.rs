@@ -5,14 +5,13 @@
 //! (M6), and what MPICH's own instructions take (M9). The rate of `memcpy` is a parameter too (M8
 //! is about what is left of it).
 
-use towpath_machine::{Arena, Processor};
-use towpath_sim::{Simulation, machines};
+use towpath_sim::machines;
 
 use super::context::{At, Series, rising, within, within_factor};
 use super::{Claim, Context, Finding, below, not_above};
 use crate::ladder::Version;
 use crate::sim::Sweep;
-use crate::sim::ladder::{MEMORY, Rung, ping_pong, single_copy};
+use crate::sim::ladder::{MEMORY, Rung, copy_rate, ping_pong, single_copy};
 use towpath_host::Error;
 use towpath_report::format::{bandwidth, digits, nanoseconds, size};
 use towpath_report::record::Metric;
@@ -323,19 +322,10 @@ fn m7(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).with(figure(context, version, "M figure 6")?))
 }
 
-/// Speed of one process that moves long pieces of memory, in bytes per nanosecond.
-fn copy_rate() -> Result<f64, Error> {
-    let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
-    let mut simulation = Simulation::new(&machine, 1, 1);
-    let shared = Arena::bytes(&simulation.arena(), MEMORY);
-    simulation.spawn(0, 0, move |cpu| cpu.copy_in(&shared, 0, &vec![1; MEMORY]));
-    let outcome = simulation.run().map_err(stuck)?;
-    Ok(MEMORY as f64 * 1e3 / outcome.time as f64)
-}
-
 fn m8(context: &Context<'_>) -> Result<Finding, Error> {
     let series = ladder(context)?;
-    let copy = copy_rate()?;
+    let machine = machines::by_name("sx4").expect("a machine that comes with Towpath");
+    let copy = copy_rate(&machine).map_err(stuck)?;
     let part = |f: Look<'_>| gigabytes(f, Version::SlotsTestAndSet, ONE_PIECE) / (copy / 2.0);
     let against = series.judge(|f| {
         let mut against = within("the part", part(f), 0.96, 0.25);

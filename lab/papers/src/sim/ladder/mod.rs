@@ -161,6 +161,19 @@ pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
     })
 }
 
+/// Speed of one process that moves long pieces of memory, in bytes per nanosecond.
+///
+/// # Errors
+///
+/// [`Stuck`] if it doesn't end.
+pub fn copy_rate(machine: &Parameters) -> Result<f64, Stuck> {
+    let mut simulation = Simulation::new(machine, 1, 1);
+    let shared = Arena::<Sim>::bytes(&simulation.arena(), MEMORY);
+    simulation.spawn(0, 0, move |cpu| cpu.copy_in(&shared, 0, &vec![1; MEMORY]));
+    let outcome = simulation.run()?;
+    Ok(MEMORY as f64 * 1e3 / outcome.time as f64)
+}
+
 /// The round trips' times, in nanoseconds.
 #[derive(Clone, Default)]
 struct Trips(Rc<RefCell<Vec<f64>>>);

@@ -100,9 +100,14 @@ fn claims_packet_first_stand_still_block_first_do_not() {
     let mut patient = pair();
     patient.habits.patience = u64::MAX;
     for algorithm in Algorithm::ALL {
-        traffic(&patient, algorithm, Traffic::Bulk, Way::Right).unwrap();
-        let wrong = traffic(&patient, algorithm, Traffic::Bulk, Way::PacketFirst);
-        assert!(wrong.is_err(), "{}", algorithm.name());
+        // The wrong order need not stand still every time; the right one never does.
+        let mut stood = 0;
+        for seed in 1..=5 {
+            let patient = patient.seed(seed);
+            traffic(&patient, algorithm, Traffic::Bulk, Way::Right).unwrap();
+            stood += usize::from(traffic(&patient, algorithm, Traffic::Bulk, Way::PacketFirst).is_err());
+        }
+        assert!(stood > 0, "{}", algorithm.name());
     }
 }
 
