@@ -197,7 +197,8 @@ pub fn team(
     Ok(exits.into_iter().flatten().collect())
 }
 
-/// Notes ended processes and returns the first that has not ended; fails if one has failed.
+/// Notes ended processes and returns the first that has not ended; fails if one has
+/// failed.
 fn first_running(children: &mut [Child], exits: &mut [Option<Exit>]) -> Result<Option<usize>, Error> {
     let mut running = None;
     for (rank, (child, exit)) in children.iter_mut().zip(exits).enumerate() {

@@ -25,11 +25,11 @@ use towpath_sync::{Wait, Waiting};
 use super::native::{Anything, Link};
 use towpath_host::process::SharedPages;
 
-/// Words of each process: its pid, the descriptor of its ring and its nonce, which it leaves for
-/// its partner.
+/// Words of each process: its pid, the descriptor of its ring and its nonce, which it
+/// leaves for its partner.
 pub const ADDRESS_WORDS: usize = 3;
-/// First look for an answer, in nanoseconds: longer than a partner that is running takes, and
-/// before it is asked whether cores are shared.
+/// First look for an answer, in nanoseconds: longer than a partner that is running takes,
+/// and before it is asked whether cores are shared.
 const GLANCE: u64 = 500;
 /// The device's rounds under an MPI: with a core to itself it spins for 20 µs, then
 /// yields; where cores are shared it yields eight times, then sleeps for at most a millisecond at a
@@ -97,8 +97,8 @@ impl Opened {
         Ok(Opened { memory })
     }
 
-    /// Opens the ring of the partner, which has made it. Another barrier comes before the first
-    /// message.
+    /// Opens the ring of the partner, which has made it. Another barrier comes before the
+    /// first message.
     pub fn meet<'a>(
         self,
         (rank, partner): (usize, usize),

@@ -21,9 +21,11 @@ pub const PIECE: usize = 16 << 10;
 
 /// Access to the bytes behind a ring.
 pub trait RingBytes<P, M> {
-    /// Copies a piece to its place, and returns the word by which the slot names the place.
+    /// Copies a piece to its place, and returns the word by which the slot names the
+    /// place.
     fn write(&mut self, cpu: &P, memory: &M, ticket: u64, at: usize, piece: &[u8]) -> Option<u64>;
-    /// Copies the piece out that the word names. Returns whether there is one of this length.
+    /// Copies the piece out that the word names. Returns whether there is one of this
+    /// length.
     fn read(&mut self, cpu: &P, memory: &M, ticket: u64, place: u64, piece: &mut [u8]) -> bool;
 }
 
@@ -39,7 +41,7 @@ struct Part {
     tag: u64,
     /// The whole message's length.
     len: usize,
-    /// The length of what is here, or `None` if it makes no sense.
+    /// The length of this message, or `None` if it makes no sense.
     here: Option<usize>,
 }
 
@@ -62,8 +64,8 @@ where
         &self.into
     }
 
-    /// Sends a message. `wait` waits for space, the `n`-th time in a row; `sent` is called after
-    /// each part.
+    /// Sends a message. `wait` waits for space, the `n`-th time in a row; `sent` is
+    /// called after each part.
     #[inline(always)]
     pub fn send(
         &mut self,
@@ -118,8 +120,8 @@ where
         }
     }
 
-    /// Receives the next message into `buffer`. `next` waits until something is there. Returns tag
-    /// and length; `None` if it makes no sense, or is too long.
+    /// Receives the next message into `buffer`. `next` waits until something is there.
+    /// Returns tag and length; `None` if it makes no sense, or is too long.
     #[inline(always)]
     pub fn receive(
         &mut self,

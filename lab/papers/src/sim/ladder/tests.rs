@@ -15,7 +15,8 @@ fn sx4() -> Parameters {
     machines::by_name("sx4").unwrap()
 }
 
-/// Time of a load of a word that the other process has written, in nanoseconds: no message is faster.
+/// Time of a load of a word that the other process has written, in nanoseconds: no
+/// message is faster.
 fn line(machine: &Parameters) -> f64 {
     let mut simulation = Simulation::new(machine, PROCESSES, 1);
     let word = Rc::new(Arena::<Sim>::word(&simulation.arena(), Place::NewLine, 0));
