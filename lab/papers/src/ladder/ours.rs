@@ -41,7 +41,7 @@ struct Part {
     tag: u64,
     /// The whole message's length.
     len: usize,
-    /// The length of this message, or `None` if it makes no sense.
+    /// Length of this part; `None` if it makes no sense.
     here: Option<usize>,
 }
 

@@ -1,9 +1,6 @@
 //! The ladder on simulated machines: messages are whole, and the slot protocol needs
 //! every one of its macros.
 
-use std::cell::Cell;
-
-use towpath_machine::{Ordering, Place};
 use towpath_sim::machines;
 
 use super::faults::{self, Form, Outcome, exchange};
@@ -15,33 +12,14 @@ fn sx4() -> Parameters {
     machines::by_name("sx4").unwrap()
 }
 
-/// Time of a load of a word that the other process has written, in nanoseconds: no
-/// message is faster.
-fn line(machine: &Parameters) -> f64 {
-    let mut simulation = Simulation::new(machine, PROCESSES, 1);
-    let word = Rc::new(Arena::<Sim>::word(&simulation.arena(), Place::NewLine, 0));
-    let time = Rc::new(Cell::new(0.0));
-    let (written, result) = (Rc::clone(&word), Rc::clone(&time));
-    simulation.spawn(0, 0, move |cpu| cpu.store(&written, 1, Ordering::Relaxed));
-    simulation.spawn(1, 1, move |cpu| {
-        cpu.work(100_000);
-        let start = cpu.clock();
-        assert_eq!(cpu.load(&word, Ordering::Relaxed), 1);
-        result.set((cpu.clock() - start) as f64 / 1e3);
-    });
-    simulation.run().unwrap();
-    time.get()
-}
-
 #[test]
 fn all_versions_carry_messages_of_all_protocols_whole() {
     // `ping_pong` compares every byte.
     for machine in ["sx4", "origin2000"] {
         let machine = machines::by_name(machine).unwrap();
-        let line = line(&machine);
         for version in Version::ALL {
             for bytes in [0, 8, 57, 1023, 1024, 20_001, 200_000] {
-                let figures = ping_pong(&Setup::new(&machine, version), version, bytes, 1).unwrap();
+                let figures = ping_pong(&Rung::on(&machine, version, bytes)).unwrap();
                 // Ours takes one line to the other node, the paper's versions at least two.
                 let least = if version == Version::Towpath { 500.0 } else { 1_000.0 };
                 assert!(figures.latency > least, "{version:?} {bytes}: {figures:?}");
@@ -50,7 +28,7 @@ fn all_versions_carry_messages_of_all_protocols_whole() {
     }
     // Two copies at 2.5 GB/s: one after the other, and ours piece by piece at both ends at once.
     for (version, least) in [(Version::SlotsTestAndSet, 3e6), (Version::Towpath, 1.6e6)] {
-        let figures = ping_pong(&Setup::new(&sx4(), version), version, 4 << 20, 1).unwrap();
+        let figures = ping_pong(&Rung::on(&sx4(), version, 4 << 20)).unwrap();
         assert!(figures.latency > least, "{figures:?}");
     }
 }
