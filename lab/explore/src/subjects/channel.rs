@@ -39,7 +39,7 @@ pub fn all(cases: &mut Vec<Case>) {
         Case::new(name, about, move |plan: &Plan, memory: &Memory| Ok(kind(plan, memory)))
     };
     cases.push(case("channel/ring", "each sender's messages once, whole and in order", |plan, memory| {
-        Rings::new(plan, memory, Sleep::Spins)
+        Rings::body(plan, memory, Sleep::Spins)
     }));
     cases.push(case(
         "channel/shared-line",
@@ -49,10 +49,10 @@ pub fn all(cases: &mut Vec<Case>) {
         },
     ));
     cases.push(case("channel/doorbell", "a sleeping receiver is woken for each message", |plan, memory| {
-        Rings::new(plan, memory, Sleep::Doorbell { looks: true })
+        Rings::body(plan, memory, Sleep::Doorbell { looks: true })
     }));
     cases.push(case("channel/wake-pipe", "the same through a pipe", |plan, memory| {
-        Rings::new(plan, memory, Sleep::Pipe { empties_first: true })
+        Rings::body(plan, memory, Sleep::Pipe { empties_first: true })
     }));
     for algorithm in Algorithm::ALL {
         let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
@@ -70,10 +70,10 @@ pub fn all(cases: &mut Vec<Case>) {
 pub fn planted(cases: &mut Vec<Case>) {
     let about = "wrong on purpose";
     cases.push(Case::new("planted/doorbell-without-a-second-look", about, |plan: &Plan, memory: &Memory| {
-        Ok(Rings::new(plan, memory, Sleep::Doorbell { looks: false }))
+        Ok(Rings::body(plan, memory, Sleep::Doorbell { looks: false }))
     }));
     cases.push(Case::new("planted/pipe-emptied-late", about, |plan: &Plan, memory: &Memory| {
-        Ok(Rings::new(plan, memory, Sleep::Pipe { empties_first: false }))
+        Ok(Rings::body(plan, memory, Sleep::Pipe { empties_first: false }))
     }));
 }
 
@@ -150,7 +150,7 @@ struct Rings {
 }
 
 impl Rings {
-    fn new(plan: &Plan, memory: &Memory, sleep: Sleep) -> Rc<dyn Body> {
+    fn body(plan: &Plan, memory: &Memory, sleep: Sleep) -> Rc<dyn Body> {
         Rc::new(Rings {
             rings: (1..plan.threads).map(|_| Shared::new(memory)).collect(),
             doorbell: Doorbell::new(memory),
