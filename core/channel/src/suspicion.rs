@@ -104,8 +104,10 @@ impl Suspicion {
         Suspicion { me, question: word(), noted: word() }
     }
 
-    /// Returns whether the lock can never be had again: an endpoint died while it was LOCKING,
-    /// or no endpoint has the lock or ever will (the queue is closed then). A waiter calls it
+    /// Returns whether the lock can never be had again.
+    ///
+    /// That is so if an endpoint died while it was LOCKING, or no endpoint has the lock or ever
+    /// will (the queue is closed then). A waiter calls it
     /// again and again, and looks at the lock between two calls.
     ///
     /// `intents`: endpoint and word of each intent. `lives`: whether an endpoint's owner lives.

@@ -1,5 +1,5 @@
-//! Who is about to take a lock, holds it, or has yet to finish letting go: what tells
-//! waiters of a spin lock that a dead process is in their way.
+//! Table of the processes that are about to take a lock, hold it, or have yet to finish
+//! letting go: tells waiters of a spin lock that a dead process is in their way.
 //!
 //! **Source.** Ours. A spin lock does not say who holds it, and a queue lock not who queues. So
 //! everybody who shares it with other processes writes their identity into a place of this table
@@ -8,6 +8,9 @@
 //! **Fields.** `places[i]`: 0, or an identity; from 0 by compare-and-swap, back to 0 by its owner,
 //! or by somebody who knows that the dead owner is not in the way. `cleaned`: the number of deaths
 //! after which the table was last looked through; anybody who holds the lock.
+//!
+//! Native atomics, not generic over the processor: the table belongs to [`crate::Mutex`], which
+//! lends Rust references to its data, and only the native machine has memory for these.
 //!
 //! **Crashes.** Dead with a place taken: it may have the lock, or stand in its queue, or neither
 //! (it had not begun, or had finished). Those who wait already give up
@@ -19,8 +22,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Surroundings;
 
-/// Number of processes that can be about to take a lock, or hold it, at one time. More wait
-/// for a place.
+/// Number of processes that can be about to take a lock, or hold it, at one time. More
+/// wait for a place.
 pub(crate) const PLACES: usize = 64;
 
 /// The table.
@@ -29,6 +32,9 @@ pub(crate) const PLACES: usize = 64;
 pub(crate) struct Intents {
     cleaned: AtomicU64,
     places: [AtomicU64; PLACES],
+    /// Flag (not 0) of a mutex that was made by value, for threads of one process. Zeroed
+    /// shared memory has 0. Written before the mutex is shared, and never again.
+    of_threads: u64,
 }
 
 /// The dead whose places were there before the caller queued: a bit each.
@@ -39,8 +45,14 @@ pub(crate) struct Before {
 }
 
 impl Intents {
-    pub(crate) const fn new() -> Self {
-        Intents { cleaned: AtomicU64::new(0), places: [const { AtomicU64::new(0) }; PLACES] }
+    /// An empty table of a mutex between threads.
+    pub(crate) const fn of_threads() -> Self {
+        Intents { cleaned: AtomicU64::new(0), places: [const { AtomicU64::new(0) }; PLACES], of_threads: 1 }
+    }
+
+    /// Returns whether the mutex was made by value, for threads of one process.
+    pub(crate) fn is_of_threads(&self) -> bool {
+        self.of_threads != 0
     }
 
     /// Writes the identity down, in one of the first `capacity` places. `None` if there
@@ -50,16 +62,16 @@ impl Intents {
         let first = identity as usize % places.max(1);
         (0..places).map(|i| (first + i) % places).find(|&i| {
             // (1) Acquire: keeps what follows, the lock's own accesses, behind it; the process can
-            // then not be in the lock and not here. Pairs with the Release (2): the place's number
-            // is the owner's in the lock, whose memory of it is handed over.
+            // then not be in the lock and not here. It pairs with the Release (2): the place's
+            // number is the owner's in the lock, whose memory of it is handed over.
             self.places[i].compare_exchange(0, identity.into(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
 
     /// The caller has left the lock.
     pub(crate) fn leave(&self, place: usize) {
-        // (2) Release: keeps what precedes, the lock's own accesses, before it. Pairs with (1),
-        // (3).
+        // (2) Release: keeps what precedes, the lock's own accesses, before it. It pairs with
+        // the Acquire (1), (3).
         self.places[place].store(0, Ordering::Release);
     }
 
@@ -71,13 +83,13 @@ impl Intents {
         }
     }
 
-    /// Whether somebody who is dead may be in the way.
+    /// Returns whether a dead process may be in the way.
     pub(crate) fn abandoned(&self, around: &dyn Surroundings) -> bool {
         (0..PLACES).any(|place| self.is_dead(place, around))
     }
 
-    /// Before the caller queues: the dead who are in the table, if nobody has looked
-    /// since the last death.
+    /// Returns the dead processes in the table, if it has not been looked through since
+    /// the last death; called before the caller queues.
     pub(crate) fn look(&self, around: &dyn Surroundings) -> Option<Before> {
         let deaths = around.deaths();
         // Relaxed: a hint that saves the look.

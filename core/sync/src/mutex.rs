@@ -12,7 +12,7 @@ use crate::intents::{Intents, Watching};
 use crate::locks::Robust;
 use crate::{Alone, Lock, LockError, Policy, Wait, Waiting};
 
-/// How to wait between threads.
+/// Wait of threads of one process.
 fn adaptive() -> Wait<'static> {
     Wait { policy: Policy::Adaptive, around: &Alone, budget: Native::switch_cost() }
 }
@@ -49,7 +49,7 @@ pub struct Mutex<T, L = Robust<Native>> {
 
 // SAFETY: the lock lets one thread at a time reach the data.
 unsafe impl<T: Send, L: Send> Send for Mutex<T, L> {}
-// SAFETY: as above.
+// SAFETY: the lock lets one thread at a time reach the data, which may thus move between them.
 unsafe impl<T: Send, L: Sync> Sync for Mutex<T, L> {}
 // SAFETY: `repr(C)` of a plain lock and plain data (any bit pattern valid, no pointers, no `Drop`);
 // the data is reached under the lock only. Not `Plain`: a shared reference alone must not give
@@ -69,12 +69,16 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
     /// ```
     pub fn new(value: T) -> Self {
-        Mutex { lock: L::new(&Heap), intents: Intents::new(), data: UnsafeCell::new(value) }
+        Mutex { lock: L::new(&Heap), intents: Intents::of_threads(), data: UnsafeCell::new(value) }
     }
 
     /// Prepares a mutex that came to be as zeroed shared memory, before its first use.
+    /// Does nothing to a mutex between threads ([`Mutex::new`]), which needs no preparation: it may
+    /// be locked already, and it may move.
     pub fn prepare(&self) {
-        self.lock.prepare();
+        if !self.intents.is_of_threads() {
+            self.lock.prepare();
+        }
     }
 
     /// Acquires, between threads of one process, waiting as [`Policy::Adaptive`] does.
@@ -95,8 +99,8 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         unsafe { self.lock_between(Native::of_thread(), adaptive()) }
     }
 
-    /// Acquires between processes: `wait.around` says who the caller is and who lives.
-    /// For the rooms that lend mutexes to processes.
+    /// Acquires between processes: `wait.around` has the caller's identity and knows
+    /// which processes live. For the rooms that lend mutexes to processes.
     ///
     /// # Errors
     ///
@@ -155,7 +159,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         }
     }
 
-    /// The data, when nobody else can reach the mutex.
+    /// Data of a mutex that no other thread can reach.
     ///
     /// ```
     /// let mut counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
@@ -195,9 +199,9 @@ impl<T: core::fmt::Debug, L: Lock<Native>> core::fmt::Debug for Guard<'_, T, L> 
 }
 
 impl<T, L: Lock<Native>> Guard<'_, T, L> {
-    /// Whether the last owner died while it held the lock. The data may be half-changed:
-    /// repair it and call [`Guard::make_consistent`], or the mutex is poisoned when this guard is
-    /// dropped.
+    /// Returns whether the last owner died while it held the lock. The data may be
+    /// half-changed: repair it and call [`Guard::make_consistent`], or the mutex is poisoned when
+    /// this guard is dropped.
     ///
     /// ```
     /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
@@ -288,7 +292,7 @@ pub trait Init {
     const UNLOCKED: Self;
 }
 
-/// A lock that really excludes: what safe code may trust with data ([`Mutex`]).
+/// Marker of a lock that really excludes: safe code may trust it with data ([`Mutex`]).
 ///
 /// # Safety
 ///

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use towpath_machine::{Heap, Native};
 use towpath_sync::locks::{
-    Anderson, Mcs, McsHeld, Preemption, Published, Reactive, Robust, SchedulerConscious, TestAndTestAndSet,
+    Anderson, Mcs, McsHeld, Posix, Preemption, Published, Reactive, Robust, SchedulerConscious,
+    TestAndTestAndSet,
 };
 use towpath_sync::{
     Alone, AtMemory, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting,
@@ -26,7 +27,7 @@ impl Surroundings for Crowd {
 
 struct Shared<L> {
     lock: L,
-    /// Not atomic: protected by the lock.
+    /// Datum that is not atomic: protected by the lock.
     value: Cell<u64>,
 }
 
@@ -289,7 +290,7 @@ thread_local! {
     static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How many wait: have looked at what they wait for and are there for a releaser to see.
+/// Number of waiters that have looked at their word and are there for a releaser to see.
 static WAITING: AtomicU64 = AtomicU64::new(0);
 
 /// Says of the processors with these numbers (a bit each) that they are preempted.
@@ -309,7 +310,7 @@ impl<const WHO: usize> Preemption<Native> for Claimed<WHO> {
     }
 }
 
-/// The order in which three who wait behind each other get the lock.
+/// Order in which three waiters in a queue get the lock.
 fn served<const WHO: usize>() -> Vec<u32> {
     let lock: SchedulerConscious<Native, 4, Claimed<WHO>> = SchedulerConscious::new(&Heap);
     let wait = Wait { policy: Policy::SpinThenYield, around: &Alone, budget: 1_000 };
@@ -410,4 +411,34 @@ fn names_find_their_policies() {
         assert_eq!((Policy::from_name(name), policy.name()), (Some(policy), name));
     }
     assert_eq!(Policy::from_name("patience"), None);
+}
+
+/// Returns whether the system would unlock nothing if the calling thread ended now.
+fn robust_list_is_empty() -> bool {
+    let (mut head, mut len) = (std::ptr::null::<*const libc::c_void>(), 0usize);
+    // SAFETY: of the calling thread (0), into two places of the right size.
+    let done = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
+    assert!(done == 0 && !head.is_null(), "{}", std::io::Error::last_os_error());
+    // SAFETY: libc's list head of this thread; it begins with a pointer to its first entry, which
+    // is the head itself if there is none.
+    unsafe { *head == head.cast() }
+}
+
+#[test]
+fn posix_mutex_of_threads_stays_off_the_robust_list() {
+    let play = || {
+        let mutex: Mutex<u64, Posix<Native>> = Mutex::new(1);
+        mutex.prepare();
+        std::mem::forget(mutex.lock().unwrap());
+        assert!(robust_list_is_empty(), "its entry would outlive it");
+        drop(Box::new(mutex));
+        // One in shared memory is on the list while it is held.
+        let lock = Box::leak(Box::new(Posix::<Native>::new(&Heap)));
+        lock.prepare();
+        let held = lock.lock(&Native::with_id(0), &Spinning).unwrap();
+        assert!(!robust_list_is_empty());
+        lock.unlock(&Native::with_id(0), &Spinning, held);
+        assert!(robust_list_is_empty());
+    };
+    std::thread::spawn(play).join().unwrap();
 }

@@ -95,8 +95,8 @@ impl core::fmt::Display for StableError {
     }
 }
 
-/// Prints the sentence with the remedy, since that is what a `main` that returns the error
-/// prints; `{:#?}` prints the variant.
+/// Prints the sentence with the remedy: a `main` that returns the error shows it so.
+/// `{:#?}` prints the variant.
 impl core::fmt::Debug for StableError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if !f.alternate() {
