@@ -15,7 +15,7 @@
 //! **Order.** A message in the line names the slot that its sender would have taken: it comes after
 //! the messages of earlier slots, and before the message of that slot. A receiver that finds the
 //! slot full looks at the line once more, since what was sent before the slot is there by then
-//! ([`next`]).
+//! (`next`).
 //!
 //! **Progress.** Wait-free on both sides.
 //!
