@@ -45,31 +45,6 @@ fn machine(results: &Results) -> String {
     text
 }
 
-/// A run on one screen: the pictures' short tables, the claims counted, and as the last
-/// line the recommendation.
-pub fn screen(results: &Results, report: &Report) -> String {
-    let host = &results.host;
-    let mut text = format!("{}, {}, {}\n", host.cpu, host.cores_text(), host.date);
-    for picture in &report.pictures {
-        let _ = writeln!(text, "\n{}\n{}", picture.table.title, render_table(&picture.table));
-    }
-    let count = |kind| report.claims.iter().filter(|c| c.kind == kind).count();
-    if !report.claims.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nOf {} claims of papers that this run can judge {} hold here and {} do not.",
-            report.claims.len(),
-            count(Kind::Good),
-            count(Kind::Bad)
-        );
-    }
-    if let Some(targets) = &report.targets {
-        let _ = writeln!(text, "\n{}\n{}", targets.title, render_table(targets));
-    }
-    let _ = writeln!(text, "\n{}", report.advice);
-    text
-}
-
 /// Everything that a run has found, as text; the recommendation is the last line.
 pub fn render(results: &Results, report: &Report) -> String {
     let mut text = machine(results);
@@ -214,17 +189,6 @@ mod tests {
             assert!(text.contains(words), "{words} is missing from\n{text}");
         }
         assert_eq!(text.lines().last(), Some("Use towpath."));
-    }
-
-    #[test]
-    fn screen_has_pictures_and_counts_and_targets_only_if_asked_for() {
-        let (results, mut report) = made_up();
-        let text = screen(&results, &report);
-        assert!(text.contains("Round trip") && text.contains("0 hold here and 1 do not"), "{text}");
-        assert!(!text.contains("All parameters") && !text.contains("at most 1.25"), "{text}");
-        assert_eq!(text.lines().last(), Some("Use towpath."));
-        report.targets = Some(Table { title: "Targets".into(), ..report.pictures[0].table.clone() });
-        assert!(screen(&results, &report).contains("Targets"));
     }
 
     #[test]

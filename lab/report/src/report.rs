@@ -63,8 +63,8 @@ pub struct Chapter {
 
 /// The parts of a report of a run on this machine, in this order.
 ///
-/// [`console::screen`](crate::console::screen) shows the first parts on one screen of a terminal,
-/// [`console::render`](crate::console::render) all of it, and [`write()`] the page.
+/// A terminal shows the first parts on one screen; [`console::render`](crate::console::render)
+/// shows all of it, and [`write()`] makes the page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// The recommendation for this machine, with its reasons: one sentence.
