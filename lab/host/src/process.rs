@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use towpath_machine::Plain;
-use towpath_process::PANICKED;
-pub use towpath_process::{Child, Exit};
+pub use towpath_process::{Child, Exit, PANICKED};
 
 use crate::error::Error;
 use crate::topology::pin_to;
