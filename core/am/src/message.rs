@@ -56,10 +56,12 @@ pub enum Operation {
 impl Operation {
     /// Returns whether a request came back, and not a reply to a requester that died
     /// before it could take it.
+    #[inline]
     pub fn is_request(self) -> bool {
         matches!(self, Operation::RequestShort | Operation::RequestMedium | Operation::RequestLong)
     }
 
+    #[inline]
     pub(crate) fn of(form: Form, direction: Direction) -> Operation {
         match (form, direction.is_reply()) {
             (Form::Short | Form::Returned, false) => Operation::RequestShort,
@@ -71,6 +73,7 @@ impl Operation {
         }
     }
 
+    #[inline]
     pub(crate) fn from_bits(bits: u64) -> Operation {
         match bits {
             0 => Operation::RequestShort,

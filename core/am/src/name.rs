@@ -18,6 +18,7 @@ impl Name {
     /// let bits: u64 = endpoint.name().to_bits();
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub const fn to_bits(self) -> u64 {
         self.generation << 16 | self.endpoint as u64
     }
@@ -33,6 +34,7 @@ impl Name {
     /// assert_eq!(towpath::Name::from_bits(name.to_bits()), name);
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub const fn from_bits(bits: u64) -> Name {
         Name { endpoint: bits as u16, generation: bits >> 16 }
     }
@@ -57,6 +59,7 @@ impl Tag {
     /// assert!(Tag::ALL.accepts(Tag(7)) && Tag(7).accepts(Tag(7)));
     /// assert!(!Tag(8).accepts(Tag(7)) && !Tag::NONE.accepts(Tag(7)));
     /// ```
+    #[inline]
     pub const fn accepts(self, message: Tag) -> bool {
         self.0 == u64::MAX || self.0 != 0 && self.0 == message.0
     }

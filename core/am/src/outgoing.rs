@@ -50,6 +50,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Returns the form that an undeliverable message is reported with.
+    #[inline]
     pub fn form(&self) -> Form {
         match self.body {
             Body::Short => Form::Short,

@@ -32,12 +32,14 @@ use crate::state::{Core, Domain, Link, Peer};
 struct Replying<'a>(&'a Cell<bool>, bool);
 
 impl<'a> Replying<'a> {
+    #[inline]
     fn new(flag: &'a Cell<bool>) -> Self {
         Replying(flag, flag.replace(true))
     }
 }
 
 impl Drop for Replying<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.set(self.1);
     }
@@ -54,6 +56,7 @@ struct Waiter<'a, D: Domain, W> {
 }
 
 impl<D: Domain, W> Clone for Waiter<'_, D, W> {
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -62,12 +65,14 @@ impl<D: Domain, W> Clone for Waiter<'_, D, W> {
 impl<D: Domain, W> Copy for Waiter<'_, D, W> {}
 
 impl<D: Domain, W> Waiter<'_, D, W> {
+    #[inline]
     fn replying(&self) -> Option<Replying<'_>> {
         self.direction.is_reply().then(|| Replying::new(&self.core.dispatch.replying))
     }
 }
 
 impl<D: Domain, W: WaitForSpace<D::Cpu>> WhileFull for Waiter<'_, D, W> {
+    #[inline]
     fn is_gone(&self) -> bool {
         self.peer.gone.get()
     }
@@ -116,6 +121,7 @@ fn too_many(args: &[u32]) -> Error {
 }
 
 impl<D: Domain> Core<D> {
+    #[inline]
     fn mapped(&self, index: usize) -> Result<(Rc<Peer<D>>, Tag), Error> {
         match self.tables.translations.borrow().get(index) {
             Some(Some(mapping)) => Ok((mapping.peer.clone(), mapping.tag)),

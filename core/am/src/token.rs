@@ -97,6 +97,7 @@ impl<'a, D: Domain> Token<'a, D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn segment(&self) -> &Segment<D::Segment> {
         &self.core.segment
     }
@@ -115,6 +116,7 @@ impl<'a, D: Domain> Token<'a, D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn source(&self) -> Name {
         match self.source {
             Source::Named(name) => name,
@@ -136,6 +138,7 @@ impl<'a, D: Domain> Token<'a, D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn destination(&self) -> Name {
         self.core.name
     }
@@ -154,6 +157,7 @@ impl<'a, D: Domain> Token<'a, D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn tag(&self) -> Tag {
         self.tag
     }
@@ -172,6 +176,7 @@ impl<'a, D: Domain> Token<'a, D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn is_request(&self) -> bool {
         self.direction == Direction::Request
     }
@@ -193,6 +198,7 @@ impl<'a, D: Domain> Token<'a, D> {
     /// endpoint.barrier()?;
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn returned(&self) -> Option<Returned> {
         self.returned
     }

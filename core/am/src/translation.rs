@@ -93,6 +93,7 @@ impl<D: Domain> Endpoint<D> {
     /// assert_eq!(endpoint.mapping(0), None);
     /// # Ok::<(), towpath::Error>(())
     /// ```
+    #[inline]
     pub fn mapping(&self, index: usize) -> Option<(Name, Tag)> {
         self.core.tables.translations.borrow().get(index)?.as_ref().map(|m| (m.name, m.tag))
     }

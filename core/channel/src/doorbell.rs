@@ -131,6 +131,7 @@ impl<P: Processor> Doorbell<P> {
     /// Returns whether the pipe is armed, for the receiver's other threads.
     ///
     /// They hold the lock under which it was armed.
+    #[inline]
     pub fn is_pipe_armed(&self, cpu: &P) -> bool {
         // Relaxed: the lock orders it.
         cpu.load(&self.armed, Ordering::Relaxed) & PIPE != 0

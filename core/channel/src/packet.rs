@@ -55,6 +55,7 @@ pub enum Form {
 
 impl Form {
     /// The form with this number, if there is one.
+    #[inline]
     pub const fn from_bits(bits: u64) -> Option<Form> {
         Some(match bits {
             0 => Form::Short,

@@ -94,6 +94,7 @@ pub struct SendPath<'a, P: Processor, C> {
 }
 
 impl<P: Processor, C> Clone for SendPath<'_, P, C> {
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -270,6 +271,7 @@ impl<P: Processor, C: Claim<P>> Drop for Done<'_, '_, P, C> {
 struct Block<'a, 'b, P: Processor>(&'a Queue<'b, P>, &'a P, Header);
 
 impl<P: Processor> Drop for Block<'_, '_, P> {
+    #[inline]
     fn drop(&mut self) {
         if self.2.has_block() {
             self.0.free_block(self.1, self.2.block());
@@ -309,6 +311,7 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
 }
 
 /// Gives a message's block back, if it has one, when the guard is dropped.
+#[inline]
 pub fn free_afterwards<'a, P: Processor>(
     q: &'a Queue<'_, P>,
     cpu: &'a P,

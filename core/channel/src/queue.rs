@@ -27,6 +27,7 @@ pub const GENERATION: u64 = 0x1ff << 52;
 pub const TICKET: u64 = (1 << 52) - 1;
 
 /// The tail's bits for a generation.
+#[inline]
 pub const fn tail_generation(generation: u64) -> u64 {
     generation << 52 & GENERATION
 }
@@ -149,11 +150,13 @@ pub mod intent {
     }
 
     /// The phase, if the word concerns this queue.
+    #[inline]
     pub const fn phase(word: u64, queue: u32) -> Option<u64> {
         if word & 0xffff == (queue as u64 + 1) & 0xffff { Some(word & 3 << 16) } else { None }
     }
 
     /// Returns whether the word's writer may still publish the ticket on the queue.
+    #[inline]
     pub const fn may_own(word: u64, queue: u32, ticket: u64) -> bool {
         match phase(word, queue) {
             Some(CLAIMING) => true,
@@ -377,6 +380,7 @@ impl Receiver {
     }
 
     /// Returns whether tickets were claimed that have not been delivered.
+    #[inline]
     pub fn behind<P: Processor>(&self, q: &Queue<'_, P>, cpu: &P) -> bool {
         // (Q4) Acquire: pairs with the Release (T1), (F1), (C5) of the claims on the tail, so that
         // the claimer's intent is visible too.
@@ -384,6 +388,7 @@ impl Receiver {
     }
 
     /// By how much a tail is ahead of the head.
+    #[inline]
     fn ahead(&self, tail: u64) -> i64 {
         (tail & TICKET).wrapping_sub(self.head) as i64
     }

@@ -51,6 +51,7 @@ impl Native {
     /// The calling thread's processor: a number from 0 to 63 that no other living thread
     /// of this process has (freed when the thread ends), plus this process's base
     /// ([`Native::set_process_base`]). A 65th thread gets number 64 and more.
+    #[inline]
     pub fn current() -> Self {
         Native { id: PROCESS_BASE.load(Ordering::Relaxed) + Self::of_thread().id }
     }
@@ -88,6 +89,7 @@ impl Native {
     }
 
     /// A zeroed word that is not in shared memory, for locks between threads.
+    #[inline]
     pub const fn word(value: u64) -> AtomicU64 {
         AtomicU64::new(value)
     }
@@ -288,11 +290,13 @@ impl Processor for Native {
         }
     }
 
+    #[inline]
     fn work(&self, ns: u64) {
         let end = self.now() + ns;
         while self.now() < end {}
     }
 
+    #[inline]
     fn now(&self) -> u64 {
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `t` is a valid place for the result; CLOCK_MONOTONIC always exists.
@@ -449,6 +453,7 @@ impl Prefetch for Native {
 pub struct Heap;
 
 impl Arena<Native> for Heap {
+    #[inline]
     fn word(&self, _place: Place, value: u64) -> AtomicU64 {
         AtomicU64::new(value)
     }

@@ -73,16 +73,19 @@ impl Algorithm {
     }
 
     /// Returns whether a claim takes a lock.
+    #[inline]
     pub const fn is_locked(self) -> bool {
         !matches!(self, Algorithm::LockFree | Algorithm::Towpath)
     }
 
     /// Returns whether a packet's lap, rather than its state, says if it is in use.
+    #[inline]
     pub const fn has_laps(self) -> bool {
         matches!(self, Algorithm::Towpath)
     }
 
     /// Returns whether claims are served in the order of arrival.
+    #[inline]
     pub const fn is_fifo(self) -> bool {
         matches!(self, Algorithm::Ticket | Algorithm::Anderson | Algorithm::Mcs)
     }

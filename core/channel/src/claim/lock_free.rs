@@ -78,6 +78,7 @@ fn assign<P: Processor>(word: &P::Word, cpu: &P, closed: impl Fn(u64) -> bool) -
 }
 
 /// Returns whether as many tickets are out as there are packets.
+#[inline]
 fn is_full<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> bool {
     // Relaxed, both: a hint; the second exchange decides.
     let consumed = cpu.load(&q.control.consumed, Ordering::Relaxed) & !PARKED;
@@ -242,6 +243,7 @@ impl<P: Processor> Claim<P> for LockFree {
         free_packet(q, cpu, ticket);
     }
 
+    #[inline]
     fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
 
     fn await_space<W: WaitForSpace<P>>(

@@ -91,6 +91,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
 }
 
 impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
+    #[inline]
     fn claim<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,
@@ -184,6 +185,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
         free_packet(q, cpu, ticket);
     }
 
+    #[inline]
     fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
 
     fn await_space<W: WaitForSpace<P>>(
