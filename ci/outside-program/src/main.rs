@@ -31,7 +31,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn ask(algorithm: &str, trips: u32) -> Result<(), Box<dyn Error>> {
-    pin(0);
     let mut config = WorldConfig::new(2);
     config.algorithm =
         Algorithm::from_name(algorithm).ok_or_else(|| format!("no claim algorithm is called {algorithm}"))?;
@@ -39,6 +38,8 @@ fn ask(algorithm: &str, trips: u32) -> Result<(), Box<dyn Error>> {
     let world = towpath::create(Some(&name), &config)?;
     world.enter(Some(0))?;
     let mut other = Command::new(env::current_exe()?).args(["answer", &name]).spawn()?;
+    // Only now: the other process would inherit it.
+    pin(0);
     let endpoint = Endpoint::new(&world)?;
     // Relaxed, here and below: one thread.
     endpoint.set_handler(ANSWER, |answer| NEWS.store(answer.args()[0], Relaxed));
