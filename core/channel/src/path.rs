@@ -162,9 +162,12 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         };
         let slot = q.slot(ticket);
         cpu.write(&slot.tag, out.tag);
-        for (cell, pair) in slot.args.iter().zip(out.args.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
+        // By index: the adapters of iterators are calls where a program is built without LTO.
+        let mut n = 0;
+        while n < out.args.len().min(LINE_ARGS) {
+            let high = if n + 1 < out.args.len() { out.args[n + 1] } else { 0 };
+            cpu.write(&slot.args[n / 2], u64::from(out.args[n]) | u64::from(high) << 32);
+            n += 2;
         }
         if out.args.len() > LINE_ARGS || out.aux != 0 {
             self.fill_extra(cpu, ticket, out);
@@ -292,8 +295,11 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
         let mut delivered = 0;
         while delivered < quota {
             let Some(arrival) = self.receiver.borrow_mut().next(self.claim, self.queue, cpu) else { break };
-            let _done = Done(self, cpu, arrival);
+            // Dropped only if the handler panics: its drop is a call without LTO.
+            let done = Done(self, cpu, arrival);
             deliver(arrival);
+            core::mem::forget(done);
+            self.receiver.borrow_mut().done(self.claim, self.queue, cpu, arrival);
             delivered += 1;
         }
         if delivered > 0 {
@@ -324,10 +330,12 @@ pub fn free_afterwards<'a, P: Processor>(
 /// loop of fixed length is none.
 #[inline(always)]
 pub fn line_args<P: Processor>(cpu: &P, slot: &Slot<P>, args: &mut [u32; MAX_ARGS]) {
-    for (pair, cell) in args[..LINE_ARGS].chunks_exact_mut(2).zip(&slot.args) {
-        let both = cpu.read(cell);
-        pair[0] = both as u32;
-        pair[1] = (both >> 32) as u32;
+    let mut n = 0;
+    while n < LINE_ARGS {
+        let both = cpu.read(&slot.args[n / 2]);
+        args[n] = both as u32;
+        args[n + 1] = (both >> 32) as u32;
+        n += 2;
     }
 }
 
