@@ -34,6 +34,7 @@ LC_ALL=C awk '
         next
     }
     { doc = 0 }
+    END { exit bad }
 ' $files || { echo "comments (see above; docs/style.md)"; failed=1; }
 
 # Orderings: each that is not Relaxed has a number and a partner on the eight lines before it.

@@ -2,7 +2,7 @@
 //! as many as cores, over queues that are full nearly always: every message arrives exactly once,
 //! in its sender's order, with its contents, and in the end nothing is in use.
 //!
-//! What the n-th message from one rank to another is (form, arguments, bytes, place) follows from
+//! Form, arguments, bytes and place of the n-th message from one rank to another follow from
 //! (request or reply, from, to, n). So the receiver knows what must come next from each rank, and
 //! compares. Besides, both ends count and add up what they sent and saw, in a page that the parent
 //! compares when all have ended.

@@ -52,8 +52,8 @@ struct Interrupted {
 const UPDATES: usize = 0;
 const HANDLED: usize = 1;
 
-/// Ends the process if the handler's operation unwinds, without a lock that another thread may
-/// have held when it forked.
+/// Ends the process if the handler's operation unwinds, without a lock that another
+/// thread may have held when it forked.
 struct ExitOnUnwind;
 
 impl Drop for ExitOnUnwind {

@@ -13,7 +13,7 @@
 //! * *to the flag*, if the queue was found empty more than `TO_FLAG` times in a row: it takes the
 //!   flag, makes the queue invalid, sends away all who had queued behind it, and releases the flag.
 //!
-//! Who has come to an invalid queue (it read the flag before the change) sends away everybody
+//! A waiter that has come to an invalid queue (it read the flag before the change) sends away all
 //! behind it, makes the queue invalid again, and starts anew. Where the policy restricts queueing
 //! (more processes than cores), nobody changes over to the queue, and a holder changes back.
 //!
