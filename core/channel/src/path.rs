@@ -9,6 +9,7 @@
 //! more: a block that it had claimed and not published is found by the receiver's sweep.
 
 use core::cell::{Cell, RefCell};
+use core::mem::ManuallyDrop;
 
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::WaitForSpace;
@@ -162,13 +163,7 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         };
         let slot = q.slot(ticket);
         cpu.write(&slot.tag, out.tag);
-        // By index: the adapters of iterators are calls where a program is built without LTO.
-        let mut n = 0;
-        while n < out.args.len().min(LINE_ARGS) {
-            let high = if n + 1 < out.args.len() { out.args[n + 1] } else { 0 };
-            cpu.write(&slot.args[n / 2], u64::from(out.args[n]) | u64::from(high) << 32);
-            n += 2;
-        }
+        write_args(cpu, &slot.args, out.args);
         if out.args.len() > LINE_ARGS || out.aux != 0 {
             self.fill_extra(cpu, ticket, out);
         }
@@ -202,10 +197,7 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         let extra = self.queue.extra(ticket);
         cpu.write(&extra.aux, out.aux);
         let rest = out.args.get(LINE_ARGS..).unwrap_or(&[]);
-        for (cell, pair) in extra.args.iter().zip(rest.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            cpu.write(cell, u64::from(pair[0]) | u64::from(high) << 32);
-        }
+        write_args(cpu, &extra.args, rest);
     }
 
     /// Tries until it succeeds, polling between the attempts so that no cycle of full
@@ -263,10 +255,17 @@ pub struct ReceivePath<'a, P: Processor, C> {
 /// Ends a delivery, even if the handler panics: the message counts as handled.
 struct Done<'a, 'b, P: Processor, C: Claim<P>>(&'a ReceivePath<'b, P, C>, &'a P, Arrival);
 
+impl<P: Processor, C: Claim<P>> Done<'_, '_, P, C> {
+    #[inline(always)]
+    fn end(&self) {
+        self.0.receiver.borrow_mut().done(self.0.claim, self.0.queue, self.1, self.2);
+    }
+}
+
 impl<P: Processor, C: Claim<P>> Drop for Done<'_, '_, P, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.receiver.borrow_mut().done(self.0.claim, self.0.queue, self.1, self.2);
+        self.end();
     }
 }
 
@@ -298,8 +297,7 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
             // Dropped only if the handler panics: its drop is a call without LTO.
             let done = Done(self, cpu, arrival);
             deliver(arrival);
-            core::mem::forget(done);
-            self.receiver.borrow_mut().done(self.claim, self.queue, cpu, arrival);
+            ManuallyDrop::new(done).end();
             delivered += 1;
         }
         if delivered > 0 {
@@ -326,26 +324,43 @@ pub fn free_afterwards<'a, P: Processor>(
     Block(q, cpu, header)
 }
 
-/// The arguments on a packet's line. All of them: they are on the header's line, and a
-/// loop of fixed length is none.
+/// Writes arguments into cells, two in each, the even one in the low half, as far as they
+/// go.
+///
+/// By index: the adapters of iterators are calls where a program is built without LTO.
 #[inline(always)]
-pub fn line_args<P: Processor>(cpu: &P, slot: &Slot<P>, args: &mut [u32; MAX_ARGS]) {
+fn write_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &[u32]) {
     let mut n = 0;
-    while n < LINE_ARGS {
-        let both = cpu.read(&slot.args[n / 2]);
+    while n < args.len().min(cells.len() * 2) {
+        let high = if n + 1 < args.len() { args[n + 1] } else { 0 };
+        cpu.write(&cells[n / 2], u64::from(args[n]) | u64::from(high) << 32);
+        n += 2;
+    }
+}
+
+/// Reads as many arguments as `args` has places, an even number, out of cells
+/// ([`write_args`]).
+#[inline(always)]
+fn read_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &mut [u32]) {
+    let mut n = 0;
+    while n + 1 < args.len() {
+        let both = cpu.read(&cells[n / 2]);
         args[n] = both as u32;
         args[n + 1] = (both >> 32) as u32;
         n += 2;
     }
 }
 
+/// The arguments on a packet's line. All of them: they are on the header's line, and a
+/// loop of fixed length is none.
+#[inline(always)]
+pub fn line_args<P: Processor>(cpu: &P, slot: &Slot<P>, args: &mut [u32; MAX_ARGS]) {
+    read_args(cpu, &slot.args, &mut args[..LINE_ARGS]);
+}
+
 /// The arguments that did not fit there, if the message has so many.
 pub fn extra_args<P: Processor>(cpu: &P, q: &Queue<'_, P>, arrival: Arrival, args: &mut [u32; MAX_ARGS]) {
     if arrival.header.args() > LINE_ARGS {
-        for (pair, cell) in args[LINE_ARGS..].chunks_exact_mut(2).zip(&q.extra(arrival.ticket).args) {
-            let both = cpu.read(cell);
-            pair[0] = both as u32;
-            pair[1] = (both >> 32) as u32;
-        }
+        read_args(cpu, &q.extra(arrival.ticket).args, &mut args[LINE_ARGS..]);
     }
 }

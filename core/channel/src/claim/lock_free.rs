@@ -243,9 +243,6 @@ impl<P: Processor> Claim<P> for LockFree {
         free_packet(q, cpu, ticket);
     }
 
-    #[inline]
-    fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
-
     fn await_space<W: WaitForSpace<P>>(
         &self,
         q: &Queue<'_, P>,
@@ -259,11 +256,6 @@ impl<P: Processor> Claim<P> for LockFree {
 
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
         say_asleep(q, receiver, cpu)
-    }
-
-    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P) {
-        // Relaxed: taking the request to be woken back orders nothing.
-        cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
     }
 
     fn resolve_head(

@@ -6,7 +6,7 @@ mod lock_free;
 mod locked;
 mod towpath;
 
-use towpath_machine::Processor;
+use towpath_machine::{Ordering, Processor};
 use towpath_sync::WaitForSpace;
 
 use crate::packet::Header;
@@ -109,7 +109,9 @@ pub trait Claim<P: Processor> {
 
     /// Publishes lazily kept progress; wakes senders that sleep for want of space. Called
     /// when a poll ends.
-    fn flush<W: WaitForSpace<P>>(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, wait: &W);
+    /// Nothing, where progress is published with each packet.
+    #[inline]
+    fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
 
     /// Waits a while for space in a queue that was found full. A hint: returns at any
     /// time.
@@ -126,8 +128,11 @@ pub trait Claim<P: Processor> {
     /// claimed already.
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool;
 
-    /// Takes that back.
-    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P);
+    /// Takes that back: in `sleeping`, where the algorithm keeps no flag in the tail.
+    fn wake_up(&self, q: &Queue<'_, P>, cpu: &P) {
+        // Relaxed: taking the request to be woken back orders nothing.
+        cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
+    }
 
     /// The head has been claimed but not published: if its owner is dead, or `overdue`,
     /// pass over it where the algorithm permits. Returns whether the head has moved.
