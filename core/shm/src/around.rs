@@ -9,10 +9,10 @@ use core::sync::atomic::Ordering;
 use rustix::thread::sched_getaffinity;
 use towpath_sync::{Surroundings, is_oversubscribed};
 
+use crate::inner::Inner;
 use crate::layout::{CPU_WORDS, PRESENCE, Presence, RANK_BITS};
 use crate::limits;
 use crate::participant::{EntryWord, ParticipantId, State};
-use crate::world::Inner;
 
 impl Surroundings for Inner {
     fn oversubscribed(&self) -> bool {

@@ -33,9 +33,10 @@ use towpath_machine::{Native, Park};
 use towpath_sync::{PARKED, Policy, Surroundings, Wait, Waiting};
 
 use crate::Error;
+use crate::inner::Inner;
 use crate::layout::{MOST_PROCESSES, RANK_BITS};
 use crate::participant::{EntryWord, State};
-use crate::world::{Inner, World};
+use crate::world::World;
 
 const FAILED: u64 = 1 << 62;
 /// Number of the first bit of the rank.

@@ -43,10 +43,10 @@ use std::time::{Duration, Instant};
 use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::{Exclusive, Guard, Lock, LockError, Mutex, Policy, Wait};
 
+use crate::inner::Inner;
 use crate::layout::{PAGE, Record, TYPE_WORDS, code_of, record_of};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
-use crate::world::Inner;
 use crate::{Error, World};
 
 /// A named object in a world's segment. Keeps the world mapped.

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use towpath_machine::Native;
 
 use crate::Error;
+use crate::inner::Inner;
 use crate::layout::LOCKS;
 use crate::participant::{EntryWord, ParticipantId, State, joining_hash};
 use crate::process::{Identity, Pulse};
 use crate::segment::{lock_byte, open_again};
-use crate::world::Inner;
 
 impl Inner {
     pub(crate) fn enter(&self, rank: Option<u32>) -> Result<(), Error> {

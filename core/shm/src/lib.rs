@@ -24,6 +24,7 @@ mod entering;
 mod environment;
 mod error;
 mod handover;
+mod inner;
 mod interrupts;
 mod layout;
 pub mod limits;

@@ -31,12 +31,12 @@
 use core::sync::atomic::Ordering;
 use towpath_machine::{Native, Park, Processor};
 
+use crate::inner::Inner;
 use crate::layout::{LOCKS, MOST_PROCESSES, RANK_BITS};
 use crate::participant::{Ending, EntryWord, PID_BITS, ParticipantId, State};
 use crate::process::{self, Dead, Found, Pulse, Wanted};
 use crate::segment::byte_is_locked;
 use crate::watchlist::{WATCHED, Watched};
-use crate::world::Inner;
 
 /// Number of ranks that are looked after in a [`TICK`] in a larger world.
 const WINDOW: u64 = 64;

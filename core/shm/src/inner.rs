@@ -1,0 +1,169 @@
+//! State behind a [`World`] handle: the header's making by the creator, its check by each
+//! process that opens the world, and what the process keeps beside the segment.
+//!
+//! A segment states its own magic number, layout version, sizes and offsets in its header. The
+//! creator writes these words and then `state`, once, before any other process can find the
+//! segment. A process that opens the world compares each of them with its own constants, with the
+//! segment's length and with the [`Geometry`] that follows from three of them; only then does it
+//! look at other parts. After that it uses its own copies (`processes`, `params`, `Parts`): what is
+//! written over the header later changes nothing for it.
+//!
+//! **Fields.** `local`: a page that a fork clears, written by this process. `watched`, `lock`:
+//! threads of this process, each under its mutex. All others: never changed.
+//!
+//! **Crashes.** A creator that dies before (6) leaves a segment without `READY`: without a name
+//! nobody finds it, and the kernel frees it. A process that dies later leaves only its entry
+//! (`liveness.rs`); its handle is not dropped, so the name of a world whose last process dies stays
+//! until `sweep.rs` removes it.
+//!
+//! **Memory.** One page beside the segment, and up to 64 descriptors of watched processes.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use towpath_machine::Native;
+
+use crate::layout::{Control, Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY};
+use crate::local::LocalPage;
+use crate::participant::ParticipantId;
+use crate::parts::Parts;
+use crate::segment::Segment;
+use crate::watchlist::Watchlist;
+use crate::world::{World, WorldSpec};
+use crate::{Error, shown};
+
+/// One process's part of a world, shared by the clones of its handle.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub segment: Parts,
+    pub local: LocalPage,
+    pub processes: u32,
+    pub params: [u64; 16],
+    pub name: Option<(String, PathBuf)>,
+    /// The rank that the environment gives to this process.
+    pub suggested: Option<u32>,
+    pub watched: Mutex<Watchlist>,
+    /// Holds the lock on this participant's byte.
+    pub lock: Mutex<Option<OwnedFd>>,
+}
+
+/// Writes the header of a new segment that no other process can find yet.
+pub(crate) fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geometry) {
+    let header = &segment.control().header;
+    // Relaxed, all but the last: (6) publishes them.
+    let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
+    set(&header.magic, MAGIC);
+    header.layout.store(LAYOUT_VERSION, Ordering::Relaxed);
+    header.control_bytes.store(size_of::<Control>() as u32, Ordering::Relaxed);
+    set(&header.bytes, segment.len());
+    set(&header.area_offset, geometry.area());
+    set(&header.object_bytes, spec.object_bytes);
+    set(&header.area_bytes, spec.area_bytes);
+    set(&header.processes, u64::from(spec.processes));
+    set(&header.creator, u64::from(std::process::id()));
+    for (word, value) in header.params.iter().zip(spec.params) {
+        set(word, value);
+    }
+    set(&segment.control().counts.switch_cost, Native::switch_cost());
+    // (6) Release: pairs with the Acquire (7) in `adopt`.
+    header.state.store(READY, Ordering::Release);
+}
+
+/// Checks each statement of a segment about itself before it is believed.
+pub(crate) fn adopt(
+    segment: Segment,
+    name: Option<(String, PathBuf)>,
+    suggested: Option<u32>,
+) -> Result<World, Error> {
+    let header = &segment.control().header;
+    // (7) Acquire: pairs with the Release (6) in `write_header`. The loads below may then be
+    // Relaxed.
+    let state = header.state.load(Ordering::Acquire);
+    let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    if get(&header.magic) != MAGIC {
+        let what = name.map_or_else(|| "the descriptor of this world".to_owned(), |(_, path)| shown(path));
+        return Err(Error::NotAWorld { what, why: "it does not begin like one" });
+    }
+    let layout = header.layout.load(Ordering::Relaxed);
+    if layout != LAYOUT_VERSION {
+        return Err(Error::OtherLayout { here: LAYOUT_VERSION, there: layout });
+    }
+    if state != READY {
+        return Err(Error::Unfinished { creator: get(&header.creator) });
+    }
+    let expect = |what, found: u64, expected: u64| {
+        if found == expected { Ok(()) } else { Err(Error::Damaged { what, found, expected }) }
+    };
+    expect(
+        "the size of the control part",
+        header.control_bytes.load(Ordering::Relaxed).into(),
+        size_of::<Control>() as u64,
+    )?;
+    let processes = get(&header.processes);
+    expect("the number of processes", processes, processes.clamp(1, MOST_PROCESSES.into()))?;
+    let processes = processes as u32;
+    let (object_bytes, area_bytes) = (get(&header.object_bytes), get(&header.area_bytes));
+    let bytes = segment.len();
+    expect("the segment's size", get(&header.bytes), bytes)?;
+    let geometry = Geometry::of(processes, object_bytes, area_bytes).map_err(|_| Error::Damaged {
+        what: "the number of bytes for objects or of the area",
+        found: object_bytes.max(area_bytes),
+        expected: bytes,
+    })?;
+    expect("the area's offset", get(&header.area_offset), geometry.area())?;
+    expect("the size of all parts together", geometry.end(), bytes)?;
+    let params = std::array::from_fn(|i| get(&header.params[i]));
+    let local = LocalPage::new()?;
+    // Relaxed: nobody else has this page yet.
+    local.opener.store(1, Ordering::Relaxed);
+    // Its length was compared above.
+    let segment = Parts::new(segment, geometry).ok_or(Error::TooLarge(bytes))?;
+    Ok(World(Arc::new(Inner {
+        segment,
+        local,
+        processes,
+        params,
+        name,
+        suggested,
+        watched: Mutex::new(Watchlist::new(processes)),
+        lock: Mutex::new(None),
+    })))
+}
+
+impl Inner {
+    pub(crate) fn control(&self) -> &Control {
+        self.segment.control()
+    }
+
+    /// The entry of a rank below `processes`.
+    pub(crate) fn entry(&self, index: u32) -> &Entry {
+        debug_assert!(index < self.processes);
+        &self.segment.entries()[index as usize]
+    }
+
+    pub(crate) fn me(&self) -> Result<ParticipantId, Error> {
+        // Relaxed: written by this process's own call of `enter`.
+        match self.local.me.load(Ordering::Relaxed) {
+            0 => Err(Error::NotEntered),
+            bits => Ok(ParticipantId::from_bits(bits)),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail();
+        }
+        self.leave();
+        // Only the process that opened the world: its children share its lock.
+        if let Some((_, path)) = &self.name
+            && self.local.opener.load(Ordering::Relaxed) == 1
+            && !self.is_inhabited()
+        {
+            self.segment.unlink_if_last(path);
+        }
+    }
+}
