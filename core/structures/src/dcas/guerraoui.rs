@@ -22,15 +22,7 @@
 //! **Progress.** Lock-free, as long as at most 12 operations are under way in a chain, each waiting
 //! for the word that the next one has marked; what is deeper than that is made to fail, and its
 //! owner tries again. Readers never help and never wait; they repeat if the descriptor that they
-//! look at is used again meanwhile.
-//!
-//! ```text
-//! word        plain          MARK 0 | tag (31 bits) | value (32 bits)
-//!             marked         MARK 1 | HELPS | SECOND | descriptor (16 bits) | use (45 bits)
-//! status      use (45 bits) | HELPED | state
-//! state       0 never used -> ACTIVE (owner) -> SUCCESS or FAILED (any participant) -> ACTIVE with
-//!             the next use (owner); a helper's descriptor is FAILED from the beginning
-//! ```
+//! look at is used again meanwhile. Words, marks and descriptors, and reading them: `marks.rs`.
 //!
 //! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
 //! `HELPED`: set by a helper before it marks a word. The other fields of a descriptor: the owner,
@@ -55,10 +47,13 @@
 //! **Don't use it** where a word changes 2³¹ times between two instructions of one participant and
 //! has the same value again then, or for values above 32 bits.
 
+mod marks;
+
 use core::marker::PhantomData;
 
-use towpath_machine::{Arena, Ordering, Place, Processor};
+use towpath_machine::{Arena, Ordering, Processor};
 
+use self::marks::{Descriptor, HELPED, HELPS, Operation, SHIFT, TAG, VALUE, active};
 use super::descriptors::{
     ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
 };
@@ -66,16 +61,6 @@ use super::places::PLACES;
 use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
-
-/// In a mark: the descriptor is a helper's.
-const HELPS: u64 = 1 << 62;
-const VALUE: u64 = u32::MAX as u64;
-const TAG: u64 = 1 << 32;
-
-/// Bit of a status: a participant helps.
-const HELPED: u64 = 4;
-/// The use's place in a status.
-const SHIFT: u32 = 3;
 
 /// Variant of the text: the true one, or one with a planted fault ([`crate::planted`]).
 pub trait Variant: Send + Sync + 'static {
@@ -101,125 +86,10 @@ pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
     variant: PhantomData<fn() -> V>,
 }
 
-#[repr(C, align(64))]
-struct Descriptor<P: Processor> {
-    status: P::Word,
-    /// Identity of the operation: the participant's own, or the one that it helps.
-    operation: P::Word,
-    /// The first word's number, and the second one's in the upper half.
-    words: P::Word,
-    old: [P::Word; 2],
-    new: [P::Word; 2],
-}
-
-/// An operation, as its owner and its helpers know it. Words as they are when plain.
-#[derive(Clone, Copy)]
-struct Operation {
-    identity: u64,
-    words: [u32; 2],
-    old: [u64; 2],
-    new: [u64; 2],
-}
-
-/// Observation of a word.
-#[derive(Clone, Copy)]
-struct Seen {
-    content: u64,
-    /// Content of the word if it were plain.
-    plain: u64,
-    /// The operation that has marked it; 0 if it is plain.
-    operation: u64,
-    /// True if that operation is undecided.
-    pending: bool,
-}
-
-const fn active(identity: u64) -> u64 {
-    (identity & USE) << SHIFT | ACTIVE
-}
-
 impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     #[inline(always)]
     fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
         Participant::of(self.participants.as_ref(), me)
-    }
-
-    /// The descriptor that an identity or a mark names.
-    #[inline(always)]
-    fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
-        Participant::behind(self.participants.as_ref(), identity)
-    }
-
-    /// Looks at a word: its content, its content if it were plain, and whether that is
-    /// sure to be decided. Otherwise [`Guerraoui::look`] says more.
-    #[inline(always)]
-    fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
-        // (1b) Acquire: as (1) in `look`; pairs with the Release (3), (5), (6).
-        let content = cpu.load(word, Ordering::Acquire);
-        if content & MARK == 0 {
-            return Ok((content, content, true));
-        }
-        let marked = self.descriptor(content)?;
-        let entry = usize::from(content & SECOND != 0);
-        // (2b) Acquire, three times: as (2) in `look_behind`; pairs with the Release (8), (4).
-        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
-        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
-        let status = cpu.load(&marked.status, Ordering::Acquire);
-        let usual = content & HELPS == 0 && status >> SHIFT == content & USE && status & STATE != ACTIVE;
-        Ok((content, if status & STATE == SUCCESS { new } else { old }, usual))
-    }
-
-    /// Looks at a word.
-    fn look<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, number: u32) -> Result<Seen, DcasError> {
-        let word = words.find(number)?;
-        loop {
-            // (1) Acquire: the descriptor behind the mark, or what came before the value; it
-            // pairs with the Release (3), (5), (6).
-            let content = cpu.load(word, Ordering::Acquire);
-            if content & MARK == 0 {
-                return Ok(Seen { content, plain: content, operation: 0, pending: false });
-            }
-            if let Some(seen) = self.look_behind(cpu, word, content)? {
-                return Ok(seen);
-            }
-        }
-    }
-
-    /// Finds the plain content behind a mark. `None` if it is no longer there.
-    fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
-        let marked = self.descriptor(content)?;
-        let entry = usize::from(content & SECOND != 0);
-        // (2) Acquire: whoever reads here what a later use has written sees in the status that it
-        // is a later one; pairs with the Release (8) in `prepare`.
-        let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
-        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
-        let (operation, status, in_use) = if content & HELPS == 0 {
-            // Acquire: as (2), and what was done before the decision; pairs with the Release (4).
-            let status = cpu.load(&marked.status, Ordering::Acquire);
-            (content & IDENTITY, status, status >> SHIFT == content & USE)
-        } else {
-            // (2c) Acquire, three times: as (2) and above; pairs with the Release (8), (4). The
-            // helper's own status last: it says whether all this was one use.
-            let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
-            let status = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire);
-            (operation, status, cpu.load(&marked.status, Ordering::Acquire) >> SHIFT == content & USE)
-        };
-        let seen = |state| Seen {
-            content,
-            plain: if state == SUCCESS { new } else { old },
-            operation,
-            pending: state == ACTIVE,
-        };
-        if in_use && status >> SHIFT == operation & USE {
-            return Ok(Some(seen(status & STATE)));
-        }
-        // A descriptor has been used again: before that its marks were taken out. Acquire: not
-        // before the loads that say so.
-        match cpu.load(word, Ordering::Acquire) == content {
-            false => Ok(None),
-            // A helper's that was late: the operation has failed.
-            true if in_use => Ok(Some(seen(FAILED))),
-            true => Err(DcasError::Corrupt),
-        }
     }
 
     /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
@@ -229,8 +99,8 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let mut expected = active(identity);
         loop {
             let decided = expected & !STATE | state;
-            // (4) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
-            // Acquire (2) and itself.
+            // (4) AcqRel: the marks are in, and a participant that sees the decision sees them;
+            // pairs with the Acquire (2) in `marks.rs` and itself.
             match cpu.compare_exchange(status, expected, decided, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(state),
                 Err(now) if now == active(identity) | HELPED && now != expected => expected = now,
@@ -239,31 +109,14 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         }
     }
 
-    /// Writes an operation into a descriptor for its next use. Returns the mark, as for
-    /// the first word.
-    #[inline(always)]
-    fn prepare(cpu: &P, descriptor: &Descriptor<P>, mark: u64, state: u64, operation: &Operation) -> u64 {
-        // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
-        // Acquire (2). The first one also comes after the former marks are out.
-        cpu.store(&descriptor.status, (mark & USE) << SHIFT | state, Ordering::Release);
-        cpu.store(&descriptor.operation, operation.identity, Ordering::Release);
-        let [first, second] = operation.words;
-        cpu.store(&descriptor.words, u64::from(first) | u64::from(second) << 32, Ordering::Release);
-        for entry in 0..2 {
-            cpu.store(&descriptor.old[entry], operation.old[entry], Ordering::Release);
-            cpu.store(&descriptor.new[entry], operation.new[entry], Ordering::Release);
-        }
-        mark
-    }
-
     /// Takes the marks of a descriptor's last use out of its words, and a success's from
     /// those who helped. Returns the next use. Anybody may do that at any time with a use that is
     /// decided; one that is not is made to fail.
     #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
         let it = self.descriptor(identity(descriptor, 0))?;
-        // (2d) Acquire, here and below: for an owner its own writes; for others as (2); pairs with
-        // the Release (8), (4).
+        // (2d) Acquire, here and below: for an owner its own writes; for others as (2) in
+        // `marks.rs`; pairs with the Release (8) there, (4).
         let status = cpu.load(&it.status, Ordering::Acquire);
         let me = identity(descriptor, status >> SHIFT);
         let operation = cpu.load(&it.operation, Ordering::Acquire);
@@ -279,7 +132,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 let mark = MARK | me | if entry == 0 { 0 } else { SECOND };
                 if decided && content == mark {
                     // Usually the mark is this operation's, whose values are known. (2e) Acquire:
-                    // as (2d); pairs with the Release (8).
+                    // as (2d); pairs with the Release (8) in `marks.rs`.
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
                     let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
                     // (5b) AcqRel: as (5) in `settle_word`; pairs with the Acquire (1). Relaxed if
@@ -317,7 +170,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 self.decide(cpu, seen.operation, FAILED)?;
                 continue;
             }
-            // (5) AcqRel: hands on what (1) saw; pairs with the Acquire (1).
+            // (5) AcqRel: hands on what (1) saw; pairs with the Acquire (1) in `marks.rs`.
             let plain = cpu.compare_exchange(
                 word,
                 seen.content,
@@ -358,7 +211,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 }
                 let mark = if entry == 0 { mark } else { mark | SECOND };
                 // (3) AcqRel: the descriptor, and what came before the value that it replaces;
-                // pairs with the Acquire (1). Relaxed if it fails: looked at again.
+                // pairs with the Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
                 if cpu.compare_exchange(word, now.content, mark, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 {
                     break;
@@ -366,20 +219,6 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             }
         }
         self.decide(cpu, operation.identity, SUCCESS)
-    }
-
-    /// An operation, as its descriptor has it.
-    fn operation(&self, cpu: &P, identity: u64) -> Result<Operation, DcasError> {
-        let it = self.descriptor(identity)?;
-        // (2f) Acquire: as (2); pairs with the Release (8).
-        let [pair, a, b, c, d] = [&it.words, &it.old[0], &it.old[1], &it.new[0], &it.new[1]]
-            .map(|field| cpu.load(field, Ordering::Acquire));
-        Ok(Operation {
-            identity,
-            words: [pair as u32, (pair >> 32) as u32],
-            old: [a & !MARK, b & !MARK],
-            new: [c & !MARK, d & !MARK],
-        })
     }
 
     /// Completes another one's operation.
@@ -392,7 +231,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
         let other = self.descriptor(identity)?;
-        let operation = self.operation(cpu, identity)?;
+        let operation = other.operation(cpu, identity);
         // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it
         // settles. Succeeds, or finds it set, only if the fields were the operation's.
         let asked = cpu.compare_exchange(
@@ -413,7 +252,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let descriptor = actor.me * PLACES + place;
         let done = self.settle(cpu, words, descriptor).and_then(|usage| {
             let mark = MARK | HELPS | self::identity(descriptor, usage);
-            let mark = Self::prepare(cpu, &mine.descriptors[place], mark, FAILED, &operation);
+            let mark = mine.descriptors[place].prepare(cpu, mark, FAILED, &operation);
             self.complete(actor, words, &operation, mark)
         });
         mine.places.give(cpu, place);
@@ -434,7 +273,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let cpu = actor.cpu;
         let descriptor = actor.me * PLACES + place;
         if let Some(begun) = begun {
-            let operation = self.operation(cpu, begun)?;
+            let operation = self.descriptor(begun)?.operation(cpu, begun);
             if self.complete(actor, words, &operation, MARK | begun)? == SUCCESS {
                 return Ok(true);
             }
@@ -456,7 +295,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 old,
                 new: [Self::raised(old[0], changes[0].new), Self::raised(old[1], changes[1].new)],
             };
-            let mark = Self::prepare(cpu, self.descriptor(identity)?, MARK | identity, ACTIVE, &operation);
+            let mark = self.descriptor(identity)?.prepare(cpu, MARK | identity, ACTIVE, &operation);
             if self.complete(actor, words, &operation, mark)? == SUCCESS {
                 return Ok(true);
             }
@@ -480,14 +319,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
     const MAX: u64 = VALUE;
 
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
-        let descriptor = |_| Descriptor {
-            status: arena.word(Place::NewLine, 0),
-            operation: arena.word(Place::SameLine, 0),
-            words: arena.word(Place::SameLine, 0),
-            old: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
-            new: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
-        };
-        let participant = |_| Participant::new(arena, descriptor);
+        let participant = |_| Participant::new(arena, |_| Descriptor::new(arena));
         Guerraoui { participants: S::each(participants, participant), variant: PhantomData }
     }
 
@@ -528,7 +360,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
             let to = Self::raised(seen.plain, value);
             let word = words.find(word)?;
             // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
-            // Acquire (1). Relaxed if it fails: looked at again.
+            // Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
             let done =
                 actor.cpu.compare_exchange(word, seen.content, to, Ordering::AcqRel, Ordering::Relaxed);
             if done.is_ok() {
@@ -569,9 +401,9 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
                 new: [Self::raised(first_plain, a.new), Self::raised(second_plain, b.new)],
             };
             let it = &mine.descriptors[place];
-            let mark = Self::prepare(cpu, it, MARK | identity, ACTIVE, &operation);
+            let mark = it.prepare(cpu, MARK | identity, ACTIVE, &operation);
             // (3b), (4b) AcqRel: as (3) in `complete` and (4) in `decide`; it pairs with the
-            // Acquire (1), (2). Relaxed if they fail: looked at again.
+            // Acquire (1), (2) in `marks.rs`. Relaxed if they fail: looked at again.
             let swap = |word, old, new| {
                 cpu.compare_exchange(word, old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             };
@@ -597,7 +429,7 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         let theirs = self.participant(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
             let descriptor = dead * PLACES + place;
-            // (2g) Acquire: as (2); pairs with the Release (8), (4).
+            // (2g) Acquire: as (2); pairs with the Release (8) in `marks.rs`, and (4).
             let status = cpu.load(&it.status, Ordering::Acquire);
             self.decide(cpu, identity(descriptor, status >> SHIFT), FAILED)?;
             self.settle(cpu, words, descriptor)?;
