@@ -13,21 +13,10 @@ use std::time::{Duration, Instant};
 use launching::common::{Directory, Watchdog};
 use launching::examples;
 use rustix::process::{Pid, Signal, kill_process};
+use towpath_machine::Random;
 
 /// Offset of the header's word with the area's offset (`core/shm/src/layout.rs`).
 const AREA_OFFSET: u64 = 24;
-
-/// Numbers that follow from a seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-}
 
 /// Returns whether the launcher, a child not yet waited for, has ended.
 fn has_ended(pid: u32) -> bool {
@@ -61,7 +50,7 @@ fn survives(test: &'static str, options: &[&str], example: &str) {
     let directory = Directory::new();
     let mut writes = 0;
     for seed in 1..=4u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let name = format!("hostile-{seed}");
         let path = directory.0.join(format!("towpath.{}.{name}", rustix::process::geteuid().as_raw()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));

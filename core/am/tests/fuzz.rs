@@ -12,21 +12,8 @@ use std::time::{Duration, Instant};
 
 use support::{Watchdog, members, tiny};
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, Layout, Tag, WorldConfig};
+use towpath_machine::Random;
 use towpath_shm::World;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// Writes nonsense: bytes anywhere in the queues of two endpoints, plausible words in
 /// headers and control words.
@@ -59,8 +46,8 @@ impl Scribbler<'_> {
         let value = match self.random.below(4) {
             0 => self.random.below(4),
             1 => self.random.below(1 << 10),
-            2 => self.random.next() | 1 << 63,
-            _ => self.random.next(),
+            2 => self.random.word() | 1 << 63,
+            _ => self.random.word(),
         };
         match self.random.below(8) {
             // A word of the control lines.
@@ -71,7 +58,7 @@ impl Scribbler<'_> {
             // A header.
             1 | 2 => {
                 let slot = self.random.below(self.config.packets.into()) * 64;
-                let header = self.random.next() & !0xff | self.random.below(256);
+                let header = self.random.word() & !0xff | self.random.below(256);
                 self.put(start + q.slots + slot, &header.to_le_bytes());
             }
             // A block's head.
@@ -93,7 +80,7 @@ impl Scribbler<'_> {
             _ => {
                 let len = 1 + self.random.below(64);
                 let at = q.slots + self.random.below(q.total - q.slots - len);
-                let bytes: Vec<u8> = (0..len).map(|_| self.random.next() as u8).collect();
+                let bytes: Vec<u8> = (0..len).map(|_| self.random.word() as u8).collect();
                 self.put(start + at, &bytes);
             }
         }
@@ -200,7 +187,7 @@ fn fuzz(algorithm: Algorithm, seed: u64, scribbles: u64) {
             }
         });
         let layout = Layout::of(&config);
-        let mut scribbler = Scribbler { world: &worlds[3], config, layout, random: Random(seed) };
+        let mut scribbler = Scribbler { world: &worlds[3], config, layout, random: Random::new(seed) };
         let start = Instant::now();
         // First let something happen.
         while rounds.load(Ordering::Relaxed) < 100 && start.elapsed() < Duration::from_secs(5) {
@@ -248,10 +235,10 @@ macro_rules! fuzz {
     ($($name:ident: $algorithm:ident,)*) => {
         $(#[test]
         fn $name() {
-            let mut seeds = Random(seed());
+            let mut seeds = Random::new(seed());
             // Few at first, since a queue that has been closed takes no more harm.
             for scribbles in (1..=40).chain([100, 1000]) {
-                fuzz(Algorithm::$algorithm, seeds.next(), scribbles);
+                fuzz(Algorithm::$algorithm, seeds.word(), scribbles);
             }
         })*
     };

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Endpoint, Error, Name, Payload, Token, WorldConfig};
+use towpath_machine::Random;
 use towpath_shm::World;
 use towpath_sync::Policy;
 use towpath_testkit::{Child, Choice, pin_to, shared_words, two_cores, watchdog};
@@ -53,18 +54,6 @@ struct Message {
     offset: u64,
 }
 
-/// The generator `splitmix64`.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-}
-
 /// Into a shared segment a sender may store at any time: there each message has a place
 /// of its own. A private one keeps a message until the next of the same pair and kind.
 fn has_shared_segment(rank: usize) -> bool {
@@ -74,7 +63,7 @@ fn has_shared_segment(rank: usize) -> bool {
 impl Message {
     fn new(kind: Kind, from: usize, to: usize, n: u64) -> Message {
         let pair = ((kind as usize) * RANKS + from) as u64;
-        let mut random = Random(n << 16 | pair << 8 | to as u64);
+        let mut random = Random::new(n << 16 | pair << 8 | to as u64);
         // A request's form goes round in threes, and what it is answered with in fours: nothing, or
         // a reply of each form.
         let form = match kind {
@@ -82,13 +71,13 @@ impl Message {
             Kind::Reply => FORMS[(n % 4 - 1) as usize].0,
         };
         let count = (n as usize * 7 + from) % 17;
-        let args = (0..count).map(|i| if i == 0 { n as u32 } else { random.next() as u32 }).collect();
+        let args = (0..count).map(|i| if i == 0 { n as u32 } else { random.word() as u32 }).collect();
         let len = match form {
             Form::Short => 0,
-            Form::Medium => random.next() % (BLOCK + 1),
-            Form::Long => random.next() % (LONGEST + 1),
+            Form::Medium => random.below(BLOCK + 1),
+            Form::Long => random.below(LONGEST + 1),
         };
-        let bytes = (0..len).map(|_| random.next() as u8).collect();
+        let bytes = (0..len).map(|_| random.word() as u8).collect();
         let offset = match form {
             Form::Long if has_shared_segment(to) => LONGEST * (2 * RANKS as u64 * (n / 3) + pair),
             Form::Long => LONGEST * pair,
@@ -243,14 +232,14 @@ fn member(world: &World, me: usize, count: u64, tallies: &[Tally]) {
     }
     mine.reached(1);
     let others = || (1..RANKS).map(move |step| (me + step) % RANKS);
-    let mut random = Random(me as u64);
+    let mut random = Random::new(me as u64);
     for n in 0..count {
         for to in others() {
             let message = Message::new(Kind::Request, me, to, n);
             send(&endpoint, to, &message, n % 2 == 1).expect("a request");
             mine.add(Kind::Request, false, to, &message);
         }
-        match random.next() % 8 {
+        match random.word() % 8 {
             0 => std::thread::sleep(Duration::from_micros(200)),
             1..4 => _ = endpoint.poll(),
             _ => {}

@@ -38,7 +38,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use towpath_machine::{Ordering, Processor};
+use towpath_machine::{Ordering, Processor, Random};
 
 use crate::packet::ENDPOINT_BITS;
 use crate::queue::{CLOSED, HOLES, intent};
@@ -77,10 +77,7 @@ fn next_round(now: u64) -> u64 {
 
 /// A set of endpoints: two sets with the same value are equal, but for one chance in 2⁶⁴.
 fn with_member(set: u64, endpoint: u16) -> u64 {
-    let mut bits = (u64::from(endpoint) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    set.wrapping_add(bits ^ bits >> 31)
+    set.wrapping_add(Random::new(endpoint.into()).word())
 }
 
 /// A waiter's part, for one call of `lock`.

@@ -10,9 +10,10 @@ use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towpath_machine::Native;
+use towpath_machine::Random;
 use towpath_shm::{Error, World, WorldSpec};
 use towpath_sync::Policy;
-use towpath_testkit::{Child, Random, shared_words, watchdog};
+use towpath_testkit::{Child, shared_words, watchdog};
 
 /// Number of objects, and of bytes that each takes with its record.
 const OBJECTS: u64 = 65_536;
@@ -56,7 +57,7 @@ fn objects_survive_kills() {
     let done = &shared_words(1)[0];
     let fork = |rank| Child::fork(|| make_all(&world, rank, done));
     let mut makers: Vec<Option<Child>> = (0..MAKERS).map(|rank| Some(fork(rank))).collect();
-    let mut random = Random(18);
+    let mut random = Random::new(18);
     for kill in 1..=KILLS {
         // The first pass of each makes objects; from then on they are mostly found.
         while done.load(SeqCst) < u64::from(kill) * (OBJECTS / u64::from(KILLS + 1)) {

@@ -18,7 +18,7 @@ use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use towpath_machine::{Native, OwnLine, Plain};
+use towpath_machine::{Native, OwnLine, Plain, Random};
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{Actor, Guerraoui, Harris};
 use towpath_structures::nonblocking::{
@@ -76,10 +76,10 @@ impl<T: Subject<Native>> Shared<T> {
     fn perform(&self, me: usize, turn: u64) {
         let cpu = Native::with_id(me as u32);
         let actor = Actor { cpu: &cpu, wait: &Spinning, me };
-        let random = (turn << 8 | me as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        let (key, value, account) = (random / 4 % KEYS, turn % 1_000 + 1, &self.accounts[me]);
+        let mut random = Random::new(turn << 8 | me as u64);
+        let (key, value, account) = (random.below(KEYS), turn % 1_000 + 1, &self.accounts[me]);
         let value_of = |answer: u64| answer & 0xffff_ffff;
-        let done = match random % 4 {
+        let done = match random.below(4) {
             0 | 1 => self.subject.act(&actor, Op::Put(key, value)).map(|there| {
                 match (self.kind.load(SeqCst), there) {
                     (1, Some(_)) => return,

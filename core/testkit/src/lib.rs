@@ -9,7 +9,6 @@ mod child;
 mod choice;
 #[cfg(feature = "loom")]
 mod model;
-mod random;
 mod victim;
 pub mod watchdog;
 
@@ -17,7 +16,6 @@ pub use child::Child;
 pub use choice::Choice;
 #[cfg(feature = "loom")]
 pub use model::model;
-pub use random::Random;
 pub use victim::{Victim, mark};
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

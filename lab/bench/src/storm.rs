@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath::{Algorithm, Endpoint, Name, Payload, Policy, Tag, World, WorldConfig};
+use towpath_machine::Random;
 
 use crate::shared::{Board, MEMBERS};
 use crate::transport::{Crash, Run};
@@ -74,7 +75,8 @@ fn member(world: &World, rank: usize, board: &'static Board, seed: u64) -> Resul
         write(&board.link(rank, other).sent, 0);
     }
     write(&board.members[rank].name, endpoint.name().to_bits());
-    let mut sender = Sender { endpoint: &endpoint, rank, board, links: HashMap::new(), random: seed | 1 };
+    let mut sender =
+        Sender { endpoint: &endpoint, rank, board, links: HashMap::new(), random: Random::new(seed) };
     let mut burst = 0u32;
     while read(&board.stop) == 0 {
         sender.unlink(gone.lock().map(|mut gone| std::mem::take(&mut *gone)).unwrap_or_default());
@@ -144,7 +146,7 @@ struct Sender<'a> {
     board: &'a Board,
     /// By rank: the destination's incarnation, and the number of the next message to it.
     links: HashMap<usize, (Name, u32)>,
-    random: u64,
+    random: Random,
 }
 
 impl Sender<'_> {
@@ -178,17 +180,14 @@ impl Sender<'_> {
     fn send(&mut self) -> Result<(), towpath::Error> {
         let Sender { endpoint, rank, board, links, random } = self;
         for (&to, (_, seq)) in links {
-            *random ^= *random << 13;
-            *random ^= *random >> 7;
-            *random ^= *random << 17;
             let args = [*seq, read(&board.epoch) as u32, *rank as u32];
-            match *random % 32 {
+            match random.below(32) {
                 0 => {
                     let bytes: Vec<u8> = filler(*seq, LONG).collect();
                     endpoint.request_long(to, STORED, &args, &bytes, (*rank * LONG) as u64)?;
                 }
                 1..=4 => {
-                    let bytes: Vec<u8> = filler(*seq, (*random >> 8) as usize % BLOCK as usize).collect();
+                    let bytes: Vec<u8> = filler(*seq, random.below(BLOCK as u64) as usize).collect();
                     endpoint.request_medium(to, MEDIUM, &args, &bytes)?;
                 }
                 _ => endpoint.request(to, SHORT, &args)?,
@@ -205,14 +204,13 @@ struct Storm {
     world: World,
     board: &'static Board,
     members: Vec<Child>,
-    seed: u64,
+    random: Random,
     placement: Vec<Option<usize>>,
 }
 
 impl Storm {
     fn start(&mut self, rank: usize) -> Result<Child, Error> {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (world, board, seed) = (&self.world, self.board, self.seed >> 16);
+        let (world, board, seed) = (&self.world, self.board, self.random.word());
         write(&board.members[rank].name, 0);
         fork_on(self.placement[rank], || match member(world, rank, board, seed) {
             Ok(()) => 0,
@@ -296,7 +294,7 @@ pub fn run(algorithm: Algorithm, policy: Policy, kills: u32, run: &Run<'_>) -> R
     // Handlers need it for as long as the process lives; one small mapping for each test.
     let board: &'static Board = &Box::leak(Box::new(Shared::row(1)?))[0];
     let placement = (0..MEMBERS).map(|n| run.placement.core_for(n, MEMBERS)).collect();
-    let mut storm = Storm { world, board, members: Vec::new(), seed: run.seed, placement };
+    let mut storm = Storm { world, board, members: Vec::new(), random: Random::new(run.seed), placement };
     for rank in 0..MEMBERS {
         let child = storm.start(rank)?;
         storm.members.push(child);
@@ -304,13 +302,12 @@ pub fn run(algorithm: Algorithm, policy: Policy, kills: u32, run: &Run<'_>) -> R
     storm.until("all members to be there", || (0..MEMBERS).all(|m| read(&board.members[m].name) != 0))?;
     let mut result = Crash::default();
     for _ in 0..kills {
-        storm.seed =
-            storm.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let random = storm.seed >> 33;
-        let victim = random as usize % MEMBERS;
+        let victim = storm.random.below(MEMBERS as u64) as usize;
+        let while_it_starts = storm.random.below(64) == 0;
+        let delay = Duration::from_micros(storm.random.below(2000));
         // Mostly while it is at work, sometimes while it starts.
-        storm.until("the victim", || read(&board.members[victim].name) != 0 || random.is_multiple_of(64))?;
-        std::thread::sleep(Duration::from_micros(random / 64 % 2000));
+        storm.until("the victim", || read(&board.members[victim].name) != 0 || while_it_starts)?;
+        std::thread::sleep(delay);
         storm.kill(victim, &mut result)?;
     }
     storm.until("all members to be there", || (0..MEMBERS).all(|m| read(&board.members[m].name) != 0))?;

@@ -14,7 +14,7 @@ use towpath_fi::device::resource::completion::{Class, error};
 use towpath_fi::device::rma::onesided::Target;
 use towpath_fi::device::rma::regions::Region;
 use towpath_fi::device::tune::settings::Settings;
-use towpath_testkit::Random;
+use towpath_machine::Random;
 
 const VICTIM: usize = 0;
 const HONEST: usize = 1;
@@ -25,7 +25,7 @@ const SECRET: u64 = 0xfeed_beef_dead_cafe;
 /// Numbers that might mean something, and others.
 fn word(random: &mut Random) -> u64 {
     match random.below(8) {
-        0 => random.next(),
+        0 => random.word(),
         1 => u64::MAX - random.below(16),
         2 => 1 << random.below(64),
         3 => random.below(1 << 20),
@@ -41,7 +41,7 @@ fn progress(n: &mut [Node]) {
 }
 
 fn attack(seed: u64, settings: Settings) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut n = nodes(3, settings);
     let secret = vec![0x5a; 10_000];
     let region = Region {
@@ -81,7 +81,7 @@ fn attack(seed: u64, settings: Settings) {
             assert!(matches!(read, Ok(()) | Err(Refusal::Again | Refusal::Unreachable)));
         }
         for byte in &mut payload[..64] {
-            *byte = random.next() as u8;
+            *byte = random.word() as u8;
         }
         let kind = Kind::ALL[random.below(20) as usize].0;
         // A good-bye ends it all: not often.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use common::{Node, nodes, pattern, settle};
 use towpath_fi::device::resource::completion::error;
 use towpath_fi::device::tune::settings::Settings;
-use towpath_testkit::Random;
+use towpath_machine::Random;
 
 struct Posted {
     from: Option<u32>,
@@ -64,7 +64,7 @@ impl World {
 }
 
 fn run(seed: u64, settings: Settings) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let mut world = World {
         nodes: nodes(3, settings),
         sent: HashMap::new(),

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use support::*;
 use sys::*;
-use towpath_testkit::{Child, Random, watchdog};
+use towpath_machine::Random;
+use towpath_testkit::{Child, watchdog};
 
 const UNREACHABLE: i32 = libc::EHOSTUNREACH;
 const LENGTHS: [usize; 4] = [8, 200, 3000, 200_000];
@@ -99,7 +100,7 @@ fn senders_die(name: &str, options: &Options, victims: u64) {
     let mut node = Node::new(&Home::new(options), options);
     let mut descriptors = 0;
     for victim in 0..victims {
-        let mut random = Random(victim + 1);
+        let mut random = Random::new(victim + 1);
         watchdog::begin(format!("sender {victim} dies: {name}"), 60);
         let (child, peer) = child(&mut node, options, send_without_end);
         let mut doom = Doom::of(child, Duration::from_micros(random.below(6000)));
@@ -166,7 +167,7 @@ fn open_descriptors() -> Vec<PathBuf> {
 fn receivers_die(name: &str, options: &Options) {
     let mut node = Node::new(&Home::new(options), options);
     for victim in 0..24 {
-        let mut random = Random(victim + 77);
+        let mut random = Random::new(victim + 77);
         let takes = victim % 2 == 0;
         let len = LENGTHS[victim as usize / 2 % LENGTHS.len()];
         watchdog::begin(format!("receiver {victim} dies: {name}, {len} bytes, taking: {takes}"), 60);
@@ -205,7 +206,7 @@ fn owners_of_memory_die(name: &str, options: &Options) {
     let mut node = Node::new(&Home::new(options), options);
     for victim in 0..12 {
         watchdog::begin(format!("owner {victim} of memory dies: {name}"), 60);
-        let mut random = Random(victim + 5);
+        let mut random = Random::new(victim + 5);
         let (child, peer) = child(&mut node, options, |node| {
             let window = vec![0u8; 1 << 20];
             node.register(&window, FI_REMOTE_READ | FI_REMOTE_WRITE, KEY).expect("registered");
@@ -267,7 +268,7 @@ fn the_rest_go_on(name: &str, options: &Options) {
         watchdog::begin(format!("one of two dies: {name}, {victim}"), 60);
         let (child_a, a) = child(&mut node, options, send_without_end);
         let (child_b, b) = child(&mut node, options, send_without_end);
-        let mut doom = Doom::of(child_a, Duration::from_micros(Random(victim + 3).below(8000)));
+        let mut doom = Doom::of(child_a, Duration::from_micros(Random::new(victim + 3).below(8000)));
         let mut buffers = [vec![0; 200_000], vec![0; 200_000]];
         let mut next = [0u64; 2];
         let mut post = |which: usize, i: u64| {

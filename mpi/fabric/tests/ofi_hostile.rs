@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::*;
 use sys::*;
-use towpath_testkit::{Child, Random, shared_words, watchdog};
+use towpath_machine::Random;
+use towpath_testkit::{Child, shared_words, watchdog};
 
 /// All shared memory of this process (of endpoints, and of pairs), mapped once more.
 fn segments() -> Vec<&'static [AtomicU64]> {
@@ -83,7 +84,7 @@ fn take(n: &[Node]) {
 /// Body of a child: uses two endpoints while their memory is changed, most of all where
 /// it matters.
 fn suffer(seed: u64, step: &AtomicU64, options: &Options) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let n = nodes(2, options);
     let bytes: &'static [u8] = lasting(100_000);
     let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -112,7 +113,7 @@ fn suffer(seed: u64, step: &AtomicU64, options: &Options) {
             let new = match random.below(7) {
                 0 => 0,
                 1 => u64::MAX,
-                2 => random.next(),
+                2 => random.word(),
                 3 => old ^ 1 << random.below(64),
                 4 => old.wrapping_add(1),
                 5 => old.wrapping_sub(1),

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use towpath_testkit::{Random, Victim, watchdog};
+use towpath_machine::Random;
+use towpath_testkit::{Victim, watchdog};
 
 use crate::acts::{Act, InSegment};
 use crate::history::{Call, is_linearizable};
@@ -109,7 +110,7 @@ impl<T: InSegment> Round<T> {
             }
         });
         victim.kill();
-        let mut random = Random(length << 8 | 1 << 63);
+        let mut random = Random::new(length);
         for (step, state) in &states {
             watchdog::at(*step);
             self.shared.restore_all(state);
@@ -125,7 +126,7 @@ impl<T: InSegment> Round<T> {
     /// Interrupts the act after each of these numbers of instructions (counted anew after
     /// handlers).
     pub fn interrupt(&self, how: How, act: Act, begin: &Begin<T>, places: &[u64]) {
-        let mut random = Random(places[0] << 8 | how as u64 | 1 << 63);
+        let mut random = Random::stream(places[0], how as u64);
         let mut victim = self.victim(begin, VICTIM, act);
         let (mut at, mut complete) = (0, false);
         let mut scripts = Vec::new();

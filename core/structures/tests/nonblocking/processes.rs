@@ -7,7 +7,7 @@ use std::mem::size_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use towpath_machine::{Native, OwnLine, Plain, Processor};
+use towpath_machine::{Native, OwnLine, Plain, Processor, Random};
 use towpath_structures::InPlace;
 use towpath_structures::dcas::{Actor, Guerraoui, Harris};
 use towpath_structures::nonblocking::{
@@ -104,9 +104,9 @@ fn fork(run: impl FnOnce()) -> libc::pid_t {
 
 /// The `turn`-th operation of participant `me`.
 fn operation(me: usize, turn: u64) -> Op {
-    let random = (turn << 8 | me as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    let key = random / 8 % 6;
-    match random % 8 {
+    let mut random = Random::new(turn << 8 | me as u64);
+    let key = random.below(6);
+    match random.below(8) {
         0..=3 => Op::Put(key, turn % 1000 + 1),
         4..=6 => Op::Take(key),
         _ => Op::Get(key % 2),

@@ -144,7 +144,7 @@ impl<P: Processor, X: Exclusive<P>> Pool<'_, P, X> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_machine::{Heap, Native};
+    use towpath_machine::{Heap, Native, Random};
     use towpath_sync::locks::TestAndSet;
     use towpath_sync::{Lock, Spinning};
 
@@ -156,17 +156,13 @@ mod tests {
         let pool = Pool { table: &table, bytes: &bytes, size: 64 * 100, lock: &lock };
         pool.prepare(&cpu);
         let mut held: Vec<(usize, usize)> = Vec::new();
-        let mut state = 1u64;
+        let mut random = Random::new(1);
         for step in 0..20_000 {
-            // A generator of Marsaglia's: which way, how much, which one.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            if state & 1 == 0 && !held.is_empty() {
-                let (at, _) = held.swap_remove(state as usize / 2 % held.len());
+            if random.below(2) == 0 && !held.is_empty() {
+                let (at, _) = held.swap_remove(random.below(held.len() as u64) as usize);
                 pool.free(&cpu, &Spinning, at);
             } else {
-                let len = 1 + state as usize / 2 % 900;
+                let len = 1 + random.below(900) as usize;
                 if let Some(at) = pool.allocate(&cpu, &Spinning, len) {
                     assert!(at % 64 == 0 && at + len <= pool.size);
                     let free = held.iter().all(|&(a, l)| at + len <= a || a + l <= at);

@@ -313,6 +313,7 @@ impl Timed {
 mod tests {
     use towpath_channel::packet::READY;
     use towpath_channel::ring::RingMemory;
+    use towpath_machine::Random;
 
     use super::*;
     use crate::device::protocol::frame::Kind;
@@ -363,11 +364,8 @@ mod tests {
         out.stores = StoreModes::new(past);
         let data: Vec<u8> = (0..40_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
         let (mut sent, mut taken) = (0u64, 0u64);
-        let mut seed = 1u64;
-        let mut length = |n: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(n | 1);
-            [(seed >> 33) as usize % 60, (seed >> 40) as usize % 32_768][n as usize % 2]
-        };
+        let mut random = Random::new(1);
+        let mut length = |n: u64| random.below([60, 32_768][n as usize % 2]) as usize;
         let mut lengths = Vec::new();
         while taken < 6000 {
             if sent < 6000 {
@@ -405,16 +403,12 @@ mod tests {
         at_a.share(&a);
         back.share(&b);
         let data: Vec<u8> = (0..200).collect();
-        let mut seed = 7u64;
-        let mut random = |below: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) % below
-        };
+        let mut random = Random::new(7);
         let (mut sent, mut taken, mut through_line) = ([0u64; 2], [0u64; 2], 0);
         for _ in 0..200_000 {
-            let way = random(2) as usize;
+            let way = random.below(2) as usize;
             let (out, into) = if way == 0 { (&mut there, &mut at_b) } else { (&mut back, &mut at_a) };
-            if random(3) == 0 {
+            if random.below(3) == 0 {
                 let (n, before) = (sent[way], out.ring.sent());
                 // Some do not fit on a line.
                 if out.send(&frame(n, &data[..(n * 7 % 60) as usize])) {

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::ptr::null_mut;
 
+use towpath_machine::Random;
+
 use super::support::*;
 use sys::*;
 
@@ -29,9 +31,10 @@ const WRITE: usize = 3;
 const REMOTE_READ: usize = 4;
 const REMOTE_WRITE: usize = 5;
 
-struct Random(towpath_testkit::Random);
+/// Choices of a run, which follow from its seed.
+struct Draw(Random);
 
-impl Random {
+impl Draw {
     fn below(&mut self, n: usize) -> usize {
         self.0.below(n as u64) as usize
     }
@@ -111,7 +114,7 @@ struct World {
     /// Buffers that are not needed after this step.
     over: Vec<usize>,
     next: usize,
-    random: Random,
+    random: Draw,
 }
 
 impl World {
@@ -497,7 +500,7 @@ fn run(seed: u64, options: &Options) {
         spent: Vec::new(),
         over: Vec::new(),
         next: 1,
-        random: Random(towpath_testkit::Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)),
+        random: Draw(Random::new(seed)),
     };
     for step in 0..400 {
         let kind = world.random.below(20);

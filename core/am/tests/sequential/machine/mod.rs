@@ -23,7 +23,7 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use towpath_machine::{Arena, LINE, Ordering, Place};
+use towpath_machine::{Arena, LINE, Ordering, Place, Random};
 
 /// The most processors.
 const MAX: usize = 8;
@@ -137,7 +137,7 @@ struct Inner {
     /// Bytes left on the last line.
     left: usize,
     schedule: Schedule,
-    random: u64,
+    random: Random,
     time: u64,
     threads: Vec<Thread>,
     turn: Option<usize>,
@@ -161,7 +161,7 @@ impl Machine {
                 lines: 0,
                 left: 0,
                 schedule,
-                random: schedule.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+                random: Random::new(schedule.seed),
                 time: 0,
                 threads: Vec::new(),
                 turn: None,
@@ -308,10 +308,7 @@ impl Thread {
 
 impl Inner {
     fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) % below
+        self.random.below(below)
     }
 
     fn fail(&mut self, what: String) {

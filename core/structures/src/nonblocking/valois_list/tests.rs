@@ -2,19 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use towpath_machine::{Heap, Native};
+use towpath_machine::{Heap, Native, Random};
 
 use super::*;
 use towpath_sync::Spinning;
 
 type Tested = ValoisList<Native>;
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state >> 11
-}
 
 /// Takes everything out; then nothing is in use but the node between the first cell
 /// and the last.
@@ -39,9 +32,9 @@ fn it_is_a_map_in_order_and_gives_every_node_back() {
     let cpu = Native::with_id(0);
     let actor = Actor { cpu: &cpu, wait: &Spinning, me: 0 };
     let mut model = BTreeMap::new();
-    let mut state = 5;
+    let mut random = Random::new(5);
     for turn in 0..20_000 {
-        let (number, value) = (random(&mut state), turn);
+        let (number, value) = (random.word(), turn);
         let key = if number % 7 == 0 { u64::MAX - number % 3 } else { number % 11 };
         match number / 16 % 3 {
             0 if model.len() < 8 || model.contains_key(&key) => {
@@ -66,10 +59,10 @@ fn threads_find_what_they_have_put_in() {
             scope.spawn(move || {
                 let cpu = Native::with_id(me as u32);
                 let actor = Actor { cpu: &cpu, wait: &Spinning, me };
-                let mut state = me as u64 + 9;
+                let mut random = Random::new(me as u64);
                 let mut mine = BTreeMap::new();
                 for turn in 0..30_000u64 {
-                    let number = random(&mut state);
+                    let number = random.word();
                     // Keys of all lie between each other's.
                     let key = number % EACH * 3 + me as u64;
                     if (number / 64).is_multiple_of(2) {

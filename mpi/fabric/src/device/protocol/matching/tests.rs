@@ -1,27 +1,22 @@
 //! Matching against a model: two plain lists, searched from the front.
 
+use towpath_machine::Random;
+
 use super::*;
 
-fn next(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
-}
-
-fn random_pattern(seed: &mut u64, ignores: &[u64]) -> Pattern {
-    let source = if next(seed).is_multiple_of(3) { ANY } else { (next(seed) % 3) as u32 };
-    Pattern { source, tag: next(seed) % 8, ignore: ignores[next(seed) as usize % ignores.len()] }
+fn random_pattern(random: &mut Random, ignores: &[u64]) -> Pattern {
+    let source = if random.below(3) == 0 { ANY } else { random.below(3) as u32 };
+    Pattern { source, tag: random.below(8), ignore: ignores[random.below(ignores.len() as u64) as usize] }
 }
 
 fn compare(seed: u64, ignores: &[u64], steps: u32) {
-    let mut seed = seed.wrapping_mul(2) + 1;
+    let mut random = Random::new(seed);
     let mut matcher = Matcher::<u64, u64>::default();
     let (mut posted, mut waiting) = (Vec::<(Pattern, u64)>::new(), Vec::<(u32, u64, u64)>::new());
     for id in 0..u64::from(steps) {
-        match next(&mut seed) % 5 {
+        match random.below(5) {
             0 | 1 => {
-                let pattern = random_pattern(&mut seed, ignores);
+                let pattern = random_pattern(&mut random, ignores);
                 let expected =
                     waiting.iter().position(|w| pattern.accepts(w.0, w.1)).map(|i| waiting.remove(i).2);
                 let found = matcher.find_waiting(&pattern);
@@ -32,7 +27,7 @@ fn compare(seed: u64, ignores: &[u64], steps: u32) {
                 }
             }
             2 | 3 => {
-                let (source, tag) = ((next(&mut seed) % 3) as u32, next(&mut seed) % 8);
+                let (source, tag) = (random.below(3) as u32, random.below(8));
                 let expected =
                     posted.iter().position(|p| p.0.accepts(source, tag)).map(|i| posted.remove(i).1);
                 let found = matcher.find_posted(source, tag);
@@ -45,7 +40,7 @@ fn compare(seed: u64, ignores: &[u64], steps: u32) {
             _ => {
                 // A receive is cancelled.
                 if !posted.is_empty() {
-                    let (_, id) = posted.remove(next(&mut seed) as usize % posted.len());
+                    let (_, id) = posted.remove(random.below(posted.len() as u64) as usize);
                     let place = matcher.search_posted(|_, v| *v == id).unwrap();
                     assert_eq!(matcher.take_posted(place), Some(id));
                 }
