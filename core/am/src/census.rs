@@ -1,6 +1,6 @@
 //! Census of a queue whose senders are the endpoints of a domain's directory.
 
-use towpath_machine::{Ordering, OwnLine, Processor};
+use towpath_machine::{Ordering, Processor};
 use towpath_shm::ParticipantId;
 
 use crate::domain::{Entry, Hooks, Membership};
@@ -13,36 +13,33 @@ pub(crate) fn owner_lives<D: Membership>(domain: &D, entry: &Entry<D::Cpu>) -> b
     owner != 0 && domain.is_alive(ParticipantId::from_bits(owner))
 }
 
-/// Census of the endpoints of a directory: two members for each, for its requests and
-/// replies.
+/// Census of the endpoints of a directory: intents for requests and for replies.
 pub(crate) struct Members<'a, D>(pub &'a D);
 
 impl<D: Membership + Hooks> Census for Members<'_, D> {
-    fn members(&self) -> usize {
-        self.0.config().endpoints as usize * 2
+    fn endpoints(&self) -> usize {
+        self.0.config().endpoints as usize
     }
 
-    fn intent(&self, member: usize) -> u64 {
-        let Ok(entry) = self.0.entry((member / 2) as u16) else { return 0 };
-        let OwnLine(intents) = &entry.intents;
-        // (E5) Acquire: pairs with the Release with which claimers change their intent (C1).
-        let intent = self.0.cpu().load(&intents[member % 2], Ordering::Acquire);
-        // The intent first, then the question: what the dead intended will not happen any more.
-        if intent != 0 && !owner_lives(self.0, &entry) { 0 } else { intent }
+    fn kinds(&self) -> usize {
+        2
     }
 
-    fn alive(&self, endpoint: u16, generation: u16) -> bool {
-        let Ok(entry) = self.0.entry(endpoint) else { return false };
+    fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
+        let Ok(entry) = self.0.entry(endpoint) else { return 0 };
+        // (E5) Acquire: pairs with the Release with which claims change their intent (C1), and with
+        // that after a block's publication, in `SendPath::send` (I4).
+        self.0.cpu().load(&entry.intents.0[word], Ordering::Acquire)
+    }
+
+    fn generation(&self, endpoint: u16) -> Option<u16> {
+        let entry = self.0.entry(endpoint).ok()?;
         // (E1) Acquire: pairs with the Release (E4) of a new generation.
-        self.0.cpu().load(&entry.generation, Ordering::Acquire) as u16 == generation
-            && owner_lives(self.0, &entry)
+        Some(self.0.cpu().load(&entry.generation, Ordering::Acquire) as u16)
     }
 
-    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
-        let Ok(entry) = self.0.entry(endpoint) else { return false };
-        let OwnLine(intents) = &entry.intents;
-        // (E5) Acquire: pairs with the Release after the publication, in `SendPath::send`.
-        intents[2..].iter().any(|word| self.0.cpu().load(word, Ordering::Acquire) == u64::from(queue) + 1)
+    fn owner_lives(&self, endpoint: u16) -> bool {
+        self.0.entry(endpoint).is_ok_and(|entry| owner_lives(self.0, &entry))
     }
 
     fn patience(&self) -> u64 {

@@ -13,6 +13,7 @@
 //! handlers (endpoints, the provider's links) lies in the rooms above.
 #![deny(unsafe_code)]
 
+mod census;
 pub mod claim;
 pub mod doorbell;
 pub mod packet;

@@ -14,6 +14,8 @@ use towpath_sync::PARKED;
 use crate::claim::Claim;
 use crate::packet::{BlockHead, Extra, Header, Slot, block_owner};
 
+pub use crate::census::{Census, STALL};
+
 /// Bit of the tail: the receiver sleeps; the next claimer wakes it after publishing.
 pub const SLEEPING: u64 = 1 << 63;
 /// Bit of the tail: the queue is closed; no sender may claim any more.
@@ -282,37 +284,9 @@ pub struct Receiver {
     pub stalled: Option<(u64, u64)>,
 }
 
-/// The senders' intents and liveness: asked by a receiver that waits too long.
-pub trait Census {
-    /// Number of intent words.
-    fn members(&self) -> usize;
-    /// The intent word of a member; 0 if the member is dead.
-    ///
-    /// (I1) An implementation loads it with Acquire, and only then asks whether the member lives;
-    /// pairs with the Release (I2), (I3).
-    fn intent(&self, member: usize) -> u64;
-    /// Returns whether this incarnation of an endpoint is alive.
-    fn alive(&self, endpoint: u16, generation: u16) -> bool;
-    /// Returns whether a living endpoint may be claiming a block of a queue, or holding
-    /// one that it has not published.
-    ///
-    /// (I5) An implementation loads its word with Acquire; pairs
-    /// with the Release (I4).
-    fn holds_block(&self, endpoint: u16, queue: u32) -> bool;
-    /// Time for which the head may wait for a claimed packet before the receiver looks
-    /// past it, in nanoseconds.
-    fn patience(&self) -> u64 {
-        STALL
-    }
-}
-
 /// At most this many tickets are out beyond the packets that there are, if the algorithm
 /// overdraws.
 const OVERDRAWN: i64 = 4096;
-
-/// Time for which the head may wait for a claimed packet before the receiver looks past
-/// it, in nanoseconds.
-pub const STALL: u64 = 1_000_000;
 
 impl Receiver {
     /// The next message, if one has arrived. Call [`Receiver::done`] after handling it.

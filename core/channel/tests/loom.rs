@@ -68,13 +68,16 @@ impl Shared {
 struct Everybody<'a>(&'a Shared, LoomProcessor);
 
 impl Census for Everybody<'_> {
-    fn members(&self) -> usize {
+    fn endpoints(&self) -> usize {
         self.0.intents.len()
     }
-    fn intent(&self, member: usize) -> u64 {
-        self.1.load(&self.0.intents[member], Ordering::Acquire)
+    fn load_intent(&self, endpoint: u16, _word: usize) -> u64 {
+        self.1.load(&self.0.intents[usize::from(endpoint)], Ordering::Acquire)
     }
-    fn alive(&self, _endpoint: u16, _generation: u16) -> bool {
+    fn generation(&self, _endpoint: u16) -> Option<u16> {
+        Some(0)
+    }
+    fn owner_lives(&self, _endpoint: u16) -> bool {
         true
     }
     fn holds_block(&self, _endpoint: u16, _queue: u32) -> bool {

@@ -81,11 +81,17 @@ struct Members<'a> {
 }
 
 impl Census for Members<'_> {
-    fn members(&self) -> usize {
+    fn endpoints(&self) -> usize {
         SENDERS
     }
-    fn intent(&self, member: usize) -> u64 {
-        self.cpu.load(&self.memory.intents[member], Ordering::Acquire)
+    fn load_intent(&self, endpoint: u16, _word: usize) -> u64 {
+        self.cpu.load(&self.memory.intents[usize::from(endpoint)], Ordering::Acquire)
+    }
+    fn generation(&self, _endpoint: u16) -> Option<u16> {
+        Some(GENERATION as u16)
+    }
+    fn owner_lives(&self, _endpoint: u16) -> bool {
+        true
     }
     fn alive(&self, endpoint: u16, generation: u16) -> bool {
         assert!(usize::from(endpoint) < SENDERS && u64::from(generation) == GENERATION, "asks for nobody");

@@ -19,7 +19,6 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use towpath_channel::packet::block_owner;
 use towpath_channel::queue::Census;
 use towpath_shm::Watch;
 
@@ -161,34 +160,29 @@ fn exists(pid: i32) -> bool {
 }
 
 impl Census for Members {
-    fn members(&self) -> usize {
+    fn endpoints(&self) -> usize {
         MEMBERS
     }
 
-    fn intent(&self, member: usize) -> u64 {
-        let Some(entry) = self.segment.members().get(member) else { return 0 };
-        // (M7) Acquire, both: pairs with the Release with which claimers change their intent
-        // (`claim/towpath.rs` of the room channel), and with the Release (M3) in `Link::enter`.
-        let intent = entry.intents[0].load(Ordering::Acquire);
-        let state = entry.state.load(Ordering::Acquire);
-        // The intent first, then the question: the dead won't do what they intended any more.
-        if intent != 0 && (state & STATE == FREE || self.is_dead(member, state)) { 0 } else { intent }
+    fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
+        let Some(entry) = self.segment.members().get(usize::from(endpoint)) else { return 0 };
+        // (M7) Acquire: pairs with the Release with which claims change their intent
+        // (`claim/towpath.rs` of the room channel), and with that after a block's publication
+        // (`path.rs` there).
+        entry.intents[word].load(Ordering::Acquire)
     }
 
-    fn alive(&self, endpoint: u16, generation: u16) -> bool {
+    fn generation(&self, endpoint: u16) -> Option<u16> {
+        let entry = self.segment.members().get(usize::from(endpoint))?;
+        // Relaxed: changes only when this process frees the place.
+        Some((entry.state.load(Ordering::Relaxed) >> 8) as u16 & 0xff)
+    }
+
+    fn owner_lives(&self, endpoint: u16) -> bool {
         let place = usize::from(endpoint);
         let Some(entry) = self.segment.members().get(place) else { return false };
         // (M8) Acquire: the address is there; pairs with the Release (M3) in `Link::enter`.
         let state = entry.state.load(Ordering::Acquire);
-        state & STATE != FREE
-            && block_owner(endpoint, generation) == block_owner(endpoint, (state >> 8) as u16 & 0xff)
-            && !self.is_dead(place, state)
-    }
-
-    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
-        let entry = self.segment.members().get(usize::from(endpoint));
-        // (M9) Acquire: pairs with the Release after the publication (`path.rs` of the room
-        // channel).
-        entry.is_some_and(|e| e.intents[1].load(Ordering::Acquire) == u64::from(queue) + 1)
+        state & STATE != FREE && !self.is_dead(place, state)
     }
 }

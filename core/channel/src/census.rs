@@ -1,0 +1,133 @@
+//! Census of a queue: its senders' intents and liveness, asked by a receiver that waits
+//! too long.
+//!
+//! A sender writes into an intent word which step it is about to take (`claim/`, `path.rs`), so a
+//! receiver that finds no living sender with such an intent knows that the step will never be
+//! taken. An implementation says where the words lie and which senders live; what follows from both
+//! is here.
+//!
+//! **Fields.** Each sender has, for each kind of queue that it sends to, a word for claims, and
+//! then, for each kind, a word for blocks. Only the sender writes them, and its successor.
+//!
+//! **A death.** The intent is loaded first and the question asked second: a sender that is dead by
+//! then has not published, and will not.
+
+/// Time for which the head may wait for a claimed packet before the receiver looks past
+/// it, in nanoseconds.
+pub const STALL: u64 = 1_000_000;
+
+/// Intent words and liveness of a queue's senders.
+pub trait Census {
+    /// Returns the number of senders' places; their endpoints are numbered from 0.
+    fn endpoints(&self) -> usize;
+    /// Returns the number of kinds of queues for which a sender has intent words.
+    fn kinds(&self) -> usize {
+        1
+    }
+    /// Loads an intent word of an endpoint: one of `kinds` for claims, or one of the
+    /// `kinds` after them for blocks; 0 if there is no such endpoint.
+    ///
+    /// (I1), (I5) An implementation loads it with Acquire; pairs with the Release (I2), (I3), (C1)
+    /// of claims and (I4) of blocks.
+    fn load_intent(&self, endpoint: u16, word: usize) -> u64;
+    /// Returns an endpoint's present generation, as packets that it claims carry it.
+    fn generation(&self, endpoint: u16) -> Option<u16>;
+    /// Returns whether an endpoint has an owner, and the owner lives.
+    fn owner_lives(&self, endpoint: u16) -> bool;
+    /// Time for which the head may wait for a claimed packet before the receiver looks
+    /// past it, in nanoseconds.
+    fn patience(&self) -> u64 {
+        STALL
+    }
+
+    /// Returns the number of intent words for claims: that of members.
+    fn members(&self) -> usize {
+        self.endpoints() * self.kinds()
+    }
+    /// Returns the intent of a member to claim; 0 if its owner is dead.
+    fn intent(&self, member: usize) -> u64 {
+        let (endpoint, kind) = ((member / self.kinds()) as u16, member % self.kinds());
+        let intent = self.load_intent(endpoint, kind);
+        // The intent first, then the question: what the dead intended will not happen any more.
+        if intent != 0 && !self.owner_lives(endpoint) { 0 } else { intent }
+    }
+    /// Returns whether this incarnation of an endpoint is alive.
+    fn alive(&self, endpoint: u16, generation: u16) -> bool {
+        self.generation(endpoint) == Some(generation) && self.owner_lives(endpoint)
+    }
+    /// Returns whether an endpoint may be claiming a block of a queue, or holding one
+    /// that it has not published.
+    fn holds_block(&self, endpoint: u16, queue: u32) -> bool {
+        let kinds = self.kinds();
+        (kinds..2 * kinds).any(|word| self.load_intent(endpoint, word) == u64::from(queue) + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::RefCell;
+
+    use super::*;
+
+    /// Two endpoints with intents for two kinds of queues, and the questions asked.
+    struct Senders {
+        words: [[u64; 4]; 2],
+        live: [bool; 2],
+        asked: RefCell<Vec<&'static str>>,
+    }
+
+    impl Census for Senders {
+        fn endpoints(&self) -> usize {
+            2
+        }
+        fn kinds(&self) -> usize {
+            2
+        }
+        fn load_intent(&self, endpoint: u16, word: usize) -> u64 {
+            self.asked.borrow_mut().push("intent");
+            self.words.get(usize::from(endpoint)).map_or(0, |words| words[word])
+        }
+        fn generation(&self, endpoint: u16) -> Option<u16> {
+            (endpoint < 2).then_some(7 + endpoint)
+        }
+        fn owner_lives(&self, endpoint: u16) -> bool {
+            self.asked.borrow_mut().push("owner");
+            self.live.get(usize::from(endpoint)).is_some_and(|&live| live)
+        }
+    }
+
+    fn senders() -> Senders {
+        Senders { words: [[10, 0, 0, 4], [20, 21, 6, 0]], live: [true, false], asked: RefCell::default() }
+    }
+
+    #[test]
+    fn intents_of_the_living_count() {
+        let census = senders();
+        assert_eq!(census.members(), 4);
+        assert_eq!([0, 1, 2, 3].map(|member| census.intent(member)), [10, 0, 0, 0]);
+    }
+
+    #[test]
+    fn intent_is_loaded_before_liveness_is_asked() {
+        let census = senders();
+        census.intent(2);
+        assert_eq!(*census.asked.borrow(), ["intent", "owner"]);
+    }
+
+    #[test]
+    fn incarnation_is_endpoint_and_generation() {
+        let census = senders();
+        assert!(census.alive(0, 7));
+        assert!(!census.alive(0, 8), "its predecessor or successor");
+        assert!(!census.alive(1, 8), "dead");
+        assert!(!census.alive(2, 9), "no such endpoint");
+    }
+
+    #[test]
+    fn blocks_have_words_of_their_own() {
+        let census = senders();
+        assert!(census.holds_block(0, 3) && census.holds_block(1, 5));
+        assert!(!census.holds_block(0, 9), "an intent to claim");
+        assert!(!census.holds_block(0, 0) && !census.holds_block(2, 3));
+    }
+}
