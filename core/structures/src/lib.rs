@@ -22,6 +22,17 @@ pub use storage::{Boxed, InPlace, Storage};
 #[doc(hidden)]
 pub use towpath_sync as sync;
 
+use towpath_machine::Processor;
+use towpath_sync::Waiting;
+
+/// Backs off from contention once more. No participant is waited for, so there is nothing
+/// to give up.
+#[inline]
+fn back_off<P: Processor, W: Waiting<P>>(cpu: &P, wait: &W, round: &mut u32) {
+    let _ = wait.back_off(cpu, *round);
+    *round = round.wrapping_add(1);
+}
+
 /// The README's example compiles and runs.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -138,6 +138,14 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
         }
     }
 
+    /// A pool for a list of `capacity` values that begins with a dummy.
+    ///
+    /// One node more is in use than there are values (the dummy), and one is in the hands of each
+    /// participant.
+    pub fn with_dummy(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
+        Self::new(arena, Self::nodes_for(capacity + 1 + participants, participants), participants)
+    }
+
     /// The node with this index.
     ///
     /// # Errors
@@ -153,6 +161,16 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     #[inline(always)]
     pub fn participants(&self) -> usize {
         self.caches.as_ref().len()
+    }
+
+    /// Checks a participant's number.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::UnknownParticipant`] if it is not below [`Pool::participants`].
+    #[inline(always)]
+    pub fn check(&self, me: usize) -> Result<(), PoolError> {
+        self.cache(me).map(|_| ())
     }
 
     /// Number of its nodes, node 0 among them.

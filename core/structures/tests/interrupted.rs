@@ -14,30 +14,8 @@ use towpath_machine::Processor;
 use towpath_structures::for_each_queue;
 use towpath_structures::planted::{MichaelScottNoRecheck, MichaelScottUncounted};
 use towpath_structures::queues::{ConcurrentQueue, FetchOpArray, QueueError};
-use towpath_sync::{Policy, Surroundings, Wait};
 
-use stepped::{Here, Stepped};
-
-/// Surroundings of the participant of this identity. A participant that waits for the one
-/// that is stopped waits in vain, and learns it.
-struct Around(u32);
-
-/// The one that is stopped.
-const FIRST: Around = Around(7);
-/// Surroundings to which the first participant is as good as dead.
-const OTHER: Around = Around(9);
-
-impl Surroundings for Around {
-    fn abandoned(&self) -> bool {
-        true
-    }
-    fn identity(&self) -> u32 {
-        self.0
-    }
-    fn is_alive(&self, identity: u32) -> bool {
-        identity != FIRST.0
-    }
-}
+use stepped::{Here, Stepped, wait};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
@@ -58,8 +36,7 @@ enum Outcome {
 
 fn act<Q: ConcurrentQueue<Stepped>>(queue: &Q, cpu: &Stepped, operation: Operation) -> Outcome {
     let me = cpu.id();
-    let around = if me == 0 { &FIRST } else { &OTHER };
-    let wait = Wait { policy: Policy::Spin, around, budget: 0 };
+    let wait = wait(me);
     let result = match operation {
         Operation::Enqueue(value) => queue.enqueue(cpu, &wait, me, value).map(|()| Outcome::Done),
         Operation::Dequeue => queue.dequeue(cpu, &wait, me).map(Outcome::Took),

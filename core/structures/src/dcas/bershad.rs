@@ -38,7 +38,7 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
-use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
+use super::{Actor, Change, DcasError, DoubleCas, Words, in_order, packed, unpacked};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
@@ -148,11 +148,12 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
         // Relaxed, here and below: under the lock.
         let [step, pair, old, new] = [&record.step, &record.words, &record.old, &record.new]
             .map(|field| cpu.load(field, Ordering::Relaxed));
+        let [first, second] = unpacked(pair);
         let word = |number| words.find(number);
         match step {
             // (4b) Release: the old value; pairs with the Acquire (5) in `read`.
-            TENTATIVE => cpu.store(word(pair as u32)?, old, Ordering::Release),
-            COMMITTED => cpu.store(word((pair >> 32) as u32)?, new, Ordering::Release),
+            TENTATIVE => cpu.store(word(first)?, old, Ordering::Release),
+            COMMITTED => cpu.store(word(second)?, new, Ordering::Release),
             _ => {}
         }
         cpu.store(&record.step, IDLE, Ordering::Relaxed);
@@ -226,7 +227,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
         // Relaxed, here and below: under the lock, which hands it on.
         let mut equal = cpu.load(first, Ordering::Relaxed) == a.old;
         if equal {
-            cpu.store(&mine.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Relaxed);
+            cpu.store(&mine.words, packed([a.word, b.word]), Ordering::Relaxed);
             cpu.store(&mine.old, a.old, Ordering::Relaxed);
             cpu.store(&mine.new, b.new, Ordering::Relaxed);
             // (6) Release, here and below: a process that takes over finds the record as it was

@@ -8,10 +8,11 @@
 //! mark    MARK | (the algorithm's bit) | SECOND | descriptor (16 bits) | use (45 bits)
 //! ```
 
-use towpath_machine::{Arena, Processor};
+use towpath_machine::{Arena, Place, Processor};
 
 use super::DcasError;
 use super::places::{PLACES, Places};
+use crate::Storage;
 
 /// In a word: it is marked.
 pub(super) const MARK: u64 = 1 << 63;
@@ -34,6 +35,22 @@ pub(super) const fn identity(descriptor: usize, usage: u64) -> u64 {
     (descriptor as u64) << USE_BITS | usage & USE
 }
 
+/// The number of a participant's descriptor.
+pub(super) const fn descriptor_of(participant: usize, place: usize) -> usize {
+    participant * PLACES + place
+}
+
+/// Two words on the line that the arena began last.
+pub(super) fn two_words<P: Processor>(arena: &impl Arena<P>) -> [P::Word; 2] {
+    core::array::from_fn(|_| arena.word(Place::SameLine, 0))
+}
+
+/// All participants' descriptors.
+#[repr(C)]
+pub(super) struct Descriptors<P: Processor, D: Send + Sync + 'static, S: Storage> {
+    participants: S::Each<Participant<P, D>>,
+}
+
 /// A participant's descriptors, and which of them are in use.
 #[repr(C)]
 pub(super) struct Participant<P: Processor, D> {
@@ -41,22 +58,31 @@ pub(super) struct Participant<P: Processor, D> {
     pub(super) descriptors: [D; PLACES],
 }
 
-impl<P: Processor, D> Participant<P, D> {
-    pub(super) fn new(arena: &impl Arena<P>, descriptor: impl Fn(usize) -> D) -> Self {
-        Participant { places: Places::new(arena), descriptors: core::array::from_fn(descriptor) }
+impl<P: Processor, D: Send + Sync + 'static, S: Storage> Descriptors<P, D, S> {
+    pub(super) fn new<A: Arena<P>>(arena: &A, participants: usize, descriptor: impl Fn(&A) -> D) -> Self {
+        let participant = |_| Participant {
+            places: Places::new(arena),
+            descriptors: core::array::from_fn(|_| descriptor(arena)),
+        };
+        Descriptors { participants: S::each(participants, participant) }
+    }
+
+    /// Number of participants.
+    pub(super) fn participants(&self) -> usize {
+        self.participants.as_ref().len()
     }
 
     /// The participant of this number.
     #[inline(always)]
-    pub(super) fn of(all: &[Self], me: usize) -> Result<&Self, DcasError> {
-        all.get(me).ok_or(DcasError::UnknownParticipant)
+    pub(super) fn of(&self, me: usize) -> Result<&Participant<P, D>, DcasError> {
+        self.participants.as_ref().get(me).ok_or(DcasError::UnknownParticipant)
     }
 
     /// The descriptor that an identity or a mark names.
     #[inline(always)]
-    pub(super) fn behind(all: &[Self], identity: u64) -> Result<&D, DcasError> {
+    pub(super) fn behind(&self, identity: u64) -> Result<&D, DcasError> {
         let index = ((identity & IDENTITY) >> USE_BITS) as usize;
-        let participant = all.get(index / PLACES).ok_or(DcasError::Corrupt)?;
+        let participant = self.participants.as_ref().get(index / PLACES).ok_or(DcasError::Corrupt)?;
         Ok(&participant.descriptors[index % PLACES])
     }
 }

@@ -55,10 +55,10 @@ use towpath_machine::{Arena, Ordering, Processor};
 
 use self::marks::{Descriptor, HELPED, HELPS, Operation, SHIFT, TAG, VALUE, active};
 use super::descriptors::{
-    ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
+    ACTIVE, Descriptors, FAILED, IDENTITY, MARK, SECOND, STATE, SUCCESS, USE, descriptor_of, identity,
 };
 use super::places::PLACES;
-use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
+use super::{Actor, Change, DcasError, DoubleCas, Words, in_order, unpacked};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
@@ -82,20 +82,15 @@ impl Variant for Tagged {}
 /// Guerraoui, Kogan, Marathe and Zablotchi's DCAS.
 #[repr(C)]
 pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
-    participants: S::Each<Participant<P, Descriptor<P>>>,
+    descriptors: Descriptors<P, Descriptor<P>, S>,
     variant: PhantomData<fn() -> V>,
 }
 
 impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
-    #[inline(always)]
-    fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
-        Participant::of(self.participants.as_ref(), me)
-    }
-
     /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
     /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
-        let status = &self.descriptor(identity)?.status;
+        let status = &self.descriptors.behind(identity)?.status;
         let mut expected = active(identity);
         loop {
             let decided = expected & !STATE | state;
@@ -114,7 +109,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     /// decided; one that is not is made to fail.
     #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
-        let it = self.descriptor(identity(descriptor, 0))?;
+        let it = self.descriptors.behind(identity(descriptor, 0))?;
         // (2d) Acquire, here and below: for an owner its own writes; for others as (2) in
         // `marks.rs`; pairs with the Release (8) there, (4).
         let status = cpu.load(&it.status, Ordering::Acquire);
@@ -124,7 +119,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             let pair = cpu.load(&it.words, Ordering::Acquire);
             let helped = operation == me && status & (HELPED | STATE) == HELPED | SUCCESS;
             let decided = operation == me && status & STATE != ACTIVE;
-            for (entry, number) in [pair as u32, (pair >> 32) as u32].into_iter().enumerate() {
+            for (entry, number) in unpacked(pair).into_iter().enumerate() {
                 let word = words.find(number)?;
                 // Relaxed: our own mark is seen, being our own; a helper's, since the decision was;
                 // and what looks at it closely acquires.
@@ -230,7 +225,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         identity: u64,
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
-        let other = self.descriptor(identity)?;
+        let other = self.descriptors.behind(identity)?;
         let operation = other.operation(cpu, identity);
         // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it
         // settles. Succeeds, or finds it set, only if the fields were the operation's.
@@ -244,12 +239,12 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         if asked.is_err_and(|now| now != active(identity) | HELPED) {
             return Ok(());
         }
-        let mine = self.participant(actor.me)?;
+        let mine = self.descriptors.of(actor.me)?;
         let Some(place) = mine.places.take(cpu, V::PLACES, true)? else {
             // Too deep. The owner will try again.
             return self.decide(cpu, identity, FAILED).map(|_| ());
         };
-        let descriptor = actor.me * PLACES + place;
+        let descriptor = descriptor_of(actor.me, place);
         let done = self.settle(cpu, words, descriptor).and_then(|usage| {
             let mark = MARK | HELPS | self::identity(descriptor, usage);
             let mark = mine.descriptors[place].prepare(cpu, mark, FAILED, &operation);
@@ -271,9 +266,9 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         begun: Option<u64>,
     ) -> Result<bool, DcasError> {
         let cpu = actor.cpu;
-        let descriptor = actor.me * PLACES + place;
+        let descriptor = descriptor_of(actor.me, place);
         if let Some(begun) = begun {
-            let operation = self.descriptor(begun)?.operation(cpu, begun);
+            let operation = self.descriptors.behind(begun)?.operation(cpu, begun);
             if self.complete(actor, words, &operation, MARK | begun)? == SUCCESS {
                 return Ok(true);
             }
@@ -295,7 +290,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 old,
                 new: [Self::raised(old[0], changes[0].new), Self::raised(old[1], changes[1].new)],
             };
-            let mark = self.descriptor(identity)?.prepare(cpu, MARK | identity, ACTIVE, &operation);
+            let mark = self.descriptors.behind(identity)?.prepare(cpu, MARK | identity, ACTIVE, &operation);
             if self.complete(actor, words, &operation, mark)? == SUCCESS {
                 return Ok(true);
             }
@@ -319,12 +314,14 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
     const MAX: u64 = VALUE;
 
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
-        let participant = |_| Participant::new(arena, |_| Descriptor::new(arena));
-        Guerraoui { participants: S::each(participants, participant), variant: PhantomData }
+        Guerraoui {
+            descriptors: Descriptors::new(arena, participants, Descriptor::new),
+            variant: PhantomData,
+        }
     }
 
     fn participants(&self) -> usize {
-        self.participants.as_ref().len()
+        self.descriptors.participants()
     }
 
     #[inline(always)]
@@ -381,14 +378,14 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         let cpu = actor.cpu;
         let first = words.find(a.word)?;
         let second = words.find(b.word)?;
-        let mine = self.participant(actor.me)?;
+        let mine = self.descriptors.of(actor.me)?;
         let (first_content, first_plain, first_usual) = self.glance(cpu, first)?;
         let (second_content, second_plain, second_usual) = self.glance(cpu, second)?;
         if first_usual && first_plain & VALUE != a.old || second_usual && second_plain & VALUE != b.old {
             return Ok(false);
         }
         let place = mine.places.take(cpu, V::PLACES, false)?.ok_or(DcasError::TooDeep)?;
-        let descriptor = actor.me * PLACES + place;
+        let descriptor = descriptor_of(actor.me, place);
         let done = self.settle(cpu, words, descriptor).and_then(|usage| {
             if !(first_usual && second_usual) {
                 return self.contend(actor, words, changes, place, None);
@@ -426,9 +423,9 @@ impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
         dead: usize,
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
-        let theirs = self.participant(dead)?;
+        let theirs = self.descriptors.of(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
-            let descriptor = dead * PLACES + place;
+            let descriptor = descriptor_of(dead, place);
             // (2g) Acquire: as (2); pairs with the Release (8) in `marks.rs`, and (4).
             let status = cpu.load(&it.status, Ordering::Acquire);
             self.decide(cpu, identity(descriptor, status >> SHIFT), FAILED)?;

@@ -45,10 +45,11 @@
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use super::descriptors::{
-    ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE, identity,
+    ACTIVE, Descriptors, FAILED, IDENTITY, MARK, SECOND, STATE, SUCCESS, USE, descriptor_of, identity,
+    two_words,
 };
 use super::places::PLACES;
-use super::{Actor, Change, DcasError, DoubleCas, Words, in_order};
+use super::{Actor, Change, DcasError, DoubleCas, Words, in_order, packed, unpacked};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
@@ -61,7 +62,7 @@ const SHIFT: u32 = 2;
 /// Harris, Fraser and Pratt's DCAS.
 #[repr(C)]
 pub struct Harris<P: Processor, S: Storage = Boxed> {
-    participants: S::Each<Participant<P, Descriptor<P>>>,
+    descriptors: Descriptors<P, Descriptor<P>, S>,
 }
 
 #[repr(C, align(64))]
@@ -84,6 +85,23 @@ struct Condition<P: Processor> {
     old: P::Word,
 }
 
+impl<P: Processor> Descriptor<P> {
+    fn new(arena: &impl Arena<P>) -> Self {
+        Descriptor {
+            status: arena.word(Place::NewLine, 0),
+            words: arena.word(Place::SameLine, 0),
+            old: two_words(arena),
+            new: two_words(arena),
+            condition: Condition {
+                usage: arena.word(Place::NewLine, 0),
+                operation: arena.word(Place::SameLine, 0),
+                word: arena.word(Place::SameLine, 0),
+                old: arena.word(Place::SameLine, 0),
+            },
+        }
+    }
+}
+
 /// An operation, as its owner and its helpers know it.
 #[derive(Clone, Copy)]
 struct Operation {
@@ -97,17 +115,6 @@ const fn active(identity: u64) -> u64 {
 }
 
 impl<P: Processor, S: Storage> Harris<P, S> {
-    #[inline(always)]
-    fn participant(&self, me: usize) -> Result<&Participant<P, Descriptor<P>>, DcasError> {
-        Participant::of(self.participants.as_ref(), me)
-    }
-
-    /// The descriptor that an identity or a mark names.
-    #[inline(always)]
-    fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
-        Participant::behind(self.participants.as_ref(), identity)
-    }
-
     /// A word's value, and, if an operation has marked it, which, and whether it is
     /// undecided. Removes nothing.
     fn look<T: Words<P> + ?Sized>(
@@ -124,7 +131,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             if content & MARK == 0 {
                 return Ok((content, None));
             }
-            let behind = self.descriptor(content)?;
+            let behind = self.descriptors.behind(content)?;
             if content & CONDITION != 0 {
                 // (7) Acquire, here and below: a reader of a field of a later use sees that it is a
                 // later one; pairs with the Release (8) in `install`.
@@ -155,7 +162,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
     /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
-        let status = &self.descriptor(identity)?.status;
+        let status = &self.descriptors.behind(identity)?.status;
         let (old, new) = (active(identity), active(identity) & !STATE | state);
         // (3) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
         // Acquire (7c) in `look` and itself.
@@ -167,14 +174,15 @@ impl<P: Processor, S: Storage> Harris<P, S> {
 
     /// Replaces a condition, seen in a word, by the operation's mark or by the old value.
     fn resolve(&self, cpu: &P, word: &P::Word, content: u64) -> Result<(), DcasError> {
-        let condition = &self.descriptor(content)?.condition;
+        let condition = &self.descriptors.behind(content)?.condition;
         // (7d) Acquire, twice: the condition of this use or a later one; pairs with the Release (8)
         // in `install`.
         let operation = cpu.load(&condition.operation, Ordering::Acquire) & IDENTITY;
         let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK;
         // Acquire: sees the decision if the condition came in after the owner had looked for the
         // last time (2).
-        let undecided = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire) == active(operation);
+        let undecided =
+            cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire) == active(operation);
         if cpu.load(&condition.usage, Ordering::Acquire) & USE != content & USE {
             // It is out. Acquire: as in `look`.
             return match cpu.load(word, Ordering::Acquire) == content {
@@ -202,7 +210,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         entry: usize,
     ) -> Result<Option<u64>, DcasError> {
         let number = u64::from(operation.words[entry]);
-        let condition = &self.descriptor(identity(place, 0))?.condition;
+        let condition = &self.descriptors.behind(identity(place, 0))?.condition;
         // Relaxed: only its owner writes it.
         let usage = cpu.load(&condition.usage, Ordering::Relaxed).wrapping_add(1) & USE;
         // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
@@ -270,21 +278,20 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         identity: u64,
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
-        let other = self.descriptor(identity)?;
+        let other = self.descriptors.behind(identity)?;
         // (7e) Acquire: as (7b) in `look`, the status last; pairs with the Release (9), (3).
         let [pair, a, b, status] = [&other.words, &other.old[0], &other.old[1], &other.status]
             .map(|field| cpu.load(field, Ordering::Acquire));
         if status != active(identity) {
             return Ok(());
         }
-        let operation =
-            Operation { identity, words: [pair as u32, (pair >> 32) as u32], old: [a & !MARK, b & !MARK] };
-        let mine = self.participant(actor.me)?;
+        let operation = Operation { identity, words: unpacked(pair), old: [a & !MARK, b & !MARK] };
+        let mine = self.descriptors.of(actor.me)?;
         let Some(place) = mine.places.take(cpu, PLACES, true)? else {
             // Too deep. The owner will try again.
             return self.decide(cpu, identity, FAILED).map(|_| ());
         };
-        let done = self.complete(actor, words, &operation, actor.me * PLACES + place);
+        let done = self.complete(actor, words, &operation, descriptor_of(actor.me, place));
         mine.places.give(cpu, place);
         done.map(|_| ())
     }
@@ -311,7 +318,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     /// Takes all marks of a decided operation out of its words, and makes sure that none
     /// gets in any more.
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, identity: u64) -> Result<(), DcasError> {
-        let it = self.descriptor(identity)?;
+        let it = self.descriptors.behind(identity)?;
         // (7f) Acquire: for an owner its own writes; for others as (7b) in `look`; pairs with the
         // Release (9), (3).
         let [pair, first, second, news, newer, status] =
@@ -354,24 +361,11 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
     const MAX: u64 = !MARK;
 
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
-        let descriptor = |_| Descriptor {
-            status: arena.word(Place::NewLine, 0),
-            words: arena.word(Place::SameLine, 0),
-            old: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
-            new: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
-            condition: Condition {
-                usage: arena.word(Place::NewLine, 0),
-                operation: arena.word(Place::SameLine, 0),
-                word: arena.word(Place::SameLine, 0),
-                old: arena.word(Place::SameLine, 0),
-            },
-        };
-        let participant = |_| Participant::new(arena, descriptor);
-        Harris { participants: S::each(participants, participant) }
+        Harris { descriptors: Descriptors::new(arena, participants, Descriptor::new) }
     }
 
     fn participants(&self) -> usize {
-        self.participants.as_ref().len()
+        self.descriptors.participants()
     }
 
     #[inline(always)]
@@ -422,9 +416,9 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         if changes.iter().any(|change| words.word(change.word).is_none()) {
             return Err(DcasError::Corrupt);
         }
-        let mine = self.participant(actor.me)?;
+        let mine = self.descriptors.of(actor.me)?;
         let place = mine.places.take(cpu, PLACES, false)?.ok_or(DcasError::TooDeep)?;
-        let (it, number) = (&mine.descriptors[place], actor.me * PLACES + place);
+        let (it, number) = (&mine.descriptors[place], descriptor_of(actor.me, place));
         let mut round = 0u32;
         let done = loop {
             // Relaxed: its own, and settled.
@@ -434,7 +428,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             // the Acquire (7b), (7e), (7f).
             cpu.store(&it.status, active(identity), Ordering::Release);
             let [a, b] = changes;
-            cpu.store(&it.words, u64::from(a.word) | u64::from(b.word) << 32, Ordering::Release);
+            cpu.store(&it.words, packed([a.word, b.word]), Ordering::Release);
             for (entry, change) in changes.iter().enumerate() {
                 cpu.store(&it.old[entry], change.old, Ordering::Release);
                 cpu.store(&it.new[entry], change.new, Ordering::Release);
@@ -472,11 +466,11 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         dead: usize,
     ) -> Result<(), DcasError> {
         let cpu = actor.cpu;
-        let theirs = self.participant(dead)?;
+        let theirs = self.descriptors.of(dead)?;
         for (place, it) in theirs.descriptors.iter().enumerate() {
             // (7g) Acquire: as (7b) in `look`; pairs with the Release (9), (3).
             let usage = cpu.load(&it.status, Ordering::Acquire) >> SHIFT;
-            let identity = identity(dead * PLACES + place, usage);
+            let identity = identity(descriptor_of(dead, place), usage);
             if usage != 0 {
                 self.decide(cpu, identity, FAILED)?;
                 self.settle(cpu, words, identity)?;

@@ -109,11 +109,10 @@ pub struct Actor<'a, P, W> {
 }
 
 impl<P: Processor, W: Waiting<P>> Actor<'_, P, W> {
-    /// Backs off from contention once more, without waiting for anybody: so there is
-    /// nothing to give up.
+    /// Backs off from contention once more.
+    #[inline]
     pub(crate) fn back_off(&self, round: &mut u32) {
-        let _ = self.wait.back_off(self.cpu, *round);
-        *round = round.wrapping_add(1);
+        crate::back_off(self.cpu, self.wait, round);
     }
 }
 
@@ -243,4 +242,16 @@ fn in_order(changes: [Change; 2], max: u64) -> Result<[Change; 2], DcasError> {
         return Err(DcasError::TooLarge);
     }
     Ok(if a.word < b.word { [a, b] } else { [b, a] })
+}
+
+/// The numbers of an operation's two words, in one word.
+#[inline(always)]
+const fn packed(words: [u32; 2]) -> u64 {
+    words[0] as u64 | (words[1] as u64) << 32
+}
+
+/// The two numbers that [`packed`] has put into one word.
+#[inline(always)]
+const fn unpacked(words: u64) -> [u32; 2] {
+    [words as u32, (words >> 32) as u32]
 }

@@ -27,7 +27,7 @@
 use towpath_machine::{Ordering, Processor};
 
 use super::pool::{FREE, HANDS, KIND, Member, TAKEN, UNLINKED, is_free, life, state};
-use super::{Pool, StableError};
+use super::{Census, Pool, StableError};
 use crate::{Link, Node, Storage};
 
 /// Maximum number of looks at a list that begin again because it changes.
@@ -214,6 +214,11 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             }
         }
         Ok(None)
+    }
+
+    /// The census of a structure in which so many descriptors are.
+    pub(super) fn census(&self, cpu: &P, reachable: usize) -> Result<Census, StableError> {
+        Ok(Census { free: self.free(cpu)?, reachable, all: self.capacity() })
     }
 
     /// Number of free descriptors. Exact if no participant acts meanwhile.

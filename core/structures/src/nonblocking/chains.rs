@@ -51,11 +51,12 @@ impl<P: Processor> Head<P> {
     }
 }
 
+/// A key with its value, and the next entry.
 #[repr(C)]
 pub(super) struct Entry<P: Processor> {
-    next: P::Word,
-    key: P::Word,
-    value: P::Word,
+    pub(super) next: P::Word,
+    pub(super) key: P::Word,
+    pub(super) value: P::Word,
 }
 
 impl<P: Processor> Node<P> for Entry<P> {
@@ -422,6 +423,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
                 },
             )?;
         }
-        Ok(Census { free: self.entries.free(actor.cpu)?, reachable, all: self.capacity() })
+        self.entries.census(actor.cpu, reachable)
     }
 }

@@ -231,6 +231,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Fifo<P, D, S> {
             }
             reachable += 1;
         }
-        Ok(Census { free: self.items.free(actor.cpu)?, reachable, all: self.items.capacity() })
+        self.items.census(actor.cpu, reachable)
     }
 }

@@ -29,9 +29,10 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
+use super::chains::Entry;
 use super::{ATTEMPTS, Audit, Census, Pool, Recover, StableError};
 use crate::dcas::Actor;
-use crate::{Boxed, Node, Storage};
+use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
 const MARK: u64 = 1 << 32;
@@ -42,23 +43,6 @@ const ONE: u64 = 1 << 33;
 pub struct HarrisMichaelList<P: Processor, S: Storage = Boxed> {
     first: OwnLine<P::Word>,
     entries: Pool<P, Entry<P>, S>,
-}
-
-#[repr(C)]
-pub(super) struct Entry<P: Processor> {
-    next: P::Word,
-    key: P::Word,
-    value: P::Word,
-}
-
-impl<P: Processor> Node<P> for Entry<P> {
-    fn new(arena: &impl Arena<P>) -> Self {
-        Entry {
-            next: arena.word(Place::SameLine, 0),
-            key: arena.word(Place::SameLine, 0),
-            value: arena.word(Place::SameLine, 0),
-        }
-    }
 }
 
 /// Returns the link that replaces `link`: to another entry, one change later.
@@ -293,6 +277,6 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
             reachable += 1;
             at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Acquire));
         }
-        Ok(Census { free: self.entries.free(actor.cpu)?, reachable, all: self.entries.capacity() })
+        self.entries.census(actor.cpu, reachable)
     }
 }

@@ -297,6 +297,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
             let table = Spot { region, entry: 0 }.table();
             reachable += usize::from(self.dcas.read(actor, self, table)? != 0);
         }
-        Ok(Census { free: self.tables.free(actor.cpu)?, reachable, all: self.tables.capacity() })
+        self.tables.census(actor.cpu, reachable)
     }
 }

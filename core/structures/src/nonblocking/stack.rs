@@ -209,6 +209,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
             // (2b) Acquire: as (2) in `pop`; pairs with the Release (1b).
             at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Acquire) as u32;
         }
-        Ok(Census { free: self.items.free(actor.cpu)?, reachable, all: self.items.capacity() })
+        self.items.census(actor.cpu, reachable)
     }
 }

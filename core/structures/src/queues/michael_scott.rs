@@ -25,7 +25,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::{ConcurrentQueue, QueueError, SharedNode};
 use crate::name::Name;
-use crate::{Boxed, Link, Pool, Storage};
+use crate::{Boxed, Link, Pool, Storage, back_off};
 use towpath_sync::{Atomics, Universal, Waiting};
 
 /// Variant of the text: the published one, or one with a planted fault
@@ -85,12 +85,10 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
     const BLOCKING: bool = false;
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
-        // One more in use than there are values (the dummy), and one in the hands of each.
-        let nodes = Pool::<P, SharedNode<P>, M, S>::nodes_for(capacity + 1 + participants, participants);
         MichaelScott {
             head: OwnLine(arena.word(Place::NewLine, 0)),
             tail: OwnLine(arena.word(Place::NewLine, 0)),
-            nodes: Pool::new(arena, nodes, participants),
+            nodes: Pool::with_dummy(arena, capacity, participants),
             variant: PhantomData,
         }
     }
@@ -123,16 +121,12 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
                 self.advance(cpu, tail, index);
                 return Ok(());
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            back_off(cpu, wait, &mut round);
         }
     }
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
-        if me >= self.nodes.participants() {
-            return Err(QueueError::UnknownParticipant);
-        }
+        self.nodes.check(me)?;
         let mut round = 0u32;
         loop {
             // (5) Acquire: pairs with the Release (7), and with (1), (3) for the link.
@@ -161,8 +155,7 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
                 let _ = self.nodes.give(cpu, me, head.index());
                 return Ok(Some(value));
             }
-            let _ = wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            back_off(cpu, wait, &mut round);
         }
     }
 }

@@ -29,7 +29,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::{ConcurrentQueue, QueueError, SharedNode};
 use crate::name::Name;
-use crate::{Boxed, Link, Pool, Storage};
+use crate::{Boxed, Link, Pool, Storage, back_off};
 use towpath_sync::{Atomics, Universal, Waiting};
 
 /// Prakash, Lee and Johnson's non-blocking queue.
@@ -93,12 +93,10 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
     const BLOCKING: bool = false;
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
-        // One more in use than there are values (the dummy), and one in the hands of each.
-        let nodes = Pool::<P, SharedNode<P>, M, S>::nodes_for(capacity + 1 + participants, participants);
         PrakashLeeJohnson {
             head: OwnLine(arena.word(Place::NewLine, 0)),
             tail: OwnLine(arena.word(Place::NewLine, 0)),
-            nodes: Pool::new(arena, nodes, participants),
+            nodes: Pool::with_dummy(arena, capacity, participants),
         }
     }
 
@@ -125,16 +123,12 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
                 self.finish(cpu, now.tail, index);
                 return Ok(());
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            back_off(cpu, wait, &mut round);
         }
     }
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
-        if me >= self.nodes.participants() {
-            return Err(QueueError::UnknownParticipant);
-        }
+        self.nodes.check(me)?;
         let mut round = 0u32;
         loop {
             let now = self.snapshot(cpu)?;
@@ -157,8 +151,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
                 let _ = self.nodes.give(cpu, me, now.head.index());
                 return Ok(Some(value));
             }
-            let _ = wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            back_off(cpu, wait, &mut round);
         }
     }
 }

@@ -116,9 +116,7 @@ where
         let lock = L::new(arena);
         lock.prepare();
         let ends = Ends { head: arena.word(Place::NewLine, 0), tail: arena.word(Place::SameLine, 0) };
-        // One more in use than there are values (the dummy), and one in the hands of each.
-        let nodes = Pool::<P, OwnedNode<P>, M, S>::nodes_for(capacity + 1 + participants, participants);
-        TwoEnded { lock, ends, nodes: Pool::new(arena, nodes, participants) }
+        TwoEnded { lock, ends, nodes: Pool::with_dummy(arena, capacity, participants) }
     }
 
     fn enqueue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize, value: u64) -> Result<(), QueueError> {
@@ -140,9 +138,7 @@ where
     }
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
-        if me >= self.nodes.participants() {
-            return Err(QueueError::UnknownParticipant);
-        }
+        self.nodes.check(me)?;
         let held = self.lock(cpu, wait)?;
         let result = self.unlink(cpu);
         self.lock.unlock(cpu, wait, held);

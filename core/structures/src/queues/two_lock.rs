@@ -138,14 +138,12 @@ where
     const BLOCKING: bool = true;
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
-        // One more in use than there are values (the dummy), and one in the hands of each.
-        let nodes = Pool::<P, OwnedNode<P>, M, S>::nodes_for(capacity + 1 + participants, participants);
         let queue = TwoLock {
             head_lock: L::new(arena),
             tail_lock: L::new(arena),
             head: OwnLine(arena.word(Place::NewLine, 0)),
             tail: OwnLine(arena.word(Place::NewLine, 0)),
-            nodes: Pool::new(arena, nodes, participants),
+            nodes: Pool::with_dummy(arena, capacity, participants),
         };
         queue.prepare();
         queue
@@ -165,9 +163,7 @@ where
     }
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
-        if me >= self.nodes.participants() {
-            return Err(QueueError::UnknownParticipant);
-        }
+        self.nodes.check(me)?;
         let held = self.lock_head(cpu, wait)?;
         let result = self.unlink(cpu);
         self.head_lock.unlock(cpu, wait, held);

@@ -38,7 +38,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::{ConcurrentQueue, QueueError, load_index};
 use crate::name::Name;
-use crate::{Boxed, Node, Pool, Storage};
+use crate::{Boxed, Node, Pool, Storage, back_off};
 use towpath_sync::{Atomics, Universal, Waiting};
 
 /// The node is not free.
@@ -195,9 +195,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
             {
                 break;
             }
-            // Nobody is waited for, so there is nothing to give up.
-            let _ = wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            back_off(cpu, wait, &mut round);
         }
         // (4) Release: the node; pairs with the Acquire (1).
         let moved =
@@ -209,9 +207,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
     }
 
     fn dequeue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize) -> Result<Option<u64>, QueueError> {
-        if me >= self.nodes.participants() {
-            return Err(QueueError::UnknownParticipant);
-        }
+        self.nodes.check(me)?;
         let mut round = 0u32;
         loop {
             let head = self.safe_read(cpu, me, &self.head, false)?;
@@ -234,8 +230,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
             }
             former?;
             ours?;
-            let _ = wait.back_off(cpu, round);
-            round = round.wrapping_add(1);
+            back_off(cpu, wait, &mut round);
         }
     }
 }

@@ -10,11 +10,10 @@ use std::rc::Rc;
 use towpath_structures::dcas::{Actor, Bershad, Guerraoui, Hardware, Harris, Locked};
 use towpath_structures::nonblocking::{Fifo, HarrisMichaelList, HashMap, List, StableError, Stack};
 use towpath_structures::planted::GuerraouiUntagged;
-use towpath_sync::{Policy, Surroundings, Wait};
 
 use crate::for_each_structure;
 use crate::models::{Model, Op, Out};
-use crate::stepped::{Here, Stepped};
+use crate::stepped::{Here, Stepped, wait};
 use crate::subjects::{Subject, TwoWords};
 
 /// Performer of the other operations.
@@ -28,31 +27,7 @@ enum Who {
     Survivor,
 }
 
-/// Surroundings of the participant of this identity. A participant that waits for the one
-/// that is stopped waits in vain, and learns it.
-struct Around(u32);
-
-const FIRST: Around = Around(7);
-/// Surroundings to which the first participant is as good as dead.
-const OTHER: Around = Around(9);
-
-impl Surroundings for Around {
-    fn abandoned(&self) -> bool {
-        true
-    }
-    fn identity(&self) -> u32 {
-        self.0
-    }
-    fn is_alive(&self, identity: u32) -> bool {
-        identity != FIRST.0
-    }
-}
-
 struct Death;
-
-fn wait(me: usize) -> Wait<'static> {
-    Wait { policy: Policy::Spin, around: if me == 0 { &FIRST } else { &OTHER }, budget: 0 }
-}
 
 fn act<T: Subject<Stepped>>(subject: &T, cpu: &Stepped, me: usize, op: Op) -> Result<Out, StableError> {
     let wait = wait(me);

@@ -6,6 +6,33 @@ use std::cell::{Cell, RefCell};
 use towpath_machine::{
     Arena, Dcas, FetchOp, Heap, LlSc, Native, NativeBytes, Ordering, Park, Place, Processor,
 };
+use towpath_sync::{Policy, Surroundings, Wait};
+
+/// Surroundings of the participant of this identity. A participant that waits for the one
+/// that is stopped waits in vain, and learns it.
+struct Around(u32);
+
+/// Surroundings of the participant that is stopped.
+const FIRST: Around = Around(7);
+/// Surroundings to which the first participant is as good as dead.
+const OTHER: Around = Around(9);
+
+impl Surroundings for Around {
+    fn abandoned(&self) -> bool {
+        true
+    }
+    fn identity(&self) -> u32 {
+        self.0
+    }
+    fn is_alive(&self, identity: u32) -> bool {
+        identity != FIRST.0
+    }
+}
+
+/// Way of waiting of a participant; number 0 is the one that is stopped.
+pub fn wait(me: usize) -> Wait<'static> {
+    Wait { policy: Policy::Spin, around: if me == 0 { &FIRST } else { &OTHER }, budget: 0 }
+}
 
 /// A native processor that does something else before its access number `at`.
 pub struct Stepped {

@@ -27,8 +27,8 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use super::{Guerraoui, Variant};
 use crate::Storage;
-use crate::dcas::descriptors::{ACTIVE, FAILED, IDENTITY, MARK, Participant, SECOND, STATE, SUCCESS, USE};
-use crate::dcas::{DcasError, Words};
+use crate::dcas::descriptors::{ACTIVE, FAILED, IDENTITY, MARK, SECOND, STATE, SUCCESS, USE, two_words};
+use crate::dcas::{DcasError, Words, packed, unpacked};
 
 /// In a mark: the descriptor is a helper's.
 pub(super) const HELPS: u64 = 1 << 62;
@@ -87,8 +87,8 @@ impl<P: Processor> Descriptor<P> {
             status: arena.word(Place::NewLine, 0),
             operation: arena.word(Place::SameLine, 0),
             words: arena.word(Place::SameLine, 0),
-            old: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
-            new: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
+            old: two_words(arena),
+            new: two_words(arena),
         }
     }
 
@@ -100,8 +100,7 @@ impl<P: Processor> Descriptor<P> {
         // Acquire (2). The first one also comes after the former marks are out.
         cpu.store(&self.status, (mark & USE) << SHIFT | state, Ordering::Release);
         cpu.store(&self.operation, operation.identity, Ordering::Release);
-        let [first, second] = operation.words;
-        cpu.store(&self.words, u64::from(first) | u64::from(second) << 32, Ordering::Release);
+        cpu.store(&self.words, packed(operation.words), Ordering::Release);
         for entry in 0..2 {
             cpu.store(&self.old[entry], operation.old[entry], Ordering::Release);
             cpu.store(&self.new[entry], operation.new[entry], Ordering::Release);
@@ -116,7 +115,7 @@ impl<P: Processor> Descriptor<P> {
             .map(|field| cpu.load(field, Ordering::Acquire));
         Operation {
             identity,
-            words: [pair as u32, (pair >> 32) as u32],
+            words: unpacked(pair),
             old: [a & !MARK, b & !MARK],
             new: [c & !MARK, d & !MARK],
         }
@@ -124,12 +123,6 @@ impl<P: Processor> Descriptor<P> {
 }
 
 impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
-    /// The descriptor that an identity or a mark names.
-    #[inline(always)]
-    pub(super) fn descriptor(&self, identity: u64) -> Result<&Descriptor<P>, DcasError> {
-        Participant::behind(self.participants.as_ref(), identity)
-    }
-
     /// Looks at a word: its content, its content if it were plain, and whether that is
     /// sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
@@ -139,7 +132,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         if content & MARK == 0 {
             return Ok((content, content, true));
         }
-        let marked = self.descriptor(content)?;
+        let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
         // (2b) Acquire, three times: as (2) in `look_behind`; pairs with the Release (8), (4).
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
@@ -172,7 +165,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
 
     /// Finds the plain content behind a mark. `None` if it is no longer there.
     fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
-        let marked = self.descriptor(content)?;
+        let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
         // (2) Acquire: whoever reads here what a later use has written sees in the status that it
         // is a later one; pairs with the Release (8) in `prepare`.
@@ -186,7 +179,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
             // (2c) Acquire, three times: as (2) and above; pairs with the Release (8), (4). The
             // helper's own status last: it says whether all this was one use.
             let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
-            let status = cpu.load(&self.descriptor(operation)?.status, Ordering::Acquire);
+            let status = cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire);
             (operation, status, cpu.load(&marked.status, Ordering::Acquire) >> SHIFT == content & USE)
         };
         let seen = |state| Seen {
