@@ -141,7 +141,10 @@ impl Side<Native> for NativeSide {
                 core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
             }
         }
-        self.locks.prepare();
+        // SAFETY: the caller is the only one that uses them now. They lie in the world's segment,
+        // which a process keeps mapped while it has an endpoint; a claim gives its lock back before
+        // it returns, so a thread that holds one is within a call on an endpoint.
+        unsafe { self.locks.prepare() };
     }
 }
 

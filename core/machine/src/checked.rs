@@ -261,7 +261,6 @@ pub struct LoomMutex {
 
 impl KernelMutex for LoomProcessor {
     type Mutex = LoomMutex;
-    fn mutex_init(_mutex: &LoomMutex) {}
     fn mutex_lock(&self, mutex: &LoomMutex) -> LockOutcome {
         let mut held = mutex.held.lock().expect("loom mutexes are not poisoned");
         while *held {

@@ -321,7 +321,7 @@ impl core::fmt::Debug for NativeKernelMutex {
 }
 
 impl Default for NativeKernelMutex {
-    /// A mutex that [`KernelMutex::mutex_init`] has yet to prepare, at its final address.
+    /// A mutex between threads: not robust, so on no thread's list.
     fn default() -> Self {
         NativeKernelMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
     }
@@ -339,11 +339,11 @@ fn outcome(code: i32) -> LockOutcome {
 impl KernelMutex for Native {
     type Mutex = NativeKernelMutex;
 
-    fn mutex_init(mutex: &NativeKernelMutex) {
+    unsafe fn mutex_init(mutex: &NativeKernelMutex) {
         let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         // SAFETY: `attributes` is initialised by the first call before the others use it and
-        // destroyed last; the mutex is at its final address and, by the trait's contract, nobody
-        // else uses it yet.
+        // destroyed last; no thread uses the mutex yet, and it stays where it is while it is held
+        // (the caller's promises).
         unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
             libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
@@ -354,24 +354,27 @@ impl KernelMutex for Native {
     }
 
     fn mutex_lock(&self, mutex: &NativeKernelMutex) -> LockOutcome {
-        // SAFETY: the mutex was initialised at this address (trait contract).
+        // SAFETY: a mutex at every time, by `default` or by `mutex_init`. Only one that
+        // `mutex_init` made is put on the thread's list of robust mutexes, and that one stays where
+        // it is while it is held (the promise to `mutex_init`). One by `default` is nothing but its
+        // words.
         outcome(unsafe { libc::pthread_mutex_lock(mutex.0.get()) })
     }
 
     fn mutex_try_lock(&self, mutex: &NativeKernelMutex) -> LockOutcome {
-        // SAFETY: the mutex was initialised at this address (trait contract).
+        // SAFETY: as in `mutex_lock`: a mutex, which stays where it is if it is on a list.
         outcome(unsafe { libc::pthread_mutex_trylock(mutex.0.get()) })
     }
 
     fn mutex_make_consistent(&self, mutex: &NativeKernelMutex) {
-        // SAFETY: the mutex was initialised at this address (trait contract); a wrong state is an
-        // error code, not a fault.
+        // SAFETY: as in `mutex_lock`: a mutex, which stays where it is if it is on a list; a wrong
+        // state is an error code, not a fault.
         unsafe { libc::pthread_mutex_consistent(mutex.0.get()) };
     }
 
     fn mutex_unlock(&self, mutex: &NativeKernelMutex) {
-        // SAFETY: the mutex was initialised at this address (trait contract); a robust mutex checks
-        // its owner.
+        // SAFETY: as in `mutex_lock`: a mutex, which stays where it is if it is on a list. A robust
+        // one checks its owner; for one by `default` the trait asks the caller to hold it.
         unsafe { libc::pthread_mutex_unlock(mutex.0.get()) };
     }
 }

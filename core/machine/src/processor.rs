@@ -184,11 +184,22 @@ pub enum LockOutcome {
 /// Capability: the operating system's own robust mutex between processes (the baseline
 /// `posix`).
 pub trait KernelMutex: Processor {
-    /// The mutex, in place in shared memory; its default is one that
-    /// [`KernelMutex::mutex_init`] has yet to prepare.
+    /// The mutex, in place.
+    ///
+    /// Its default is one between the threads of a process, which learns of no deaths and may move.
     type Mutex: Default + Send + Sync + 'static;
-    /// Prepares a mutex in memory that no other thread uses yet.
-    fn mutex_init(mutex: &Self::Mutex);
+    /// Makes a mutex in shared memory robust, and one between processes.
+    ///
+    /// Does nothing on machines whose mutexes are so from the beginning.
+    ///
+    /// # Safety
+    ///
+    /// * No thread of any process uses the mutex yet.
+    /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
+    ///   threads holds it or waits for it: the operating system's list of the thread's mutexes
+    ///   leads there.
+    #[expect(unsafe_code, reason = "declares the contract; only the native machine has a text for it")]
+    unsafe fn mutex_init(_mutex: &Self::Mutex) {}
     /// Acquires; blocks as the operating system sees fit.
     fn mutex_lock(&self, mutex: &Self::Mutex) -> LockOutcome;
     /// Acquires if free.

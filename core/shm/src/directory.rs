@@ -211,10 +211,14 @@ impl World {
         mutex: &'a Mutex<T, L>,
     ) -> Result<Guard<'a, T, L>, LockError> {
         let me = self.entered().ok_or(LockError::NotEntered)?;
+        if L::IN_PLACE {
+            self.inner().segment.stay_mapped();
+        }
         let wait = Wait { policy: Policy::Adaptive, around: self.surroundings(), budget: self.switch_cost() };
         // SAFETY: a participant's identity is its own (rank and generation), and it counts as dead
         // only when its process has ended or has left, which it does not do while it has handles;
-        // the thread's number is its own.
+        // the thread's number is its own. A lock that is bound to its address stays mapped (above),
+        // and is prepared only while its object is made, when no process has a handle of it.
         unsafe { mutex.lock_between(Native::of_participant(me.index), wait) }
     }
 }

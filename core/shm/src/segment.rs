@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -83,12 +84,15 @@ pub(crate) fn check_name(name: &str, longest: usize) -> Result<(), Error> {
     Err(Error::InvalidName { name: name.to_owned(), why })
 }
 
-/// A mapped segment. Unmapped when dropped.
+/// A mapped segment.
+///
+/// Unmapped when dropped, unless it is to stay ([`Segment::stay_mapped`]).
 #[derive(Debug)]
 pub(crate) struct Segment {
     file: OwnedFd,
     base: NonNull<u8>,
     len: usize,
+    stays: AtomicBool,
 }
 
 // SAFETY: the mapping may be used from any thread; what lies in it is accessed atomically.
@@ -98,6 +102,10 @@ unsafe impl Sync for Segment {}
 
 impl Drop for Segment {
     fn drop(&mut self) {
+        // Relaxed: the owner that drops the segment was handed it by all others.
+        if self.stays.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: this range was mapped by `map` and nothing refers to it any more: references
         // borrow from the owner.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
@@ -194,7 +202,15 @@ impl Segment {
             limits::no_addresses(errno, bytes).unwrap_or_else(|| Error::system(what)(errno))
         })?;
         let base = NonNull::new(base.cast()).ok_or(Error::TooLarge(bytes))?;
-        Ok(Segment { file, base, len })
+        Ok(Segment { file, base, len, stays: AtomicBool::new(false) })
+    }
+
+    /// Keeps the mapping until the process ends.
+    ///
+    /// For memory into which libc's list of a thread's robust mutexes may lead.
+    pub fn stay_mapped(&self) {
+        // Relaxed: read by the owner that drops the segment.
+        self.stays.store(true, Ordering::Relaxed);
     }
 
     /// The part that every world has.

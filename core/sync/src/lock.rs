@@ -50,9 +50,9 @@ impl std::error::Error for LockError {}
 
 /// A mutual exclusion lock in shared memory.
 ///
-/// All-zero memory is an unlocked lock (natively; `posix` wants [`Lock::prepare`] too). One lock is
-/// used by processors whose [`Processor::id`] differ and, for the locks with a place per contender,
-/// lie below the capacity.
+/// All-zero memory is an unlocked lock (natively; between processes `posix` wants [`Lock::prepare`]
+/// too). One lock is used by processors whose [`Processor::id`] differ and, for the locks with a
+/// place per contender, lie below the capacity.
 pub trait Lock<P: Processor>: Sized {
     /// The name by which users choose it.
     const NAME: &'static str;
@@ -64,14 +64,38 @@ pub trait Lock<P: Processor>: Sized {
     /// True if it writes down its holder, and so can tell the next owner of a death
     /// ([`Lock::owner_died`]).
     const KNOWS_OWNER: bool = false;
+    /// True if a prepared one ([`Lock::prepare`]) is bound to its address while it is
+    /// held.
+    const IN_PLACE: bool = false;
     /// State of a holder from acquisition to release.
     type Held;
 
     /// A lock in memory of the given arena.
     fn new(arena: &impl Arena<P>) -> Self;
 
-    /// Prepares a lock that came to be as all-zero memory, before anybody uses it.
-    fn prepare(&self) {}
+    /// Prepares a lock that came to be as all-zero memory in a segment, for use between
+    /// processes. Between threads, and on machines that are not native, no lock needs it.
+    ///
+    /// # Safety
+    ///
+    /// * No thread of any process uses the lock yet.
+    /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
+    ///   threads holds it or waits for it; also if that thread has ended, or has forgotten what it
+    ///   holds.
+    ///
+    /// ```compile_fail,E0133
+    /// use towpath_machine::{Heap, Native};
+    /// use towpath_sync::locks::Posix;
+    /// use towpath_sync::{Lock, Spinning};
+    ///
+    /// let lock = Posix::<Native>::new(&Heap);
+    /// lock.prepare(); // must not compile: what follows would leave libc's list dangling
+    /// let held = lock.lock(&Native::with_id(0), &Spinning)?;
+    /// let elsewhere = Box::new(lock);
+    /// # Ok::<(), towpath_sync::LockError>(())
+    /// ```
+    #[expect(unsafe_code, reason = "declares the contract; only `posix` has a text for it")]
+    unsafe fn prepare(&self) {}
 
     /// Number of processors (ids below this) that may use it; `usize::MAX` if any number.
     fn capacity(&self) -> usize {

@@ -77,7 +77,13 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     /// be locked already, and it may move.
     pub fn prepare(&self) {
         if !self.intents.is_of_threads() {
-            self.lock.prepare();
+            // SAFETY:
+            // * No thread uses the lock yet: safe code has a reference to a mutex in a segment only
+            //   while it makes it, in `World::shared`, and `lock` refuses one that is bound to its
+            //   address; callers of `lock_between` promise that it is not prepared any more.
+            // * It stays where it is, and mapped, while it is held: only `lock_between` acquires
+            //   it, whose callers promise that.
+            unsafe { self.lock.prepare() };
         }
     }
 
@@ -86,13 +92,17 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Poisoned`]; [`LockError::Capacity`].
+    /// [`LockError::Poisoned`]; [`LockError::Capacity`]; [`LockError::NotEntered`] from a
+    /// [`Posix`](crate::locks::Posix) mutex in a world, which only its handle locks.
     ///
     /// ```
     /// let counter: towpath_sync::Mutex<u64> = towpath_sync::Mutex::new(0);
     /// *counter.lock().expect("no holder has died") += 1;
     /// ```
     pub fn lock(&self) -> Result<Guard<'_, T, L>, LockError> {
+        if L::IN_PLACE && !self.intents.is_of_threads() {
+            return Err(LockError::NotEntered);
+        }
         // SAFETY: no process but this one reaches the mutex, and nobody but this function locks it:
         // what other callers of `lock_between` promise. `Alone` takes nobody for dead; each thread
         // has a number of its own.
@@ -116,6 +126,9 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///   if its process holds no guard any more and never will.
     /// * `cpu` has a number that no other thread with the same identity uses with this mutex at the
     ///   same time.
+    /// * If the lock is bound to its address ([`Lock::IN_PLACE`]) and lies in shared memory: it is
+    ///   not prepared ([`Mutex::prepare`]) any more once a process has called this; and the process
+    ///   keeps it mapped while one of its threads holds it, also one that has forgotten its guard.
     pub unsafe fn lock_between<'a>(
         &'a self,
         cpu: Native,

@@ -43,8 +43,10 @@ fn validate<L: Lock<Native> + Sync>(
     what: &str,
 ) {
     let shared = Shared { lock: L::new(&Heap), value: Cell::new(0) };
-    shared.lock.prepare();
     let shared = &shared;
+    // SAFETY: no thread uses it yet; it stays where it is until the threads below, which release
+    // it, have ended.
+    unsafe { shared.lock.prepare() };
     std::thread::scope(|scope| {
         for id in 0..threads {
             scope.spawn(move || {
@@ -242,7 +244,6 @@ fn never_hangs<L: Lock<Native> + Sync>() {
     }
     for (policy, name) in Policy::ALL {
         let lock = L::new(&Heap);
-        lock.prepare();
         let _never_released = lock.lock(&Native::with_id(0), &Spinning).unwrap();
         let around = Hopeless(AtomicU64::new(0));
         let wait = Wait { policy, around: &around, budget: 1_000 };
@@ -432,9 +433,16 @@ fn posix_mutex_of_threads_stays_off_the_robust_list() {
         std::mem::forget(mutex.lock().unwrap());
         assert!(robust_list_is_empty(), "its entry would outlive it");
         drop(Box::new(mutex));
+        // So does the raw lock, which may therefore move while it is held.
+        let raw = Posix::<Native>::new(&Heap);
+        let held = raw.lock(&Native::with_id(0), &Spinning).unwrap();
+        let moved = Box::new(raw);
+        assert!(robust_list_is_empty(), "its entry would lead to where it was");
+        moved.unlock(&Native::with_id(0), &Spinning, held);
         // One in shared memory is on the list while it is held.
         let lock = Box::leak(Box::new(Posix::<Native>::new(&Heap)));
-        lock.prepare();
+        // SAFETY: no thread uses it yet; leaked, it stays where it is.
+        unsafe { lock.prepare() };
         let held = lock.lock(&Native::with_id(0), &Spinning).unwrap();
         assert!(!robust_list_is_empty());
         lock.unlock(&Native::with_id(0), &Spinning, held);

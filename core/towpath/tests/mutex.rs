@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use towpath::structures::nonblocking;
-use towpath::sync::locks::{Anderson, Mcs, TestAndSet, Ticket};
+use towpath::sync::locks::{Anderson, Mcs, Posix, TestAndSet, Ticket};
 use towpath::sync::{Exclusive, Lock};
 use towpath::{LockError, Mutex, Object, Plain, World, WorldConfig, WorldError, machine::Native};
 use towpath_testkit::{Child, shared_words, watchdog};
@@ -216,8 +216,29 @@ fn more_processes_than_places_exclude() {
     drop(children);
 }
 
+/// A thread's next robust mutex is linked to the one that it holds already, by address.
+fn forgotten_posix_guard_keeps_its_mapping() {
+    let play = || {
+        let (world, theirs) = worlds(1);
+        let made = |mutex: &Mutex<Table, Posix<Native>>| {
+            mutex.prepare();
+            assert_eq!(mutex.lock().err(), Some(LockError::NotEntered), "only its handle locks it");
+        };
+        // Made before the other one goes, so that it is not mapped in its place.
+        let (later, _theirs) = worlds(1);
+        let mutex = world.shared("m", made).unwrap();
+        std::mem::forget(mutex.lock().unwrap());
+        drop((mutex, world, theirs));
+        let mutex = later.shared::<Mutex<Table, Posix<Native>>>("m", Mutex::prepare).unwrap();
+        for turn in 0..3 {
+            assert_eq!(mutex.lock().unwrap()[0].fetch_add(1, Relaxed), turn);
+        }
+    };
+    thread::spawn(play).join().unwrap();
+}
+
 fn main() {
-    let cases: [(&str, fn()); 8] = [
+    let cases: [(&str, fn()); 9] = [
         ("more_processes_than_places_exclude", more_processes_than_places_exclude),
         ("living_holder_keeps_the_mutex", living_holder_keeps_the_mutex),
         ("dead_holder_is_reported_by_lock", dead_holder_is_reported_by_lock),
@@ -230,6 +251,7 @@ fn main() {
         }),
         ("leaving_with_an_open_mutex_is_refused", leaving_with_an_open_mutex_is_refused),
         ("unwinding_member_counts_as_dead", unwinding_member_counts_as_dead),
+        ("forgotten_posix_guard_keeps_its_mapping", forgotten_posix_guard_keeps_its_mapping),
     ];
     for (name, case) in cases {
         watchdog::begin(name.into(), 60);

@@ -282,7 +282,6 @@ impl Explorer {
 impl KernelMutex for Explorer {
     type Mutex = KernelLock;
 
-    fn mutex_init(_mutex: &KernelLock) {}
     fn mutex_lock(&self, mutex: &KernelLock) -> LockOutcome {
         let mutex = self.mutex(mutex);
         self.take_mutex("mutex_lock", mutex, Gate::Free { mutex })

@@ -82,7 +82,6 @@ fn excludes<L: Lock<Sim> + 'static>(run: &Run) {
         L::NAME,
         |arena| {
             let lock = L::new(arena);
-            lock.prepare();
             (lock, arena.cell(Place::NewLine, 0))
         },
         move |cpu, (lock, count), wait| {

@@ -33,7 +33,6 @@ fn exclude<L: Lock<Sequential> + Sync>(
 ) -> Result<u64, String> {
     let machine = Machine::new(schedule);
     let lock = L::new(&*machine);
-    lock.prepare();
     let count = machine.cell(Place::NewLine, 0);
     let inside = AtomicU32::new(0);
     machine.run(processors, |cpu| {
@@ -138,7 +137,6 @@ fn tells_of_a_death<L: Lock<Sequential> + Sync>() {
         for (policy, name) in Policy::ALL {
             let machine = Machine::new(schedule);
             let lock = L::new(&*machine);
-            lock.prepare();
             let (count, deaths) = (AtomicU32::new(0), AtomicU32::new(0));
             machine
                 .run(4, |cpu| {

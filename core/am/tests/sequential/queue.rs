@@ -48,7 +48,6 @@ struct Memory {
 impl Memory {
     fn new(machine: &Machine) -> Memory {
         let locks = Locks::new(machine);
-        locks.prepare();
         Memory {
             control: Control::new(machine),
             locks,

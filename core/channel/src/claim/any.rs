@@ -115,9 +115,19 @@ impl<P: Processor + KernelMutex> Locks<P> {
         }
     }
 
-    /// Prepares locks that came to be as zeroed memory, before anybody uses them.
-    pub fn prepare(&self) {
-        Lock::<P>::prepare(&self.posix);
+    /// Prepares locks that came to be as zeroed memory in a segment, for use between
+    /// processes.
+    ///
+    /// # Safety
+    ///
+    /// * No thread of any process uses the locks yet.
+    /// * From now on a process that uses them keeps them at their address, and mapped, while one of
+    ///   its threads holds one of them or waits for it.
+    #[allow(unsafe_code)]
+    pub unsafe fn prepare(&self) {
+        // SAFETY: no thread uses it yet, and from now on it stays where it is while it is held or
+        // waited for (the caller's promises).
+        unsafe { Lock::<P>::prepare(&self.posix) };
     }
 
     /// The chosen algorithm over these locks.

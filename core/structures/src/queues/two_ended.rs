@@ -46,10 +46,19 @@ struct Ends<P: Processor> {
 impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoEnded<P, L, M, S> {
     const JOINED: &'static Name = &Name::join("two-ended", L::NAME);
 
-    /// Prepares a queue that came to be as all-zero memory, before anybody uses it. See
+    /// Prepares a queue that came to be as all-zero memory in a segment. See
     /// [`Lock::prepare`].
-    pub fn prepare(&self) {
-        self.lock.prepare();
+    ///
+    /// # Safety
+    ///
+    /// * No thread of any process uses the queue yet.
+    /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
+    ///   threads is within an operation.
+    #[allow(unsafe_code)]
+    pub unsafe fn prepare(&self) {
+        // SAFETY: no thread uses it yet, and from now on it stays where it is while it is held or
+        // waited for (the caller's promises).
+        unsafe { self.lock.prepare() };
     }
 
     /// Acquires; if the former holder died, completes its work first.
@@ -114,7 +123,6 @@ where
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         let lock = L::new(arena);
-        lock.prepare();
         let ends = Ends { head: arena.word(Place::NewLine, 0), tail: arena.word(Place::SameLine, 0) };
         TwoEnded { lock, ends, nodes: Pool::with_dummy(arena, capacity, participants) }
     }

@@ -41,11 +41,21 @@ pub struct TwoLock<P: Processor, L: Lock<P>, M: Universal<P> = Atomics, S: Stora
 impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> {
     const JOINED: &'static Name = &Name::join("two-lock", L::NAME);
 
-    /// Prepares a queue that came to be as all-zero memory, before anybody uses it. See
+    /// Prepares a queue that came to be as all-zero memory in a segment. See
     /// [`Lock::prepare`].
-    pub fn prepare(&self) {
-        self.head_lock.prepare();
-        self.tail_lock.prepare();
+    ///
+    /// # Safety
+    ///
+    /// * No thread of any process uses the queue yet.
+    /// * From now on a process that uses it keeps it at its address, and mapped, while one of its
+    ///   threads is within an operation.
+    #[allow(unsafe_code)]
+    pub unsafe fn prepare(&self) {
+        for lock in [&self.head_lock, &self.tail_lock] {
+            // SAFETY: no thread uses it yet, and from now on it stays where it is while it is held
+            // or waited for (the caller's promises).
+            unsafe { lock.prepare() };
+        }
     }
 
     /// Links a node at the end, under `tail_lock`.
@@ -138,15 +148,13 @@ where
     const BLOCKING: bool = true;
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
-        let queue = TwoLock {
+        TwoLock {
             head_lock: L::new(arena),
             tail_lock: L::new(arena),
             head: OwnLine(arena.word(Place::NewLine, 0)),
             tail: OwnLine(arena.word(Place::NewLine, 0)),
             nodes: Pool::with_dummy(arena, capacity, participants),
-        };
-        queue.prepare();
-        queue
+        }
     }
 
     fn enqueue<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: usize, value: u64) -> Result<(), QueueError> {

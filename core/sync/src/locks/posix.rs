@@ -8,6 +8,12 @@
 //!
 //! **Fields.** libc's.
 //!
+//! **Address.** One that [`Lock::prepare`] made robust is, while it is held, on libc's list of the
+//! holder's robust mutexes: by address, so it must neither move nor go. One that was not prepared
+//! is between threads only, is on no list and may move. A [`Mutex`](crate::Mutex) in a world is
+//! prepared; a process that has locked it keeps the world's memory mapped until it ends, since its
+//! guard may have been forgotten.
+//!
 //! **Crashes.** A holder that dies passes the lock to the next one, who is told
 //! ([`Lock::owner_died`]) and either declares the data consistent or, by releasing without, makes
 //! the lock unusable ([`LockError::Poisoned`]).
@@ -16,12 +22,13 @@
 //!
 //! **Don't use it** where a lock is held for a few instructions by many: each hand-over of a
 //! contended lock goes through the kernel.
+#![allow(unsafe_code)]
 
 use towpath_machine::{Arena, KernelMutex, LockOutcome};
 
 use crate::{Lock, LockError, Waiting};
 
-/// The operating system's mutex. [`Lock::prepare`] it at its final address before use.
+/// The operating system's mutex. Between processes, [`Lock::prepare`] it in the segment.
 #[repr(C, align(64))]
 pub struct Posix<P: KernelMutex> {
     mutex: P::Mutex,
@@ -43,14 +50,17 @@ impl<P: KernelMutex> Lock<P> for Posix<P> {
     const NAME: &'static str = "posix";
     const FIFO: bool = false;
     const KNOWS_OWNER: bool = true;
+    const IN_PLACE: bool = true;
     type Held = PosixHeld;
 
     fn new(_arena: &impl Arena<P>) -> Self {
         Posix { mutex: P::Mutex::default() }
     }
 
-    fn prepare(&self) {
-        P::mutex_init(&self.mutex);
+    unsafe fn prepare(&self) {
+        // SAFETY: no thread uses it yet, and from now on it stays where it is while it is held or
+        // waited for (the caller's promises).
+        unsafe { P::mutex_init(&self.mutex) };
     }
 
     fn lock<W: Waiting<P>>(&self, cpu: &P, _wait: &W) -> Result<PosixHeld, LockError> {

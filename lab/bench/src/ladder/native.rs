@@ -14,8 +14,8 @@ use towpath::Policy;
 use towpath_channel::doorbell::Doorbell;
 use towpath_machine::{Native, NativeBytes};
 use towpath_shm::{Area, World, WorldSpec};
+use towpath_sync::Wait;
 use towpath_sync::locks::TestAndSet;
-use towpath_sync::{Lock, Wait};
 
 use super::ours::{ADDRESS_WORDS, Opened};
 use super::semaphore::Semaphores;
@@ -149,7 +149,6 @@ pub(super) type Anything = Box<dyn std::error::Error>;
 impl<'a> Memory<'a> {
     fn new(area: &'a Area, procs: usize) -> Result<Self, Anything> {
         let locks = area.slice::<TestAndSet<Native>>(0, procs as u64 + 1)?;
-        locks.iter().for_each(Lock::<Native>::prepare);
         let start = (size_of_val(locks) as u64).next_multiple_of(4096);
         Ok(Memory { area, locks, start })
     }

@@ -369,7 +369,6 @@ impl WhileFull for Stuck<'_> {
 impl Queued {
     fn new(plan: &Plan, memory: &Memory, algorithm: Algorithm) -> Queued {
         let locks = Locks::new(memory);
-        locks.prepare();
         Queued {
             control: Control::new(memory),
             slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),

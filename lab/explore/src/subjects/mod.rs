@@ -144,7 +144,6 @@ impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
 fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
     let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
         let lock = L::new(memory);
-        lock.prepare();
         if lock.capacity() < plan.threads {
             return Err(format!("has {} places: take fewer threads", lock.capacity()));
         }

@@ -397,7 +397,6 @@ impl<L> Under<L> {
 pub fn lock<L: Lock<Explorer> + 'static>(policy: Policy) -> Case {
     let make = move |plan: &Plan, memory: &Memory| {
         let lock = L::new(memory);
-        lock.prepare();
         Ok(exclusion(plan, memory, Under { lock, policy }))
     };
     Case { naps: L::NAME == "robust", ..Case::new(L::NAME, "a lock", make) }

@@ -18,7 +18,6 @@ impl Sim {
 /// States of the word: 0 free, 1 held, 2 held and some thread may sleep.
 impl KernelMutex for Sim {
     type Mutex = SimMutex;
-    fn mutex_init(_mutex: &SimMutex) {}
     fn mutex_lock(&self, mutex: &SimMutex) -> LockOutcome {
         let word = self.word_of(mutex);
         let call = self.machine.borrow().engine.p.mutex_path;

@@ -251,7 +251,6 @@ impl Sequential {
 impl KernelMutex for Sequential {
     type Mutex = KernelLock;
 
-    fn mutex_init(_mutex: &KernelLock) {}
     fn mutex_lock(&self, mutex: &KernelLock) -> LockOutcome {
         let m = self.mutex(mutex);
         loop {

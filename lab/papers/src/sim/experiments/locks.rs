@@ -19,7 +19,6 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     run.measure(
         |arena| {
             let lock = L::new(arena);
-            lock.prepare();
             Shared { lock, count: arena.cell(Place::NewLine, 0) }
         },
         move |cpu, shared, patience, _| {

@@ -87,7 +87,6 @@ macro_rules! with_claim {
         use towpath_sync::locks;
         fn over<L: Lock<Sim>>(arena: &SimArena) -> Locked<Rc<L>> {
             let lock = L::new(arena);
-            lock.prepare();
             Locked(Rc::new(lock))
         }
         macro_rules! lock {
