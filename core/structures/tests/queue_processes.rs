@@ -196,8 +196,9 @@ fn the_others_go_on_when_one_is_killed() {
     for _ in 0..10 {
         exchange::<MichaelScott<Native, Atomics, Room>>(|_| (), true);
         exchange::<PrakashLeeJohnson<Native, Atomics, Room>>(|_| (), true);
-        // SAFETY, of both: no process uses it yet, and its mapping stays.
+        // SAFETY: no process uses it yet, and its mapping stays.
         exchange::<TwoEnded<Native, Robust<Native>, Atomics, Room>>(|q| unsafe { q.prepare() }, true);
+        // SAFETY: no process uses it yet, and its mapping stays.
         exchange::<TwoLock<Native, Robust<Native>, Atomics, Room>>(|q| unsafe { q.prepare() }, true);
     }
 }
