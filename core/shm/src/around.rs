@@ -106,7 +106,7 @@ impl Inner {
     ///
     /// `None`: there is none any more.
     fn participant_of_generation(&self, index: u32, low: u32, mask: u32) -> Option<ParticipantId> {
-        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let generation = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire)).generation;
         (generation & mask == low).then_some(ParticipantId { index, generation })
     }

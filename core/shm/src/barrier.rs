@@ -115,7 +115,7 @@ impl Episode {
     /// ```
     #[inline]
     pub fn is_over(&self) -> bool {
-        // (1) Acquire: pairs with the AcqRel (3).
+        // (B1) Acquire: pairs with the AcqRel (B3).
         reached(number(self.world.0.control().barrier.episode.load(Ordering::Acquire)), self.number)
     }
 
@@ -170,10 +170,10 @@ impl Episode {
     /// ```
     pub fn announce_sleep(&self) {
         let state = &self.world.0.control().barrier;
-        // (5) SeqCst, both: either the one that ends the episode sees this, or the waiter sees in
-        // `is_over` that it has ended; pairs with the fence (6).
+        // (B4) SeqCst, both: either the one that ends the episode sees this, or the waiter sees in
+        // `is_over` that it has ended; pairs with the fence (B5).
         state.at_doorbells.store(self.number.into(), Ordering::SeqCst);
-        core::sync::atomic::fence(Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst); // (B4)
     }
 
     /// Returns the outcome once the episode [is over](Episode::is_over).
@@ -191,7 +191,7 @@ impl Episode {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn outcome(&self) -> Result<(), Error> {
-        // (1) Acquire: pairs with the AcqRel (3).
+        // (B1) Acquire: pairs with the AcqRel (B3).
         result_of(self.world.0.control().barrier.episode.load(Ordering::Acquire), self.number)
     }
 }
@@ -215,7 +215,7 @@ impl Surroundings for AtBarrier<'_> {
     fn abandoned(&self) -> bool {
         self.inner.check_deaths();
         self.inner.complete(self.number);
-        // (1) Acquire: pairs with the AcqRel (3).
+        // (B1) Acquire: pairs with the AcqRel (B3).
         let now = number(self.inner.control().barrier.episode.load(Ordering::Acquire));
         now.wrapping_add(1) != self.number && !reached(now, self.number)
     }
@@ -226,11 +226,11 @@ impl Inner {
     pub(crate) fn arrive(&self) -> Result<u32, Error> {
         let me = self.me()?;
         let state = &self.control().barrier;
-        // (1) Acquire: pairs with the AcqRel (3). This episode can't end before this participant
+        // (B1) Acquire: pairs with the AcqRel (B3). This episode can't end before this participant
         // arrives, so the next number is its own.
         let mine = number(state.episode.load(Ordering::Acquire)).wrapping_add(1);
-        // (2) SeqCst: of those who arrive and then look whether all have, the last one sees all,
-        // itself included; pairs with (2) in `complete`.
+        // (B2) SeqCst: of those who arrive and then look whether all have, the last one sees all,
+        // itself included; pairs with (B2) in `complete`.
         self.arrival(me.index).store(mine, Ordering::SeqCst);
         self.complete(mine);
         Ok(mine)
@@ -241,7 +241,7 @@ impl Inner {
         let state = &self.control().barrier;
         let around = AtBarrier { inner: self, number: mine };
         let wait = Wait { policy, around: &around, budget: self.switch_cost() };
-        // Acquire (in `wait_until`): pairs with the AcqRel (3).
+        // Acquire (in `wait_until`): pairs with the AcqRel (B3).
         let outcome = wait
             .wait_until(&Native::current(), &state.episode, |episode| reached(number(episode), mine))
             .map_err(|_| {
@@ -256,7 +256,7 @@ impl Inner {
     fn complete(&self, wanted: u32) {
         let state = &self.control().barrier;
         loop {
-            // (1) Acquire: pairs with the AcqRel (3).
+            // (B1) Acquire: pairs with the AcqRel (B3).
             let seen = state.episode.load(Ordering::Acquire);
             if number(seen).wrapping_add(1) != wanted {
                 return;
@@ -266,9 +266,10 @@ impl Inner {
             }
             let deaths = self.deaths();
             for index in 0..self.processes {
-                // (2) SeqCst: pairs with the store (2) in `barrier`.
+                // (B2) SeqCst: pairs with the store (B2) in `barrier`.
                 let arrived = self.arrival(index).load(Ordering::SeqCst) == wanted;
-                // (4) Acquire: pairs with whoever changed the entry.
+                // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and
+                // `liveness.rs`.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
                 let expected = match word.state {
                     State::Entered | State::Joining => true,
@@ -292,13 +293,13 @@ impl Inner {
             let count = deaths.count() & DEATHS;
             let failed = if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank()) << RANK };
             let next = failed | count << 32 | u64::from(wanted);
-            // (3) AcqRel: Release pairs with the Acquire (1) and those in `wait_until`; fails if
+            // (B3) AcqRel: Release pairs with the Acquire (B1) and those in `wait_until`; fails if
             // somebody else ended it, or parked.
             if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 if seen & PARKED != 0 {
                     Native::with_id(0).wake(&state.episode, u32::MAX);
                 }
-                // (6) SeqCst: the end of the episode before the look; pairs with (5).
+                // (B5) SeqCst: the end of the episode before the look; pairs with (B4).
                 core::sync::atomic::fence(Ordering::SeqCst);
                 // Relaxed: ordered by the fence; at worst everybody looks once in vain.
                 if state.at_doorbells.load(Ordering::Relaxed) == u64::from(wanted) {
@@ -314,8 +315,8 @@ impl Inner {
     fn ring_all(&self) {
         let cpu = Native::with_id(0);
         for bell in self.segment.bells() {
-            // (7) Release: the end of the episode comes before; pairs with the Acquire with which a
-            // waiter reads its doorbell before it looks at the episode for the last time.
+            // (B6) Release: the end of the episode comes before; pairs with the Acquire with which
+            // a waiter reads its doorbell before it looks at the episode for the last time.
             bell.0.fetch_add(1, Ordering::Release);
             cpu.wake(&bell.0, u32::MAX);
         }
@@ -325,9 +326,10 @@ impl Inner {
     /// thorough.
     fn is_awaited(&self, wanted: u32) -> bool {
         self.segment.arrivals().iter().zip(0..).any(|(arrival, index)| {
-            // (2) SeqCst: pairs with the store (2) in `barrier`.
+            // (B2) SeqCst: pairs with the store (B2) in `barrier`.
             arrival.load(Ordering::SeqCst) != wanted && {
-                // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+                // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and
+                // `liveness.rs`.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
                 match word.state {
                     State::Entered | State::Joining => true,

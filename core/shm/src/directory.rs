@@ -74,10 +74,11 @@ impl<T: Object> fmt::Debug for Shared<T> {
 impl<T: Object> Shared<T> {
     fn new(world: World, object: NonNull<T>) -> Self {
         if T::NAMES_USERS {
-            // Relaxed, with a fence (7) SeqCst between this and the loads of `me` in `World::lock`:
-            // either they see that the process has left, or the fence's partner (8) in
-            // `World::leave` sees this handle.
+            // Relaxed: the fence orders it.
             world.inner().local.handles.fetch_add(1, Ordering::Relaxed);
+            // (U1) SeqCst: between the count and the loads of `me` in `World::lock`, which either
+            // see that the process has left, or the leaving sees this handle; pairs with the fence
+            // (U2) in `Inner::leave_unless_open`.
             fence(Ordering::SeqCst);
         }
         Shared { world, object }
@@ -121,7 +122,7 @@ impl<T: Object> Drop for Shared<T> {
         if T::NAMES_USERS {
             let handles = &self.world.inner().local.handles;
             // Release: what was done by this handle comes before the leaving that it no longer
-            // prevents; pairs with the fence (8). A fork clears the count: the child's copies are
+            // prevents; pairs with the fence (U2). A fork clears the count: the child's copies are
             // not counted.
             let _ = handles.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
         }
@@ -275,10 +276,10 @@ struct Creating<'a> {
 impl Drop for Creating<'_> {
     fn drop(&mut self) {
         PREPARING.set(false);
-        // (2) Release: pairs with the Acquire (1) in `may_create`. Fails only if the segment is
+        // (N2) Release: pairs with the Acquire (N1) in `may_create`. Fails only if the segment is
         // damaged.
         let _ = self.word.compare_exchange(self.me, 0, Ordering::Release, Ordering::Relaxed);
-        // (6) Release: pairs with the Acquire (5) in `may_create`.
+        // (N6) Release: pairs with the Acquire (N5) in `may_create`.
         self.among_threads.store(0, Ordering::Release);
     }
 }
@@ -313,8 +314,8 @@ impl World {
         let text = TypeText::<T>::default().to_string();
         let hash = hash_of(text.bytes());
         let found = |record: &Record| {
-            // Relaxed, all: written before the record's name was stored (3), which was read with
-            // Acquire (4).
+            // Relaxed, all: written before the record's name was stored (N3), which was read with
+            // Acquire (N4).
             let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
             let is = (get(&record.bytes), get(&record.align));
             if is != (bytes, align) || get(&record.type_hash) != hash {
@@ -364,13 +365,13 @@ impl World {
             core::slice::from_raw_parts(first.as_ptr(), ((end - offset) / 8) as usize)
         };
         for word in raw {
-            // Relaxed: published by (3).
+            // Relaxed: published by (N3).
             word.store(0, Ordering::Relaxed);
         }
         // SAFETY: placed, aligned and mapped (checked by `place`); any bits are a `T`. No other
         // thread knows the object yet.
         prepare(unsafe { shared.object.as_ref() });
-        // Relaxed, all: published by (3).
+        // Relaxed, all: published by (N3).
         record.offset.store(offset, Ordering::Relaxed);
         record.bytes.store(bytes, Ordering::Relaxed);
         record.align.store(align, Ordering::Relaxed);
@@ -381,10 +382,10 @@ impl World {
         }
         let bucket = inner.bucket(&words);
         record.next.store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
-        // (3) Release: the record, and the object, prepared; pairs with the Acquire (4) in `lookup`
-        // and `settle`.
+        // (N3) Release: the record, and the object, prepared; pairs with the Acquire (N4) in
+        // `lookup` and `settle`.
         bucket.store(code_of(used), Ordering::Release);
-        // Relaxed: for the next creator, to which (2) and (1) hand it.
+        // Relaxed: for the next creator, to which (N2) and (N1) hand it.
         inner.control().directory.used.store(end, Ordering::Relaxed);
         drop(creating);
         Ok(shared)
@@ -417,7 +418,7 @@ impl Inner {
     }
 
     fn lookup(&self, name: &Name) -> Result<Option<&Record>, Error> {
-        // (4) Acquire: pairs with the Release (3) in `shared`, and, since each creator reads the
+        // (N4) Acquire: pairs with the Release (N3) in `shared`, and, since each creator reads the
         // head before it stores another one, with those of the older records of the list.
         let mut code = self.bucket(name).load(Ordering::Acquire);
         let mut last = u64::MAX;
@@ -429,7 +430,7 @@ impl Inner {
             };
             // Each is older than the one before: a list without end is none.
             let record = self.segment.record(record_of(code)).filter(|_| code < last).ok_or_else(damaged)?;
-            // Relaxed, all: see (4).
+            // Relaxed, all: see (N4).
             if record.name.iter().zip(name).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted) {
                 return Ok(Some(record));
             }
@@ -449,15 +450,15 @@ impl Inner {
         let sane = |used: u64| {
             used.checked_next_multiple_of(64).filter(|&used| used <= heap_bytes).unwrap_or(heap_bytes)
         };
-        // Relaxed: the creator's; handed over by (1), (2). After a death it may be an old value of
-        // the dead, before (3): then the record there is a complete one.
+        // Relaxed: the creator's; handed over by (N1), (N2). After a death it may be an old value
+        // of the dead, before (N3): then the record there is a complete one.
         let used = sane(word.load(Ordering::Relaxed));
         let Some(record) = self.segment.record(used) else { return used };
         // Relaxed, all: what matters is compared with the bucket. No list names a record at `used`
         // but that of a complete record.
         let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let name: Name = core::array::from_fn(|i| get(&record.name[i]));
-        // (4) Acquire: pairs with the Release (3) of the dead.
+        // (N4) Acquire: pairs with the Release (N3) of the dead.
         if self.bucket(&name).load(Ordering::Acquire) != code_of(used) {
             return used;
         }
@@ -472,7 +473,7 @@ impl Inner {
         let since = Instant::now();
         // First among the threads of this process: then this process's own id in the word can only
         // be a remnant.
-        // (5) Acquire: pairs with the Release (6) in `Creating::drop`.
+        // (N5) Acquire: pairs with the Release (N6) in `Creating::drop`.
         while among_threads.swap(1, Ordering::Acquire) != 0 {
             if since.elapsed() > PATIENCE {
                 return Err(me.index);
@@ -481,7 +482,7 @@ impl Inner {
         }
         let mut expected = 0;
         loop {
-            // (1) Acquire: pairs with the Release (2) in `Creating::drop`.
+            // (N1) Acquire: pairs with the Release (N2) in `Creating::drop`.
             match word.compare_exchange(expected, me.to_bits(), Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => {
                     PREPARING.set(true);
@@ -494,7 +495,7 @@ impl Inner {
                         // Dead, or there never was one: takes its place, unless it has changed.
                         expected = other;
                     } else if since.elapsed() > PATIENCE {
-                        // (6) Release: pairs with the Acquire (5) of the thread that waits.
+                        // (N6) Release: pairs with the Acquire (N5) of the thread that waits.
                         among_threads.store(0, Ordering::Release);
                         return Err(creator.index);
                     } else {

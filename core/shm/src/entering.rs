@@ -71,7 +71,7 @@ impl Inner {
         let entry = self.entry(index);
         let since = Instant::now();
         loop {
-            // (4) Acquire: pairs with the Release of whoever changed the entry last.
+            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
@@ -93,7 +93,7 @@ impl Inner {
                         pid: identity.pid,
                         state: State::Joining,
                     };
-                    // (3) AcqRel: Acquire pairs with the Release of the predecessor's leaving;
+                    // (E3) AcqRel: Acquire pairs with the Release of the predecessor's leaving;
                     // fails if somebody was faster.
                     if entry
                         .word
@@ -126,13 +126,13 @@ impl Inner {
         let me = ParticipantId { index, generation: claim.generation };
         // A predecessor may only just have let go of it.
         let lock = lock.or_else(|| self.lock_rank(index));
-        // Relaxed, all: published by (5).
+        // Relaxed, all: published by (E5).
         entry.start.store(identity.start, Ordering::Relaxed);
         entry.namespace.store(identity.namespace, Ordering::Relaxed);
         entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
         self.reset_arrival(index);
         let entered = EntryWord { state: State::Entered, ..claim };
-        // (5) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if the others
+        // (E5) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails if the others
         // took this process for dead.
         entry
             .word
@@ -156,7 +156,7 @@ impl Inner {
         let local = &self.local;
         // Relaxed: as in `enter`.
         let bits = local.me.swap(0, Ordering::Relaxed);
-        // (8) SeqCst: pairs with the fence (7) in `Shared::new`, and, with Acquire, with the
+        // (U2) SeqCst: pairs with the fence (U1) in `Shared::new`, and, with Acquire, with the
         // Release in its `drop`.
         fence(Ordering::SeqCst);
         match local.handles.load(Ordering::Relaxed) {
@@ -183,12 +183,12 @@ impl Inner {
         let me = ParticipantId::from_bits(bits);
         self.show_presence(me.index, false);
         let entry = self.entry(me.index);
-        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let seen = entry.word.load(Ordering::Acquire);
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == State::Entered {
             let free = EntryWord { state: State::Free, pid: 0, start_hash: 0, ..word };
-            // (3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took
+            // (E3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took
             // this process for dead.
             let _ = entry.word.compare_exchange(seen, free.pack(), Ordering::AcqRel, Ordering::Acquire);
         }
@@ -204,7 +204,7 @@ impl Inner {
     /// the others are not done.
     pub(crate) fn fail(&self) {
         let Ok(me) = self.me() else { return };
-        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let seen = self.entry(me.index).word.load(Ordering::Acquire);
         let word = EntryWord::unpack(seen);
         if word.generation == me.generation && word.state == State::Entered {
@@ -216,7 +216,7 @@ impl Inner {
     pub(crate) fn is_inhabited(&self) -> bool {
         self.look_for_deaths(0, self.processes);
         (0..self.processes).any(|index| {
-            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
             let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
             matches!(word.state, State::Entered | State::Joining)
         })

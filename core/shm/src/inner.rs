@@ -11,7 +11,7 @@
 //! **Fields.** `local`: a page that a fork clears, written by this process. `watched`, `lock`:
 //! threads of this process, each under its mutex. All others: never changed.
 //!
-//! **Crashes.** A creator that dies before (6) leaves a segment without `READY`: without a name
+//! **Crashes.** A creator that dies before (H1) leaves a segment without `READY`: without a name
 //! nobody finds it, and the kernel frees it. A process that dies later leaves only its entry
 //! (`liveness.rs`); its handle is not dropped, so the name of a world whose last process dies stays
 //! until `sweep.rs` removes it.
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
 /// Writes the header of a new segment that no other process can find yet.
 pub(crate) fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geometry) {
     let header = &segment.control().header;
-    // Relaxed, all but the last: (6) publishes them.
+    // Relaxed, all but the last: (H1) publishes them.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
     set(&header.magic, MAGIC);
     header.layout.store(LAYOUT_VERSION, Ordering::Relaxed);
@@ -67,7 +67,7 @@ pub(crate) fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geome
         set(word, value);
     }
     set(&segment.control().counts.switch_cost, Native::switch_cost());
-    // (6) Release: pairs with the Acquire (7) in `adopt`.
+    // (H1) Release: pairs with the Acquire (H2) in `adopt`.
     header.state.store(READY, Ordering::Release);
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn adopt(
     suggested: Option<u32>,
 ) -> Result<World, Error> {
     let header = &segment.control().header;
-    // (7) Acquire: pairs with the Release (6) in `write_header`. The loads below may then be
+    // (H2) Acquire: pairs with the Release (H1) in `write_header`. The loads below may then be
     // Relaxed.
     let state = header.state.load(Ordering::Acquire);
     let get = |word: &AtomicU64| word.load(Ordering::Relaxed);

@@ -102,7 +102,7 @@ impl Inner {
         let found = match word.state {
             State::Entered => {
                 // Relaxed, both: written before the word that says ENTERED, which was read with
-                // Acquire (4).
+                // Acquire (E4).
                 let start = entry.start.load(Ordering::Relaxed);
                 let namespace = entry.namespace.load(Ordering::Relaxed);
                 // Namespaces that are unknown may be different ones.
@@ -153,7 +153,7 @@ impl Inner {
         if id.index >= self.processes {
             return false;
         }
-        // (4) Acquire: pairs with the Release (5) in `enter`.
+        // (E4) Acquire: pairs with the Release (E5) in `entering.rs`.
         let bits = self.entry(id.index).word.load(Ordering::Acquire);
         let word = EntryWord::unpack(bits);
         if word.generation != id.generation {
@@ -215,7 +215,7 @@ impl Inner {
             if me != 0 && ParticipantId::from_bits(me).index == index {
                 continue;
             }
-            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
             let bits = self.entry(index).word.load(Ordering::Acquire);
             match EntryWord::unpack(bits).state {
                 State::Entered | State::Joining => {
@@ -230,7 +230,7 @@ impl Inner {
     }
 
     pub(crate) fn deaths(&self) -> Deaths {
-        // (1) Acquire: pairs with the Release half of (2): who sees the count sees the entry's
+        // (E1) Acquire: pairs with the Release half of (E2): who sees the count sees the entry's
         // DYING or DEAD.
         Deaths(self.control().counts.deaths.load(Ordering::Acquire))
     }
@@ -239,7 +239,7 @@ impl Inner {
     /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
         let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
-        // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry; it fails if somebody
+        // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry; it fails if somebody
         // else has noted it, or it left.
         if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.show_presence(index, false);
@@ -255,8 +255,8 @@ impl Inner {
         let deaths = &self.control().counts.deaths;
         loop {
             let seen = self.deaths();
-            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry. After
-            // `seen` was read with (1): the order on which the module's argument rests.
+            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
+            // After `seen` was read with (E1): the order on which the module's argument rests.
             let bits = self.entry(index).word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             if word.state != State::Dying {
@@ -265,7 +265,8 @@ impl Inner {
             if (seen.rank(), seen.generation()) != (index, word.generation) {
                 self.bury(seen.rank(), seen.generation());
                 let next = seen.next(index, word.generation);
-                // (2) AcqRel: Release pairs with (1); fails if another death was counted meanwhile.
+                // (E2) AcqRel: Release pairs with (E1); fails if another death was counted
+                // meanwhile.
                 if deaths.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_err() {
                     continue;
                 }
@@ -281,12 +282,12 @@ impl Inner {
             return;
         }
         let entry = self.entry(index);
-        // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+        // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let bits = entry.word.load(Ordering::Acquire);
         let word = EntryWord::unpack(bits);
         if word.state == State::Dying && word.generation == generation {
             let dead = EntryWord { state: State::Dead, pid: 0, ..word }.pack();
-            // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails only if
+            // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails only if
             // somebody else has done it.
             let _ = entry.word.compare_exchange(bits, dead, Ordering::AcqRel, Ordering::Acquire);
         }
@@ -308,7 +309,7 @@ impl Inner {
         }
         let entry = self.entry(index);
         loop {
-            // (4) Acquire: pairs with the Release (3), (5) of the last change of the entry.
+            // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
@@ -342,8 +343,8 @@ impl Inner {
                         pid: if failed { pid & ((1 << PID_BITS) - 1) } else { 0 },
                         state: if failed { State::Dying } else { State::Free },
                     };
-                    // (3) AcqRel: Release pairs with the Acquire loads (4) of the entry. Fails if a
-                    // newcomer was faster.
+                    // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails if
+                    // a newcomer was faster.
                     if entry
                         .word
                         .compare_exchange(bits, next.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -366,7 +367,7 @@ impl Inner {
 
     /// Returns whether the entry was made by the process that has this pid here.
     fn is_entry_of(&self, index: u32, word: EntryWord, pid: u32) -> bool {
-        // Relaxed: written before the word that says ENTERED, which was read with Acquire (4). A
+        // Relaxed: written before the word that says ENTERED, which was read with Acquire (E4). A
         // process that was still joining has not written it.
         let namespace = self.entry(index).namespace.load(Ordering::Relaxed);
         word.pid == pid && (word.state == State::Joining || namespace == self.namespace())

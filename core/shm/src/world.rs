@@ -321,7 +321,7 @@ impl World {
         if index >= self.0.processes {
             return None;
         }
-        // (4) Acquire: pairs with the Release (5) in `enter`.
+        // (E4) Acquire: pairs with the Release (E5) in `entering.rs`.
         let word = EntryWord::unpack(self.0.entry(index).word.load(Ordering::Acquire));
         (word.state == State::Entered).then_some(ParticipantId { index, generation: word.generation })
     }
@@ -372,7 +372,7 @@ impl World {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn has_died(&self, rank: u32) -> bool {
-        // (4) Acquire: pairs with the Release of the survivor that noted the death (3).
+        // (E4) Acquire: pairs with the Release (E3) in `liveness.rs`.
         rank < self.0.processes
             && matches!(
                 EntryWord::unpack(self.0.entry(rank).word.load(Ordering::Acquire)).state,

@@ -238,10 +238,10 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
             cpu.store(first, a.new, Ordering::Release);
             equal = cpu.load(second, Ordering::Relaxed) == b.old;
             if equal {
-                cpu.store(&mine.step, COMMITTED, Ordering::Release);
-                cpu.store(second, b.new, Ordering::Release);
+                cpu.store(&mine.step, COMMITTED, Ordering::Release); // (6)
+                cpu.store(second, b.new, Ordering::Release); // (4)
             } else {
-                cpu.store(first, a.old, Ordering::Release);
+                cpu.store(first, a.old, Ordering::Release); // (4)
             }
             // (6b) Release: after the words; pairs with the Acquire (1b).
             cpu.store(&mine.step, IDLE, Ordering::Release);

@@ -114,9 +114,9 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         // `marks.rs`; pairs with the Release (8) there, (4).
         let status = cpu.load(&it.status, Ordering::Acquire);
         let me = identity(descriptor, status >> SHIFT);
-        let operation = cpu.load(&it.operation, Ordering::Acquire);
+        let operation = cpu.load(&it.operation, Ordering::Acquire); // (2d)
         if operation != 0 {
-            let pair = cpu.load(&it.words, Ordering::Acquire);
+            let pair = cpu.load(&it.words, Ordering::Acquire); // (2d)
             let helped = operation == me && status & (HELPED | STATE) == HELPED | SUCCESS;
             let decided = operation == me && status & STATE != ACTIVE;
             for (entry, number) in unpacked(pair).into_iter().enumerate() {
@@ -126,9 +126,9 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
                 let content = cpu.load(word, Ordering::Relaxed);
                 let mark = MARK | me | if entry == 0 { 0 } else { SECOND };
                 if decided && content == mark {
-                    // Usually the mark is this operation's, whose values are known. (2e) Acquire:
-                    // as (2d); pairs with the Release (8) in `marks.rs`.
+                    // Usually the mark is this operation's, whose values are known.
                     let values = if status & STATE == SUCCESS { &it.new } else { &it.old };
+                    // (2e) Acquire: as (2d); pairs with the Release (8) in `marks.rs`.
                     let plain = cpu.load(&values[entry], Ordering::Acquire) & !MARK;
                     // (5b) AcqRel: as (5) in `settle_word`; pairs with the Acquire (1). Relaxed if
                     // it fails: another participant has replaced it.

@@ -136,14 +136,15 @@ impl<P: Processor, S: Storage> Harris<P, S> {
                 // (7) Acquire, here and below: a reader of a field of a later use sees that it is a
                 // later one; pairs with the Release (8) in `install`.
                 let old = cpu.load(&behind.condition.old, Ordering::Acquire);
-                if cpu.load(&behind.condition.usage, Ordering::Acquire) & USE == content & USE {
+                let usage = cpu.load(&behind.condition.usage, Ordering::Acquire) & USE; // (7)
+                if usage == content & USE {
                     return Ok((old & !MARK, None));
                 }
             } else {
                 let entry = usize::from(content & SECOND != 0);
                 // (7b) Acquire, twice: as (7); pairs with the Release (9) in `dcas`.
                 let old = cpu.load(&behind.old[entry], Ordering::Acquire) & !MARK;
-                let new = cpu.load(&behind.new[entry], Ordering::Acquire) & !MARK;
+                let new = cpu.load(&behind.new[entry], Ordering::Acquire) & !MARK; // (7b)
                 // (7c) Acquire: as (7b), and what was done before the decision; pairs with the
                 // Release (3).
                 let status = cpu.load(&behind.status, Ordering::Acquire);
@@ -152,7 +153,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
                     return Ok((value, Some((content, status & STATE == ACTIVE))));
                 }
             }
-            // Used again: before that it was taken out. Acquire: not before the loads that say so.
+            // Used again: before that it was taken out. (4c) Acquire: as (4), pairs with the
+            // Release (5), (6); not before the loads that say so, which acquire.
             if cpu.load(word, Ordering::Acquire) == content {
                 return Err(DcasError::Corrupt);
             }
@@ -178,13 +180,14 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         // (7d) Acquire, twice: the condition of this use or a later one; pairs with the Release (8)
         // in `install`.
         let operation = cpu.load(&condition.operation, Ordering::Acquire) & IDENTITY;
-        let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK;
-        // Acquire: sees the decision if the condition came in after the owner had looked for the
-        // last time (2).
+        let old = cpu.load(&condition.old, Ordering::Acquire) & !MARK; // (7d)
+        // (7i) Acquire: sees the decision if the condition came in after the owner had looked for
+        // the last time (2); pairs with the Release (3), (9).
         let undecided =
             cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire) == active(operation);
+        // (7j) Acquire: as (7d), the use last; pairs with the Release (8) in `install`.
         if cpu.load(&condition.usage, Ordering::Acquire) & USE != content & USE {
-            // It is out. Acquire: as in `look`.
+            // It is out. (4d) Acquire: as (4c) in `look`; pairs with the Release (5), (6).
             return match cpu.load(word, Ordering::Acquire) == content {
                 true => Err(DcasError::Corrupt),
                 false => Ok(()),
@@ -216,9 +219,9 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
         // Acquire (7), (7d) in `look` and `resolve`.
         cpu.store(&condition.usage, usage, Ordering::Release);
-        cpu.store(&condition.operation, operation.identity, Ordering::Release);
-        cpu.store(&condition.word, number, Ordering::Release);
-        cpu.store(&condition.old, operation.old[entry], Ordering::Release);
+        cpu.store(&condition.operation, operation.identity, Ordering::Release); // (8)
+        cpu.store(&condition.word, number, Ordering::Release); // (8)
+        cpu.store(&condition.old, operation.old[entry], Ordering::Release); // (8)
         let second = if entry == 0 { 0 } else { SECOND };
         let content = MARK | CONDITION | second | identity(place, usage);
         loop {
@@ -428,10 +431,10 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             // the Acquire (7b), (7e), (7f).
             cpu.store(&it.status, active(identity), Ordering::Release);
             let [a, b] = changes;
-            cpu.store(&it.words, packed([a.word, b.word]), Ordering::Release);
+            cpu.store(&it.words, packed([a.word, b.word]), Ordering::Release); // (9)
             for (entry, change) in changes.iter().enumerate() {
-                cpu.store(&it.old[entry], change.old, Ordering::Release);
-                cpu.store(&it.new[entry], change.new, Ordering::Release);
+                cpu.store(&it.old[entry], change.old, Ordering::Release); // (9)
+                cpu.store(&it.new[entry], change.new, Ordering::Release); // (9)
             }
             let operation = Operation { identity, words: [a.word, b.word], old: [a.old, b.old] };
             let decided = self
@@ -481,7 +484,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
             // The condition may stand in a word of an operation that the dead one was helping.
             let number = cpu.load(&it.condition.word, Ordering::Acquire) as u32;
             let word = words.find(number)?;
-            let content = cpu.load(word, Ordering::Acquire);
+            let content = cpu.load(word, Ordering::Acquire); // (4b)
             if content & (MARK | CONDITION) == MARK | CONDITION {
                 self.resolve(cpu, word, content)?;
             }

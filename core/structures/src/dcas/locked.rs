@@ -168,7 +168,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         if equal {
             // (6b) Release, twice: the lock is held; pairs with the Acquire (4).
             cpu.store(first, a.new, Ordering::Release);
-            cpu.store(second, b.new, Ordering::Release);
+            cpu.store(second, b.new, Ordering::Release); // (6b)
         }
         if let Some(free) = higher {
             Self::unlock(cpu, &self.locks[high], free, equal);

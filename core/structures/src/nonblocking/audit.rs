@@ -184,8 +184,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             if top.index() == 0 {
                 return Ok(Some(false));
             }
-            let first = life(cpu.load(&self.slot(top.index())?.state, Ordering::Acquire));
-            if cpu.load(list, Ordering::Acquire) != top.0 {
+            let first = life(cpu.load(&self.slot(top.index())?.state, Ordering::Acquire)); // (4)
+            let now = cpu.load(list, Ordering::Acquire); // (4)
+            if now != top.0 {
                 continue;
             }
             if let Some(found) = self.walk(cpu, top.index(), first, node)? {
@@ -205,7 +206,8 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // (4b) Acquire, twice: as (4), the state after the link; pairs with the Release (3) and
             // (2) in `Pool`.
             let link = cpu.load(&slot.link, Ordering::Acquire);
-            if !is_free(cpu.load(&slot.state, Ordering::Acquire), expected) {
+            let state = cpu.load(&slot.state, Ordering::Acquire); // (4b)
+            if !is_free(state, expected) {
                 return Ok(None);
             }
             (at, expected) = (link as u32, (link >> 32) as u32);
@@ -231,14 +233,15 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         let used = cpu.load(&self.fresh, Ordering::Acquire) as usize;
         let mut free = self.capacity().checked_sub(used).ok_or(StableError::Corrupt)?;
         for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
-            // (4c) Acquire, here and below: as (4); pairs with the Release (3) in `Pool`.
+            // (4c) Acquire, here and below: as (4); pairs with the Release (3), (7) in
+            // `Pool::push`.
             let mut at = Link(cpu.load(list, Ordering::Acquire)).index();
             while at != 0 {
                 free += 1;
                 if free > self.capacity() {
                     return Err(StableError::Corrupt);
                 }
-                at = cpu.load(&self.slot(at)?.link, Ordering::Acquire) as u32;
+                at = cpu.load(&self.slot(at)?.link, Ordering::Acquire) as u32; // (4c)
             }
         }
         Ok(free)

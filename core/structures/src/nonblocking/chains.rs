@@ -167,8 +167,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
     #[inline(always)]
     fn contents(&self, cpu: &P, entry: u32) -> Result<(u64, u64), StableError> {
         let entry = self.entries.get(entry)?;
-        // Acquire, twice: who reads a later entry's contents sees that the version has moved on;
-        // pairs with the Release (1).
+        // (2) Acquire, twice: a reader of a later entry's contents sees that the version has moved
+        // on; pairs with the Release (1) in `fill`.
         Ok((cpu.load(&entry.key, Ordering::Acquire), cpu.load(&entry.value, Ordering::Acquire)))
     }
 
@@ -205,9 +205,9 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
 
     fn fill(&self, cpu: &P, held: &Held, key: u64, value: u64) -> Result<(), StableError> {
         let entry = self.entries.get(held.node())?;
-        // (1) Release: pairs with the Acquire in `contents`.
+        // (1) Release, twice: pairs with the Acquire (2) in `contents`.
         cpu.store(&entry.key, key, Ordering::Release);
-        cpu.store(&entry.value, value, Ordering::Release);
+        cpu.store(&entry.value, value, Ordering::Release); // (1)
         Ok(())
     }
 

@@ -117,11 +117,12 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
                 return Ok(Some(Spot { before, link, next: 0, key: 0, value: 0 }));
             }
             let entry = self.entries.get(index(link))?;
-            let next = cpu.load(&entry.next, Ordering::Acquire);
+            let next = cpu.load(&entry.next, Ordering::Acquire); // (1)
+            // (1b) Acquire, twice: as (1); pairs with the Release (5).
             let found = cpu.load(&entry.key, Ordering::Acquire);
-            // (1b) Acquire: as (1); pairs with the Release (5).
-            let value = cpu.load(&entry.value, Ordering::Acquire);
-            // Not before the loads that it confirms: the entry was in the list then.
+            let value = cpu.load(&entry.value, Ordering::Acquire); // (1b)
+            // (1e) Acquire: as (1), pairs with the Release (2), (3), (4); not before the loads that
+            // it confirms, which acquire: the entry was in the list then.
             if cpu.load(self.link_of(before)?, Ordering::Acquire) != link {
                 return Ok(None);
             }
@@ -178,9 +179,9 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         let cpu = actor.cpu;
         let entry = self.entries.get(new)?;
         // (5) Release, here and below: a late reader of this sees that the links have moved on;
-        // pairs with the Acquire (1).
+        // pairs with the Acquire (1b), (1c).
         cpu.store(&entry.key, key, Ordering::Release);
-        cpu.store(&entry.value, value, Ordering::Release);
+        cpu.store(&entry.value, value, Ordering::Release); // (5)
         loop {
             let spot = self.seek(actor, key)?;
             if index(spot.link) != 0 && spot.key == key {
@@ -275,7 +276,7 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
         let mut at = index(actor.cpu.load(&self.first, Ordering::Acquire));
         while at != 0 && reachable <= self.entries.capacity() {
             reachable += 1;
-            at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Acquire));
+            at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Acquire)); // (1d)
         }
         self.entries.census(actor.cpu, reachable)
     }

@@ -365,9 +365,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // Relaxed: if the exchange succeeds, the top was in the list all the time, with this
             // state.
             let below = cpu.load(&self.slot(top.index())?.state, Ordering::Relaxed);
-            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4) in
-            // `audit`.
             let link = u64::from(life(below)) << 32 | u64::from(top.index());
+            // (7) Release: a late reader of the link sees the state; pairs with the Acquire (4b),
+            // (4c) in `audit.rs`.
             cpu.store(&slot.link, link, Ordering::Release);
             // (3) AcqRel: the descriptor's link and state; pairs with the Acquire (4) and in
             // `push`.

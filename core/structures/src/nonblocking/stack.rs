@@ -141,7 +141,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
             let item = self.items.get(node)?;
             // (2) Acquire, twice: pairs with the Release (1), (1b).
             let below = cpu.load(&item.below, Ordering::Acquire) & u64::from(u32::MAX);
-            let value = cpu.load(&item.value, Ordering::Acquire);
+            let value = cpu.load(&item.value, Ordering::Acquire); // (2)
             let moved = (VERSION, version, next_version(version));
             let swap = || swap_both(&self.dcas, actor, self, moved, (TOP, top, below));
             if let Some(held) = self.items.take_out(cpu, me, node, swap)? {
@@ -181,7 +181,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
                 let slot = self.items.slot(at)?;
                 // (3b) Acquire: as (3); pairs with the Release (1b).
                 let below = cpu.load(&self.items.get(at)?.below, Ordering::Acquire);
-                if life(cpu.load(&slot.state, Ordering::Acquire)) != expected {
+                let life = life(cpu.load(&slot.state, Ordering::Acquire)); // (3)
+                if life != expected {
                     continue 'again;
                 }
                 (at, expected) = (below as u32, (below >> 32) as u32);

@@ -198,8 +198,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             // (2) Acquire: the node; pairs with the Release (3), (4).
             let seen = cpu.load(word, Ordering::Acquire);
             let index = self.refer(cpu, decode(seen))?;
-            // Acquire: not before the count (1). If the node was given back meanwhile, then after
-            // the word had moved on.
+            // (2b) Acquire: as (2), and not before the count (1); pairs with the Release (3), (4).
+            // If the node was given back meanwhile, then after the word had moved on.
             if cpu.load(word, Ordering::Acquire) == seen {
                 return Ok(index);
             }
@@ -352,11 +352,11 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             return Ok(false);
         }
         let back = u64::from(self.refer(cpu, at.cell)?) + 1;
-        // (4) Release: pairs with the Acquire (2) and below.
+        // (4) Release: pairs with the Acquire (2), (5).
         cpu.store(&self.node(at.target)?.back, back, Ordering::Release);
         // Back to a cell that is still in the list.
         let mut before = self.refer(cpu, at.cell)?;
-        // Acquire, here and below: pairs with (4).
+        // (5) Acquire: pairs with the Release (4).
         while cpu.load(&self.node(before)?.back, Ordering::Acquire) != 0 {
             let former = self.safe_read(cpu, me, &self.node(before)?.back, |b| b.wrapping_sub(1) as u32)?;
             self.release(cpu, me, before)?;
@@ -376,7 +376,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         while !self.swing(cpu, me, before, extra, last)? {
             self.release(cpu, me, extra)?;
             extra = self.next_of(cpu, me, before)?;
-            // Acquire: as above.
+            // (5b) Acquire: as (5); pairs with the Release (4).
             let gone = cpu.load(&self.node(before)?.back, Ordering::Acquire) != 0;
             let behind = self.next_of(cpu, me, last)?;
             let longer = self.is_auxiliary(cpu, behind)?;

@@ -108,7 +108,7 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
             // (2) Acquire: pairs with the Release (4), and with (1), (3) for the link.
             let tail = Link(cpu.load(&self.tail, Ordering::Acquire));
             let last = &self.nodes.get(tail.index())?.next;
-            let next = Link(cpu.load(last, Ordering::Acquire));
+            let next = Link(cpu.load(last, Ordering::Acquire)); // (2)
             if Self::moved(cpu, &self.tail, tail) {
                 continue;
             }
@@ -133,7 +133,7 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
             let head = Link(cpu.load(&self.head, Ordering::Acquire));
             // (6) Acquire: pairs with the Release (4).
             let tail = Link(cpu.load(&self.tail, Ordering::Acquire));
-            // Acquire: as (5).
+            // (5b) Acquire: as (5); pairs with the Release (1), (3).
             let next = Link(cpu.load(&self.nodes.get(head.index())?.next, Ordering::Acquire));
             if Self::moved(cpu, &self.head, head) {
                 continue;
@@ -148,8 +148,8 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> f
             // Relaxed: written before (3), seen through (5). Read before the exchange: afterwards
             // another one may take the node out and use it again.
             let value = cpu.load(&self.nodes.get(next.index())?.value, Ordering::Relaxed);
-            // (7) Release: hands on what (5) saw of the new dummy; pairs with the Acquire (5).
             let step = Self::step(head, next.index());
+            // (7) Release: hands on what (5) saw of the new dummy; pairs with the Acquire (5).
             if M::compare_exchange(cpu, &self.head, head.0, step, Ordering::Release).is_ok() {
                 // Nonsense in the free lists costs a node, not the value.
                 let _ = self.nodes.give(cpu, me, head.index());

@@ -68,10 +68,13 @@ impl<P: Processor> Lock<P> for TestAndTestAndSet<P> {
 
     #[inline(always)]
     fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, (): ()) {
-        // (2) Release, pairs with the Acquire (1), (3).
         if !wait.parks() {
+            // (2) Release: pairs with the Acquire (1), (3).
             cpu.store(&self.word, 0, Ordering::Release);
-        } else if cpu.swap(&self.word, 0, Ordering::Release) != LOCKED {
+            return;
+        }
+        // (2b) Release: as (2); pairs with the Acquire (1), (3).
+        if cpu.swap(&self.word, 0, Ordering::Release) != LOCKED {
             wait.wake_all(cpu, &self.word);
         }
     }
@@ -85,9 +88,9 @@ impl<P: Processor> TestAndTestAndSet<P> {
         let mut seen = cpu.load(&self.word, Ordering::Relaxed);
         loop {
             if seen & LOCKED == 0 {
-                // (3) Acquire, pairs with the Release (2) in `unlock`. Others may wait as we have:
-                // keep the mark.
+                // Others may wait as this waiter has: keep the mark.
                 let taken = LOCKED | CONTENDED;
+                // (3) Acquire: pairs with the Release (2), (2b) in `unlock`.
                 match cpu.compare_exchange(&self.word, seen, taken, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Ok(()),
                     Err(now) => seen = now,

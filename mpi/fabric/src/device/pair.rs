@@ -444,6 +444,8 @@ mod tests {
         slot.args[1].store(u64::MAX, Ordering::Relaxed);
         let header =
             Header::new(Form::Short, Kind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);
+        // Release: in the place of (S1); pairs with the Acquire (S2) in `ring.rs` of the room
+        // channel.
         slot.header.store(header.0, Ordering::Release);
         assert_eq!(into.take(|f| f.is_none()), Some(true));
         assert!(!into.is_ready());

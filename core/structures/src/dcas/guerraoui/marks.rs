@@ -99,11 +99,11 @@ impl<P: Processor> Descriptor<P> {
         // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
         // Acquire (2). The first one also comes after the former marks are out.
         cpu.store(&self.status, (mark & USE) << SHIFT | state, Ordering::Release);
-        cpu.store(&self.operation, operation.identity, Ordering::Release);
-        cpu.store(&self.words, packed(operation.words), Ordering::Release);
+        cpu.store(&self.operation, operation.identity, Ordering::Release); // (8)
+        cpu.store(&self.words, packed(operation.words), Ordering::Release); // (8)
         for entry in 0..2 {
-            cpu.store(&self.old[entry], operation.old[entry], Ordering::Release);
-            cpu.store(&self.new[entry], operation.new[entry], Ordering::Release);
+            cpu.store(&self.old[entry], operation.old[entry], Ordering::Release); // (8)
+            cpu.store(&self.new[entry], operation.new[entry], Ordering::Release); // (8)
         }
         mark
     }
@@ -127,17 +127,18 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     /// sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
     pub(super) fn glance(&self, cpu: &P, word: &P::Word) -> Result<(u64, u64, bool), DcasError> {
-        // (1b) Acquire: as (1) in `look`; pairs with the Release (3), (5), (6).
+        // (1b) Acquire: as (1) in `look`; pairs with the Release (3), (5), (6) in `guerraoui.rs`.
         let content = cpu.load(word, Ordering::Acquire);
         if content & MARK == 0 {
             return Ok((content, content, true));
         }
         let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
-        // (2b) Acquire, three times: as (2) in `look_behind`; pairs with the Release (8), (4).
+        // (2b) Acquire, three times: as (2) in `look_behind`; pairs with the Release (8), and (4)
+        // in `guerraoui.rs`.
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
-        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
-        let status = cpu.load(&marked.status, Ordering::Acquire);
+        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK; // (2b)
+        let status = cpu.load(&marked.status, Ordering::Acquire); // (2b)
         let usual = content & HELPS == 0 && status >> SHIFT == content & USE && status & STATE != ACTIVE;
         Ok((content, if status & STATE == SUCCESS { new } else { old }, usual))
     }
@@ -152,7 +153,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         let word = words.find(number)?;
         loop {
             // (1) Acquire: the descriptor behind the mark, or what came before the value; it
-            // pairs with the Release (3), (5), (6).
+            // pairs with the Release (3), (5), (6) in `guerraoui.rs`.
             let content = cpu.load(word, Ordering::Acquire);
             if content & MARK == 0 {
                 return Ok(Seen { content, plain: content, operation: 0, pending: false });
@@ -170,17 +171,19 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         // (2) Acquire: whoever reads here what a later use has written sees in the status that it
         // is a later one; pairs with the Release (8) in `prepare`.
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
-        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK;
+        let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK; // (2)
         let (operation, status, in_use) = if content & HELPS == 0 {
-            // Acquire: as (2), and what was done before the decision; pairs with the Release (4).
+            // (2h) Acquire: as (2), and what was done before the decision; pairs with the Release
+            // (4) in `guerraoui.rs`.
             let status = cpu.load(&marked.status, Ordering::Acquire);
             (content & IDENTITY, status, status >> SHIFT == content & USE)
         } else {
-            // (2c) Acquire, three times: as (2) and above; pairs with the Release (8), (4). The
-            // helper's own status last: it says whether all this was one use.
+            // (2c) Acquire, three times: as (2) and above; pairs with the Release (8), and (4) in
+            // `guerraoui.rs`. The helper's own status last: it says whether all this was one use.
             let operation = cpu.load(&marked.operation, Ordering::Acquire) & IDENTITY;
-            let status = cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire);
-            (operation, status, cpu.load(&marked.status, Ordering::Acquire) >> SHIFT == content & USE)
+            let status = cpu.load(&self.descriptors.behind(operation)?.status, Ordering::Acquire); // (2c)
+            let usage = cpu.load(&marked.status, Ordering::Acquire) >> SHIFT; // (2c)
+            (operation, status, usage == content & USE)
         };
         let seen = |state| Seen {
             content,
@@ -191,8 +194,9 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
         if in_use && status >> SHIFT == operation & USE {
             return Ok(Some(seen(status & STATE)));
         }
-        // A descriptor has been used again: before that its marks were taken out. Acquire: not
-        // before the loads that say so.
+        // A descriptor has been used again: before that its marks were taken out. (1c) Acquire: as
+        // (1), pairs with the Release (5), (5b) in `guerraoui.rs`; not before the loads that say
+        // so, which acquire.
         match cpu.load(word, Ordering::Acquire) == content {
             false => Ok(None),
             // A helper's that was late: the operation has failed.

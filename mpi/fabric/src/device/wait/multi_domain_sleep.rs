@@ -223,7 +223,9 @@ mod tests {
         Arc::new(Segment::create().unwrap())
     }
 
-    fn ring(segment: &Segment) {
+    fn wake(segment: &Segment) {
+        // Release: in the place of (D2); pairs with the Acquire (D1) in `doorbell.rs` of the room
+        // channel.
         segment.header().doorbell.count.fetch_add(1, Ordering::Release);
     }
 
@@ -250,13 +252,13 @@ mod tests {
         arm(1, &first, 0);
         let Others::Armed(doorpipes) = others(2) else { panic!("it lies") };
         // Without a wake-up the test does not end: an hour.
-        ring(&first);
+        wake(&first);
         doorpipes.park(&last, 0, 3_600_000_000_000);
         // It has to be polled before any domain sleeps again.
         assert!(matches!(others(2), Others::Awake));
         arm(1, &first, 1);
         let Others::Armed(doorpipes) = others(2) else { panic!("it lies again") };
-        ring(&last);
+        wake(&last);
         doorpipes.park(&last, 0, 3_600_000_000_000);
         disarm(1);
         assert!(matches!(others(2), Others::Awake));
@@ -274,7 +276,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(20));
-                    ring(rung);
+                    wake(rung);
                     towpath_machine::Park::wake(&Native::with_id(0), &rung.header().doorbell.count, u32::MAX);
                 });
                 doorpipes.park(&last, at, 3_600_000_000_000);
