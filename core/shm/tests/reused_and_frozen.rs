@@ -30,22 +30,26 @@ fn world() -> World {
 fn member(world: &World, rank: Option<u32>) -> i32 {
     let area = world.area();
     let count = area.get::<AtomicU64>(0).unwrap();
-    let before = count.load(Ordering::Acquire);
+    // Relaxed: former children were waited for (2).
+    let before = count.load(Ordering::Relaxed);
     // SAFETY: the child uses what a child of a process with several threads may use in practice
     // with glibc (which makes its allocator safe across fork), and never returns.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
         let entered = rank.is_none_or(|rank| world.enter(Some(rank)).is_ok());
+        // (1) Release: the entering comes before; pairs with the Acquire (2).
         count.fetch_add(if entered { 1 } else { 1 << 32 }, Ordering::Release);
         loop {
             std::thread::park();
         }
     }
+    // (2) Acquire: pairs with the Release (1).
     while count.load(Ordering::Acquire) == before {
         std::thread::yield_now();
     }
-    assert_eq!(count.load(Ordering::Acquire), before + 1, "entering as {rank:?}");
+    // Relaxed: as (2) has seen it.
+    assert_eq!(count.load(Ordering::Relaxed), before + 1, "entering as {rank:?}");
     pid
 }
 

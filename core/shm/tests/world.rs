@@ -307,6 +307,7 @@ fn end_of_an_episode_changes_doorbells_of_announced_sleepers() {
     world.enter(Some(0)).unwrap();
     let other = world.reopen().unwrap();
     other.enter(Some(1)).unwrap();
+    // Acquire: pairs with the Release (B6) in `barrier.rs`.
     let bells = || [0, 1].map(|rank| world.doorbell(rank).load(Ordering::Acquire));
     for sleeps in [false, true, false, true] {
         let before = bells();

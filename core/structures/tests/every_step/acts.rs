@@ -299,23 +299,25 @@ impl Subject<Native> for Places {
     ) -> Result<Option<u64>, StableError> {
         let (Op::Put(key, _) | Op::Take(key) | Op::Get(key)) = op;
         let (cpu, me, place) = (actor.cpu, actor.me, &self.places[key as usize % 4]);
-        // Acquire and Release: what the descriptor has goes with it.
         match op {
             Op::Put(_, value) => {
                 let held = self.pool.take(cpu, me)?;
                 self.pool.get(held.node())?.0.store(value, Ordering::Relaxed);
                 let node = u64::from(held.node());
+                // (1) AcqRel: the descriptor's value; pairs with the Acquire (2) and (3).
                 match place.compare_exchange(0, node, Ordering::AcqRel, Ordering::Relaxed) {
                     Ok(_) => self.pool.leave(cpu, me, held).map(|()| None),
                     Err(_) => self.pool.give(cpu, me, held).map(|()| Some(1)),
                 }
             }
             Op::Take(_) => loop {
+                // (2) Acquire: pairs with the Release (1).
                 let node = place.load(Ordering::Acquire);
                 if node == 0 {
                     return Ok(None);
                 }
                 let held = self.pool.aim(cpu, me, node as u32)?;
+                // (3) AcqRel: as (2); pairs with the Release (1) and the Acquire of auditors (4).
                 if place.compare_exchange(node, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                     self.pool.leave(cpu, me, held)?;
                     continue;
@@ -325,6 +327,7 @@ impl Subject<Native> for Places {
                 self.pool.give(cpu, me, held)?;
                 return Ok(Some(value));
             },
+            // (2b) Acquire: as (2); pairs with the Release (1).
             Op::Get(_) => Ok((place.load(Ordering::Acquire) != 0).then_some(1)),
         }
     }
@@ -337,10 +340,12 @@ impl Recover<Native> for Places {
         is_dead: impl Fn(usize) -> bool,
     ) -> Result<Audit, StableError> {
         self.pool.audit(actor.cpu, actor.me, is_dead, |node| {
+            // (4) Acquire: pairs with the Release (1), (3).
             Ok(Some(self.places.iter().any(|place| place.load(Ordering::Acquire) == u64::from(node))))
         })
     }
     fn census<W: Waiting<Native>>(&self, actor: &Actor<'_, Native, W>) -> Result<Census, StableError> {
+        // (4b) Acquire: as (4); pairs with the Release (1), (3).
         let reachable = self.places.iter().filter(|place| place.load(Ordering::Acquire) != 0).count();
         Ok(Census { free: self.pool.free(actor.cpu)?, reachable, all: self.pool.capacity() })
     }

@@ -31,9 +31,11 @@ impl Board {
     /// Polls until the report with this context has come, by whomever it was taken.
     fn wait(&self, node: &Node, cq: *mut fid_cq, context: usize) {
         let start = Instant::now();
+        // (1) Acquire: pairs with the Release (2), (2b) of the thread that has taken the report.
         while self.reports[context].load(Ordering::Acquire) == 0 {
             if let Some(report) = node.take(cq) {
                 assert_eq!(report.error, 0, "{report:?}");
+                // (2) Release: pairs with the Acquire (1), (1b) of the thread that waits for it.
                 let before = self.reports[report.context].fetch_add(1, Ordering::Release);
                 assert_eq!(before, 0, "reported twice: {report:?}");
             }
@@ -74,8 +76,10 @@ fn threads_share_two_endpoints() {
 impl Board {
     /// Waits, and makes progress for another endpoint too.
     fn wait_both(&self, node: &Node, cq: *mut fid_cq, other: &Node, context: usize) {
+        // (1b) Acquire: as (1); pairs with the Release (2), (2b).
         while self.reports[context].load(Ordering::Acquire) == 0 {
             if let Some(report) = node.take(cq) {
+                // (2b) Release: as (2); pairs with the Acquire (1), (1b).
                 assert_eq!(self.reports[report.context].fetch_add(1, Ordering::Release), 0);
             }
             other.has_report(other.rx);
