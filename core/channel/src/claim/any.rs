@@ -191,9 +191,6 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
             c.anticipate(q, cpu, ticket);
         }
     }
-    fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
-        each!(self, c => c.is_unlocked(cpu, wait))
-    }
     fn give_up(&self, sender: &mut Sender, cpu: &P, intent: &P::Word) {
         each!(self, c => c.give_up(sender, cpu, intent));
     }
@@ -220,6 +217,16 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     ) -> bool {
         each!(self, c => c.publish(q, sender, cpu, parks, intent, ticket, header))
     }
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    ) {
+        each!(self, c => c.await_space(q, sender, cpu, wait, round))
+    }
     #[inline(always)]
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool {
         match self {
@@ -245,16 +252,6 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
     #[inline(always)]
     fn flush<W: WaitForSpace<P>>(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P, wait: &W) {
         each!(self, c => c.flush(q, receiver, cpu, wait))
-    }
-    fn await_space<W: WaitForSpace<P>>(
-        &self,
-        q: &Queue<'_, P>,
-        sender: &Sender,
-        cpu: &P,
-        wait: &W,
-        round: u32,
-    ) {
-        each!(self, c => c.await_space(q, sender, cpu, wait, round))
     }
     fn fall_asleep(&self, q: &Queue<'_, P>, receiver: &Receiver, cpu: &P) -> bool {
         each!(self, c => c.fall_asleep(q, receiver, cpu))
@@ -284,6 +281,9 @@ impl<P: Processor + KernelMutex + Prefetch> Claim<P> for Any<'_, P> {
         tail: u64,
     ) {
         each!(self, c => c.sweep_packets(q, receiver, cpu, census, tail))
+    }
+    fn is_unlocked<W: WaitForSpace<P>>(&self, cpu: &P, wait: &W) -> bool {
+        each!(self, c => c.is_unlocked(cpu, wait))
     }
     fn overdraws(&self) -> bool {
         matches!(self, Any::LockFree(_))

@@ -20,8 +20,15 @@ pub use towpath::Towpath;
 /// A claim algorithm: the sender's way to a packet and a block, and the receiver's way of
 /// giving them back.
 ///
+/// Both sides are one trait, since they are one protocol: each ordering of one side has its partner
+/// in the other, and no algorithm has one side only. From [`claim`](Claim::claim) to
+/// [`await_space`](Claim::await_space) it is senders that call; from [`is_ready`](Claim::is_ready)
+/// on it is the receiver.
+///
 /// None of the claims waits for space: that is the endpoint's business, which polls meanwhile.
 pub trait Claim<P: Processor> {
+    // The sender's side.
+
     /// Claims a packet. `intent` is the sending endpoint's word for claims on queues of
     /// this kind.
     ///
@@ -78,10 +85,18 @@ pub trait Claim<P: Processor> {
         header: Header,
     ) -> bool;
 
-    /// Returns whether the lock in front of the queue, if any, is free at this moment.
-    fn is_unlocked<W: WaitForSpace<P>>(&self, _cpu: &P, _wait: &W) -> bool {
-        true
-    }
+    /// Waits a while for space in a queue that was found full. A hint: returns at any
+    /// time.
+    fn await_space<W: WaitForSpace<P>>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &Sender,
+        cpu: &P,
+        wait: &W,
+        round: u32,
+    );
+
+    // The receiver's side.
 
     /// Returns whether the ticket's packet can be delivered.
     fn is_ready(&self, q: &Queue<'_, P>, header: Header, ticket: u64) -> bool;
@@ -112,17 +127,6 @@ pub trait Claim<P: Processor> {
     /// Nothing, where progress is published with each packet.
     #[inline]
     fn flush<W: WaitForSpace<P>>(&self, _q: &Queue<'_, P>, _receiver: &mut Receiver, _cpu: &P, _wait: &W) {}
-
-    /// Waits a while for space in a queue that was found full. A hint: returns at any
-    /// time.
-    fn await_space<W: WaitForSpace<P>>(
-        &self,
-        q: &Queue<'_, P>,
-        sender: &Sender,
-        cpu: &P,
-        wait: &W,
-        round: u32,
-    );
 
     /// Says that the receiver will sleep. `false` if it must not, since something was
     /// claimed already.
@@ -158,6 +162,11 @@ pub trait Claim<P: Processor> {
         census: &dyn Census,
         tail: u64,
     );
+
+    /// Returns whether the lock in front of the queue, if any, is free at this moment.
+    fn is_unlocked<W: WaitForSpace<P>>(&self, _cpu: &P, _wait: &W) -> bool {
+        true
+    }
 
     /// Returns whether more tickets may be out than there are packets.
     fn overdraws(&self) -> bool {
