@@ -70,7 +70,7 @@ impl<T> std::ops::Deref for Shared<T> {
 // SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Plain` demands it)
 // and only handed out by reference.
 unsafe impl<T: Plain> Send for Shared<T> {}
-// SAFETY: see `Send`.
+// SAFETY: `T` is `Sync`, and only handed out by reference.
 unsafe impl<T: Plain> Sync for Shared<T> {}
 
 impl<T> Drop for Shared<T> {

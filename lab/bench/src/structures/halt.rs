@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_host::Error;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
-/// In the word: shall stop, has stopped.
+/// In the word: shall stop.
 pub const STOP: u64 = 1;
-/// See above.
+/// In the word: is in the signal handler, and waits there.
 pub const STOPPED: u64 = 2;
-/// In the word: shall wait between two operations, does so.
+/// In the word: shall wait between two operations.
 pub const REST: u64 = 3;
-/// See above.
+/// In the word: waits between two operations.
 pub const RESTING: u64 = 4;
 
 thread_local! {
@@ -28,7 +28,7 @@ thread_local! {
 extern "C" fn stay(_signal: libc::c_int) {
     // SAFETY: the place of this thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: errno's place is this thread's own, and lives as long as it.
     let before = unsafe { *errno };
     // SAFETY: null, or a word that lives while `obey` runs, which resets it.
     if let Some(word) = unsafe { WORD.get().as_ref() } {
@@ -43,7 +43,7 @@ extern "C" fn stay(_signal: libc::c_int) {
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: errno's place is this thread's own, and lives as long as it.
     unsafe { *errno = before };
 }
 

@@ -11,12 +11,15 @@ use super::locked::{Ends, Packet};
 use super::pool::Table;
 use super::slots::Slot;
 
-// SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
-// accesses are atomic; all zero is the initial state of each; no `Drop`.
+// SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
+// state, and accesses are atomic; no `Drop`.
 unsafe impl Plain for Slot<Native> {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
+// state, and accesses are atomic; no `Drop`.
 unsafe impl Plain for Ends<Native> {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
+// state, and accesses are atomic; no `Drop`.
 unsafe impl Plain for Packet<Native> {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
+// state, and accesses are atomic; no `Drop`.
 unsafe impl Plain for Table<Native> {}

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn open(
         Ok(listener) => listener,
         Err(errno) => return -errno,
     };
-    // SAFETY: as above; it is closed by `close` alone.
+    // SAFETY: libfabric's contract: an open domain; it is closed by `close` alone.
     let hold = unsafe { (*domain).users.hold() };
     let object = Cntr {
         fid: fid_cntr { fid: header(FI_CLASS_CNTR, context, &FID), ops: (&raw const OPS).cast_mut() },

@@ -18,9 +18,9 @@ use crate::device::connect::layout::{self, Header, Member, SlotsHeader, at};
 // `Slot`, `Extra`, `BlockHead` and `Control` are `Plain` by the room channel.
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for Header {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for Member {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for SlotsHeader {}
 
 /// Error: a segment could not be attached.
@@ -227,7 +227,7 @@ impl PairMemory {
     }
 
     fn of(memory: Memory) -> Result<PairMemory, AttachError> {
-        // SAFETY: as in `Segment::of`.
+        // SAFETY: `memory` is kept beside the references, and dropped after them.
         unsafe {
             let header = &lasting(memory.slice::<SlotsHeader>(0, 1)?)[0];
             let ring = &lasting(memory.slice::<Ring<Native, { layout::SLOTS }>>(at::PAIR_RING, 1)?)[0];

@@ -154,13 +154,15 @@ impl Buffer {
     #[inline]
     pub unsafe fn write(&self, at: usize, from: *const u8, len: usize) {
         if at == 0 && len <= self.first.1 {
-            // SAFETY: as in `read`, the other way round.
+            // SAFETY: in bounds of the first piece, which is writable by the promise with which the
+            // buffer was made; the caller vouches for `from`.
             unsafe { copy_small(from, self.first.0 as *mut u8, len) };
             return;
         }
         let mut done = 0;
         for (to, n) in self.range(at, len) {
-            // SAFETY: as above.
+            // SAFETY: in bounds, piece by piece; `range` gives at most `len` bytes, and the caller
+            // vouches for `from`.
             unsafe { copy_by_lines(from.add(done), to as *mut u8, n) };
             done += n;
         }
