@@ -220,8 +220,8 @@ pub mod metrics {
         ALLREDUCE_US = "allreduce_us", "us";
         /// `mpi`: 1,024 bytes from each rank to each other.
         ALLTOALL_US = "alltoall_us", "us";
-        /// `mpi`: cost of a test in vain for a rank that works for a microsecond between
-        /// two.
+        /// `mpi`: cost of a test that finds nothing, for a rank that works for a
+        /// microsecond between two.
         TEST_US = "test_us", "us";
         /// `logp`: request and reply.
         ROUND_TRIP = "round_trip_ns", "ns";

@@ -114,10 +114,10 @@ fn peek_for_any_source_finds_a_peer_at_the_second_look() {
         let found = n[1].next_received().unwrap();
         (found.error, found.len)
     };
-    // From somebody: at once. From anybody: after a look in vain.
+    // From somebody: at once. From anybody: after an empty look.
     assert_eq!(peek(first, false), (0, 1));
     assert_eq!([peek(any, false), peek(any, false)], [(error::NO_MESSAGE, 0), (0, 1)]);
-    // After one in vain it is found at once; a message to itself always is.
+    // After an empty one it is found at once; a message to itself always is.
     assert_eq!([peek(any, false), peek(any, true)], [(error::NO_MESSAGE, 0), (0, 1)]);
     assert_eq!([peek(any, false), peek(any, true)], [(0, 2), (0, 2)]);
     assert_eq!(peek(any, false).0, error::NO_MESSAGE);

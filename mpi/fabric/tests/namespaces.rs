@@ -174,7 +174,7 @@ fn take(node: &mut Node, tag: u64, len: usize) -> Vec<u8> {
 
 /// Both begin at the same moment, with something for the other; then messages of all
 /// lengths go to and fro.
-fn converse(node: &mut Node, peer: u32) {
+fn exchange(node: &mut Node, peer: u32) {
     // Kept until the other has it all.
     let crossing: Vec<_> = (0..40).map(|i| pattern(i * 11, i)).collect();
     let lengths = [0, 8, 300, 3000, 20_000, 70_000, 200_000, 1_000_000];
@@ -208,7 +208,7 @@ fn talk(home: Home, settings: Settings) {
     let slots = usize::from(settings.ring_after != u32::MAX);
     let (_child, mut line) = rank(home, settings, |mut node, mut line| {
         assert!(node.endpoint.core.peers[0].is_foreign);
-        converse(&mut node, 0);
+        exchange(&mut node, 0);
         assert_eq!(node.endpoint.port.rings(), slots);
         line.write_all(b"k").expect("our parent is there");
         // Good-bye only when it has all.
@@ -219,7 +219,7 @@ fn talk(home: Home, settings: Settings) {
     let mut node = open(settings);
     let peer = learn(&mut node, &mut line);
     tell(&node, &mut line);
-    converse(&mut node, peer);
+    exchange(&mut node, peer);
     assert_eq!(node.endpoint.port.rings(), slots);
     let core = &node.endpoint.core;
     assert!(!core.may_read(&core.peers[peer as usize]));
@@ -244,8 +244,8 @@ fn talk_in_threes(settings: Settings) {
         tell(&node, &mut aside);
         let other = learn(&mut node, &mut aside);
         assert!(node.endpoint.core.peers[other as usize].is_foreign);
-        converse(&mut node, other);
-        converse(&mut node, 0);
+        exchange(&mut node, other);
+        exchange(&mut node, 0);
         line.write_all(b"k").expect("our parent is there");
         line.read_exact(&mut [0]).expect("our parent is there");
     };
@@ -260,7 +260,7 @@ fn talk_in_threes(settings: Settings) {
         })
         .collect();
     for (_, line, peer) in &mut ranks {
-        converse(&mut node, *peer);
+        exchange(&mut node, *peer);
         line.read_exact(&mut [0]).expect("it says that all is well");
     }
 }
@@ -437,7 +437,7 @@ fn talk_though_not_dumpable() {
             attach::open(peer.address.pid, peer.address.fd),
             Err(AttachError::Open { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied
         );
-        converse(&mut node, other);
+        exchange(&mut node, other);
         assert_eq!(node.endpoint.port.rings(), 1);
         line.write_all(&[refused.into()]).expect("our parent is there");
         line.read_exact(&mut [0]).expect("our parent is there");

@@ -3,7 +3,7 @@
 
 use crate::device::port::Port;
 use crate::device::wait::activity::Activity;
-use crate::device::wait::multi_domain_sleep::{self, Doorpipes, Others};
+use crate::device::wait::multi_domain_sleep::{self, Doorbells, Others};
 use crate::device::wake_pipe;
 
 use super::domain::{BEHIND, Domain, Guard, SHORTLY};
@@ -19,8 +19,9 @@ impl Domain {
         self.slept_at.set(activity);
         let guard = match self.endpoints.borrow()[..] {
             [only] => {
-                // SAFETY: as in `each`. A sleeper without the lock touches only the port's words,
-                // which are not moved while an endpoint is in use.
+                // SAFETY: an endpoint leaves the list before it goes; the lock is held. A sleeper
+                // without the lock touches only the port's words, which are not moved while an
+                // endpoint is in use.
                 let port = unsafe { &(*only).endpoint.port };
                 match if polls_others { multi_domain_sleep::others(self.name()) } else { Others::None } {
                     Others::None => self.sleep_on(port, guard, ns, None),
@@ -42,14 +43,14 @@ impl Domain {
         port: &Port,
         guard: Guard<'a>,
         ns: u64,
-        others: Option<Doorpipes>,
+        others: Option<Doorbells>,
     ) -> Guard<'a> {
-        let Some(rung) = port.arm() else { return guard };
+        let Some(count) = port.arm() else { return guard };
         let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
         drop(guard);
         match others {
-            None => port.sleep(rung, ns),
-            Some(others) => others.park(&port.segment, rung, ns),
+            None => port.sleep(count, ns),
+            Some(others) => others.park(&port.segment, count, ns),
         }
         let guard = self.enter();
         self.disarm(port);
@@ -77,9 +78,9 @@ impl Domain {
     /// Arms the domain: senders wake the thread's last domain to fall asleep from now on.
     fn arm(&self, port: &Port, activity: Activity) {
         match port.arm() {
-            Some(rung) if !port.is_behind() => {
+            Some(count) if !port.is_behind() => {
                 self.armed_at.set(Some(activity));
-                multi_domain_sleep::arm(self.name(), &port.segment, rung);
+                multi_domain_sleep::arm(self.name(), &port.segment, count);
             }
             _ => self.disarm(port),
         }

@@ -3,8 +3,8 @@
 //! The descriptor is an epoll set (which can be polled itself) of three kinds of things: the wake
 //! pipes of the domain's endpoints ([`wake_pipe`](crate::device::wake_pipe)); an event of the
 //! listener's own, for what another thread of this process has reported to it; and a timer, for
-//! events without a wake-up (deaths, space to send). It may become readable in vain. `fi_trywait`
-//! arms it all, and says no if there is news already.
+//! events without a wake-up (deaths, space to send). It may become readable without events.
+//! `fi_trywait` arms it all, and says no if there is news already.
 
 use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};

@@ -110,7 +110,7 @@ fn what_is_no_longer_there_cannot_be_sent_to() {
 #[test]
 fn who_lies_about_its_namespace_is_not_sent_to() {
     let n = nodes(2, &Options::default());
-    // Its door is there, but what it hands out there has another address.
+    // Its descriptor listener is there, but gives a segment with another address.
     let to = n[0].insert(&changed(&n[1].name(), NAMESPACE, |number| number ^ 1)).expect("a possible address");
     let (mut said, mut tries) = (0, 0);
     while said != UNREACHABLE {
@@ -118,7 +118,7 @@ fn who_lies_about_its_namespace_is_not_sent_to() {
         assert!(said == -(FI_EAGAIN as isize) || said == UNREACHABLE);
         nothing_more(&n);
         tries += 1;
-        assert!(tries < 100_000, "its door stays closed");
+        assert!(tries < 100_000, "its listener does not answer");
     }
     is_refused_for_good(&n[0], to);
 }

@@ -272,7 +272,7 @@ fn send_one(node: &Node, to: usize) {
     while node.send(node.peers[to], None, &[1; 8], 0) != 0 {}
 }
 
-/// Does something after each poll in vain.
+/// Does something after each empty poll.
 fn receive_one(node: &Node, from: usize, otherwise: impl Fn()) {
     let mut into = [0; 8];
     assert_eq!(node.receive(node.peers[from], None, &mut into, 0), 0);

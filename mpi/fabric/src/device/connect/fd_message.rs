@@ -190,7 +190,7 @@ mod tests {
     use std::io::{Read, Write};
 
     fn ends() -> (OwnedFd, Address, Connection, Connection) {
-        let own = Address { nonce: rand(), ..Address::here(0, 0).unwrap() };
+        let own = Address { nonce: nonce(), ..Address::here(0, 0).unwrap() };
         let listener = listen(&own).unwrap();
         assert!(accept(listener.as_fd()).is_none());
         let out = Connection::open(&own, &own).unwrap();
@@ -198,9 +198,9 @@ mod tests {
         (listener, own, out, into)
     }
 
-    fn rand() -> u64 {
+    fn nonce() -> u64 {
         let mut bytes = [0; 8];
-        std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).unwrap();
         u64::from_le_bytes(bytes)
     }
 

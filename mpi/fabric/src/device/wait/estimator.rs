@@ -20,10 +20,10 @@ pub const SWITCHED: u64 = 1_000;
 pub enum Event {
     /// Nothing.
     None,
-    /// The program has started an operation; `in_vain`: nothing had come before.
+    /// The program has started an operation; `without_frames`: no frame had come before.
     Operation {
         /// No frame has come meanwhile.
-        in_vain: bool,
+        without_frames: bool,
     },
     /// Another domain of the process has given the program a completion.
     Elsewhere,
@@ -139,7 +139,7 @@ impl Estimator {
     pub fn on_empty_poll(&mut self, activity: Activity) -> News {
         let before = core::mem::replace(&mut self.activity, activity);
         let event = if activity.calls != before.calls {
-            Event::Operation { in_vain: activity.frames == before.frames }
+            Event::Operation { without_frames: activity.frames == before.frames }
         } else if activity.elsewhere != before.elsewhere {
             Event::Elsewhere
         } else if activity.frames != before.frames {

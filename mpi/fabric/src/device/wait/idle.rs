@@ -194,8 +194,8 @@ impl Idle {
         let elapsed = self.estimator.elapsed(now);
         let News { event, is_still, drains, refused } = self.estimator.on_empty_poll(activity);
         match event {
-            Event::Operation { in_vain } => {
-                if in_vain {
+            Event::Operation { without_frames } => {
+                if without_frames {
                     self.on_new_operation();
                 }
                 self.wait = Wait::default();

@@ -4,7 +4,7 @@
 //! turn (Open MPI does). A rank that slept in one of them would not notice frames for the other: it
 //! would wait for an atomic operation for as long as no message comes. So a domain that is ready to
 //! sleep is only armed, and its thread goes on polling until all domains that it polls are armed;
-//! the last one sleeps, on all doorpipes.
+//! the last one sleeps, on all doorbells.
 //!
 //! Each thread has a list of its own, and in it are only words that outlive their domain: nothing
 //! of another domain is touched but its doorbell. A domain that is no longer polled is forgotten
@@ -12,8 +12,8 @@
 //! counts as awake until it is armed again.
 //!
 //! Where several threads poll the same domains, one of them may disarm a domain that another one
-//! has on its list as armed: then that one may sleep in vain, but not longer than
-//! [`Settings::nap`](crate::device::tune::settings::Settings::nap).
+//! has on its list as armed: then that one may sleep on although a frame has come, but not longer
+//! than [`Settings::nap`](crate::device::tune::settings::Settings::nap).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -90,17 +90,19 @@ pub fn completions() -> u64 {
     COMPLETIONS.load(Ordering::Relaxed)
 }
 
-/// A doorbell, and its value when its owner was armed.
+/// A doorbell, and its count when its owner was armed.
 #[derive(Clone)]
 struct Armed {
     segment: Weak<Segment>,
-    rung: u64,
+    count: u64,
 }
 
 impl Armed {
     fn has_changed(&self) -> bool {
         // Relaxed: the poll that follows reads with an Acquire of its own.
-        self.segment.upgrade().is_some_and(|s| s.header().doorbell.count.load(Ordering::Relaxed) != self.rung)
+        self.segment
+            .upgrade()
+            .is_some_and(|s| s.header().doorbell.count.load(Ordering::Relaxed) != self.count)
     }
 }
 
@@ -131,19 +133,19 @@ pub enum Others {
     None,
     /// At least one is not ready to sleep.
     Awake,
-    /// All are armed: their doorpipes, to sleep on beside one's own.
-    Armed(Doorpipes),
+    /// All are armed: their doorbells, to sleep on beside one's own.
+    Armed(Doorbells),
 }
 
-/// Doorpipes of armed domains.
-pub struct Doorpipes(Vec<(Arc<Segment>, u64)>);
+/// Doorbells of armed domains.
+pub struct Doorbells(Vec<(Arc<Segment>, u64)>);
 
-impl Doorpipes {
+impl Doorbells {
     /// Sleeps until one of them changes, or one's own, at most so long, in nanoseconds.
-    pub fn park(&self, own: &Segment, rung: u64, ns: u64) {
-        let own = (&*own.header().doorbell.count, rung);
+    pub fn park(&self, own: &Segment, count: u64, ns: u64) {
+        let own = (&*own.header().doorbell.count, count);
         let all: Vec<_> = core::iter::once(own)
-            .chain(self.0.iter().map(|(s, rung)| (&*s.header().doorbell.count, *rung)))
+            .chain(self.0.iter().map(|(s, count)| (&*s.header().doorbell.count, *count)))
             .collect();
         Native::with_id(0).park_on_any(&all, ns);
     }
@@ -175,10 +177,10 @@ impl PolledDomain {
     }
 }
 
-/// Arms a domain: it is ready to sleep, and its doorbell has this value. Frames that come
+/// Arms a domain: it is ready to sleep, and its doorbell has this count. Frames that come
 /// from now on change it.
-pub fn arm(domain: usize, segment: &Arc<Segment>, rung: u64) {
-    let armed = Armed { segment: Arc::downgrade(segment), rung };
+pub fn arm(domain: usize, segment: &Arc<Segment>, count: u64) {
+    let armed = Armed { segment: Arc::downgrade(segment), count };
     with(|list| list.set(domain, Some(armed)));
 }
 
@@ -199,7 +201,7 @@ impl PolledDomains {
 pub fn others(domain: usize) -> Others {
     with(|list| {
         let now = list.polls;
-        let mut doorpipes = Vec::new();
+        let mut doorbells = Vec::new();
         for other in list.domains.iter_mut().filter(|other| other.domain != domain && other.is_recent(now)) {
             // A frame has come to it: it has to be polled.
             let armed = other
@@ -207,11 +209,13 @@ pub fn others(domain: usize) -> Others {
                 .take_if(|armed| armed.has_changed())
                 .map_or_else(|| other.armed.as_ref(), |_| None);
             match armed {
-                Some(armed) => doorpipes.extend(armed.segment.upgrade().map(|segment| (segment, armed.rung))),
+                Some(armed) => {
+                    doorbells.extend(armed.segment.upgrade().map(|segment| (segment, armed.count)))
+                }
                 None => return Others::Awake,
             }
         }
-        if doorpipes.is_empty() { Others::None } else { Others::Armed(Doorpipes(doorpipes)) }
+        if doorbells.is_empty() { Others::None } else { Others::Armed(Doorbells(doorbells)) }
     })
 }
 
@@ -250,16 +254,16 @@ mod tests {
         polled(1);
         polled(2);
         arm(1, &first, 0);
-        let Others::Armed(doorpipes) = others(2) else { panic!("it lies") };
+        let Others::Armed(doorbells) = others(2) else { panic!("armed") };
         // Without a wake-up the test does not end: an hour.
         wake(&first);
-        doorpipes.park(&last, 0, 3_600_000_000_000);
+        doorbells.park(&last, 0, 3_600_000_000_000);
         // It has to be polled before any domain sleeps again.
         assert!(matches!(others(2), Others::Awake));
         arm(1, &first, 1);
-        let Others::Armed(doorpipes) = others(2) else { panic!("it lies again") };
+        let Others::Armed(doorbells) = others(2) else { panic!("armed again") };
         wake(&last);
-        doorpipes.park(&last, 0, 3_600_000_000_000);
+        doorbells.park(&last, 0, 3_600_000_000_000);
         disarm(1);
         assert!(matches!(others(2), Others::Awake));
     }
@@ -267,19 +271,23 @@ mod tests {
     #[test]
     fn sleeper_wakes_through_either_doorbell() {
         let (first, last) = (segment(), segment());
-        for rung in [&first, &last] {
+        for woken in [&first, &last] {
             polled(1);
             polled(2);
             arm(1, &first, first.header().doorbell.count.load(Ordering::Relaxed));
-            let Others::Armed(doorpipes) = others(2) else { panic!("it lies") };
+            let Others::Armed(doorbells) = others(2) else { panic!("armed") };
             let at = last.header().doorbell.count.load(Ordering::Relaxed);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(20));
-                    wake(rung);
-                    towpath_machine::Park::wake(&Native::with_id(0), &rung.header().doorbell.count, u32::MAX);
+                    wake(woken);
+                    towpath_machine::Park::wake(
+                        &Native::with_id(0),
+                        &woken.header().doorbell.count,
+                        u32::MAX,
+                    );
                 });
-                doorpipes.park(&last, at, 3_600_000_000_000);
+                doorbells.park(&last, at, 3_600_000_000_000);
             });
         }
     }

@@ -55,7 +55,7 @@ impl ReadGate {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeekGate {
     calls: u64,
-    in_vain: bool,
+    was_empty: bool,
 }
 
 impl PeekGate {
@@ -63,14 +63,14 @@ impl PeekGate {
     /// so if none before it was empty, at least not since the program started something. `calls`:
     /// operations so far.
     pub fn hides(&mut self, calls: u64) -> bool {
-        let before = self.in_vain && self.calls == calls;
-        *self = PeekGate { calls, in_vain: true };
+        let before = self.was_empty && self.calls == calls;
+        *self = PeekGate { calls, was_empty: true };
         !before
     }
 
     /// A peek has found a message.
     pub fn found(&mut self) {
-        self.in_vain = false;
+        self.was_empty = false;
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_peek_that_finds_something_comes_after_one_in_vain() {
+    fn peek_with_a_result_comes_after_an_empty_one() {
         let mut look = PeekGate::default();
         assert!(look.hides(0) && !look.hides(0));
         look.found();

@@ -1,4 +1,4 @@
-//! Ranks that poll in vain, with clocks that the test moves.
+//! Ranks whose polls are empty, with clocks that the test moves.
 
 use super::*;
 use crate::device::wait::yield_cost::{COMPUTES, HOLDS};
@@ -42,7 +42,7 @@ impl Rank {
         rank
     }
 
-    /// Another poll in vain, after it ran and after it was off its core for so long.
+    /// Another empty poll, after it ran and after it was off its core for so long.
     fn poll(&mut self, ran: u64, off: u64) -> Pause {
         self.used += ran;
         self.now += ran + off;
