@@ -135,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         bytes: w.bytes,
         alive: w.alive,
     };
-    let other = |o: towpath_shm::Other| Other { path: Path::new(&o.path), why: o.why };
+    let other = |o: towpath_shm::OtherFile| Other { path: Path::new(&o.path), why: o.why };
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         layout: towpath_shm::LAYOUT_VERSION,

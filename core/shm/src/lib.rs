@@ -54,7 +54,7 @@ pub use memory::Memory;
 pub use participant::{Ending, ParticipantId};
 pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};
-pub use sweep::{Leftover, NamedFiles, Other, leftovers, named_files};
+pub use sweep::{Leftover, NamedFiles, OtherFile, leftovers, named_files};
 pub use watch::{Process, Watch};
 pub use world::{World, WorldSpec};
 

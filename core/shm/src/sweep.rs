@@ -30,7 +30,7 @@ pub struct Leftover {
 /// A file that has the name of a world of this user, and is none: it is never removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Other {
+pub struct OtherFile {
     /// The file.
     pub path: PathBuf,
     /// Evidence.
@@ -44,7 +44,7 @@ pub struct NamedFiles {
     /// The worlds, the living and the dead, by name.
     pub worlds: Vec<Leftover>,
     /// The other files, by path.
-    pub others: Vec<Other>,
+    pub others: Vec<OtherFile>,
 }
 
 /// All files with names of this user's worlds.
@@ -67,12 +67,12 @@ pub fn named_files() -> Result<NamedFiles, Error> {
             Ok(None) => continue,
             Err(Error::NameTaken { .. }) => true,
             Err(Error::NotTrusted { why, .. }) => {
-                found.others.push(Other { path, why });
+                found.others.push(OtherFile { path, why });
                 continue;
             }
             // No telling.
             Err(Error::File { what, source, .. }) => {
-                found.others.push(Other { path, why: format!("{what} failed: {source}") });
+                found.others.push(OtherFile { path, why: format!("{what} failed: {source}") });
                 continue;
             }
             Err(other) => return Err(other),

@@ -5,7 +5,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use towpath_machine::{Arena, LoomArena, LoomProcessor, Place, Processor};
-use towpath_structures::dcas::{Actor, Bershad, Change, DoubleCas, Guerraoui, Harris, Locked, Variant};
+use towpath_structures::dcas::{
+    Actor, Bershad, Change, DoubleCas, Guerraoui, GuerraouiVariant, Harris, Locked,
+};
 use towpath_structures::nonblocking::{Fifo, HarrisMichaelList, List, Pool, Recover, Stack};
 use towpath_structures::{Boxed, Node};
 use towpath_sync::Spinning;
@@ -16,7 +18,7 @@ type P = LoomProcessor;
 /// Two descriptors per participant, so that they are used again.
 struct Shrunk;
 
-impl Variant for Shrunk {
+impl GuerraouiVariant for Shrunk {
     const PLACES: usize = 2;
 }
 
@@ -203,8 +205,8 @@ macro_rules! exchange {
                 };
                 let mine = work(&it, 0);
                 assert_eq!(mine + other.join().unwrap(), 3);
-                let census = it.census(&Actor { cpu: &P { id: 0 }, wait: &Spinning, me: 0 }).unwrap();
-                assert_eq!(census.free + census.reachable, census.all);
+                let inventory = it.inventory(&Actor { cpu: &P { id: 0 }, wait: &Spinning, me: 0 }).unwrap();
+                assert_eq!(inventory.free + inventory.reachable, inventory.all);
             });
         }
     };

@@ -195,8 +195,9 @@ fn case<T: Subject<Native> + Plain>(kind: Kind, time: Duration) {
     assert!(children.iter().all(Child::has_ended_well), "{}: a child has failed", T::name());
     assert_eq!(shared.failed.load(SeqCst), 0, "{}: an operation failed", T::name());
     let cpu = Native::with_id(PARENT as u32);
-    let census = shared.subject.census(&Actor { cpu: &cpu, wait: &Spinning, me: PARENT }).expect("readable");
-    assert_eq!(census.free + census.reachable, census.all, "{}: {census:?}", T::name());
+    let inventory =
+        shared.subject.inventory(&Actor { cpu: &cpu, wait: &Spinning, me: PARENT }).expect("readable");
+    assert_eq!(inventory.free + inventory.reachable, inventory.all, "{}: {inventory:?}", T::name());
     let sum = |of: fn(&Account) -> &AtomicU64| -> u64 {
         shared.accounts.iter().map(|account| of(account).load(SeqCst)).sum()
     };

@@ -19,7 +19,7 @@ mod waiting;
 pub use barrier::{Barrier, BarrierError};
 pub use lock::{Lock, LockError};
 pub use mutex::{Exclusive, Guard, Init, Mutex, RawLock};
-pub use primitive::{AtMemory, Atomics, Kind, LoadLinked, Primitive, Universal};
+pub use primitive::{AtMemory, Atomics, LoadLinked, Primitive, PrimitiveKind, Universal};
 pub use space::WaitForSpace;
 pub use waiting::strategy;
 pub use waiting::{

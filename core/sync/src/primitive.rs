@@ -11,7 +11,7 @@ use towpath_machine::{FetchOp, LlSc, Ordering, Place, Processor};
 
 /// The kinds of primitives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PrimitiveKind {
     /// [`Atomics`].
     Atomics,
     /// [`LoadLinked`].
@@ -20,7 +20,7 @@ pub enum Kind {
     AtMemory,
 }
 
-impl Kind {
+impl PrimitiveKind {
     /// The one of three things, in the order of the variants, that belongs to this kind.
     pub const fn pick<T: Copy>(self, of: [T; 3]) -> T {
         of[self as usize]
@@ -29,7 +29,7 @@ impl Kind {
     /// Returns whether the words lie in caches. At memory, nothing can be compared, so a
     /// word cannot be updated on a condition and carries no mark of those who sleep.
     pub const fn in_cache(self) -> bool {
-        !matches!(self, Kind::AtMemory)
+        !matches!(self, PrimitiveKind::AtMemory)
     }
 }
 
@@ -38,7 +38,7 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
     /// The name by which users choose it.
     const NAME: &'static str;
     /// Kind of this primitive.
-    const KIND: Kind;
+    const KIND: PrimitiveKind;
     /// Value of a lock's word while the lock is free. Zeroed memory is not a free lock if
     /// this is not 0.
     const FREE: u64;
@@ -51,7 +51,7 @@ pub trait Primitive<P: Processor>: Copy + Debug + Default + Send + Sync + 'stati
     fn fetch_increment(cpu: &P, word: &P::Word, order: Ordering) -> u64;
 
     /// Adds one if the word holds `old`, and returns whether it did. Never does at memory
-    /// ([`Kind::in_cache`]).
+    /// ([`PrimitiveKind::in_cache`]).
     fn increment_if(cpu: &P, word: &P::Word, old: u64, order: Ordering) -> bool;
 
     /// Takes a lock's word: makes it "taken" whatever it was (unconditionally, even if it
@@ -93,7 +93,7 @@ const fn failure(order: Ordering) -> Ordering {
 
 impl<P: Processor> Primitive<P> for Atomics {
     const NAME: &'static str = "atomics";
-    const KIND: Kind = Kind::Atomics;
+    const KIND: PrimitiveKind = PrimitiveKind::Atomics;
     const FREE: u64 = 0;
 
     fn place(place: Place) -> Place {
@@ -138,7 +138,7 @@ fn update<P: LlSc>(cpu: &P, word: &P::Word, new: impl Fn(u64) -> u64) -> u64 {
 /// Load-linked acquires and store-conditional releases, on every machine.
 impl<P: LlSc> Primitive<P> for LoadLinked {
     const NAME: &'static str = "ll-sc";
-    const KIND: Kind = Kind::LoadLinked;
+    const KIND: PrimitiveKind = PrimitiveKind::LoadLinked;
     const FREE: u64 = 0;
 
     fn place(place: Place) -> Place {
@@ -180,7 +180,7 @@ impl<P: LlSc> Universal<P> for LoadLinked {
 /// Operations at memory acquire and release, on every machine.
 impl<P: FetchOp> Primitive<P> for AtMemory {
     const NAME: &'static str = "fetch-op";
-    const KIND: Kind = Kind::AtMemory;
+    const KIND: PrimitiveKind = PrimitiveKind::AtMemory;
     /// The only exchange that memory can do is with zero.
     const FREE: u64 = 1;
 

@@ -15,7 +15,7 @@ use towpath::channel::claim::Claim;
 use towpath::channel::queue::Queue;
 use towpath::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
 use towpath::machine::{Native, NativeBytes, Object, Park, Plain, Processor};
-use towpath::structures::nonblocking::{self, Census, Handle, StableError, Structure};
+use towpath::structures::nonblocking::{self, Handle, Inventory, StableError, Structure};
 use towpath::structures::queues::QueueError;
 use towpath::sync::locks::Robust;
 use towpath::sync::{Lock, Surroundings, WaitForSpace};
@@ -111,7 +111,7 @@ fn structure_signatures_are_spelt_with_names_of_the_facade() {
     is_lock::<Robust<Native>>();
     let _: fn(&World, &str) -> Result<Handle<Stack>, Error> = nonblocking::open;
     let _: fn(&Handle<Stack>) -> Result<nonblocking::Audit, Error> = Handle::recover;
-    let _: fn(&Handle<Stack>) -> Result<Census, StableError> = Handle::census;
+    let _: fn(&Handle<Stack>) -> Result<Inventory, StableError> = Handle::inventory;
 }
 
 /// A `main` that returns an error prints its `Debug`: the test of a whole program is

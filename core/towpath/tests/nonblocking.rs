@@ -39,8 +39,8 @@ fn shared_with_a_child() {
         std::thread::yield_now();
     }
     assert!(child.has_ended_well());
-    let census = queue.census().unwrap();
-    assert_eq!(census.free + census.reachable, census.all);
+    let inventory = queue.inventory().unwrap();
+    assert_eq!(inventory.free + inventory.reachable, inventory.all);
 }
 
 /// Children are killed at any instruction, again and again: everything comes back, their
@@ -72,13 +72,13 @@ fn the_dead_leave_nothing_behind() {
             let audit = table.recover().unwrap();
             assert_eq!(audit.pending, 0);
             freed += audit.freed;
-            let census = table.census().unwrap();
-            assert_eq!(census.free + census.reachable, census.all, "after {round} deaths");
+            let inventory = table.inventory().unwrap();
+            assert_eq!(inventory.free + inventory.reachable, inventory.all, "after {round} deaths");
         }
     }
     table.recover().unwrap();
-    let census = table.census().unwrap();
-    assert_eq!(census.free + census.reachable, census.all);
+    let inventory = table.inventory().unwrap();
+    assert_eq!(inventory.free + inventory.reachable, inventory.all);
     println!("30 killed, {freed} descriptors back from 15 of them");
 }
 

@@ -63,7 +63,7 @@ use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
 
 /// Variant of the text: the true one, or one with a planted fault ([`crate::planted`]).
-pub trait Variant: Send + Sync + 'static {
+pub trait GuerraouiVariant: Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str = "guerraoui";
     /// True if words count their changes.
@@ -77,7 +77,7 @@ pub trait Variant: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tagged;
 
-impl Variant for Tagged {}
+impl GuerraouiVariant for Tagged {}
 
 /// Guerraoui, Kogan, Marathe and Zablotchi's DCAS.
 #[repr(C)]
@@ -86,7 +86,7 @@ pub struct Guerraoui<P: Processor, S: Storage = Boxed, V = Tagged> {
     variant: PhantomData<fn() -> V>,
 }
 
-impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
+impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     /// Decides an operation, unless it is decided. Returns the decision (or nonsense,
     /// if that was long ago).
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
@@ -308,7 +308,7 @@ impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
     }
 }
 
-impl<P: Processor, S: Storage, V: Variant> DoubleCas<P> for Guerraoui<P, S, V> {
+impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P, S, V> {
     const NAME: &'static str = V::NAME;
     const BLOCKING: bool = false;
     const MAX: u64 = VALUE;

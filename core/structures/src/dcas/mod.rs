@@ -40,7 +40,7 @@ mod rolled_back;
 
 pub use bershad::Bershad;
 pub use cas2::{Adjacent, Neighbours};
-pub use guerraoui::{Guerraoui, Tagged, Variant};
+pub use guerraoui::{Guerraoui, GuerraouiVariant, Tagged};
 pub use hardware::{AnyTwo, ByInstruction, Hardware, Instruction};
 pub use harris::Harris;
 pub use locked::Locked;

@@ -3,7 +3,7 @@
 
 use towpath_machine::{Native, Plain, plain_objects};
 
-use super::{Adjacent, Bershad, Guerraoui, Harris, Locked, Variant};
+use super::{Adjacent, Bershad, Guerraoui, GuerraouiVariant, Harris, Locked};
 use crate::InPlace;
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words and arrays of them, so every bit
@@ -11,7 +11,7 @@ use crate::InPlace;
 // read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
-unsafe impl<V: Variant, const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<V: GuerraouiVariant, const NODES: usize, const PARTICIPANTS: usize> Plain
     for Guerraoui<Native, InPlace<NODES, PARTICIPANTS>, V>
 {
 }
@@ -37,7 +37,7 @@ unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
 }
 
 plain_objects! {
-    [V: Variant, const N: usize, const E: usize] Guerraoui<Native, InPlace<N, E>, V>
+    [V: GuerraouiVariant, const N: usize, const E: usize] Guerraoui<Native, InPlace<N, E>, V>
         => "dcas/guerraoui v1", V::NAME, N, E;
     [const N: usize, const E: usize] Harris<Native, InPlace<N, E>> => "dcas/harris v1", N, E;
     [const N: usize, const E: usize] Adjacent<Native, InPlace<N, E>> => "dcas/adjacent v1", N, E;

@@ -17,7 +17,7 @@
 
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 
-use super::{Audit, Census, Recover, StableError, next_version, number, recover_all, swap_both};
+use super::{Audit, Inventory, Recover, StableError, next_version, number, recover_all, swap_both};
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -130,7 +130,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for ArrayFifo<P, D, S
         Ok(Audit::default())
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let all = self.capacity();
         let mut reachable = 0;
         for slot in 0..all as u64 {
@@ -140,6 +140,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for ArrayFifo<P, D, S
         if u64::from((tail as u32).wrapping_sub(head as u32)) != reachable as u64 {
             return Err(StableError::Corrupt);
         }
-        Ok(Census { free: all - reachable, reachable, all })
+        Ok(Inventory { free: all - reachable, reachable, all })
     }
 }

@@ -17,7 +17,7 @@
 
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 
-use super::{Audit, Census, Recover, StableError, number, recover_all, swap_both};
+use super::{Audit, Inventory, Recover, StableError, number, recover_all, swap_both};
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -115,7 +115,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for ArrayStack<P, D, 
         Ok(Audit::default())
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let all = self.slots.as_ref().len();
         let mut reachable = 0;
         for slot in 0..all {
@@ -125,6 +125,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for ArrayStack<P, D, 
         if reachable as u64 != height {
             return Err(StableError::Corrupt);
         }
-        Ok(Census { free: all - reachable, reachable, all })
+        Ok(Inventory { free: all - reachable, reachable, all })
     }
 }

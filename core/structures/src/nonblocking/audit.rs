@@ -27,7 +27,7 @@
 use towpath_machine::{Ordering, Processor};
 
 use super::pool::{FREE, HANDS, KIND, Member, TAKEN, UNLINKED, is_free, life, state};
-use super::{Census, Pool, StableError};
+use super::{Inventory, Pool, StableError};
 use crate::{Link, Node, Storage};
 
 /// Maximum number of looks at a list that begin again because it changes.
@@ -218,9 +218,9 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         Ok(None)
     }
 
-    /// The census of a structure in which so many descriptors are.
-    pub(super) fn census(&self, cpu: &P, reachable: usize) -> Result<Census, StableError> {
-        Ok(Census { free: self.free(cpu)?, reachable, all: self.capacity() })
+    /// The inventory of a structure in which so many descriptors are.
+    pub(super) fn inventory(&self, cpu: &P, reachable: usize) -> Result<Inventory, StableError> {
+        Ok(Inventory { free: self.free(cpu)?, reachable, all: self.capacity() })
     }
 
     /// Number of free descriptors. Exact if no participant acts meanwhile.

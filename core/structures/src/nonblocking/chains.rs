@@ -33,7 +33,9 @@
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
-use super::{ATTEMPTS, Audit, Census, Held, Pool, StableError, next_version, number, recover_all, swap_both};
+use super::{
+    ATTEMPTS, Audit, Held, Inventory, Pool, StableError, next_version, number, recover_all, swap_both,
+};
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Node, Storage};
 use towpath_sync::Waiting;
@@ -409,8 +411,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         })
     }
 
-    /// See [`super::Recover::census`].
-    pub(super) fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    /// See [`super::Recover::inventory`].
+    pub(super) fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut reachable = 0;
         for chain in 0..self.count() {
             self.for_each(
@@ -423,6 +425,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
                 },
             )?;
         }
-        self.entries.census(actor.cpu, reachable)
+        self.entries.inventory(actor.cpu, reachable)
     }
 }

@@ -12,7 +12,7 @@ use towpath_machine::{Arena, Processor};
 
 use super::chains::{Chains, Head};
 use super::hash_map::{bucket, heads};
-use super::{Audit, Census, Recover, StableError};
+use super::{Audit, Inventory, Recover, StableError};
 use crate::dcas::{Actor, DoubleCas};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -130,7 +130,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for DependencyMap<P, 
         self.buckets.recover(actor, is_dead, |object| self.bucket(object))
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
-        self.buckets.census(actor)
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
+        self.buckets.inventory(actor)
     }
 }

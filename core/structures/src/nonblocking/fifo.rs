@@ -27,7 +27,7 @@
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::{
-    ATTEMPTS, Audit, Census, Pool, Recover, StableError, next_version, number, recover_all, swap_both,
+    ATTEMPTS, Audit, Inventory, Pool, Recover, StableError, next_version, number, recover_all, swap_both,
 };
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Boxed, Node, Storage};
@@ -220,7 +220,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Fifo<P, D, S> {
         self.items.audit(actor.cpu, actor.me, is_dead, |node| self.holds(actor, node))
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut at = number(self.dcas.read(actor, self, HEAD)?)?;
         // The one in front is a descriptor, too, unless it is number 0.
         let mut reachable = usize::from(at != 0);
@@ -231,6 +231,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Fifo<P, D, S> {
             }
             reachable += 1;
         }
-        self.items.census(actor.cpu, reachable)
+        self.items.inventory(actor.cpu, reachable)
     }
 }

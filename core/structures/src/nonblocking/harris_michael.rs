@@ -30,7 +30,7 @@
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::chains::Entry;
-use super::{ATTEMPTS, Audit, Census, Pool, Recover, StableError};
+use super::{ATTEMPTS, Audit, Inventory, Pool, Recover, StableError};
 use crate::dcas::Actor;
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -270,7 +270,7 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
         Ok(Audit { freed: first.freed + again.freed, suspects: first.suspects, pending: again.pending })
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut reachable = 0;
         // (1d) Acquire, here and below: as (1); pairs with the Release (2), (3), (4).
         let mut at = index(actor.cpu.load(&self.first, Ordering::Acquire));
@@ -278,6 +278,6 @@ impl<P: Processor, S: Storage> Recover<P> for HarrisMichaelList<P, S> {
             reachable += 1;
             at = index(actor.cpu.load(&self.entries.get(at)?.next, Ordering::Acquire)); // (1d)
         }
-        self.entries.census(actor.cpu, reachable)
+        self.entries.inventory(actor.cpu, reachable)
     }
 }

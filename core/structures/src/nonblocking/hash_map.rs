@@ -13,7 +13,7 @@
 use towpath_machine::{Arena, Place, Processor};
 
 use super::chains::{Chains, Head};
-use super::{Audit, Census, Recover, StableError};
+use super::{Audit, Inventory, Recover, StableError};
 use crate::dcas::{Actor, DoubleCas};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -149,7 +149,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for HashMap<P, D, S> 
         self.buckets.recover(actor, is_dead, |key| self.bucket(key))
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
-        self.buckets.census(actor)
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
+        self.buckets.inventory(actor)
     }
 }

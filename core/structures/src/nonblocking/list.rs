@@ -10,7 +10,7 @@
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 
 use super::chains::{Chains, Head};
-use super::{Audit, Census, Recover, StableError};
+use super::{Audit, Inventory, Recover, StableError};
 use crate::dcas::{Actor, DoubleCas};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -115,7 +115,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const STABLE: bool> Recover<P> f
         self.chain.recover(actor, is_dead, |_| 0)
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
-        self.chain.census(actor)
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
+        self.chain.inventory(actor)
     }
 }

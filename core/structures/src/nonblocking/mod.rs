@@ -151,12 +151,12 @@ pub trait Recover<P: Processor> {
     /// # Errors
     ///
     /// See [`StableError`].
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError>;
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError>;
 }
 
 /// Numbers of descriptors by their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Census {
+pub struct Inventory {
     /// In the free lists, or never used.
     pub free: usize,
     /// In the structure.

@@ -27,7 +27,7 @@
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
-use super::{Audit, Census, Pool, Recover, StableError, next_version, number, recover_all, swap_both};
+use super::{Audit, Inventory, Pool, Recover, StableError, next_version, number, recover_all, swap_both};
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Boxed, Node, Storage};
 use towpath_sync::Waiting;
@@ -291,12 +291,12 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
         })
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut reachable = 0;
         for region in 0..(A * B) as u32 {
             let table = Spot { region, entry: 0 }.table();
             reachable += usize::from(self.dcas.read(actor, self, table)? != 0);
         }
-        self.tables.census(actor.cpu, reachable)
+        self.tables.inventory(actor.cpu, reachable)
     }
 }

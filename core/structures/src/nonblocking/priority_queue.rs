@@ -12,7 +12,7 @@ use towpath_machine::{Arena, Processor};
 
 use super::chains::Chains;
 use super::list::One;
-use super::{Audit, Census, Recover, StableError};
+use super::{Audit, Inventory, Recover, StableError};
 use crate::dcas::{Actor, DoubleCas};
 use crate::{Boxed, Storage};
 use towpath_sync::Waiting;
@@ -102,7 +102,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for PriorityQueue<P, 
         self.chain.recover(actor, is_dead, |_| 0)
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
-        self.chain.census(actor)
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
+        self.chain.inventory(actor)
     }
 }

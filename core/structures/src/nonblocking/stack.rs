@@ -24,7 +24,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::pool::life;
 use super::{
-    ATTEMPTS, Audit, Census, Pool, Recover, StableError, next_version, number, recover_all, swap_both,
+    ATTEMPTS, Audit, Inventory, Pool, Recover, StableError, next_version, number, recover_all, swap_both,
 };
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Boxed, Node, Storage};
@@ -202,7 +202,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
         self.items.audit(actor.cpu, actor.me, is_dead, |node| self.holds(actor, node))
     }
 
-    fn census<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut reachable = 0;
         let mut at = number(self.dcas.read(actor, self, TOP)?)?;
         while at != 0 && reachable <= self.items.capacity() {
@@ -210,6 +210,6 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for Stack<P, D, S> {
             // (2b) Acquire: as (2) in `pop`; pairs with the Release (1b).
             at = actor.cpu.load(&self.items.get(at)?.below, Ordering::Acquire) as u32;
         }
-        self.items.census(actor.cpu, reachable)
+        self.items.inventory(actor.cpu, reachable)
     }
 }

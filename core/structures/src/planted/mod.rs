@@ -19,14 +19,14 @@ pub use fetch_op_array_as_printed::FetchOpArrayAsPrinted;
 use crate::Boxed;
 use crate::dcas::{self, Guerraoui};
 use crate::nonblocking::List;
-use crate::queues::{MichaelScott, Variant};
+use crate::queues::{MichaelScott, MichaelScottVariant};
 use towpath_sync::Atomics;
 
 /// Marks the text without the second look at the ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRecheck;
 
-impl Variant for NoRecheck {
+impl MichaelScottVariant for NoRecheck {
     const NAME: &'static str = "planted/michael-scott-no-recheck";
     const RECHECKS: bool = false;
 }
@@ -35,7 +35,7 @@ impl Variant for NoRecheck {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uncounted;
 
-impl Variant for Uncounted {
+impl MichaelScottVariant for Uncounted {
     const NAME: &'static str = "planted/michael-scott-uncounted";
     const COUNTS: bool = false;
 }
@@ -59,7 +59,7 @@ pub type ListRetyped<P, D, S = Boxed> = List<P, D, S, false>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Untagged;
 
-impl dcas::Variant for Untagged {
+impl dcas::GuerraouiVariant for Untagged {
     const NAME: &'static str = "planted/guerraoui-untagged";
     const TAGS: bool = false;
 }

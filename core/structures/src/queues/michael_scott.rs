@@ -30,7 +30,7 @@ use towpath_sync::{Atomics, Universal, Waiting};
 
 /// Variant of the text: the published one, or one with a planted fault
 /// ([`crate::planted`]).
-pub trait Variant: Send + Sync + 'static {
+pub trait MichaelScottVariant: Send + Sync + 'static {
     /// The name by which users choose it.
     const NAME: &'static str = "michael-scott";
     /// True if an end is read again after its node's link, to see that they belong
@@ -44,7 +44,7 @@ pub trait Variant: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsPublished;
 
-impl Variant for AsPublished {}
+impl MichaelScottVariant for AsPublished {}
 
 /// Michael and Scott's non-blocking queue.
 #[repr(C)]
@@ -55,7 +55,7 @@ pub struct MichaelScott<P: Processor, M: Universal<P> = Atomics, S: Storage = Bo
     variant: PhantomData<fn() -> V>,
 }
 
-impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> MichaelScott<P, M, S, V> {
+impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> MichaelScott<P, M, S, V> {
     const JOINED: &'static Name = &Name::join(V::NAME, M::NAME);
 
     #[inline(always)]
@@ -80,7 +80,9 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> MichaelScott<P, M, S
     }
 }
 
-impl<P: Processor, M: Universal<P>, S: Storage, V: Variant> ConcurrentQueue<P> for MichaelScott<P, M, S, V> {
+impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> ConcurrentQueue<P>
+    for MichaelScott<P, M, S, V>
+{
     const NAME: &'static str = Self::JOINED.as_str();
     const BLOCKING: bool = false;
 

@@ -13,7 +13,7 @@ mod valois;
 
 pub use fetch_op_array::FetchOpArray;
 pub use fetch_op_tickets::FetchOpTickets;
-pub use michael_scott::{AsPublished, MichaelScott, Variant};
+pub use michael_scott::{AsPublished, MichaelScott, MichaelScottVariant};
 pub use prakash_lee_johnson::PrakashLeeJohnson;
 pub use two_ended::TwoEnded;
 pub use two_lock::TwoLock;

@@ -4,7 +4,8 @@
 use towpath_machine::{Native, Object, Plain, TypeText, plain_objects};
 
 use super::{
-    FetchOpArray, FetchOpTickets, MichaelScott, PrakashLeeJohnson, TwoEnded, TwoLock, Valois, Variant,
+    FetchOpArray, FetchOpTickets, MichaelScott, MichaelScottVariant, PrakashLeeJohnson, TwoEnded, TwoLock,
+    Valois,
 };
 use crate::{Counter, InPlace, Node, Pool};
 use towpath_sync::{Lock, Primitive, Universal};
@@ -24,7 +25,7 @@ where
 {
 }
 // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
-unsafe impl<M: Universal<Native>, V: Variant, const NODES: usize, const PARTICIPANTS: usize> Plain
+unsafe impl<M: Universal<Native>, V: MichaelScottVariant, const NODES: usize, const PARTICIPANTS: usize> Plain
     for MichaelScott<Native, M, InPlace<NODES, PARTICIPANTS>, V>
 {
 }
@@ -67,7 +68,7 @@ unsafe impl<const NODES: usize, const PARTICIPANTS: usize> Plain
 
 plain_objects! {
     [M: Primitive<Native>] Counter<Native, M> => "counter v1", M::NAME;
-    [M: Universal<Native>, V: Variant, const N: usize, const E: usize] MichaelScott<Native, M, InPlace<N, E>, V>
+    [M: Universal<Native>, V: MichaelScottVariant, const N: usize, const E: usize] MichaelScott<Native, M, InPlace<N, E>, V>
         => "queue/michael-scott v1", M::NAME, V::NAME, N, E;
     [M: Universal<Native>, const N: usize, const E: usize] PrakashLeeJohnson<Native, M, InPlace<N, E>>
         => "queue/prakash-lee-johnson v1", M::NAME, N, E;

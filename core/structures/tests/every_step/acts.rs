@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_machine::{Arena, Native, Plain};
 use towpath_structures::dcas::{Actor, DoubleCas};
 use towpath_structures::nonblocking::{
-    ArrayFifo, ArrayStack, Audit, Census, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, Pool,
+    ArrayFifo, ArrayStack, Audit, DependencyMap, Fifo, HarrisMichaelList, HashMap, Inventory, List, Pool,
     PriorityQueue, Recover, StableError, Stack,
 };
 use towpath_structures::{InPlace, Node};
@@ -344,10 +344,10 @@ impl Recover<Native> for Places {
             Ok(Some(self.places.iter().any(|place| place.load(Ordering::Acquire) == u64::from(node))))
         })
     }
-    fn census<W: Waiting<Native>>(&self, actor: &Actor<'_, Native, W>) -> Result<Census, StableError> {
+    fn inventory<W: Waiting<Native>>(&self, actor: &Actor<'_, Native, W>) -> Result<Inventory, StableError> {
         // (4b) Acquire: as (4); pairs with the Release (1), (3).
         let reachable = self.places.iter().filter(|place| place.load(Ordering::Acquire) != 0).count();
-        Ok(Census { free: self.pool.free(actor.cpu)?, reachable, all: self.pool.capacity() })
+        Ok(Inventory { free: self.pool.free(actor.cpu)?, reachable, all: self.pool.capacity() })
     }
 }
 

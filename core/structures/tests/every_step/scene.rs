@@ -199,8 +199,8 @@ impl<T: InSegment> Shared<T> {
     pub fn is_complete(&self) -> Result<(), String> {
         let cpu = Native::with_id(SURVIVOR as u32);
         let actor = Actor { cpu: &cpu, wait: &Never, me: SURVIVOR };
-        match self.subject.census(&actor) {
-            Ok(census) if census.free + census.reachable == census.all => Ok(()),
+        match self.subject.inventory(&actor) {
+            Ok(inventory) if inventory.free + inventory.reachable == inventory.all => Ok(()),
             other => Err(format!("{other:?}")),
         }
     }

@@ -163,9 +163,9 @@ fn case<T: Subject<Stepped>>(who: Who, before: &[Op], first: Op, others: &[Op], 
         }
     }
     let wait = wait(1);
-    let census = subject.census(&Actor { cpu: &calm, wait: &wait, me: 1 });
-    if !census.is_ok_and(|c| c.free + c.reachable == c.all) {
-        return Case::Wrong(format!("{census:?}; the others: {:?}", log.borrow()));
+    let inventory = subject.inventory(&Actor { cpu: &calm, wait: &wait, me: 1 });
+    if !inventory.is_ok_and(|c| c.free + c.reachable == c.all) {
+        return Case::Wrong(format!("{inventory:?}; the others: {:?}", log.borrow()));
     }
     // Everything comes out, and it is still good for something, under both numbers.
     let rest = [0, 1, 2].map(Op::Get).into_iter().chain([1, 2, 3, 1, 2, 3, 1].map(Op::Take));

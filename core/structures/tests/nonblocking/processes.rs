@@ -178,9 +178,9 @@ impl<T: Subject<Native>> Shared<T> {
         }
         assert_eq!(self.failed.load(Ordering::Relaxed), 0, "{}", self.stand());
         let cpu = Native::with_id(PARENT as u32);
-        let census = self.subject.census(&Actor { cpu: &cpu, wait: &Spinning, me: PARENT });
-        let census = census.unwrap_or_else(|error| panic!("{error}: {}", self.stand()));
-        assert_eq!(census.free + census.reachable, census.all, "{census:?}: {}", self.stand());
+        let inventory = self.subject.inventory(&Actor { cpu: &cpu, wait: &Spinning, me: PARENT });
+        let inventory = inventory.unwrap_or_else(|error| panic!("{error}: {}", self.stand()));
+        assert_eq!(inventory.free + inventory.reachable, inventory.all, "{inventory:?}: {}", self.stand());
     }
 }
 

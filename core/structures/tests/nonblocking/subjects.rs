@@ -3,7 +3,7 @@
 use towpath_machine::{Arena, Place, Processor};
 use towpath_structures::dcas::{Actor, Change, DoubleCas};
 use towpath_structures::nonblocking::{
-    ArrayFifo, ArrayStack, Audit, Census, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, PageMap,
+    ArrayFifo, ArrayStack, Audit, DependencyMap, Fifo, HarrisMichaelList, HashMap, Inventory, List, PageMap,
     PriorityQueue, Recover, StableError, Stack,
 };
 use towpath_structures::{Boxed, Storage};
@@ -200,8 +200,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Recover<P> for TwoWords<P, D, S>
         }
         Ok(Audit::default())
     }
-    fn census<W: Waiting<P>>(&self, _actor: &Actor<'_, P, W>) -> Result<Census, StableError> {
-        Ok(Census { free: 0, reachable: 0, all: 0 })
+    fn inventory<W: Waiting<P>>(&self, _actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
+        Ok(Inventory { free: 0, reachable: 0, all: 0 })
     }
 }
 

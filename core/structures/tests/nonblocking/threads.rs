@@ -39,13 +39,13 @@ fn like_the_model<T: Subject<Native>>(operations: &[(usize, Op)], capacity: usiz
             Err(error) => {
                 assert_eq!(error, StableError::Exhausted, "{}: {op:?}", T::name());
                 assert!(matches!(op, Op::Put(..)), "{}: {op:?}", T::name());
-                let census = subject.census(&actor).unwrap();
-                assert_eq!(census.free, 0, "{}: full with {}", T::name(), model.len());
+                let inventory = subject.inventory(&actor).unwrap();
+                assert_eq!(inventory.free, 0, "{}: full with {}", T::name(), model.len());
             }
         }
     }
-    let census = subject.census(&Actor { cpu: &cpu, wait: &Spinning, me: 0 }).unwrap();
-    assert_eq!(census.free + census.reachable, census.all, "{}", T::name());
+    let inventory = subject.inventory(&Actor { cpu: &cpu, wait: &Spinning, me: 0 }).unwrap();
+    assert_eq!(inventory.free + inventory.reachable, inventory.all, "{}", T::name());
 }
 
 /// Three of them over each DCAS.
@@ -154,9 +154,9 @@ fn nothing_is_lost<T: Subject<Native> + Sync>(threads: usize, rounds: u64) {
     let (put, took) = sums.iter().fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
     assert_eq!(put, took, "{}", T::name());
     let cpu = Native::with_id(0);
-    let census = subject.census(&Actor { cpu: &cpu, wait: &WAIT, me: 0 }).unwrap();
-    assert_eq!(census.free + census.reachable, census.all, "{}", T::name());
-    assert!(census.reachable <= 4, "{}: {census:?}", T::name());
+    let inventory = subject.inventory(&Actor { cpu: &cpu, wait: &WAIT, me: 0 }).unwrap();
+    assert_eq!(inventory.free + inventory.reachable, inventory.all, "{}", T::name());
+    assert!(inventory.reachable <= 4, "{}: {inventory:?}", T::name());
 }
 
 /// All structures: `None` of a `Take` means to try again; a key that a map is asked for
@@ -241,7 +241,7 @@ fn survives<T: Subject<Native> + Plain>(byte: u8) {
         let _ = subject.act(&actor, op);
     }
     let _ = subject.recover(&actor, |p| p == 1);
-    let _ = subject.census(&actor);
+    let _ = subject.inventory(&actor);
 }
 
 #[test]
@@ -356,8 +356,8 @@ fn pages() {
         assert_eq!(pages.get(&actor, 63), Ok(None));
         assert_eq!(pages.map(&actor, 1000, 5), Ok(None));
         assert_eq!(pages.get(&actor, 64), Ok(Some(3)));
-        let census = pages.census(&actor).unwrap();
-        assert_eq!((census.free, census.reachable), (0, 3));
+        let inventory = pages.inventory(&actor).unwrap();
+        assert_eq!((inventory.free, inventory.reachable), (0, 3));
     };
     // 16,384 regions are made on the stack.
     std::thread::Builder::new().stack_size(16 << 20).spawn(run).unwrap().join().unwrap();

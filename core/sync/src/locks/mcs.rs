@@ -46,7 +46,7 @@ struct Node<P: Processor> {
 
 /// Node of the holder.
 #[derive(Debug)]
-pub struct Held(u64);
+pub struct McsHeld(u64);
 
 impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
     /// The node with this code, if it is one: a code read from the segment may be
@@ -70,13 +70,13 @@ impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
         me: u64,
         node: &Node<P>,
         before: u64,
-    ) -> Result<Held, LockError> {
+    ) -> Result<McsHeld, LockError> {
         let Some(before) = self.node(before & !PARKED) else { return Err(LockError::Poisoned) };
         // (2) Release (in `release`): our node is ready; pairs with the Acquire (4) in `unlock`.
         wait.release(cpu, &before.next, me);
         // (3) Acquire (in `wait_until`), pairs with the Release (5) in `unlock`.
         match wait.wait_until(cpu, &node.waiting, |v| v == 0) {
-            Ok(_) => Ok(Held(me)),
+            Ok(_) => Ok(McsHeld(me)),
             Err(_) => Err(LockError::Abandoned),
         }
     }
@@ -85,7 +85,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
 impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
     const NAME: &'static str = M::KIND.pick(["mcs", "mcs/ll-sc", "mcs/fetch-op"]);
     const FIFO: bool = true;
-    type Held = Held;
+    type Held = McsHeld;
 
     fn new(arena: &impl Arena<P>) -> Self {
         Mcs {
@@ -103,7 +103,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
     }
 
     #[inline(always)]
-    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Held, LockError> {
+    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<McsHeld, LockError> {
         let Some((me, node)) = self.mine(cpu) else { return Err(LockError::Capacity) };
         for round in 0..wait.attempts_before_queueing(cpu) {
             if let Some(held) = self.try_lock(cpu) {
@@ -117,23 +117,23 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
         // (1) Acquire: pairs with the Release (6) of a holder that left the list empty. Release:
         // publishes our node.
         match M::swap(cpu, &self.tail, me, Ordering::AcqRel) {
-            0 => Ok(Held(me)),
+            0 => Ok(McsHeld(me)),
             before => self.queue(cpu, wait, me, node, before),
         }
     }
 
     #[inline(always)]
-    fn try_lock(&self, cpu: &P) -> Option<Held> {
+    fn try_lock(&self, cpu: &P) -> Option<McsHeld> {
         let (me, node) = self.mine(cpu)?;
         // Relaxed: as in `lock`.
         cpu.store(&node.next, 0, Ordering::Relaxed);
         // (1b) AcqRel: as (1); pairs with the Release (6).
         M::compare_exchange(cpu, &self.tail, 0, me, Ordering::AcqRel).ok()?;
-        Some(Held(me))
+        Some(McsHeld(me))
     }
 
     #[inline(always)]
-    fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Held) {
+    fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: McsHeld) {
         let Some(node) = self.node(held.0) else { return };
         // (4) Acquire: the successor's node is ready; pairs with the Release (2) in `queue`.
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;

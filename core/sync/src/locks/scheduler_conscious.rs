@@ -146,7 +146,7 @@ impl<P: Processor, const N: usize, K> Debug for SchedulerConscious<P, N, K> {
 
 /// Ticket of the holder.
 #[derive(Debug)]
-pub struct Chosen(u64);
+pub struct SchedulerConsciousHeld(u64);
 
 /// Bits of `who` for the processor's number plus one; the others are for the ticket.
 const ID: u32 = 16;
@@ -216,7 +216,7 @@ impl<P: FetchOp, const N: usize, K: Preemption<P>> Lock<P> for SchedulerConsciou
     const NAME: &'static str = K::NAME;
     const FIFO: bool = false;
     const TRIES: bool = false;
-    type Held = Chosen;
+    type Held = SchedulerConsciousHeld;
 
     fn new(arena: &impl Arena<P>) -> Self {
         const { assert!(N < 1 << ID, "too many processors for their numbers") };
@@ -236,7 +236,7 @@ impl<P: FetchOp, const N: usize, K: Preemption<P>> Lock<P> for SchedulerConsciou
     }
 
     #[inline(always)]
-    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<Chosen, LockError> {
+    fn lock<W: Waiting<P>>(&self, cpu: &P, wait: &W) -> Result<SchedulerConsciousHeld, LockError> {
         if cpu.id() >= N {
             return Err(LockError::Capacity);
         }
@@ -246,22 +246,22 @@ impl<P: FetchOp, const N: usize, K: Preemption<P>> Lock<P> for SchedulerConsciou
             // (1) Acquire, pairs with the Release (5).
             let grant = cpu.load(&self.seat(ticket).grant, Ordering::Acquire) & !PARKED;
             if grant == granted(ticket) {
-                return Ok(Chosen(ticket));
+                return Ok(SchedulerConsciousHeld(ticket));
             }
             if self.wait(cpu, wait, ticket)? {
                 // Most often the releaser has asked that already; now it is ours to end.
                 K::stay(cpu, true);
-                return Ok(Chosen(ticket));
+                return Ok(SchedulerConsciousHeld(ticket));
             }
         }
     }
 
-    fn try_lock(&self, _cpu: &P) -> Option<Chosen> {
+    fn try_lock(&self, _cpu: &P) -> Option<SchedulerConsciousHeld> {
         None
     }
 
     #[inline(always)]
-    fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: Chosen) {
+    fn unlock<W: Waiting<P>>(&self, cpu: &P, wait: &W, held: SchedulerConsciousHeld) {
         let mut ticket = held.0.wrapping_add(1);
         for _ in 0..N {
             if !self.is_preempted(cpu, ticket) {

@@ -41,7 +41,7 @@ use towpath_sync::locks::Robust;
 use towpath_sync::{Mutex, Spinning};
 
 pub use towpath_structures::nonblocking::{
-    ArrayFifo, ArrayStack, Audit, Census, DependencyMap, Fifo, HarrisMichaelList, HashMap, Held, List,
+    ArrayFifo, ArrayStack, Audit, DependencyMap, Fifo, HarrisMichaelList, HashMap, Held, Inventory, List,
     PageMap, Pool, PriorityQueue, Recover, StableError, Stack, ValoisList,
 };
 
@@ -265,13 +265,13 @@ impl<T: Structure> Handle<T> {
     }
 
     /// Returns the numbers of descriptors that are free, and that are in the structure:
-    /// see [`Recover::census`].
+    /// see [`Recover::inventory`].
     ///
     /// # Errors
     ///
     /// See [`StableError`].
-    pub fn census(&self) -> Result<Census, StableError> {
-        self.act(|structure, actor| structure.census(actor))
+    pub fn inventory(&self) -> Result<Inventory, StableError> {
+        self.act(|structure, actor| structure.inventory(actor))
     }
 }
 

@@ -25,7 +25,7 @@
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
-use super::{Guerraoui, Variant};
+use super::{Guerraoui, GuerraouiVariant};
 use crate::Storage;
 use crate::dcas::descriptors::{ACTIVE, FAILED, IDENTITY, MARK, SECOND, STATE, SUCCESS, USE, two_words};
 use crate::dcas::{DcasError, Words, packed, unpacked};
@@ -122,7 +122,7 @@ impl<P: Processor> Descriptor<P> {
     }
 }
 
-impl<P: Processor, S: Storage, V: Variant> Guerraoui<P, S, V> {
+impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     /// Looks at a word: its content, its content if it were plain, and whether that is
     /// sure to be decided. Otherwise [`Guerraoui::look`] says more.
     #[inline(always)]
