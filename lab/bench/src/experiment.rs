@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::experiments::structures::StructureSettings;
-use crate::transport::{Contender, Run};
+use crate::transport::{Circumstances, Contender};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::{Pin, Placement};
@@ -183,7 +183,7 @@ impl Bench<'_> {
     pub fn compare<T>(
         &mut self,
         variants: &[Variant<T>],
-        mut measure: impl FnMut(&mut [Box<dyn Contender>], &T, &Run<'_>) -> Result<Samples, Error>,
+        mut measure: impl FnMut(&mut [Box<dyn Contender>], &T, &Circumstances<'_>) -> Result<Samples, Error>,
     ) {
         let rounds = self.settings.runs.max(1);
         let mut collected: Vec<Samples> = variants.iter().map(|_| Samples::default()).collect();
@@ -203,7 +203,7 @@ impl Bench<'_> {
                 if failed[n] {
                     continue;
                 }
-                let run = Run {
+                let run = Circumstances {
                     settings: self.settings,
                     placement: self.placement,
                     round,

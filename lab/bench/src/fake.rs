@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::experiment::{Bench, Settings, Sink};
-use crate::transport::{Contender, Crash, Run, Side, Stress};
+use crate::transport::{Circumstances, Contender, Crash, Side, Stress};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::Placement;
@@ -77,17 +77,17 @@ impl Contender for Fake {
     fn available(&self) -> Result<(), String> {
         if self.absent { Err(format!("{} is not installed", self.name)) } else { Ok(()) }
     }
-    fn logp(&mut self, _run: &Run<'_>) -> Result<LogP, Error> {
+    fn logp(&mut self, _run: &Circumstances<'_>) -> Result<LogP, Error> {
         if self.side == Side::Peer {
             return Err(Error::NotSupported);
         }
         let s = self.slowness;
         Ok(LogP::from_measured(20.0 * s, 15.0 * s, 40.0 * s, 120.0 * s))
     }
-    fn round_trip(&mut self, _run: &Run<'_>) -> Result<f64, Error> {
+    fn round_trip(&mut self, _run: &Circumstances<'_>) -> Result<f64, Error> {
         Ok(120.0 * self.slowness)
     }
-    fn stress(&mut self, writers: u32, messages: u64, _run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, _run: &Circumstances<'_>) -> Result<Stress, Error> {
         if writers > 100 {
             return Err(Error::NotAvailable("it has room for 100 writers".into()));
         }
@@ -99,16 +99,16 @@ impl Contender for Fake {
             cpu_seconds: Some(2.0 * seconds),
         })
     }
-    fn bulk(&mut self, bytes: u64, _path: &str, _run: &Run<'_>) -> Result<f64, Error> {
+    fn bulk(&mut self, bytes: u64, _path: &str, _run: &Circumstances<'_>) -> Result<f64, Error> {
         Ok(bytes as f64 / (bytes as f64 / 20e9 + 200e-9 * self.slowness))
     }
-    fn crash(&mut self, kills: u32, _run: &Run<'_>) -> Result<Crash, Error> {
+    fn crash(&mut self, kills: u32, _run: &Circumstances<'_>) -> Result<Crash, Error> {
         if self.side == Side::Peer {
             return Err(Error::NotSupported);
         }
         Ok(Crash { kills: kills.into(), recovery_us: vec![50.0, 70.0, 60.0], ..Crash::default() })
     }
-    fn idle(&mut self, _run: &Run<'_>) -> Result<f64, Error> {
+    fn idle(&mut self, _run: &Circumstances<'_>) -> Result<f64, Error> {
         Ok(0.002 * self.slowness)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use towpath_launch::{ANNOUNCE, CommandError, MpiKind, MpiLauncher, Provider, output_within};
 
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 
 const SOURCE: &str = include_str!("../peers/mpi_bench.c");
@@ -72,7 +72,7 @@ impl Measuring {
     /// It fails, or takes too long.
     pub fn run(
         &self,
-        run: &Run<'_>,
+        run: &Circumstances<'_>,
         procs: u32,
         arguments: &[String],
         over: Option<Over<'_>>,

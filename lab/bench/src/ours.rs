@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
-use crate::shared::{Left, LogPFigures, Reader, Writer};
-use crate::transport::{Contender, Crash, Run, Side, Stress};
+use crate::shared::{Left, LogPFigures, StressReader, StressWriter};
+use crate::transport::{Circumstances, Contender, Crash, Side, Stress};
 use towpath_host::Error;
 use towpath_host::process::{Shared, cpu_time, team};
 use towpath_papers::paper::LogP;
@@ -49,7 +49,7 @@ impl Ours {
     fn measure(
         &self,
         config: &WorldConfig,
-        run: &Run<'_>,
+        run: &Circumstances<'_>,
         segment: Segment,
         part: impl Fn(&Endpoint, u32) -> Result<(), towpath::Error>,
     ) -> Result<(), Error> {
@@ -141,7 +141,12 @@ fn ping(endpoint: &Endpoint, replies: &AtomicU64) -> Result<(), towpath::Error> 
 
 /// Sends `mine` messages of writer `n`, or as many as the time allows. Returns their
 /// number.
-fn write_to_reader(endpoint: &Endpoint, n: usize, mine: u64, reader: &Reader) -> Result<u64, towpath::Error> {
+fn write_to_reader(
+    endpoint: &Endpoint,
+    n: usize,
+    mine: u64,
+    reader: &StressReader,
+) -> Result<u64, towpath::Error> {
     let mut sent = 0;
     // Relaxed: nothing is read because of it.
     while sent < mine && reader.over.load(Ordering::Relaxed) == 0 {
@@ -155,7 +160,13 @@ fn write_to_reader(endpoint: &Endpoint, n: usize, mine: u64, reader: &Reader) ->
 ///
 /// The reader alone looks at the clock: among spinning processes a writer may get only one message
 /// out each time that it runs, so that counting its messages would tell it far too late.
-fn read_from_writers(endpoint: &Endpoint, messages: u64, limit: Duration, board: &[Writer], reader: &Reader) {
+fn read_from_writers(
+    endpoint: &Endpoint,
+    messages: u64,
+    limit: Duration,
+    board: &[StressWriter],
+    reader: &StressReader,
+) {
     let counts: Arc<Vec<AtomicU64>> = Arc::new(board.iter().map(|_| AtomicU64::new(0)).collect());
     let (total, bump) = counter();
     let of_writer = counts.clone();
@@ -227,7 +238,7 @@ impl Contender for Ours {
     /// trip from one request at a time; o_s from short bursts; o_r from an iteration that sends,
     /// computes for longer than a round trip, and polls, less the first two (medians of batches,
     /// all of them); g from a long one-way stream.
-    fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
+    fn logp(&mut self, run: &Circumstances<'_>) -> Result<LogP, Error> {
         let figures: Shared<LogPFigures> = Shared::row(1)?;
         let figures = &figures[0];
         self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
@@ -290,16 +301,16 @@ impl Contender for Ours {
         Ok(LogP::from_measured(figures.send.get(), figures.receive.get(), gap, figures.round_trip.get()))
     }
 
-    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         if writers == 0 || writers >= towpath_am::MAX_ENDPOINTS {
             return Err(Error::NotAvailable(format!(
                 "{writers} writers: 1 to {} fit in a world",
                 towpath_am::MAX_ENDPOINTS - 1
             )));
         }
-        let board: Shared<Writer> = Shared::row(writers as usize)?;
+        let board: Shared<StressWriter> = Shared::row(writers as usize)?;
         // In pages of its own: the writers read it all the time.
-        let reader: Shared<Reader> = Shared::row(1)?;
+        let reader: Shared<StressReader> = Shared::row(1)?;
         let reader = &reader[0];
         self.measure(&self.config(writers + 1), run, Segment::None, |endpoint, rank| {
             let started = cpu_time();
@@ -333,7 +344,7 @@ impl Contender for Ours {
         &["direct", "blocks"]
     }
 
-    fn bulk(&mut self, bytes: u64, path: &str, run: &Run<'_>) -> Result<f64, Error> {
+    fn bulk(&mut self, bytes: u64, path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         /// Transfers under way at one time, each to its own place.
         const WINDOW: u64 = 2;
         let figure: Shared<Left> = Shared::row(1)?;
@@ -374,11 +385,11 @@ impl Contender for Ours {
         Ok(figure[0].get())
     }
 
-    fn crash(&mut self, kills: u32, run: &Run<'_>) -> Result<Crash, Error> {
+    fn crash(&mut self, kills: u32, run: &Circumstances<'_>) -> Result<Crash, Error> {
         crate::storm::run(self.algorithm, self.policy, kills, run)
     }
 
-    fn idle(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn idle(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let figure: Shared<Left> = Shared::row(1)?;
         self.measure(&self.config(1), run, Segment::None, |endpoint, _| {
             let wall = Instant::now();

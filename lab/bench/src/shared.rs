@@ -48,7 +48,7 @@ unsafe impl Plain for LogPFigures {}
 
 /// A writer's part of the stress test, on lines of its own.
 #[repr(C, align(128))]
-pub struct Writer {
+pub struct StressWriter {
     /// Number of messages that it has sent, plus one; 0 while it sends.
     pub finished: AtomicU64,
     /// Its processor time, in seconds.
@@ -58,11 +58,11 @@ pub struct Writer {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for Writer {}
+unsafe impl Plain for StressWriter {}
 
 /// The reader's part of the stress test.
 #[repr(C, align(128))]
-pub struct Reader {
+pub struct StressReader {
     /// 1 when the time is over: writers stop. On lines of its own, since they read it all
     /// the time.
     pub over: AtomicU64,
@@ -71,7 +71,7 @@ pub struct Reader {
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for Reader {}
+unsafe impl Plain for StressReader {}
 
 /// The reader's figures of the stress test.
 #[repr(C, align(128))]
@@ -89,7 +89,7 @@ pub const MEMBERS: usize = 8;
 
 /// The messages from one sender to one receiver in the crash test. On lines of its own.
 #[repr(C, align(128))]
-pub struct Link {
+pub struct CrashLink {
     /// Number of messages that the sender certainly published.
     pub sent: AtomicU64,
     /// Name of the incarnation to which it published them.
@@ -102,7 +102,7 @@ pub struct Link {
 
 /// A member of the crash test, on lines of its own.
 #[repr(C, align(128))]
-pub struct Member {
+pub struct CrashMember {
     /// The name of its present incarnation; 0 while there is none.
     pub name: AtomicU64,
     /// The newest epoch of which a survivor's message has arrived.
@@ -112,12 +112,12 @@ pub struct Member {
     /// Number of places that stayed unusable.
     pub leaked: AtomicU64,
     /// Its links, by receiver.
-    pub links: [Link; MEMBERS],
+    pub links: [CrashLink; MEMBERS],
 }
 
 /// The memory that members and supervisor of the crash test share.
 #[repr(C, align(128))]
-pub struct Board {
+pub struct CrashBoard {
     /// Number of kills.
     pub epoch: AtomicU64,
     /// 1: send no more; 2: audit and leave.
@@ -131,15 +131,15 @@ pub struct Board {
     /// Number of messages with other contents.
     pub damaged: AtomicU64,
     /// The members.
-    pub members: [Member; MEMBERS],
+    pub members: [CrashMember; MEMBERS],
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for Board {}
+unsafe impl Plain for CrashBoard {}
 
-impl Board {
+impl CrashBoard {
     /// The link from one member to another.
-    pub fn link(&self, from: usize, to: usize) -> &Link {
+    pub fn link(&self, from: usize, to: usize) -> &CrashLink {
         &self.members[from].links[to]
     }
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use towpath::{Algorithm, Endpoint, Name, Payload, Policy, Tag, World, WorldConfig};
 use towpath_machine::Random;
 
-use crate::shared::{Board, MEMBERS};
-use crate::transport::{Crash, Run};
+use crate::shared::{CrashBoard, MEMBERS};
+use crate::transport::{Circumstances, Crash};
 use towpath_host::Error;
 use towpath_host::process::{Child, Shared, fork_on, wait};
 
@@ -54,7 +54,7 @@ fn filler(seq: u32, len: usize) -> impl Iterator<Item = u8> {
 }
 
 /// A member's part, until it is killed or told to stop.
-fn member(world: &World, rank: usize, board: &'static Board, seed: u64) -> Result<(), towpath::Error> {
+fn member(world: &World, rank: usize, board: &'static CrashBoard, seed: u64) -> Result<(), towpath::Error> {
     world.enter(Some(rank as u32))?;
     let endpoint = Endpoint::with_private_segment(world, MEMBERS * LONG)?;
     // Destinations that have turned out to be dead or closed, by name.
@@ -102,7 +102,7 @@ fn member(world: &World, rank: usize, board: &'static Board, seed: u64) -> Resul
 
 /// Checks a message that has arrived at `rank`. Its arguments: number, epoch, the
 /// sender's rank.
-fn receive(board: &Board, rank: usize, message: &towpath::Token<'_>) {
+fn receive(board: &CrashBoard, rank: usize, message: &towpath::Token<'_>) {
     let &[seq, epoch, from] = message.args() else { return bump(&board.damaged, 1) };
     let link = board.link((from as usize).min(MEMBERS - 1), rank);
     let source = message.source().to_bits();
@@ -143,7 +143,7 @@ fn receive(board: &Board, rank: usize, message: &towpath::Token<'_>) {
 struct Sender<'a> {
     endpoint: &'a Endpoint,
     rank: usize,
-    board: &'a Board,
+    board: &'a CrashBoard,
     /// By rank: the destination's incarnation, and the number of the next message to it.
     links: HashMap<usize, (Name, u32)>,
     random: Random,
@@ -202,7 +202,7 @@ impl Sender<'_> {
 /// The world and its members, seen by the supervisor.
 struct Storm {
     world: World,
-    board: &'static Board,
+    board: &'static CrashBoard,
     members: Vec<Child>,
     random: Random,
     placement: Vec<Option<usize>>,
@@ -281,7 +281,12 @@ impl Storm {
 }
 
 /// Runs the test.
-pub fn run(algorithm: Algorithm, policy: Policy, kills: u32, run: &Run<'_>) -> Result<Crash, Error> {
+pub fn run(
+    algorithm: Algorithm,
+    policy: Policy,
+    kills: u32,
+    run: &Circumstances<'_>,
+) -> Result<Crash, Error> {
     let config = WorldConfig {
         algorithm,
         waiting: policy,
@@ -292,7 +297,7 @@ pub fn run(algorithm: Algorithm, policy: Policy, kills: u32, run: &Run<'_>) -> R
     };
     let world = towpath::create(None, &config).map_err(|e| Error::Other(Box::new(e)))?;
     // Handlers need it for as long as the process lives; one small mapping for each test.
-    let board: &'static Board = &Box::leak(Box::new(Shared::row(1)?))[0];
+    let board: &'static CrashBoard = &Box::leak(Box::new(Shared::row(1)?))[0];
     let placement = (0..MEMBERS).map(|n| run.placement.core_for(n, MEMBERS)).collect();
     let mut storm = Storm { world, board, members: Vec::new(), random: Random::new(run.seed), placement };
     for rank in 0..MEMBERS {

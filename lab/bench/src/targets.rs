@@ -2,7 +2,7 @@
 
 use crate::experiments::dcas::dcas_figure;
 use crate::structures::shown::{WITHOUT, figure};
-use crate::structures::{Algorithm, Sharing, Structure};
+use crate::structures::{Sharing, Structure, StructureAlgorithm};
 use towpath_report::format::digits;
 use towpath_report::format::{in_unit, percent};
 use towpath_report::record::Record;
@@ -200,7 +200,7 @@ fn beside_robust(results: &Results, structure: Structure) -> Result<(f64, String
     let of = |algorithm| {
         figure(results, (structure, None), (algorithm, Sharing::Processes), 2, 0).ok_or_else(String::new)
     };
-    ratio(of(Algorithm::Guerraoui), of(Algorithm::Robust))
+    ratio(of(StructureAlgorithm::Guerraoui), of(StructureAlgorithm::Robust))
 }
 
 /// Threads beside threads.
@@ -209,7 +209,7 @@ fn beside_dashmap(results: &Results, procs: u32) -> Result<(f64, String), String
         let panel = (Structure::HashMap, Some(90));
         figure(results, panel, (algorithm, Sharing::Threads), procs, 0).ok_or_else(String::new)
     };
-    ratio(of(Algorithm::Guerraoui), of(Algorithm::DashMap))
+    ratio(of(StructureAlgorithm::Guerraoui), of(StructureAlgorithm::DashMap))
 }
 
 fn beside_stopped(results: &Results) -> Result<(f64, String), String> {

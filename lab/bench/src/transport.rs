@@ -18,7 +18,7 @@ pub enum Side {
 
 /// The circumstances of one measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct Circumstances<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// The cores of the processes: process 0 receives (or answers), the others send.
@@ -100,7 +100,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn logp(&mut self, run: &Run<'_>) -> Result<LogP, Error> {
+    fn logp(&mut self, run: &Circumstances<'_>) -> Result<LogP, Error> {
         let _ = run;
         Err(Error::NotSupported)
     }
@@ -111,7 +111,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         self.logp(run).map(|figures| figures.round_trip)
     }
 
@@ -122,7 +122,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let _ = (writers, messages, run);
         Err(Error::NotSupported)
     }
@@ -140,7 +140,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn bulk(&mut self, bytes: u64, path: &str, run: &Run<'_>) -> Result<f64, Error> {
+    fn bulk(&mut self, bytes: u64, path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         let _ = (bytes, path, run);
         Err(Error::NotSupported)
     }
@@ -150,7 +150,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn crash(&mut self, kills: u32, run: &Run<'_>) -> Result<Crash, Error> {
+    fn crash(&mut self, kills: u32, run: &Circumstances<'_>) -> Result<Crash, Error> {
         let _ = (kills, run);
         Err(Error::NotSupported)
     }
@@ -160,7 +160,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn idle(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn idle(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let _ = run;
         Err(Error::NotSupported)
     }

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The course of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum SignalledEnd {
     /// All handlers came to their end.
     Ended {
         /// Number of updates by the process itself meanwhile.
@@ -83,7 +83,11 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// # Errors
 ///
 /// The system's; or either call panicked; or it takes a minute.
-pub fn interrupt(times: u64, update: impl Fn(u64), handle: impl Fn(u64) + 'static) -> Result<Course, Error> {
+pub fn interrupt(
+    times: u64,
+    update: impl Fn(u64),
+    handle: impl Fn(u64) + 'static,
+) -> Result<SignalledEnd, Error> {
     let it = Box::new(Interrupted { handle: Box::new(handle), pages: SharedPages::new(2)? });
     let pages = &it.pages;
     let mut child = fork_on(None, || {
@@ -105,7 +109,7 @@ pub fn interrupt(times: u64, update: impl Fn(u64), handle: impl Fn(u64) + 'stati
     let (mut last, mut since) = (counts(), begun);
     loop {
         match wait(&mut child, Instant::now() + PATIENCE / 20) {
-            Ok(exit) if exit.code == 0 => return Ok(Course::Ended { updates: counts()[UPDATES] }),
+            Ok(exit) if exit.code == 0 => return Ok(SignalledEnd::Ended { updates: counts()[UPDATES] }),
             Ok(exit) => {
                 return Err(Error::Process { rank: 0, how: format!("ended with {}", exit.code) });
             }
@@ -116,7 +120,7 @@ pub fn interrupt(times: u64, update: impl Fn(u64), handle: impl Fn(u64) + 'stati
         if now != last {
             (last, since) = (now, Instant::now());
         } else if since.elapsed() >= PATIENCE {
-            return Ok(Course::StoodStill { handled: now[HANDLED] });
+            return Ok(SignalledEnd::StoodStill { handled: now[HANDLED] });
         }
         if begun.elapsed() >= LIMIT {
             let place = format!("process {} was still being interrupted", child.pid());
@@ -159,13 +163,13 @@ mod tests {
         };
         let waits = move |_| while mine.load(Ordering::Relaxed) != 0 {};
         let course = interrupt(1_000_000, update, waits).unwrap();
-        assert!(matches!(course, Course::StoodStill { .. }), "{course:?}");
+        assert!(matches!(course, SignalledEnd::StoodStill { .. }), "{course:?}");
     }
 
     #[test]
     fn who_waits_for_nobody_comes_to_its_end() {
         let course = interrupt(20, |_| (), |_| ()).unwrap();
-        assert!(matches!(course, Course::Ended { .. }), "{course:?}");
+        assert!(matches!(course, SignalledEnd::Ended { .. }), "{course:?}");
     }
 
     #[test]

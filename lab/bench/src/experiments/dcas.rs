@@ -14,7 +14,7 @@ use towpath_structures::{InPlace, for_each_dcas};
 use towpath_sync::Spinning;
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::team;
 use towpath_report::record::Subject;
@@ -41,7 +41,7 @@ const BATCH: u64 = 500;
 const LEAST_BATCHES: u32 = 50;
 
 type Room = InPlace<1, 2>;
-type Cost = fn(u32, u32, &Run<'_>) -> Result<Samples, Error>;
+type Cost = fn(u32, u32, &Circumstances<'_>) -> Result<Samples, Error>;
 
 impl Experiment for Dcas {
     fn name(&self) -> &'static str {
@@ -83,7 +83,7 @@ impl Measure for Dcas {
         }
         bench.compare(&variants, |_, &(measure, procs, words), run| {
             // There are many variants: each takes a part of what one measurement may.
-            measure(procs, words, &Run { limit: run.limit / 16, ..*run })
+            measure(procs, words, &Circumstances { limit: run.limit / 16, ..*run })
         });
         Ok(())
     }
@@ -98,7 +98,11 @@ fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
 }
 
 /// Both figures of one implementation, from processes that share nothing else.
-fn cost<D: DoubleCas<Native> + Plain>(procs: u32, words: u32, run: &Run<'_>) -> Result<Samples, Error> {
+fn cost<D: DoubleCas<Native> + Plain>(
+    procs: u32,
+    words: u32,
+    run: &Circumstances<'_>,
+) -> Result<Samples, Error> {
     let at_words = (size_of::<D>() as u64).next_multiple_of(128);
     let at_results = at_words + MOST_WORDS * u64::from(APART) * 8;
     let memory = Memory::anonymous(at_results + 4096).map_err(failed)?;
@@ -173,7 +177,7 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
 
     /// The shortest batch of each kind, in nanoseconds for each operation. They
     /// alternate, so that what disturbs the machine disturbs both.
-    fn alone(&self, run: &Run<'_>) -> Result<[f64; 2], DcasError> {
+    fn alone(&self, run: &Circumstances<'_>) -> Result<[f64; 2], DcasError> {
         let cpu = Native::with_id(self.me as u32);
         let mut best = [u64::MAX; 2];
         let begun = Instant::now();
@@ -200,7 +204,12 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
 
     /// Measures the time of each successful operation under contention: the time by the
     /// number of operations of all.
-    fn contended(&self, procs: u32, results: &[AtomicU64], run: &Run<'_>) -> Result<[f64; 2], DcasError> {
+    fn contended(
+        &self,
+        procs: u32,
+        results: &[AtomicU64],
+        run: &Circumstances<'_>,
+    ) -> Result<[f64; 2], DcasError> {
         let cpu = Native::with_id(self.me as u32);
         let mut figures = [0.0; 2];
         for (phase, figure) in figures.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::ladder::measure;
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_papers::ladder::Version;
 use towpath_report::curves::{Curves, Rival};
@@ -61,7 +61,7 @@ impl Measure for Ladder {
         }
         bench.compare(&variants, |_, &(version, procs, bytes), run| {
             // There are many sizes: each takes a part of what one measurement may.
-            let run = Run { limit: run.limit / 8, ..*run };
+            let run = Circumstances { limit: run.limit / 8, ..*run };
             let ns = measure(version, procs, bytes, &run)?;
             let mut samples = Samples::one(ROUND_TRIP_US, ns / 1e3);
             if bytes > 0 {

@@ -8,7 +8,7 @@ use towpath_report::table::{Cell, Kind, Table, header, mark_best};
 
 use crate::experiment::{Bench, Measure, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::line::{Probing, round_trip};
-use crate::transport::{Contender, Run, Side};
+use crate::transport::{Circumstances, Contender, Side};
 use towpath_host::Error;
 use towpath_report::plots::times;
 use towpath_report::record::Subject;
@@ -90,7 +90,7 @@ impl Measure for LogParameters {
     }
 }
 
-fn measure(contender: &mut dyn Contender, run: &Run<'_>) -> Result<Samples, Error> {
+fn measure(contender: &mut dyn Contender, run: &Circumstances<'_>) -> Result<Samples, Error> {
     if contender.side() == Side::Peer {
         // What a peer's sender and receiver each do can't be told apart from outside in general;
         // its round trip can.

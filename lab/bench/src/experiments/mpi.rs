@@ -8,7 +8,7 @@ use towpath_launch::{AnnounceFile, MpiKind, MpiLauncher, Provider};
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
 use crate::measuring::{Measuring, Over};
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::curves::{Curves, Rival};
 use towpath_report::record::metrics::{
@@ -133,7 +133,7 @@ impl Measure for MpiExperiment {
         let announced = AnnounceFile::new().map_err(failed)?;
         let mut figures = Figures::new();
         bench.compare(&variants, |_, key, run| {
-            let run = Run { limit: run.limit.max(LEAST), ..*run };
+            let run = Circumstances { limit: run.limit.max(LEAST), ..*run };
             let what = if key.waiting == Waiting::Adaptive { "all" } else { "waiting" };
             let seconds = run.limit.as_secs_f64().to_string();
             let over = match (&provider, key.own) {

@@ -14,7 +14,7 @@ use towpath_machine::{Arena, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Outcome, Parameters, Sim, SimWord, Simulation, machines};
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::record::Subject;
 use towpath_report::record::metrics::{CONTENDED_ACCESSES_PER_S, EVENTS_PER_S, HITS_PER_S};
@@ -70,7 +70,7 @@ impl Measure for Simulator {
 }
 
 /// Repeats a simulation for as long as a sample may take; at least once.
-fn measure(processors: u32, load: Load, run: &Run<'_>) -> Result<Samples, Error> {
+fn measure(processors: u32, load: Load, run: &Circumstances<'_>) -> Result<Samples, Error> {
     let mut machine = machines::by_name(MACHINE).expect("a machine that comes with Towpath");
     machine.processors = u64::from(processors);
     let begun = Instant::now();

@@ -4,8 +4,8 @@
 use towpath_sync::Policy;
 
 use crate::experiment::{Bench, Measure, Samples, Settings, Variant};
-use crate::structures::{Algorithm, Contest, Damage, Load, Sharing, Structure, kills, throughput};
-use crate::transport::Run;
+use crate::structures::{Contest, Damage, Load, Sharing, Structure, StructureAlgorithm, kills, throughput};
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::record::Subject;
 use towpath_report::record::metrics::{DEATH_MS, INCONSISTENT, KILLS, LEAKED_DESCRIPTORS, LOST, RECOVERY_MS};
@@ -62,7 +62,7 @@ impl Experiment for Structures {
         "stack, queue, list, hash map and priority queue by DCAS, beside those under locks and other crates' (paper G); --stop, --kill, --kills"
     }
     fn algorithms(&self) -> Vec<&'static str> {
-        Algorithm::ALL.map(Algorithm::name).to_vec()
+        StructureAlgorithm::ALL.map(StructureAlgorithm::name).to_vec()
     }
     fn sections(&self, results: &Results) -> Vec<Section> {
         crate::structures::shown::sections(results)
@@ -89,18 +89,19 @@ impl Measure for Structures {
 /// All contests: ours and the structures under our locks by processes; the peers by
 /// threads, and ours beside them by threads.
 fn contests(settings: &Settings) -> Vec<Contest> {
-    let chosen =
-        |a: &Algorithm| settings.algorithms.is_empty() || settings.algorithms.iter().any(|n| n == a.name());
+    let chosen = |a: &StructureAlgorithm| {
+        settings.algorithms.is_empty() || settings.algorithms.iter().any(|n| n == a.name())
+    };
     let mut contests = Vec::new();
     for &structure in &settings.structures.structures {
-        let algorithms: Vec<Algorithm> =
-            Algorithm::ALL.into_iter().filter(|a| a.offers(structure) && chosen(a)).collect();
+        let algorithms: Vec<StructureAlgorithm> =
+            StructureAlgorithm::ALL.into_iter().filter(|a| a.offers(structure) && chosen(a)).collect();
         let has_peers = algorithms.iter().any(|a| a.threads_only());
         for algorithm in algorithms {
             if !algorithm.threads_only() {
                 contests.push(Contest { structure, algorithm, sharing: Sharing::Processes });
             }
-            if algorithm.threads_only() || algorithm == Algorithm::Guerraoui && has_peers {
+            if algorithm.threads_only() || algorithm == StructureAlgorithm::Guerraoui && has_peers {
                 contests.push(Contest { structure, algorithm, sharing: Sharing::Threads });
             }
         }
@@ -160,7 +161,9 @@ fn measure(bench: &mut Bench<'_>) {
         })
         .collect();
     let part = if bench.settings.structures.stop > 0 { PART_STOPPED } else { PART };
-    bench.compare(&variants, |_, load, run| throughput(load, &Run { limit: run.limit / part, ..*run }));
+    bench.compare(&variants, |_, load, run| {
+        throughput(load, &Circumstances { limit: run.limit / part, ..*run })
+    });
 }
 
 /// The kills that the user asked for are divided among the rounds, so that the total is
@@ -229,8 +232,8 @@ mod tests {
         let loads = loads(&asked(structures, &["guerraoui", "dashmap"], &[2]));
         let all: Vec<_> = loads.iter().map(|l| (l.contest.algorithm, l.contest.sharing, l.reads)).collect();
         assert_eq!(all.len(), 6, "{all:?}");
-        assert!(all.contains(&(Algorithm::Guerraoui, Sharing::Threads, 90)));
-        assert!(!all.contains(&(Algorithm::DashMap, Sharing::Processes, 90)));
+        assert!(all.contains(&(StructureAlgorithm::Guerraoui, Sharing::Threads, 90)));
+        assert!(!all.contains(&(StructureAlgorithm::DashMap, Sharing::Processes, 90)));
     }
 
     #[test]

@@ -19,15 +19,15 @@ use towpath_sync::locks::TestAndSet;
 
 use super::ours::{ADDRESS_WORDS, Opened};
 use super::semaphore::Semaphores;
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::{SharedPages, team};
+use towpath_papers::ladder::PoolTable;
 use towpath_papers::ladder::Slot;
-use towpath_papers::ladder::Table;
 use towpath_papers::ladder::{
-    ControlPackets, Device, Exclusive, LockedQueues, Pool, SHORT_BELOW, Slots, Version,
+    ControlPackets, Device, LadderLock, LockedQueues, Pool, SHORT_BELOW, Slots, Version,
 };
-use towpath_papers::ladder::{Ends, PACKETS, Packet};
+use towpath_papers::ladder::{PACKETS, Packet, QueueEnds};
 use towpath_report::stats::median_of_batches;
 
 /// The whole of the shared memory that the paper's versions use: as on its machine
@@ -55,14 +55,14 @@ const STARTS: u32 = 4;
 /// # Errors
 ///
 /// If there are not the resources, or a process fails.
-pub fn measure(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Result<f64, Error> {
-    let run = Run { limit: run.limit / STARTS, ..*run };
+pub fn measure(version: Version, procs: usize, bytes: usize, run: &Circumstances<'_>) -> Result<f64, Error> {
+    let run = Circumstances { limit: run.limit / STARTS, ..*run };
     let figures: Result<Vec<f64>, Error> =
         (0..STARTS).map(|_| one_start(version, procs, bytes, &run)).collect();
     Ok(figures?.iter().sum::<f64>() / f64::from(STARTS))
 }
 
-fn one_start(version: Version, procs: usize, bytes: usize, run: &Run<'_>) -> Result<f64, Error> {
+fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'_>) -> Result<f64, Error> {
     let pages = SharedPages::new(2)?;
     let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
     let limit = run.limit * 4 + GRACE;
@@ -160,15 +160,15 @@ impl<'a> Memory<'a> {
     }
 
     /// The pool in the rest of the memory from `at` on: its table, then its bytes.
-    fn pool<X: Exclusive<Native>>(
+    fn pool<X: LadderLock<Native>>(
         &self,
         at: u64,
         lock: X,
         use_pool: impl FnOnce(&Pool<'_, Native, X>) -> Result<(), Anything>,
         first: bool,
     ) -> Result<(), Anything> {
-        let table = self.area.get::<Table<Native>>(at)?;
-        let bytes_at = (at + size_of::<Table<Native>>() as u64).next_multiple_of(4096);
+        let table = self.area.get::<PoolTable<Native>>(at)?;
+        let bytes_at = (at + size_of::<PoolTable<Native>>() as u64).next_multiple_of(4096);
         let size = (self.area.len() - bytes_at) as usize / 4096 * 4096;
         let bytes = self.bytes(bytes_at, size)?;
         let pool = Pool { table, bytes: &bytes, size, lock };
@@ -178,9 +178,9 @@ impl<'a> Memory<'a> {
         use_pool(&pool)
     }
 
-    fn locked<X: Exclusive<Native>>(&self, mut locks: Vec<X>, part: &Part<'_>) -> Result<(), Anything> {
+    fn locked<X: LadderLock<Native>>(&self, mut locks: Vec<X>, part: &Part<'_>) -> Result<(), Anything> {
         let procs = part.procs;
-        let ends = self.area.slice::<Ends<Native>>(self.start, procs as u64)?;
+        let ends = self.area.slice::<QueueEnds<Native>>(self.start, procs as u64)?;
         let packets_at = self.start + size_of_val(ends) as u64;
         let packets = self.area.slice::<Packet<Native>>(packets_at, (procs * PACKETS) as u64)?;
         let payload_at = packets_at + size_of_val(packets) as u64;
@@ -197,7 +197,7 @@ impl<'a> Memory<'a> {
         )
     }
 
-    fn slotted<X: Exclusive<Native>>(&self, pool_lock: X, part: &Part<'_>) -> Result<(), Anything> {
+    fn slotted<X: LadderLock<Native>>(&self, pool_lock: X, part: &Part<'_>) -> Result<(), Anything> {
         let procs = part.procs;
         let slots = self.area.slice::<Slot<Native>>(self.start, (procs * procs) as u64)?;
         let payload_at = self.start + size_of_val(slots) as u64;
@@ -240,7 +240,7 @@ struct Part<'a> {
 
 impl Part<'_> {
     /// Plays through one of the paper's versions.
-    fn take<C: ControlPackets<Native>, X: Exclusive<Native>>(
+    fn take<C: ControlPackets<Native>, X: LadderLock<Native>>(
         &self,
         device: &Device<'_, Native, C, X>,
     ) -> Result<(), Anything> {
@@ -249,7 +249,7 @@ impl Part<'_> {
         self.play_between_barriers(&Theirs { device, cpu: Native::with_id(device.me as u32), wait })
     }
 
-    fn play_between_barriers(&self, link: &impl Link) -> Result<(), Anything> {
+    fn play_between_barriers(&self, link: &impl LadderEnd) -> Result<(), Anything> {
         self.world.barrier(Policy::Adaptive)?;
         self.play(link)?;
         self.world.barrier(Policy::Adaptive)?;
@@ -258,7 +258,7 @@ impl Part<'_> {
 
     /// The first half of the processes each send to one of the other half and wait for
     /// the answer.
-    fn play(&self, link: &impl Link) -> Result<(), Anything> {
+    fn play(&self, link: &impl LadderEnd) -> Result<(), Anything> {
         let Part { procs, rank, bytes, pages, limit, .. } = *self;
         let half = procs / 2;
         let (message, mut buffer) = (vec![rank as u8 + 1; bytes], vec![0u8; bytes]);
@@ -307,14 +307,14 @@ impl Part<'_> {
 }
 
 /// A version of the device, as ping-pong uses it.
-pub(super) trait Link {
+pub(super) trait LadderEnd {
     /// Returns when the buffer can be used again.
     fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything>;
     /// Returns the tag and the length.
     fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything>;
 }
 
-impl<C: ControlPackets<Native>, X: Exclusive<Native>> Link for Theirs<'_, C, X> {
+impl<C: ControlPackets<Native>, X: LadderLock<Native>> LadderEnd for Theirs<'_, C, X> {
     fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
         self.device.send(&self.cpu, &self.wait, to, tag, data);
         Ok(())
@@ -335,7 +335,7 @@ mod tests {
         let settings: Settings = quick();
         let placement = Placement::detect(Pin::Auto);
         let limit = Duration::from_millis(5);
-        let run = Run { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
+        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit };
         measure(version, procs, bytes, &run).unwrap()
     }
 

@@ -22,7 +22,7 @@ use towpath_papers::ladder::{INLINE, Ours as Rings, RingBytes};
 use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 use towpath_sync::{Wait, Waiting};
 
-use super::native::{Anything, Link};
+use super::native::{Anything, LadderEnd};
 use towpath_host::process::SharedPages;
 
 /// Words of each process: its pid, the descriptor of its ring and its nonce, which it
@@ -176,12 +176,12 @@ impl Ours<'_> {
     }
 }
 
-impl Link for Ours<'_> {
+impl LadderEnd for Ours<'_> {
     #[inline(always)]
     fn send(&self, _to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
         let mut rings = self.rings.borrow_mut();
         let wait = |round| {
-            // Nobody gives up here (see `Exclusive`).
+            // Nobody gives up here (see `LadderLock`).
             let _ = self.wait.back_off(&self.cpu, round);
         };
         rings.send(&self.cpu, tag, data, wait, || {

@@ -13,7 +13,7 @@ use towpath_machine::Native;
 use towpath_sync::Waiting;
 
 use towpath_host::Error;
-use towpath_papers::ladder::Exclusive;
+use towpath_papers::ladder::LadderLock;
 
 /// A set of semaphores, all free at first.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub struct SemaphoreLock<'a> {
     n: usize,
 }
 
-impl Exclusive<Native> for SemaphoreLock<'_> {
+impl LadderLock<Native> for SemaphoreLock<'_> {
     fn enter<W: Waiting<Native>>(&self, _cpu: &Native, _wait: &W) {
         self.set.change(self.n, -1);
     }

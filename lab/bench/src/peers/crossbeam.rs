@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::transport::{Contender, Run, Stress};
+use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;
 use towpath_host::process::cpu_time;
 use towpath_host::topology::pinned;
@@ -31,7 +31,7 @@ impl Contender for Crossbeam {
         Some("ArrayQueue, threads of one process".into())
     }
 
-    fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = (ArrayQueue::new(PLACES), ArrayQueue::new(PLACES));
         let stop = AtomicBool::new(false);
         let oversubscribed = run.placement.cores() < 2;
@@ -64,7 +64,7 @@ impl Contender for Crossbeam {
         }))
     }
 
-    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let queue = ArrayQueue::new(PLACES);
         let (w, procs) = (writers as usize, writers as usize + 1);
         let oversubscribed = run.placement.cores() < procs;

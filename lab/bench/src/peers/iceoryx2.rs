@@ -18,7 +18,7 @@ use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::*;
 
 use self::stage::{Attempt, CREATED, DONE, RESULT, SHARED_MEMORY, Service, Stage, failed};
-use crate::transport::{Contender, Run, Stress};
+use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;
 use towpath_host::process::cpu_time;
 use towpath_report::stats::median_of_batches;
@@ -116,7 +116,7 @@ impl Contender for Iceoryx2 {
         Some("publish-subscribe, polling".into())
     }
 
-    fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         const ROUNDS: u64 = 200;
         const LAST: u64 = 1;
         let stage = Stage::new(2, 1)?;
@@ -156,7 +156,7 @@ impl Contender for Iceoryx2 {
         Ok(f64::from_bits(stage.get(RESULT)))
     }
 
-    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let (w, all) = (writers as usize, u64::from(writers));
         let (nanoseconds, arrived, wrong) = (RESULT, RESULT + 1, RESULT + 2);
         let shares = RESULT + 3;
@@ -226,7 +226,7 @@ impl Contender for Iceoryx2 {
     }
 
     /// The sender copies into a sample, the receiver has it until it takes the next.
-    fn bulk(&mut self, bytes: u64, _path: &str, run: &Run<'_>) -> Result<f64, Error> {
+    fn bulk(&mut self, bytes: u64, _path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         let places = bulk_places(bytes);
         // The buffer's, one that is written, one that is read.
         let needed = (bytes + 4096) * (places as u64 + 2);
@@ -303,10 +303,10 @@ mod tests {
     use std::time::Duration;
     use towpath_host::topology::{Pin, Placement};
 
-    fn with_run<T>(body: impl FnOnce(&Run<'_>) -> T) -> T {
+    fn with_run<T>(body: impl FnOnce(&Circumstances<'_>) -> T) -> T {
         let (settings, placement) = (Settings::default(), Placement::detect(Pin::Auto));
         let limit = Duration::from_millis(100);
-        body(&Run { settings: &settings, placement: &placement, round: 0, seed: 1, limit })
+        body(&Circumstances { settings: &settings, placement: &placement, round: 0, seed: 1, limit })
     }
 
     /// Files whose names begin with this prefix.
@@ -324,7 +324,8 @@ mod tests {
     fn everything_is_measured_and_no_file_stays() {
         let prefix = &Place::common_prefix();
         with_run(|run| {
-            let result = Iceoryx2.stress(3, 6_000, &Run { limit: Duration::from_secs(60), ..*run }).unwrap();
+            let result =
+                Iceoryx2.stress(3, 6_000, &Circumstances { limit: Duration::from_secs(60), ..*run }).unwrap();
             assert_eq!((result.messages, result.shares.len()), (6_000, 3));
             assert!(result.shares.contains(&2_000.0), "one of them was done first: {:?}", result.shares);
             assert!(result.seconds > 0.0 && result.cpu_seconds.unwrap() > 0.0);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use towpath_launch::{MpiKind, MpiLauncher};
 
 use crate::measuring::Measuring;
-use crate::transport::{Contender, Run, Stress};
+use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;
 
 /// An MPI.
@@ -22,7 +22,12 @@ impl Mpi {
     }
 
     /// Runs the program; returns the numbers that it printed.
-    fn measure(&mut self, run: &Run<'_>, procs: u32, arguments: &[String]) -> Result<Vec<f64>, Error> {
+    fn measure(
+        &mut self,
+        run: &Circumstances<'_>,
+        procs: u32,
+        arguments: &[String],
+    ) -> Result<Vec<f64>, Error> {
         let program = match &mut self.program {
             Some(program) => program,
             none => none.insert(Measuring::compile(self.launcher.as_ref().ok_or(Error::NotSupported)?)?),
@@ -47,12 +52,12 @@ impl Contender for Mpi {
         }
     }
 
-    fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let seconds = run.limit.as_secs_f64().to_string();
         Ok(self.measure(run, 2, &["round_trip".into(), seconds])?[0])
     }
 
-    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let seconds = run.limit.as_secs_f64().to_string();
         let started = Instant::now();
         let n = self.measure(run, writers + 1, &["stress".into(), messages.to_string(), seconds])?;
@@ -65,7 +70,7 @@ impl Contender for Mpi {
         Ok(Stress { messages: n[0] as u64, seconds: n[1], shares: n[3..].to_vec(), cpu_seconds: Some(n[2]) })
     }
 
-    fn bulk(&mut self, bytes: u64, _path: &str, run: &Run<'_>) -> Result<f64, Error> {
+    fn bulk(&mut self, bytes: u64, _path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         let seconds = run.limit.as_secs_f64().to_string();
         Ok(self.measure(run, 2, &["bulk".into(), bytes.to_string(), seconds])?[0])
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::transport::{Contender, Run, Stress};
+use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;
 use towpath_host::process::{SharedPages, team};
 use towpath_report::stats::median_of_batches;
@@ -53,7 +53,7 @@ impl Stream {
         }
     }
 
-    fn cores(run: &Run<'_>, procs: usize) -> Vec<Option<usize>> {
+    fn cores(run: &Circumstances<'_>, procs: usize) -> Vec<Option<usize>> {
         (0..procs).map(|n| run.placement.core_for(n, procs)).collect()
     }
 }
@@ -73,7 +73,7 @@ impl Contender for Stream {
         self.name
     }
 
-    fn round_trip(&mut self, run: &Run<'_>) -> Result<f64, Error> {
+    fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
         let pages = SharedPages::new(1)?;
         const ROUNDS: u64 = 200;
@@ -109,7 +109,7 @@ impl Contender for Stream {
 
     /// One stream, which all write to (writes of 8 bytes are atomic); the reader takes
     /// what is there, up to 4 KiB at a time.
-    fn stress(&mut self, writers: u32, messages: u64, run: &Run<'_>) -> Result<Stress, Error> {
+    fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let (into, from) = (self.connect)().map_err(system)?;
         let w = writers as usize;
         let pages = SharedPages::new(2 * w + 4)?;
@@ -182,7 +182,7 @@ impl Contender for Stream {
         })
     }
 
-    fn bulk(&mut self, bytes: u64, _path: &str, run: &Run<'_>) -> Result<f64, Error> {
+    fn bulk(&mut self, bytes: u64, _path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
         let pages = SharedPages::new(1)?;
         let limit = run.limit / 2;

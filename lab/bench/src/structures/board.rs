@@ -181,20 +181,20 @@ impl Latencies {
 }
 
 /// A participant, as the surroundings that locks ask.
-pub struct Around<'a> {
+pub struct BoardSurroundings<'a> {
     board: Board<'a>,
     me: usize,
     cores: u32,
     identity: u32,
 }
 
-impl<'a> Around<'a> {
+impl<'a> BoardSurroundings<'a> {
     /// The surroundings of a participant in its present life.
-    pub fn new(board: Board<'a>, me: usize) -> Around<'a> {
+    pub fn new(board: Board<'a>, me: usize) -> BoardSurroundings<'a> {
         let cores = towpath_cores();
         // Relaxed: written before it was started.
         let life = board.life(me).load(Ordering::Relaxed);
-        Around { board, me, cores, identity: identity(me, life) }
+        BoardSurroundings { board, me, cores, identity: identity(me, life) }
     }
 }
 
@@ -207,7 +207,7 @@ fn identity(me: usize, life: u64) -> u32 {
     ((life as u32) << 7 | (me as u32 + 1)) & 0x7fff_ffff
 }
 
-impl Surroundings for Around<'_> {
+impl Surroundings for BoardSurroundings<'_> {
     fn oversubscribed(&self) -> bool {
         // Relaxed, here and below: hints.
         let running =
@@ -233,7 +233,7 @@ impl Surroundings for Around<'_> {
 }
 
 /// An acting participant, and its way of waiting.
-pub struct Member<'a> {
+pub struct BoardMember<'a> {
     /// Its number.
     pub me: usize,
     /// Its processor.
@@ -242,11 +242,11 @@ pub struct Member<'a> {
     pub wait: Wait<'a>,
 }
 
-impl<'a> Member<'a> {
+impl<'a> BoardMember<'a> {
     /// A participant, or the supervisor.
-    pub fn new(around: &'a Around<'a>, policy: Policy) -> Member<'a> {
+    pub fn new(around: &'a BoardSurroundings<'a>, policy: Policy) -> BoardMember<'a> {
         let wait = Wait { policy, around, budget: Native::switch_cost() };
-        Member { me: around.me, cpu: Native::with_id(around.me as u32), wait }
+        BoardMember { me: around.me, cpu: Native::with_id(around.me as u32), wait }
     }
 
     /// Its number in the structures.
@@ -286,7 +286,7 @@ mod tests {
         let memory = Board::memory().unwrap();
         let board = Board::new(&memory).unwrap();
         board.begin(2, 1);
-        let around = Around::new(board, 2);
+        let around = BoardSurroundings::new(board, 2);
         assert!(around.is_alive(around.identity()));
         board.over(2);
         assert!(!around.is_alive(around.identity()));

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_structures::Storage;
-use towpath_structures::nonblocking::{Census, StableError};
+use towpath_structures::nonblocking::{Inventory, StableError};
 
 use super::subject::Op;
 
@@ -218,9 +218,10 @@ impl<S: Storage> Chains<S> {
     }
 
     /// Counts the nodes.
-    pub fn census(&self) -> Result<Census, StableError> {
+    pub fn inventory(&self) -> Result<Inventory, StableError> {
         let all = self.capacity();
-        let mut census = Census { free: all.saturating_sub(get(&self.fresh) as usize), reachable: 0, all };
+        let mut inventory =
+            Inventory { free: all.saturating_sub(get(&self.fresh) as usize), reachable: 0, all };
         let walk = |from: u64| -> Result<usize, StableError> {
             let (mut at, mut count) = (from, 0);
             while at != 0 && count <= all {
@@ -229,11 +230,11 @@ impl<S: Storage> Chains<S> {
             }
             Ok(count)
         };
-        census.free += walk(get(&self.free))?;
+        inventory.free += walk(get(&self.free))?;
         for head in self.heads.as_ref() {
-            census.reachable += walk(get(head))?;
+            inventory.reachable += walk(get(head))?;
         }
-        Ok(census)
+        Ok(inventory)
     }
 }
 
@@ -339,11 +340,11 @@ mod tests {
         assert_eq!(AsFifo::act(&fifo, Op::Take(0)), Ok(Some(1)));
         // Dies after it has taken a node, before it has linked it.
         fifo.take(0, 9).unwrap();
-        let census = fifo.census().unwrap();
-        assert_eq!((census.free, census.reachable), (0, 3));
+        let inventory = fifo.inventory().unwrap();
+        assert_eq!((inventory.free, inventory.reachable), (0, 3));
         fifo.mend().unwrap();
-        let census = fifo.census().unwrap();
-        assert_eq!((census.free, census.reachable), (1, 3));
+        let inventory = fifo.inventory().unwrap();
+        assert_eq!((inventory.free, inventory.reachable), (1, 3));
         AsFifo::act(&fifo, Op::Put(0, 6)).unwrap();
         let all: Vec<_> = (0..5).map(|_| AsFifo::act(&fifo, Op::Take(0)).unwrap()).collect();
         assert_eq!(all, [Some(2), Some(3), Some(4), Some(6), None]);

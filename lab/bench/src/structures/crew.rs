@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use towpath_machine::Native;
 use towpath_sync::Policy;
 
-use super::board::{Around, Board, Member, SUPERVISOR};
+use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::room::Room;
 use super::work::{self, Task, fill};
 use super::{Contest, Sharing, halt, peers};
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::{self, Child, fork_on};
 use towpath_host::topology::pin_to;
@@ -42,7 +42,7 @@ impl<'a> Crew<'a> {
         room: Option<&'a Room>,
         board: Board<'a>,
         (procs, policy, task): (usize, Policy, Task),
-        run: &Run<'_>,
+        run: &Circumstances<'_>,
     ) -> Result<Crew<'a>, Error> {
         // Measured before there are processes that would each measure it.
         let _ = (Native::pause_ps(), Native::switch_cost());
@@ -73,7 +73,7 @@ impl<'a> Crew<'a> {
         let room = self.room.ok_or_else(|| Error::NotAvailable("threads only".into()))?;
         let subject = room.subject()?;
         fork_on(self.cores[me], || {
-            subject.work(&Member::new(&Around::new(board, me), policy), &board, &task);
+            subject.work(&BoardMember::new(&BoardSurroundings::new(board, me), policy), &board, &task);
             0
         })
     }
@@ -88,8 +88,8 @@ impl<'a> Crew<'a> {
                 None => match peers::make(self.contest.structure, self.contest.algorithm, CAPACITY) {
                     Some(peer) => {
                         made = peer;
-                        let around = Around::new(board, SUPERVISOR);
-                        if fill(&*made, &Member::new(&around, policy), self.contest.structure).is_err() {
+                        let around = BoardSurroundings::new(board, SUPERVISOR);
+                        if fill(&*made, &BoardMember::new(&around, policy), self.contest.structure).is_err() {
                             return 4;
                         }
                         &*made
@@ -108,7 +108,11 @@ impl<'a> Crew<'a> {
                         // Relaxed: read by the supervisor long afterwards, if at all.
                         board.thread(me).store(halt::thread_number(), Ordering::Relaxed);
                         halt::obey(board.halt(me), || {
-                            subject.work(&Member::new(&Around::new(board, me), policy), &board, task);
+                            subject.work(
+                                &BoardMember::new(&BoardSurroundings::new(board, me), policy),
+                                &board,
+                                task,
+                            );
                         });
                     });
                 }

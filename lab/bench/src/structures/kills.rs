@@ -8,13 +8,13 @@ use towpath_machine::Random;
 use towpath_structures::nonblocking::StableError;
 use towpath_sync::Policy;
 
-use super::board::{Around, Board, Member, SUPERVISOR};
+use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::crew::{Crew, PATIENCE};
 use super::room::Room;
 use super::subject::{Op, Subject};
 use super::work::{TAKING, Task, check_keys, count_tokens, deal};
 use super::{Contest, Structure};
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 
 /// Number of kills after which all end and the contents are counted.
@@ -61,7 +61,7 @@ pub fn kills(
     contest: Contest,
     count: u32,
     (procs, pool, policy): (usize, u32, Policy),
-    run: &Run<'_>,
+    run: &Circumstances<'_>,
 ) -> Result<Damage, Error> {
     if let Some(why) = contest.algorithm.cannot_recover() {
         return Err(Error::NotAvailable(why.into()));
@@ -70,7 +70,7 @@ pub fn kills(
     let mut left = count;
     while left > 0 {
         let some = left.min(BATCH);
-        let run = Run { seed: run.seed.wrapping_add(u64::from(left) << 8), ..*run };
+        let run = Circumstances { seed: run.seed.wrapping_add(u64::from(left) << 8), ..*run };
         batch(contest, some, (procs, pool, policy), &run, &mut damage)?;
         left -= some;
     }
@@ -85,7 +85,7 @@ fn batch(
     contest: Contest,
     count: u32,
     (procs, pool, policy): (usize, u32, Policy),
-    run: &Run<'_>,
+    run: &Circumstances<'_>,
     damage: &mut Damage,
 ) -> Result<(), Error> {
     let memory = Board::memory()?;
@@ -94,8 +94,8 @@ fn batch(
     let subject = room.subject()?;
     // Relaxed: nobody else is there yet.
     board.life(SUPERVISOR).store(1, Ordering::Relaxed);
-    let around = Around::new(board, SUPERVISOR);
-    let supervisor = Member::new(&around, policy);
+    let around = BoardSurroundings::new(board, SUPERVISOR);
+    let supervisor = BoardMember::new(&around, policy);
     use_all(subject, &supervisor, contest.structure).map_err(failed)?;
     if !contest.structure.has_keys() {
         deal(subject, &supervisor, &board, procs).map_err(failed)?;
@@ -139,10 +139,10 @@ fn batch(
         crew.replace(victim)?;
     }
     crew.dismiss().map_err(|error| stands(error, damage.kills))?;
-    let census = subject.census(&supervisor).map_err(failed)?;
-    let found = census.free + census.reachable;
-    damage.leaked += census.all.saturating_sub(found) as u64;
-    damage.inconsistent += u64::from(found > census.all);
+    let inventory = subject.inventory(&supervisor).map_err(failed)?;
+    let found = inventory.free + inventory.reachable;
+    damage.leaked += inventory.all.saturating_sub(found) as u64;
+    damage.inconsistent += u64::from(found > inventory.all);
     if contest.structure.has_keys() {
         (0..procs).try_for_each(|me| check_keys(subject, &supervisor, &board, me)).map_err(failed)?;
     } else {
@@ -166,7 +166,7 @@ fn stands(error: Error, kills: u64) -> Error {
 
 /// Has every descriptor used once, so that those that are not in the structure are in the
 /// free lists, where an audit must look for them.
-fn use_all(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> Result<(), StableError> {
+fn use_all(subject: &dyn Subject, member: &BoardMember<'_>, structure: Structure) -> Result<(), StableError> {
     // Above all keys that participants have; from the last on, so that a list has each put in at
     // its beginning.
     const ABOVE: u64 = 1 << 24;
@@ -188,14 +188,14 @@ fn use_all(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> 
 mod tests {
     use super::*;
     use crate::experiment::Settings;
-    use crate::structures::{Algorithm, POOLS, Sharing};
+    use crate::structures::{POOLS, Sharing, StructureAlgorithm};
     use towpath_host::topology::{Pin, Placement};
 
-    fn killed(structure: Structure, algorithm: Algorithm, count: u32) -> Result<Damage, Error> {
+    fn killed(structure: Structure, algorithm: StructureAlgorithm, count: u32) -> Result<Damage, Error> {
         let settings = Settings::default();
         let placement = Placement::detect(Pin::No);
         let limit = Duration::from_millis(20);
-        let run = Run { settings: &settings, placement: &placement, round: 0, seed: 5, limit };
+        let run = Circumstances { settings: &settings, placement: &placement, round: 0, seed: 5, limit };
         let contest = Contest { structure, algorithm, sharing: Sharing::Processes };
         kills(contest, count, (3, POOLS[0], Policy::Adaptive), &run)
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_of_any_structure() {
         for structure in Structure::ALL {
-            for algorithm in [Algorithm::Guerraoui, Algorithm::Robust] {
+            for algorithm in [StructureAlgorithm::Guerraoui, StructureAlgorithm::Robust] {
                 let damage = killed(structure, algorithm, 8)
                     .unwrap_or_else(|e| panic!("{structure:?} {algorithm:?}: {e}"));
                 let counts = (damage.kills, damage.lost, damage.leaked, damage.inconsistent);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_killed_or_repaired_is_said() {
-        let threads = killed(Structure::HashMap, Algorithm::DashMap, 1).unwrap_err().to_string();
+        let threads = killed(Structure::HashMap, StructureAlgorithm::DashMap, 1).unwrap_err().to_string();
         assert!(threads.contains("thread"), "{threads}");
         let stuck = Error::Stuck { seconds: 5, place: "here".into() };
         assert!(stands(stuck, 7).to_string().contains("after 7 kills"));

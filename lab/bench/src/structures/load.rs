@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use towpath_machine::Random;
 use towpath_sync::Policy;
 
-use super::board::{Around, Board, Member, SUPERVISOR};
+use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::crew::Crew;
 use super::room::{POOLS, Room};
 use super::work::{Task, fill};
 use super::{Contest, NOT_ALONE, Sharing};
 use crate::experiment::Samples;
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_report::record::metrics::{KILLS, OPERATIONS_PER_S, P999_US, STANDSTILL, WITHOUT_PER_S};
 
@@ -68,7 +68,7 @@ impl Counted {
 /// # Errors
 ///
 /// Why it could not be measured.
-pub fn throughput(load: &Load, run: &Run<'_>) -> Result<Samples, Error> {
+pub fn throughput(load: &Load, run: &Circumstances<'_>) -> Result<Samples, Error> {
     if load.kill_rate > 0.0 && load.contest.sharing == Sharing::Threads {
         return Err(Error::NotAvailable(NOT_ALONE.into()));
     }
@@ -79,8 +79,8 @@ pub fn throughput(load: &Load, run: &Run<'_>) -> Result<Samples, Error> {
         true => None,
         false => Some(Room::new(contest.structure, contest.algorithm, POOLS[0])?),
     };
-    let around = Around::new(board, SUPERVISOR);
-    let supervisor = Member::new(&around, load.policy);
+    let around = BoardSurroundings::new(board, SUPERVISOR);
+    let supervisor = BoardMember::new(&around, load.policy);
     if let Some(room) = &room {
         fill(room.subject()?, &supervisor, contest.structure).map_err(|e| Error::Other(Box::new(e)))?;
     }
@@ -173,7 +173,7 @@ fn stopping(
 
 /// Ends the operations that a dead participant has begun. If that fails the others stand
 /// still, and that is the figure.
-fn recover(room: &Room, supervisor: &Member<'_>, victim: usize) {
+fn recover(room: &Room, supervisor: &BoardMember<'_>, victim: usize) {
     let begun = Instant::now();
     while let Ok(subject) = room.subject()
         && subject.recover(supervisor, &|p| p == victim).is_ok_and(|pending| pending > 0)
@@ -187,13 +187,18 @@ fn recover(room: &Room, supervisor: &Member<'_>, victim: usize) {
 mod tests {
     use super::*;
     use crate::experiment::Settings;
-    use crate::structures::{Algorithm, Structure};
+    use crate::structures::{Structure, StructureAlgorithm};
     use towpath_host::topology::{Pin, Placement};
 
-    fn measured(structure: Structure, algorithm: Algorithm, stopped: u32, kill_rate: f64) -> Samples {
+    fn measured(
+        structure: Structure,
+        algorithm: StructureAlgorithm,
+        stopped: u32,
+        kill_rate: f64,
+    ) -> Samples {
         let settings = Settings::default();
         let placement = Placement::detect(Pin::Auto);
-        let run = Run {
+        let run = Circumstances {
             settings: &settings,
             placement: &placement,
             round: 0,
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn every_structure_of_every_algorithm_gets_on() {
         for structure in Structure::ALL {
-            for algorithm in Algorithm::ALL.into_iter().filter(|a| a.offers(structure)) {
+            for algorithm in StructureAlgorithm::ALL.into_iter().filter(|a| a.offers(structure)) {
                 // All have begun when it is measured; how much they do in a short while is the
                 // machine's business.
                 let samples = measured(structure, algorithm, 0, 0.0);
@@ -224,18 +229,22 @@ mod tests {
 
     #[test]
     fn a_run_under_a_lock_ends_though_its_holders_are_stopped() {
-        for algorithm in [Algorithm::Robust, Algorithm::TestAndTestAndSet, Algorithm::ParkingLot] {
+        for algorithm in [
+            StructureAlgorithm::Robust,
+            StructureAlgorithm::TestAndTestAndSet,
+            StructureAlgorithm::ParkingLot,
+        ] {
             let samples = measured(Structure::List, algorithm, 2, 0.0);
             assert!(of(&samples, STANDSTILL).is_some_and(|part| (0.0..=1.0).contains(&part)));
         }
-        assert!(of(&measured(Structure::List, Algorithm::Guerraoui, 2, 0.0), STANDSTILL).is_some());
+        assert!(of(&measured(Structure::List, StructureAlgorithm::Guerraoui, 2, 0.0), STANDSTILL).is_some());
     }
 
     #[test]
     fn a_run_goes_on_though_participants_are_killed() {
-        let samples = measured(Structure::Stack, Algorithm::Guerraoui, 0, 100.0);
+        let samples = measured(Structure::Stack, StructureAlgorithm::Guerraoui, 0, 100.0);
         assert!(of(&samples, KILLS).unwrap() >= 1.0);
-        assert!(of(&measured(Structure::Fifo, Algorithm::Robust, 0, 100.0), KILLS).unwrap() >= 1.0);
+        assert!(of(&measured(Structure::Fifo, StructureAlgorithm::Robust, 0, 100.0), KILLS).unwrap() >= 1.0);
     }
 
     #[test]

@@ -72,7 +72,7 @@ const NOT_ALONE: &str = "a thread cannot be killed without the others of its pro
 
 /// The algorithm of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Algorithm {
+pub enum StructureAlgorithm {
     /// Over Guerraoui, Kogan, Marathe and Zablotchi's DCAS: ours.
     Guerraoui,
     /// Over Harris, Fraser and Pratt's DCAS.
@@ -95,50 +95,52 @@ pub enum Algorithm {
     DashMap,
 }
 
-impl Algorithm {
+impl StructureAlgorithm {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Algorithm; 10] = [
-        Algorithm::Guerraoui,
-        Algorithm::Harris,
-        Algorithm::HarrisMichael,
-        Algorithm::Valois,
-        Algorithm::Locked,
-        Algorithm::Robust,
-        Algorithm::TestAndTestAndSet,
-        Algorithm::ParkingLot,
-        Algorithm::Crossbeam,
-        Algorithm::DashMap,
+    pub const ALL: [StructureAlgorithm; 10] = [
+        StructureAlgorithm::Guerraoui,
+        StructureAlgorithm::Harris,
+        StructureAlgorithm::HarrisMichael,
+        StructureAlgorithm::Valois,
+        StructureAlgorithm::Locked,
+        StructureAlgorithm::Robust,
+        StructureAlgorithm::TestAndTestAndSet,
+        StructureAlgorithm::ParkingLot,
+        StructureAlgorithm::Crossbeam,
+        StructureAlgorithm::DashMap,
     ];
 
     /// Name in the records.
     pub const fn name(self) -> &'static str {
         match self {
-            Algorithm::Guerraoui => "guerraoui",
-            Algorithm::Harris => "harris",
-            Algorithm::Locked => "locked",
-            Algorithm::Robust => "robust",
-            Algorithm::TestAndTestAndSet => "test-and-test-and-set",
-            Algorithm::ParkingLot => "parking-lot",
-            Algorithm::HarrisMichael => "harris-michael",
-            Algorithm::Valois => "valois",
-            Algorithm::Crossbeam => "crossbeam",
-            Algorithm::DashMap => "dashmap",
+            StructureAlgorithm::Guerraoui => "guerraoui",
+            StructureAlgorithm::Harris => "harris",
+            StructureAlgorithm::Locked => "locked",
+            StructureAlgorithm::Robust => "robust",
+            StructureAlgorithm::TestAndTestAndSet => "test-and-test-and-set",
+            StructureAlgorithm::ParkingLot => "parking-lot",
+            StructureAlgorithm::HarrisMichael => "harris-michael",
+            StructureAlgorithm::Valois => "valois",
+            StructureAlgorithm::Crossbeam => "crossbeam",
+            StructureAlgorithm::DashMap => "dashmap",
         }
     }
 
     /// The one of that name.
-    pub fn from_name(name: &str) -> Option<Algorithm> {
-        Algorithm::ALL.into_iter().find(|a| a.name() == name)
+    pub fn from_name(name: &str) -> Option<StructureAlgorithm> {
+        StructureAlgorithm::ALL.into_iter().find(|a| a.name() == name)
     }
 
     /// Returns whether there is such a structure.
     pub const fn offers(self, structure: Structure) -> bool {
         match self {
-            Algorithm::HarrisMichael | Algorithm::Valois => matches!(structure, Structure::List),
-            Algorithm::Crossbeam => {
+            StructureAlgorithm::HarrisMichael | StructureAlgorithm::Valois => {
+                matches!(structure, Structure::List)
+            }
+            StructureAlgorithm::Crossbeam => {
                 matches!(structure, Structure::Fifo | Structure::List | Structure::PriorityQueue)
             }
-            Algorithm::DashMap => matches!(structure, Structure::HashMap),
+            StructureAlgorithm::DashMap => matches!(structure, Structure::HashMap),
             _ => true,
         }
     }
@@ -147,8 +149,10 @@ impl Algorithm {
     /// is one.
     pub const fn cannot_recover(self) -> Option<&'static str> {
         match self {
-            Algorithm::ParkingLot | Algorithm::Crossbeam | Algorithm::DashMap => Some(NOT_ALONE),
-            Algorithm::Valois => {
+            StructureAlgorithm::ParkingLot | StructureAlgorithm::Crossbeam | StructureAlgorithm::DashMap => {
+                Some(NOT_ALONE)
+            }
+            StructureAlgorithm::Valois => {
                 Some("what a dead participant refers to is never free again: there is nothing to recover by")
             }
             _ => None,
@@ -157,7 +161,10 @@ impl Algorithm {
 
     /// Returns whether processes cannot share its memory.
     pub const fn threads_only(self) -> bool {
-        matches!(self, Algorithm::ParkingLot | Algorithm::Crossbeam | Algorithm::DashMap)
+        matches!(
+            self,
+            StructureAlgorithm::ParkingLot | StructureAlgorithm::Crossbeam | StructureAlgorithm::DashMap
+        )
     }
 }
 
@@ -186,7 +193,7 @@ pub struct Contest {
     /// The structure.
     pub structure: Structure,
     /// The algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: StructureAlgorithm,
     /// The kind of participants.
     pub sharing: Sharing,
 }
@@ -198,13 +205,14 @@ mod tests {
     #[test]
     fn names_are_found_and_every_structure_has_rivals() {
         assert!(Structure::ALL.iter().all(|s| Structure::from_name(s.name()) == Some(*s)));
-        assert!(Algorithm::ALL.iter().all(|a| Algorithm::from_name(a.name()) == Some(*a)));
+        assert!(StructureAlgorithm::ALL.iter().all(|a| StructureAlgorithm::from_name(a.name()) == Some(*a)));
         for structure in Structure::ALL {
-            let rivals = Algorithm::ALL.iter().filter(|a| a.offers(structure)).count();
+            let rivals = StructureAlgorithm::ALL.iter().filter(|a| a.offers(structure)).count();
             assert!(rivals >= 6, "{structure:?}");
         }
         assert!(
-            !Algorithm::DashMap.offers(Structure::Stack) && !Algorithm::HarrisMichael.offers(Structure::Fifo)
+            !StructureAlgorithm::DashMap.offers(Structure::Stack)
+                && !StructureAlgorithm::HarrisMichael.offers(Structure::Fifo)
         );
     }
 }

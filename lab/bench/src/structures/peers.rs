@@ -12,49 +12,59 @@ use crossbeam_skiplist::SkipMap;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use towpath_structures::Boxed;
-use towpath_structures::nonblocking::{Census, StableError};
+use towpath_structures::nonblocking::{Inventory, StableError};
 
-use super::board::Member;
+use super::board::BoardMember;
 use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack, Chains, Kind};
 use super::subject::{Op, Subject};
-use super::{Algorithm, Structure};
+use super::{Structure, StructureAlgorithm};
 
 /// A peer's structure with room for so many items; nothing if there is none of that
 /// algorithm.
-pub fn make(structure: Structure, algorithm: Algorithm, capacity: usize) -> Option<Box<dyn Subject>> {
+pub fn make(
+    structure: Structure,
+    algorithm: StructureAlgorithm,
+    capacity: usize,
+) -> Option<Box<dyn Subject>> {
     Some(match (algorithm, structure) {
-        (Algorithm::ParkingLot, Structure::Stack) => Box::new(ParkingLot::<AsStack>::new(capacity, 1)),
-        (Algorithm::ParkingLot, Structure::Fifo) => Box::new(ParkingLot::<AsFifo>::new(capacity, 1)),
-        (Algorithm::ParkingLot, Structure::List) => Box::new(ParkingLot::<AsList>::new(capacity, 1)),
-        (Algorithm::ParkingLot, Structure::HashMap) => {
+        (StructureAlgorithm::ParkingLot, Structure::Stack) => {
+            Box::new(ParkingLot::<AsStack>::new(capacity, 1))
+        }
+        (StructureAlgorithm::ParkingLot, Structure::Fifo) => Box::new(ParkingLot::<AsFifo>::new(capacity, 1)),
+        (StructureAlgorithm::ParkingLot, Structure::List) => Box::new(ParkingLot::<AsList>::new(capacity, 1)),
+        (StructureAlgorithm::ParkingLot, Structure::HashMap) => {
             Box::new(ParkingLot::<AsHashMap>::new(capacity, capacity))
         }
-        (Algorithm::ParkingLot, Structure::PriorityQueue) => {
+        (StructureAlgorithm::ParkingLot, Structure::PriorityQueue) => {
             Box::new(ParkingLot::<AsPriorityQueue>::new(capacity, 1))
         }
-        (Algorithm::Crossbeam, Structure::Fifo) => Box::new(SegQueue::new()),
-        (Algorithm::Crossbeam, Structure::List) => Box::new(SkipMap::<u64, u64>::new()),
-        (Algorithm::Crossbeam, Structure::PriorityQueue) => Box::new(SkipMap::<(u64, u64), u64>::new()),
-        (Algorithm::DashMap, Structure::HashMap) => {
+        (StructureAlgorithm::Crossbeam, Structure::Fifo) => Box::new(SegQueue::new()),
+        (StructureAlgorithm::Crossbeam, Structure::List) => Box::new(SkipMap::<u64, u64>::new()),
+        (StructureAlgorithm::Crossbeam, Structure::PriorityQueue) => {
+            Box::new(SkipMap::<(u64, u64), u64>::new())
+        }
+        (StructureAlgorithm::DashMap, Structure::HashMap) => {
             Box::new(Dash::with_capacity_and_hasher(capacity, BuildHasherDefault::default()))
         }
         _ => return None,
     })
 }
 
-/// Recovery and census of structures that only threads share: none die, and the heap is
+/// Recovery and inventory of structures that only threads share.
+///
+/// None die, and the heap is
 /// not counted.
 macro_rules! threads_only {
     () => {
         fn recover(
             &self,
-            _member: &Member<'_>,
+            _member: &BoardMember<'_>,
             _is_dead: &dyn Fn(usize) -> bool,
         ) -> Result<usize, StableError> {
             Ok(0)
         }
-        fn census(&self, _member: &Member<'_>) -> Result<Census, StableError> {
-            Ok(Census { free: 0, reachable: 0, all: 0 })
+        fn inventory(&self, _member: &BoardMember<'_>) -> Result<Inventory, StableError> {
+            Ok(Inventory { free: 0, reachable: 0, all: 0 })
         }
     };
 }
@@ -72,7 +82,7 @@ impl<K> ParkingLot<K> {
 
 impl<K: Kind> Subject for ParkingLot<K> {
     #[inline(always)]
-    fn act(&self, _member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         K::act(&*self.chains.lock(), op)
     }
     threads_only!();
@@ -80,7 +90,7 @@ impl<K: Kind> Subject for ParkingLot<K> {
 
 impl Subject for SegQueue<u64> {
     #[inline(always)]
-    fn act(&self, _member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         Ok(match op {
             Op::Put(_, value) => {
                 self.push(value);
@@ -95,7 +105,7 @@ impl Subject for SegQueue<u64> {
 /// A skip list for our list: it inserts a key only if it is absent.
 impl Subject for SkipMap<u64, u64> {
     #[inline(always)]
-    fn act(&self, _member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         Ok(match op {
             Op::Put(key, value) => Some(*self.get_or_insert(key, value).value()).filter(|v| *v != value),
             Op::Take(key) => self.remove(&key).map(|entry| *entry.value()),
@@ -108,7 +118,7 @@ impl Subject for SkipMap<u64, u64> {
 /// And for the priority queue: values tell equal priorities apart.
 impl Subject for SkipMap<(u64, u64), u64> {
     #[inline(always)]
-    fn act(&self, _member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         Ok(match op {
             Op::Put(priority, value) => {
                 self.insert((priority, value), value);
@@ -146,7 +156,7 @@ impl Hasher for Fibonacci {
 
 impl Subject for Dash {
     #[inline(always)]
-    fn act(&self, _member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         Ok(match op {
             Op::Put(key, value) => self.insert(key, value),
             Op::Take(key) => self.remove(&key).map(|(_, value)| value),

@@ -14,7 +14,7 @@ use super::board::ALL;
 use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack};
 use super::subject::Subject;
 use super::under_lock::UnderLock;
-use super::{Algorithm, Structure};
+use super::{Structure, StructureAlgorithm};
 use towpath_host::Error;
 
 /// Numbers of descriptors that a pool can have: sizes of objects in a segment are known
@@ -33,7 +33,7 @@ pub struct Room {
 
 impl Room {
     /// An empty one with room for `pool` items.
-    pub fn new(structure: Structure, algorithm: Algorithm, pool: u32) -> Result<Room, Error> {
+    pub fn new(structure: Structure, algorithm: StructureAlgorithm, pool: u32) -> Result<Room, Error> {
         let made = if pool <= POOLS[0] {
             of::<4_097>(structure, algorithm)
         } else {
@@ -82,17 +82,19 @@ fn under<L: Lock<Native> + Plain, const N: usize>(structure: Structure) -> (u64,
     }
 }
 
-fn of<const N: usize>(structure: Structure, algorithm: Algorithm) -> Option<(u64, View)> {
+fn of<const N: usize>(structure: Structure, algorithm: StructureAlgorithm) -> Option<(u64, View)> {
     Some(match algorithm {
-        Algorithm::Guerraoui => over::<Guerraoui<Native, Places>, N>(structure),
-        Algorithm::Harris => over::<Harris<Native, Places>, N>(structure),
-        Algorithm::Locked => over::<Locked<Native, Places>, N>(structure),
-        Algorithm::Robust => under::<Robust<Native>, N>(structure),
-        Algorithm::TestAndTestAndSet => under::<TestAndTestAndSet<Native>, N>(structure),
-        Algorithm::HarrisMichael if structure == Structure::List => {
+        StructureAlgorithm::Guerraoui => over::<Guerraoui<Native, Places>, N>(structure),
+        StructureAlgorithm::Harris => over::<Harris<Native, Places>, N>(structure),
+        StructureAlgorithm::Locked => over::<Locked<Native, Places>, N>(structure),
+        StructureAlgorithm::Robust => under::<Robust<Native>, N>(structure),
+        StructureAlgorithm::TestAndTestAndSet => under::<TestAndTestAndSet<Native>, N>(structure),
+        StructureAlgorithm::HarrisMichael if structure == Structure::List => {
             place::<HarrisMichaelList<Native, InPlace<N, ALL>>>()
         }
-        Algorithm::Valois if structure == Structure::List => place::<ValoisList<Native, InPlace<N, ALL>>>(),
+        StructureAlgorithm::Valois if structure == Structure::List => {
+            place::<ValoisList<Native, InPlace<N, ALL>>>()
+        }
         _ => return None,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Algorithm, Structure};
+use super::{Structure, StructureAlgorithm};
 use towpath_report::ADAPTIVE;
 use towpath_report::Section;
 use towpath_report::format::{digits, percent};
@@ -16,7 +16,7 @@ use towpath_report::table::{Cell, Kind, Table, mark_best};
 /// A rival: algorithm (in the order of tables), kind of participants, waiting policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rival {
-    algorithm: Algorithm,
+    algorithm: StructureAlgorithm,
     sharing: String,
     waiting: String,
 }
@@ -24,7 +24,7 @@ struct Rival {
 impl Rival {
     fn of(record: &Record) -> Option<Rival> {
         Some(Rival {
-            algorithm: Algorithm::from_name(&record.algorithm)?,
+            algorithm: StructureAlgorithm::from_name(&record.algorithm)?,
             sharing: record.text("sharing")?.into(),
             waiting: record.waiting.clone(),
         })
@@ -39,11 +39,11 @@ impl Rival {
     }
 
     fn look(&self) -> Look {
-        let colour = Algorithm::ALL.iter().position(|a| *a == self.algorithm).unwrap_or(0);
+        let colour = StructureAlgorithm::ALL.iter().position(|a| *a == self.algorithm).unwrap_or(0);
         Look {
             colour,
             dashed: self.sharing == "threads",
-            bold: self.algorithm == Algorithm::Guerraoui && self.sharing == "processes",
+            bold: self.algorithm == StructureAlgorithm::Guerraoui && self.sharing == "processes",
         }
     }
 }
@@ -99,7 +99,7 @@ fn find<'a>(
 pub fn figure(
     results: &Results,
     (structure, reads): (Structure, Option<u64>),
-    (algorithm, sharing): (Algorithm, super::Sharing),
+    (algorithm, sharing): (StructureAlgorithm, super::Sharing),
     procs: u32,
     stopped: u64,
 ) -> Option<&Record> {

@@ -4,10 +4,10 @@ use towpath_machine::Native;
 use towpath_structures::Storage;
 use towpath_structures::dcas::DoubleCas;
 use towpath_structures::nonblocking::{
-    Census, Fifo, HarrisMichaelList, HashMap, List, PriorityQueue, Recover, StableError, Stack, ValoisList,
+    Fifo, HarrisMichaelList, HashMap, Inventory, List, PriorityQueue, Recover, StableError, Stack, ValoisList,
 };
 
-use super::board::{Board, Member};
+use super::board::{Board, BoardMember};
 use super::work::{Task, work};
 
 /// An operation.
@@ -24,17 +24,21 @@ pub enum Op {
 /// A structure under measurement.
 pub trait Subject: Sync {
     /// Performs an operation. Returns the value that was taken out, found, or in the way.
-    fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError>;
+    fn act(&self, member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError>;
 
     /// Ends the operations that the dead have begun, and frees their descriptors. Returns
     /// the number of descriptors that are still undecided.
-    fn recover(&self, member: &Member<'_>, is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError>;
+    fn recover(
+        &self,
+        member: &BoardMember<'_>,
+        is_dead: &dyn Fn(usize) -> bool,
+    ) -> Result<usize, StableError>;
 
     /// Counts the descriptors. The caller has the structure to itself.
-    fn census(&self, member: &Member<'_>) -> Result<Census, StableError>;
+    fn inventory(&self, member: &BoardMember<'_>) -> Result<Inventory, StableError>;
 
     /// A participant's life: here, so that it is compiled for each structure by itself.
-    fn work(&self, member: &Member<'_>, board: &Board<'_>, task: &Task) {
+    fn work(&self, member: &BoardMember<'_>, board: &Board<'_>, task: &Task) {
         work(self, member, board, task);
     }
 }
@@ -43,19 +47,19 @@ macro_rules! recovered {
     ([$($generics:tt)*] $structure:ty, |$it:ident, $actor:ident, $op:ident| $act:expr) => {
         impl<$($generics)*> Subject for $structure {
             #[inline(always)]
-            fn act(&self, member: &Member<'_>, $op: Op) -> Result<Option<u64>, StableError> {
+            fn act(&self, member: &BoardMember<'_>, $op: Op) -> Result<Option<u64>, StableError> {
                 let ($it, $actor) = (self, &member.actor());
                 $act
             }
             fn recover(
                 &self,
-                member: &Member<'_>,
+                member: &BoardMember<'_>,
                 is_dead: &dyn Fn(usize) -> bool,
             ) -> Result<usize, StableError> {
                 Ok(Recover::recover(self, &member.actor(), is_dead)?.pending)
             }
-            fn census(&self, member: &Member<'_>) -> Result<Census, StableError> {
-                Recover::census(self, &member.actor())
+            fn inventory(&self, member: &BoardMember<'_>) -> Result<Inventory, StableError> {
+                Recover::inventory(self, &member.actor())
             }
         }
     };
@@ -92,14 +96,18 @@ recovered!([S: Storage] HarrisMichaelList<Native, S>, |it, actor, op| by_key!(it
 
 impl<S: Storage> Subject for ValoisList<Native, S> {
     #[inline(always)]
-    fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         by_key!(self, &member.actor(), op)
     }
     /// Does nothing: this structure has no recovery.
-    fn recover(&self, _member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
+    fn recover(
+        &self,
+        _member: &BoardMember<'_>,
+        _is_dead: &dyn Fn(usize) -> bool,
+    ) -> Result<usize, StableError> {
         Err(StableError::Abandoned)
     }
-    fn census(&self, _member: &Member<'_>) -> Result<Census, StableError> {
+    fn inventory(&self, _member: &BoardMember<'_>) -> Result<Inventory, StableError> {
         Err(StableError::Abandoned)
     }
 }

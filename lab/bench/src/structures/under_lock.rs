@@ -4,11 +4,11 @@
 use std::marker::PhantomData;
 
 use towpath_machine::{Native, Plain};
-use towpath_structures::nonblocking::{Census, StableError};
+use towpath_structures::nonblocking::{Inventory, StableError};
 use towpath_structures::{InPlace, Storage};
 use towpath_sync::{Lock, LockError};
 
-use super::board::Member;
+use super::board::BoardMember;
 use super::chains::{Chains, Kind};
 use super::subject::{Op, Subject};
 
@@ -37,7 +37,7 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> UnderLock<K, L, S> {
     #[inline(always)]
     fn under<R>(
         &self,
-        member: &Member<'_>,
+        member: &BoardMember<'_>,
         act: impl FnOnce(&Chains<S>) -> Result<R, StableError>,
     ) -> Result<R, StableError> {
         let mut held = self.lock.lock(&member.cpu, &member.wait).map_err(refused)?;
@@ -56,13 +56,17 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> UnderLock<K, L, S> {
 
 impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLock<K, L, S> {
     #[inline(always)]
-    fn act(&self, member: &Member<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
         self.under(member, |chains| K::act(chains, op))
     }
 
     /// Takes the lock: one that knows its owner tells the next one of the death, which
     /// mends. Another one may stay held for ever.
-    fn recover(&self, member: &Member<'_>, _is_dead: &dyn Fn(usize) -> bool) -> Result<usize, StableError> {
+    fn recover(
+        &self,
+        member: &BoardMember<'_>,
+        _is_dead: &dyn Fn(usize) -> bool,
+    ) -> Result<usize, StableError> {
         if L::KNOWS_OWNER {
             return self.under(member, |_| Ok(0));
         }
@@ -75,7 +79,7 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLoc
         }
     }
 
-    fn census(&self, member: &Member<'_>) -> Result<Census, StableError> {
-        self.under(member, |chains| chains.census())
+    fn inventory(&self, member: &BoardMember<'_>) -> Result<Inventory, StableError> {
+        self.under(member, |chains| chains.inventory())
     }
 }

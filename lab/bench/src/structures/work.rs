@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_machine::{Processor, Random};
 use towpath_structures::nonblocking::StableError;
 
-use super::board::{Board, MOST, Member, TOKENS};
+use super::board::{Board, BoardMember, MOST, TOKENS};
 use super::subject::{Op, Subject};
 use super::{Structure, halt};
 
@@ -41,7 +41,11 @@ const fn keys(structure: Structure) -> u64 {
 }
 
 /// Fills a structure to its state while it is measured.
-pub fn fill(subject: &dyn Subject, member: &Member<'_>, structure: Structure) -> Result<(), StableError> {
+pub fn fill(
+    subject: &dyn Subject,
+    member: &BoardMember<'_>,
+    structure: Structure,
+) -> Result<(), StableError> {
     let mut random = Random::stream(7, 0);
     let ops: Vec<Op> = match structure {
         Structure::Stack | Structure::Fifo => (1..=1024).map(|value| Op::Put(0, value)).collect(),
@@ -77,7 +81,7 @@ fn write(word: &AtomicU64, value: u64) {
 }
 
 /// A participant's life, until all shall end or it cannot go on.
-pub fn work<T: Subject + ?Sized>(subject: &T, member: &Member<'_>, board: &Board<'_>, task: &Task) {
+pub fn work<T: Subject + ?Sized>(subject: &T, member: &BoardMember<'_>, board: &Board<'_>, task: &Task) {
     let outcome = match (task.recorded, task.structure.has_keys()) {
         (false, _) => loaded(subject, member, board, task),
         (true, true) => with_keys(subject, member, board, task),
@@ -90,7 +94,7 @@ pub fn work<T: Subject + ?Sized>(subject: &T, member: &Member<'_>, board: &Board
 
 fn loaded<T: Subject + ?Sized>(
     subject: &T,
-    member: &Member<'_>,
+    member: &BoardMember<'_>,
     board: &Board<'_>,
     task: &Task,
 ) -> Result<(), StableError> {
@@ -140,7 +144,7 @@ fn loaded<T: Subject + ?Sized>(
 /// the key that its predecessor was about to change.
 fn with_keys<T: Subject + ?Sized>(
     subject: &T,
-    member: &Member<'_>,
+    member: &BoardMember<'_>,
     board: &Board<'_>,
     task: &Task,
 ) -> Result<(), StableError> {
@@ -180,7 +184,7 @@ fn with_keys<T: Subject + ?Sized>(
 /// them to itself.
 pub fn check_keys<T: Subject + ?Sized>(
     subject: &T,
-    member: &Member<'_>,
+    member: &BoardMember<'_>,
     board: &Board<'_>,
     whose: usize,
 ) -> Result<(), StableError> {
@@ -220,7 +224,7 @@ const fn mark(state: u64, whose: usize) -> u64 {
 /// Puts half of the tokens in; the others belong to the participants.
 pub fn deal(
     subject: &dyn Subject,
-    member: &Member<'_>,
+    member: &BoardMember<'_>,
     board: &Board<'_>,
     procs: usize,
 ) -> Result<(), StableError> {
@@ -249,7 +253,7 @@ fn came_out(board: &Board<'_>, value: u64, whose: usize) -> Option<usize> {
 /// comes.
 fn with_tokens<T: Subject + ?Sized>(
     subject: &T,
-    member: &Member<'_>,
+    member: &BoardMember<'_>,
     board: &Board<'_>,
     task: &Task,
 ) -> Result<(), StableError> {
@@ -303,7 +307,7 @@ fn with_tokens<T: Subject + ?Sized>(
 /// has the structure to itself.
 pub fn count_tokens(
     subject: &dyn Subject,
-    member: &Member<'_>,
+    member: &BoardMember<'_>,
     board: &Board<'_>,
     died_taking: u64,
 ) -> Result<(), StableError> {

@@ -14,7 +14,8 @@ use crate::{
 use towpath_machine::{Arena, Place, Processor};
 use towpath_structures::Boxed;
 use towpath_structures::dcas::{
-    Actor, Bershad, Change, DcasError, DoubleCas, Guerraoui, Hardware, Harris, Locked, RolledBack, Variant,
+    Actor, Bershad, Change, DcasError, DoubleCas, Guerraoui, GuerraouiVariant, Hardware, Harris, Locked,
+    RolledBack,
 };
 use towpath_structures::nonblocking::{
     ArrayFifo, ArrayStack, DependencyMap, Fifo, HarrisMichaelList, HashMap, List, PageMap, PriorityQueue,
@@ -43,7 +44,7 @@ const ROOM: usize = 4;
 
 struct Shrunk;
 
-impl Variant for Shrunk {
+impl GuerraouiVariant for Shrunk {
     const PLACES: usize = 2;
 }
 

@@ -7,7 +7,7 @@
 //! sizes of the run, and the copy rate that of memcpy at the same size, in the same rounds.
 
 use super::l_messages::{LOCK_FREE, PAPER, ask, at};
-use super::native::{Comparison, Figure, Line, Lines, Native, extremes, missing, papers};
+use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, extremes, missing, papers};
 use super::{Claim, Context, Finding};
 use crate::paper::BULK_OF_MEMCPY;
 use towpath_host::Error;
@@ -51,18 +51,18 @@ impl Native for BulkPeak {
         Ok(Lines { judged, beside, lacking: String::new() })
     }
     fn compare(&self, lines: &Lines<'_>, figure: Figure<'_>) -> Comparison {
-        let part = |l: &Line<'_>| figure(l.records[0]) / figure(l.records[1]);
+        let part = |l: &AlgorithmRecords<'_>| figure(l.records[0]) / figure(l.records[1]);
         let parts: Vec<(&str, f64)> = lines.judged.iter().map(|l| (l.algorithm, part(l))).collect();
         let peaks: Vec<(&str, f64)> =
             lines.judged.iter().map(|l| (l.algorithm, figure(l.records[0]))).collect();
         let mut finding = Comparison::default();
         let Some([slowest, fastest]) = extremes(&peaks) else { return finding };
         let spread = fastest.1 / slowest.1 - 1.0;
-        let named = |l: &Line<'_>| {
+        let named = |l: &AlgorithmRecords<'_>| {
             let at = l.records[0].number("bytes").map_or_else(String::new, |b| format!(" at {}", size(b)));
             format!("{} {}{at}", l.algorithm, digits(part(l)))
         };
-        let list = |lines: &[Line<'_>]| lines.iter().map(named).collect::<Vec<_>>().join(", ");
+        let list = |lines: &[AlgorithmRecords<'_>]| lines.iter().map(named).collect::<Vec<_>>().join(", ");
         finding.measured = format!("{} of memcpy; spread {}", list(&lines.judged), percent(spread));
         if !lines.beside.is_empty() {
             finding.measured.push_str(&format!("; beside: {}", list(&lines.beside)));
@@ -73,7 +73,11 @@ impl Native for BulkPeak {
 }
 
 /// An algorithm's peak, and memcpy of that size.
-fn line<'a>(results: &'a Results, algorithm: &'static str, waiting: &str) -> Result<Line<'a>, String> {
+fn line<'a>(
+    results: &'a Results,
+    algorithm: &'static str,
+    waiting: &str,
+) -> Result<AlgorithmRecords<'a>, String> {
     let through_the_queue = |r: &&Record| r.text("path").is_none_or(|path| path == "blocks");
     let rates = |name, waits| {
         results
@@ -88,7 +92,7 @@ fn line<'a>(results: &'a Results, algorithm: &'static str, waiting: &str) -> Res
     let copy = rates("memcpy", "none")
         .find(|r| r.number("bytes") == peak.number("bytes"))
         .ok_or_else(|| "memcpy of the same size was not measured".to_string())?;
-    Ok(Line { algorithm, records: vec![peak, copy] })
+    Ok(AlgorithmRecords { algorithm, records: vec![peak, copy] })
 }
 
 /// The contradictions of each algorithm's part of the copy rate, and of their peaks.

@@ -9,7 +9,7 @@ use super::context::{At, Series, within};
 use super::{Claim, Context, Finding, TIE, below, not_above};
 use crate::sim::Run;
 use crate::sim::Sweep;
-use crate::sim::list::{Locked, Plan, run_as};
+use crate::sim::list::{ListPlan, Locked, run_as};
 use towpath_host::Error;
 use towpath_report::format::{digits, percent};
 use towpath_report::record::Metric;
@@ -339,7 +339,7 @@ fn g11(context: &Context<'_>) -> Result<Finding, Error> {
     for bound in [4096, 1024, 256] {
         let run = run_of(2000, 8);
         let cycle = run.machine.cycle / 1000;
-        let plan = |plan: Plan| Plan { longest_pause: bound * cycle, ..plan };
+        let plan = |plan: ListPlan| ListPlan { longest_pause: bound * cycle, ..plan };
         let measured = run_as::<Locked<Sim>>(&run, plan)?;
         let cycles = measured.values.iter().find(|v| v.0 == COMPLETION_CYCLES).map_or(f64::NAN, |v| v.1);
         shorter.push(format!("{bound}: {}", millions(cycles)));

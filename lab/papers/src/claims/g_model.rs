@@ -9,7 +9,7 @@ use towpath_structures::nonblocking;
 use towpath_sync::{Policy, Spinning};
 
 use super::{Claim, Context, Finding};
-use crate::signalled::{Course, interrupt};
+use crate::signalled::{SignalledEnd, interrupt};
 use crate::sim::list::{self, List, Locked};
 use towpath_host::Error;
 
@@ -135,10 +135,10 @@ fn g20(_: &Context<'_>) -> Result<Finding, Error> {
     };
     let (mine, theirs) = (free.clone(), free);
     let over_dcas = interrupt(HANDLERS, move |n| both(&mine, n), move |n| both(&theirs, n))?;
-    if !matches!(over_dcas, Course::Ended { .. }) {
+    if !matches!(over_dcas, SignalledEnd::Ended { .. }) {
         against.push(format!("over DCAS: {over_dcas:?}"));
     }
-    let held = std::rc::Rc::new(Locked::<Native>::new(&Heap, &list::Plan::native(2, 0)));
+    let held = std::rc::Rc::new(Locked::<Native>::new(&Heap, &list::ListPlan::native(2, 0)));
     // As two participants: their nodes are not what is tried.
     let both = |list: &Locked<Native>, me: usize, n: u64| {
         let (cpu, mut steps) = (Native::with_id(me as u32), 0);
@@ -148,12 +148,14 @@ fn g20(_: &Context<'_>) -> Result<Finding, Error> {
     let (mine, theirs) = (held.clone(), held);
     // A lock is held for a part of the time only: so there are more handlers to try.
     let under_lock = interrupt(100 * HANDLERS, move |n| both(&mine, 0, n), move |n| both(&theirs, 1, n))?;
-    if !matches!(under_lock, Course::StoodStill { .. }) {
+    if !matches!(under_lock, SignalledEnd::StoodStill { .. }) {
         against.push(format!("under a lock: {under_lock:?}"));
     }
     let text = |course| match course {
-        Course::Ended { updates } => format!("{HANDLERS} handlers and {updates} updates came to their end"),
-        Course::StoodStill { handled } => format!("stood still after {handled} handlers"),
+        SignalledEnd::Ended { updates } => {
+            format!("{HANDLERS} handlers and {updates} updates came to their end")
+        }
+        SignalledEnd::StoodStill { handled } => format!("stood still after {handled} handlers"),
     };
     Ok(Finding::new(
         format!("over DCAS {}; under a spin lock it {}", text(over_dcas), text(under_lock)),

@@ -4,7 +4,7 @@
 
 use super::context::within;
 use super::l_messages::{PAPER, ask, at, row};
-use super::native::{Comparison, Figure, Line, Lines, Native, papers, record};
+use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, papers, record};
 use super::{Claim, Context, Finding};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
@@ -45,7 +45,7 @@ impl Native for GapIsStress {
         for algorithm in papers() {
             let gap = record(results, ("logp", "gap_ns"), algorithm, waiting, &[])?;
             let rate = record(results, ("stress", "messages_per_s"), algorithm, waiting, &[("writers", 1)])?;
-            judged.push(Line { algorithm, records: vec![gap, rate] });
+            judged.push(AlgorithmRecords { algorithm, records: vec![gap, rate] });
         }
         Ok(Lines { judged, ..Lines::default() })
     }

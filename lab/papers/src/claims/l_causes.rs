@@ -7,7 +7,7 @@ use super::Context;
 use super::context::At;
 use crate::sim::Sweep;
 use crate::sim::messages::stress::stress;
-use crate::sim::messages::{Algorithm, Layer};
+use crate::sim::messages::{Layer, MessageAlgorithm};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::metrics::SEND_OVERHEAD;
@@ -17,7 +17,12 @@ use towpath_report::stats::percentile;
 const MESSAGES: u64 = 5_000;
 
 /// The median over the seeds of a message's time in the stress test.
-fn message(context: &Context<'_>, layer: &Layer, algorithm: Algorithm, writers: usize) -> Result<f64, Error> {
+fn message(
+    context: &Context<'_>,
+    layer: &Layer,
+    algorithm: MessageAlgorithm,
+    writers: usize,
+) -> Result<f64, Error> {
     let each: Result<Vec<f64>, Error> = (1..=u64::from(context.seeds))
         .map(|seed| {
             let mut layer = layer.seed(seed);
@@ -64,7 +69,7 @@ pub fn reader(context: &Context<'_>) -> Result<String, Error> {
     let mut eager = enterprise();
     (eager.habits.costs.poll, eager.habits.costs.dispatch) = (0, 0);
     let mut parts = Vec::new();
-    for algorithm in Algorithm::PAPER.into_iter().filter(|a| a.name() != "posix") {
+    for algorithm in MessageAlgorithm::PAPER.into_iter().filter(|a| a.name() != "posix") {
         let [usual, quick] =
             [message(context, &enterprise(), algorithm, 7)?, message(context, &eager, algorithm, 7)?];
         parts.push(format!("{} {} instead of {}", algorithm.name(), nanoseconds(quick), nanoseconds(usual)));
@@ -78,12 +83,12 @@ pub fn reader(context: &Context<'_>) -> Result<String, Error> {
 /// The cause of Posix being too fast with several writers: the mutex lets others barge
 /// in.
 pub fn barging(context: &Context<'_>) -> Result<String, Error> {
-    let posix = Algorithm::from_name("posix").ok_or_else(|| Error::NotAvailable("no posix".into()))?;
+    let posix = MessageAlgorithm::from_name("posix").ok_or_else(|| Error::NotAvailable("no posix".into()))?;
     let mut parts = Vec::new();
     for writers in [3, 7] {
         parts.push(format!(
             "{} instead of {} with {writers} writers",
-            nanoseconds(message(context, &enterprise(), Algorithm::HandOver, writers)?),
+            nanoseconds(message(context, &enterprise(), MessageAlgorithm::HandOver, writers)?),
             nanoseconds(message(context, &enterprise(), posix, writers)?)
         ));
     }

@@ -10,7 +10,7 @@ use towpath_sim::{Parameters, Sim, SimWord, Simulation, machines};
 use super::context::within;
 use super::{Claim, Context, Finding};
 use crate::sim::messages::deadlock::{Traffic, Way, traffic};
-use crate::sim::messages::{Algorithm, Layer};
+use crate::sim::messages::{Layer, MessageAlgorithm};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
 
@@ -128,7 +128,7 @@ fn l19(context: &Context<'_>) -> Result<Finding, Error> {
     layer.habits.patience = u64::MAX;
     let mut against = Vec::new();
     let mut runs = 0;
-    for algorithm in Algorithm::PAPER {
+    for algorithm in MessageAlgorithm::PAPER {
         for (what, way, stands) in [
             (Traffic::Cycle, Way::Right, false),
             (Traffic::Cycle, Way::Deaf, true),

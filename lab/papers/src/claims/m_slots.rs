@@ -8,7 +8,7 @@ use towpath_sim::{Parameters, machines};
 use super::context::rising;
 use super::{Claim, Context, Finding, above, not_above};
 use crate::ladder::Indices;
-use crate::sim::ladder::faults::{self, Fault, Form, Outcome, exchange};
+use crate::sim::ladder::faults::{self, ExchangeOutcome, Fault, SlotsForm, exchange};
 use crate::sim::ladder::refined::{BURST, Empty, Polled, Remote, bursts, distributed, latency};
 use towpath_host::Error;
 use towpath_report::format::{digits, nanoseconds};
@@ -142,7 +142,7 @@ fn m12(context: &Context<'_>) -> Result<Finding, Error> {
 const RUNS: u64 = 20;
 
 /// The outcomes of a fault in all runs.
-fn outcomes(context: &Context<'_>, form: Form, fault: Fault) -> BTreeMap<Outcome, u64> {
+fn outcomes(context: &Context<'_>, form: SlotsForm, fault: Fault) -> BTreeMap<ExchangeOutcome, u64> {
     let mut all = BTreeMap::new();
     for seed in 1..=u64::from(context.seeds) * RUNS {
         *all.entry(exchange(&sx4(), form, fault, seed)).or_default() += 1;
@@ -150,20 +150,20 @@ fn outcomes(context: &Context<'_>, form: Form, fault: Fault) -> BTreeMap<Outcome
     all
 }
 
-fn describe(all: &BTreeMap<Outcome, u64>) -> String {
-    let word = |(outcome, n): (&Outcome, &u64)| match outcome {
-        Outcome::Right => format!("{n} right"),
-        Outcome::Stale => format!("{n} stale"),
-        Outcome::Hangs => format!("{n} hang"),
+fn describe(all: &BTreeMap<ExchangeOutcome, u64>) -> String {
+    let word = |(outcome, n): (&ExchangeOutcome, &u64)| match outcome {
+        ExchangeOutcome::Right => format!("{n} right"),
+        ExchangeOutcome::Stale => format!("{n} stale"),
+        ExchangeOutcome::Hangs => format!("{n} hang"),
     };
     all.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// The protocol as it should be, which must be right in all runs.
 fn in_place(context: &Context<'_>, text: &mut Vec<String>, against: &mut Vec<String>) {
-    let all = outcomes(context, Form::Slots, faults::NONE);
+    let all = outcomes(context, SlotsForm::Slots, faults::NONE);
     text.push(format!("{}: {}", faults::NONE.what, describe(&all)));
-    if all.keys().any(|o| *o != Outcome::Right) {
+    if all.keys().any(|o| *o != ExchangeOutcome::Right) {
         against.push(format!("with {}: {}", faults::NONE.what, describe(&all)));
     }
 }
@@ -172,9 +172,9 @@ fn m13(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut text, mut against) = (Vec::new(), Vec::new());
     in_place(context, &mut text, &mut against);
     for fault in faults::ORDINARY {
-        let all = outcomes(context, Form::Slots, fault);
+        let all = outcomes(context, SlotsForm::Slots, fault);
         text.push(format!("without {}: {}", fault.what, describe(&all)));
-        if all.contains_key(&Outcome::Right) {
+        if all.contains_key(&ExchangeOutcome::Right) {
             against.push(format!("without {}: {}", fault.what, describe(&all)));
         }
     }
@@ -185,9 +185,9 @@ fn m14(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut text, mut against) = (Vec::new(), Vec::new());
     in_place(context, &mut text, &mut against);
     for fault in faults::UNORDERED {
-        let all = outcomes(context, Form::Slots, fault);
+        let all = outcomes(context, SlotsForm::Slots, fault);
         text.push(format!("{}: {}", fault.what, describe(&all)));
-        if !all.contains_key(&Outcome::Stale) {
+        if !all.contains_key(&ExchangeOutcome::Stale) {
             against.push(format!("{}: no stale data", fault.what));
         }
     }
@@ -266,15 +266,15 @@ fn m18(context: &Context<'_>) -> Result<Finding, Error> {
 fn m19(context: &Context<'_>) -> Result<Finding, Error> {
     let (mut text, mut against) = (Vec::new(), Vec::new());
     for (what, indices, ready, expected) in [
-        ("as printed", Indices::Printed, 0, Some(Outcome::Hangs)),
-        ("with one order of indices", Indices::Corrected, 0, Some(Outcome::Right)),
+        ("as printed", Indices::Printed, 0, Some(ExchangeOutcome::Hangs)),
+        ("with one order of indices", Indices::Corrected, 0, Some(ExchangeOutcome::Right)),
         ("that, without `pkt->ready = 0`, for packets that are passed on", Indices::Corrected, 1, None),
     ] {
-        let all = outcomes(context, Form::Figures(indices, ready), faults::NONE);
+        let all = outcomes(context, SlotsForm::Figures(indices, ready), faults::NONE);
         text.push(format!("{what}: {}", describe(&all)));
         let right = match expected {
             Some(outcome) => all.keys().all(|o| *o == outcome),
-            None => all.keys().any(|o| *o != Outcome::Right),
+            None => all.keys().any(|o| *o != ExchangeOutcome::Right),
         };
         if !right {
             against.push(format!("{what}: {}", describe(&all)));

@@ -21,7 +21,7 @@ const PREFERRED: [&str; 5] = ["spin", "spin-then-yield", ADAPTIVE, "spin-then-pa
 
 /// Records of one claim algorithm that are compared, in an order that the claim knows.
 #[derive(Clone, Debug)]
-pub struct Line<'a> {
+pub struct AlgorithmRecords<'a> {
     /// The claim algorithm.
     pub algorithm: &'static str,
     /// Its records.
@@ -33,9 +33,9 @@ pub struct Line<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Lines<'a> {
     /// The paper's algorithms.
-    pub judged: Vec<Line<'a>>,
+    pub judged: Vec<AlgorithmRecords<'a>>,
     /// Others.
-    pub beside: Vec<Line<'a>>,
+    pub beside: Vec<AlgorithmRecords<'a>>,
     /// Records that would have belonged here and do not exist, in words.
     pub lacking: String,
 }

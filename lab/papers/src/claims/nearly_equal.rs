@@ -9,7 +9,7 @@
 
 use super::context::rising;
 use super::l_messages::{LOCK_FREE, PAPER, ask, at, explained, row};
-use super::native::{Comparison, Figure, Line, Lines, Native, extremes, papers, record};
+use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, extremes, papers, record};
 use super::{Claim, Context, Finding, above, l_causes};
 use crate::paper::{LogPColumn, logp_of};
 use towpath_host::Error;
@@ -55,7 +55,7 @@ impl Native for NearlyEqual {
             for (_, metric, _) in PARAMETERS {
                 records.push(record(results, ("logp", metric), algorithm, waiting, &[])?);
             }
-            judged.push(Line { algorithm, records });
+            judged.push(AlgorithmRecords { algorithm, records });
         }
         Ok(Lines { judged, ..Lines::default() })
     }
@@ -117,7 +117,7 @@ fn out_of_order(values: &[(&str, f64)], papers: &[(&str, f64)]) -> Vec<String> {
     wrong
 }
 
-fn lock_free_above(lines: &[Line<'_>], figure: Figure<'_>) -> Option<f64> {
+fn lock_free_above(lines: &[AlgorithmRecords<'_>], figure: Figure<'_>) -> Option<f64> {
     let send = |name: &str| lines.iter().find(|l| l.algorithm == name).map(|l| figure(l.records[0]));
     Some(send("lock-free")? - send("test-and-set")?)
 }

@@ -6,10 +6,10 @@
 //! algorithm are not the paper's and stand beside them.
 
 use super::l_machine::{enterprise, stuck};
-use super::native::{Comparison, Figure, Line, Lines, Native, papers, record};
+use super::native::{AlgorithmRecords, Comparison, Figure, Lines, Native, papers, record};
 use super::{Claim, Context, Finding, above};
 use crate::sim::messages::stress::stress;
-use crate::sim::messages::{Algorithm, Layer};
+use crate::sim::messages::{Layer, MessageAlgorithm};
 use towpath_host::Error;
 use towpath_report::OURS;
 use towpath_report::format::digits;
@@ -83,12 +83,12 @@ impl Native for Robust {
                 )
             }));
         }
-        let line = |algorithm| -> Result<Line<'a>, String> {
+        let line = |algorithm| -> Result<AlgorithmRecords<'a>, String> {
             let mut records = vec![rate(algorithm, 1)?];
             for &writers in &complete {
                 records.push(rate(algorithm, writers)?);
             }
-            Ok(Line { algorithm, records })
+            Ok(AlgorithmRecords { algorithm, records })
         };
         Ok(Lines {
             judged: papers().map(line).collect::<Result<_, _>>()?,
@@ -101,8 +101,8 @@ impl Native for Robust {
         let mut measured = Vec::new();
         let numbers = lines.judged.first().map_or(0, |l| l.records.len());
         for n in 1..numbers {
-            let slowdown = |l: &Line<'_>| figure(l.records[0]) / figure(l.records[n]);
-            let list = |lines: &[Line<'_>]| {
+            let slowdown = |l: &AlgorithmRecords<'_>| figure(l.records[0]) / figure(l.records[n]);
+            let list = |lines: &[AlgorithmRecords<'_>]| {
                 let each = lines.iter().map(|l| format!("{} {}", l.algorithm, digits(slowdown(l))));
                 each.collect::<Vec<_>>().join(", ")
             };
@@ -141,10 +141,10 @@ fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
     let mut two = one.clone();
     two.run.copies = 2;
     let mut against = Vec::new();
-    let mut rows = vec![[Vec::new(), Vec::new()]; Algorithm::PAPER.len()];
+    let mut rows = vec![[Vec::new(), Vec::new()]; MessageAlgorithm::PAPER.len()];
     for seed in 1..=u64::from(context.seeds) {
         let mut slowdowns = Vec::new();
-        for (row, algorithm) in rows.iter_mut().zip(Algorithm::PAPER) {
+        for (row, algorithm) in rows.iter_mut().zip(MessageAlgorithm::PAPER) {
             let alone = stress(&one.seed(seed), algorithm).map_err(stuck)?.message;
             let both = stress(&two.seed(seed), algorithm).map_err(stuck)?.message;
             row[0].push(alone);
@@ -159,7 +159,7 @@ fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
         }
     }
     let median = |all: &[f64]| percentile(all, 50.0).unwrap_or(f64::NAN);
-    let text = rows.iter().zip(Algorithm::PAPER).map(|([one, both], algorithm)| {
+    let text = rows.iter().zip(MessageAlgorithm::PAPER).map(|([one, both], algorithm)| {
         let (one, both) = (median(one), median(both));
         format!(
             "{} {} to {} (× {})",
@@ -170,7 +170,7 @@ fn simulated(context: &Context<'_>) -> Result<Finding, Error> {
         )
     });
     let fastest = rows.iter().map(|row| median(&row[1])).fold(f64::INFINITY, f64::min);
-    let lock_free = median(&rows[Algorithm::PAPER.len() - 1][1]);
+    let lock_free = median(&rows[MessageAlgorithm::PAPER.len() - 1][1]);
     let because = format!(
         "two processes on a processor each get half of it, so no lock that is not the limit can do better than 2; an algorithm that loses less was slowed down by its own contention alone, which preemption thins out. Among two processes a processor the fastest of the six takes {}, lock-free {}",
         nanoseconds(fastest),

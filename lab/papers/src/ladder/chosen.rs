@@ -18,7 +18,9 @@ use std::cell::Cell;
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, Envelope, Exclusive, LockedQueues, Route, SHORT_BELOW, Slot, wait_a_little};
+use super::{
+    ControlPackets, LadderLock, LockedQueues, PacketEnvelope, Route, SHORT_BELOW, Slot, wait_a_little,
+};
 
 /// Number of packets by the queue before their sender gets a slot.
 const PACKETS_BEFORE: u32 = 2;
@@ -52,7 +54,7 @@ pub struct Chosen<'a, P: Processor, X> {
     queued: Vec<Cell<u64>>,
 }
 
-impl<'a, P: Processor, X: Exclusive<P>> Chosen<'a, P, X> {
+impl<'a, P: Processor, X: LadderLock<P>> Chosen<'a, P, X> {
     /// One process's end.
     pub fn new(
         queues: LockedQueues<'a, P, X>,
@@ -102,8 +104,8 @@ impl<'a, P: Processor, X: Exclusive<P>> Chosen<'a, P, X> {
     }
 }
 
-impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for Chosen<'_, P, X> {
-    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
+impl<P: Processor, X: LadderLock<P>> ControlPackets<P> for Chosen<'_, P, X> {
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]) {
         let mut round = 0;
         loop {
             if let Some(index) = self.slot(cpu, route) {
@@ -116,7 +118,7 @@ impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for Chosen<'_, P, X> {
             } else if let Some(number) = self.queues.put(cpu, wait, route, envelope, payload) {
                 return self.queued[route.to].set(number + 1);
             } else {
-                // Nobody gives up here (see `Exclusive`).
+                // Nobody gives up here (see `LadderLock`).
                 let _ = wait.back_off(cpu, round);
             }
             round += 1;
@@ -129,7 +131,7 @@ impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for Chosen<'_, P, X> {
         wait: &impl Waiting<P>,
         me: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Envelope)> {
+    ) -> Option<(usize, PacketEnvelope)> {
         for (number, owner) in self.owners.iter().enumerate() {
             let index = me * self.each + number;
             let slot = &self.slots[index];

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use towpath_machine::Processor;
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, Envelope, Route, SHORT_BELOW, Slot, wait_a_little};
+use super::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, Slot, wait_a_little};
 
 /// The slots of all pairs, as one process sees them.
 pub struct Cyclic<'a, P: Processor> {
@@ -51,7 +51,7 @@ impl<'a, P: Processor> Cyclic<'a, P> {
 }
 
 impl<P: Processor> ControlPackets<P> for Cyclic<'_, P> {
-    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]) {
         let sent = &self.sent[route.to];
         let index = self.index(route, sent.get());
         let slot = &self.slots[index];
@@ -68,7 +68,7 @@ impl<P: Processor> ControlPackets<P> for Cyclic<'_, P> {
         _wait: &impl Waiting<P>,
         me: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Envelope)> {
+    ) -> Option<(usize, PacketEnvelope)> {
         for from in 0..self.processes {
             let taken = &self.taken[from];
             let index = self.index(Route { from, to: me }, taken.get());

@@ -4,7 +4,7 @@
 use towpath_machine::Processor;
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, Envelope, Exclusive, Pool, Route};
+use super::{ControlPackets, LadderLock, PacketEnvelope, Pool, Route};
 
 /// Messages below this length travel in the packet.
 pub const SHORT_BELOW: usize = 1024;
@@ -30,11 +30,11 @@ pub struct Device<'a, P: Processor, C, X> {
     pub me: usize,
 }
 
-impl<P: Processor, C: ControlPackets<P>, X: Exclusive<P>> Device<'_, P, C, X> {
+impl<P: Processor, C: ControlPackets<P>, X: LadderLock<P>> Device<'_, P, C, X> {
     /// Sends a message, with a tag below 2⁵⁶.
     pub fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, to: usize, tag: u64, data: &[u8]) {
         let route = Route { from: self.me, to };
-        let envelope = |kind, len, at| Envelope { kind: kind | tag << TAG, len, at };
+        let envelope = |kind, len, at| PacketEnvelope { kind: kind | tag << TAG, len, at };
         let len = data.len() as u64;
         if data.len() < SHORT_BELOW {
             return self.packets.send(cpu, wait, route, envelope(SHORT, len, 0), data);
@@ -66,7 +66,13 @@ impl<P: Processor, C: ControlPackets<P>, X: Exclusive<P>> Device<'_, P, C, X> {
             EAGER => self.take(cpu, wait, first.at, &mut buffer[..len]),
             REQUEST => {
                 let route = Route { from: self.me, to: from };
-                self.packets.send(cpu, wait, route, Envelope { kind: READY, ..Envelope::default() }, &[]);
+                self.packets.send(
+                    cpu,
+                    wait,
+                    route,
+                    PacketEnvelope { kind: READY, ..PacketEnvelope::default() },
+                    &[],
+                );
                 let mut done = 0;
                 while done < len {
                     let piece = self.next(cpu, wait, from, &mut []);
@@ -82,7 +88,7 @@ impl<P: Processor, C: ControlPackets<P>, X: Exclusive<P>> Device<'_, P, C, X> {
 
     /// The next packet from that process: the only one that talks to us (no others are
     /// kept).
-    fn next<W: Waiting<P>>(&self, cpu: &P, wait: &W, from: usize, buffer: &mut [u8]) -> Envelope {
+    fn next<W: Waiting<P>>(&self, cpu: &P, wait: &W, from: usize, buffer: &mut [u8]) -> PacketEnvelope {
         let mut round = 0;
         loop {
             if let Some((sender, envelope)) = self.packets.receive(cpu, wait, self.me, buffer) {
@@ -101,7 +107,7 @@ impl<P: Processor, C: ControlPackets<P>, X: Exclusive<P>> Device<'_, P, C, X> {
             if let Some(at) = self.pool.allocate(cpu, wait, data.len()) {
                 break at;
             }
-            // Nobody gives up here (see `Exclusive`).
+            // Nobody gives up here (see `LadderLock`).
             let _ = wait.back_off(cpu, round);
             round += 1;
         };
@@ -126,8 +132,8 @@ mod tests {
     use towpath_sync::{Lock, Spinning};
 
     use super::*;
-    use crate::ladder::locked::{Ends, PACKETS, Packet};
-    use crate::ladder::pool::Table;
+    use crate::ladder::locked::{PACKETS, Packet, QueueEnds};
+    use crate::ladder::pool::PoolTable;
     use crate::ladder::slots::Slot;
     use crate::ladder::{LockedQueues, Slots};
 
@@ -148,7 +154,7 @@ mod tests {
         let size = 400 << 10;
         let shared = Rc::new((
             packets(&arena),
-            Table::<Sim>::new(&arena),
+            PoolTable::<Sim>::new(&arena),
             Arena::<Sim>::bytes(&arena, size),
             TestAndSet::<Sim>::new(&arena),
             arena.word(towpath_machine::Place::NewLine, 0),
@@ -206,7 +212,8 @@ mod tests {
             ring(seed, |arena| {
                 let many =
                     |n| -> &'static [Packet<Sim>] { Box::leak((0..n).map(|_| Packet::new(arena)).collect()) };
-                let ends: &'static [Ends<Sim>] = Box::leak((0..PROCS).map(|_| Ends::new(arena)).collect());
+                let ends: &'static [QueueEnds<Sim>] =
+                    Box::leak((0..PROCS).map(|_| QueueEnds::new(arena)).collect());
                 let locks: &'static [TestAndSet<Sim>] =
                     Box::leak((0..PROCS).map(|_| TestAndSet::new(arena)).collect());
                 let payload = Box::leak(Box::new(Arena::<Sim>::bytes(arena, PROCS * PACKETS * SHORT_BELOW)));

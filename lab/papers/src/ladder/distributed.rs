@@ -23,24 +23,28 @@ use super::Route;
 pub const WORDS: usize = 4;
 
 /// The memory of an ordered pair.
-pub struct Pair<P: Processor> {
+pub struct MailboxPair<P: Processor> {
     full: P::Word,
     packet: [P::Word; WORDS],
     empty: P::Word,
 }
 
-impl<P: Processor> Pair<P> {
+impl<P: Processor> MailboxPair<P> {
     /// An empty one: the receiver's part at its node, the sender's "empty" at that node.
     pub fn new(arena: &impl Arena<P>, receiver: u32, empty: u32) -> Self {
         let word = |node| arena.word(Place::AtMemory(node), 0);
-        Pair { full: word(receiver), packet: core::array::from_fn(|_| word(receiver)), empty: word(empty) }
+        MailboxPair {
+            full: word(receiver),
+            packet: core::array::from_fn(|_| word(receiver)),
+            empty: word(empty),
+        }
     }
 }
 
 /// The pairs of all processes, as one of them sees them.
 pub struct Mailboxes<'a, P: Processor> {
     /// (from, to) at `to * processes + from`.
-    pairs: &'a [Pair<P>],
+    pairs: &'a [MailboxPair<P>],
     processes: usize,
     sent: Vec<Cell<u64>>,
     taken: Vec<Cell<u64>>,
@@ -49,7 +53,7 @@ pub struct Mailboxes<'a, P: Processor> {
 
 impl<'a, P: FetchOp> Mailboxes<'a, P> {
     /// One process's end.
-    pub fn new(pairs: &'a [Pair<P>], processes: usize) -> Self {
+    pub fn new(pairs: &'a [MailboxPair<P>], processes: usize) -> Self {
         let counts = || (0..processes).map(|_| Cell::new(0)).collect();
         Mailboxes { pairs, processes, sent: counts(), taken: counts(), puts: Cell::new(0) }
     }
@@ -59,7 +63,7 @@ impl<'a, P: FetchOp> Mailboxes<'a, P> {
         self.puts.get()
     }
 
-    fn pair(&self, route: Route) -> &Pair<P> {
+    fn pair(&self, route: Route) -> &MailboxPair<P> {
         &self.pairs[route.to * self.processes + route.from]
     }
 

@@ -15,7 +15,7 @@
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, Envelope, Exclusive, Route, SHORT_BELOW, wait_a_little};
+use super::{ControlPackets, LadderLock, PacketEnvelope, Route, SHORT_BELOW, wait_a_little};
 
 /// Packets in a queue.
 pub const PACKETS: usize = 16;
@@ -36,23 +36,23 @@ impl<P: Processor> Packet<P> {
 
 /// A queue's words. All-zero memory is an empty queue.
 #[repr(C)]
-pub struct Ends<P: Processor> {
+pub struct QueueEnds<P: Processor> {
     tail: OwnLine<P::Word>,
     head: OwnLine<P::Word>,
 }
 
-impl<P: Processor> Ends<P> {
+impl<P: Processor> QueueEnds<P> {
     /// Those of an empty queue.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
-        Ends { tail: line(), head: line() }
+        QueueEnds { tail: line(), head: line() }
     }
 }
 
 /// The queues of all processes, each under its own lock.
 pub struct LockedQueues<'a, P: Processor, X> {
     /// One for each process.
-    pub ends: &'a [Ends<P>],
+    pub ends: &'a [QueueEnds<P>],
     /// Sixteen for each process.
     pub packets: &'a [Packet<P>],
     /// [`SHORT_BELOW`] bytes for each packet.
@@ -61,7 +61,7 @@ pub struct LockedQueues<'a, P: Processor, X> {
     pub locks: Vec<X>,
 }
 
-impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
+impl<P: Processor, X: LadderLock<P>> LockedQueues<'_, P, X> {
     fn packet(&self, process: usize, ticket: u64) -> usize {
         process * PACKETS + ticket as usize % PACKETS
     }
@@ -77,7 +77,7 @@ impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
         cpu: &P,
         wait: &W,
         route: Route,
-        envelope: Envelope,
+        envelope: PacketEnvelope,
         payload: &[u8],
     ) -> Option<u64> {
         let ends = &self.ends[route.to];
@@ -103,8 +103,8 @@ impl<P: Processor, X: Exclusive<P>> LockedQueues<'_, P, X> {
     }
 }
 
-impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for LockedQueues<'_, P, X> {
-    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
+impl<P: Processor, X: LadderLock<P>> ControlPackets<P> for LockedQueues<'_, P, X> {
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]) {
         let ends = &self.ends[route.to];
         let mut round = 0;
         while self.put(cpu, wait, route, envelope, payload).is_none() {
@@ -120,7 +120,7 @@ impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for LockedQueues<'_, P, X>
         wait: &impl Waiting<P>,
         me: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Envelope)> {
+    ) -> Option<(usize, PacketEnvelope)> {
         let ends = &self.ends[me];
         // Relaxed: nobody else writes the head.
         let head = cpu.load(&ends.head.0, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl<P: Processor, X: Exclusive<P>> ControlPackets<P> for LockedQueues<'_, P, X>
         // Relaxed: under the lock.
         cpu.store(&ends.head.0, head + 1, Ordering::Relaxed);
         lock.leave(cpu, wait);
-        Some((from as usize, Envelope { kind, len, at }))
+        Some((from as usize, PacketEnvelope { kind, len, at }))
     }
 
     fn wait_for<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, round: u32) {

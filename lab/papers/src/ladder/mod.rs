@@ -29,11 +29,11 @@ mod slots;
 pub use chosen::{Chosen, Given};
 pub use cyclic::Cyclic;
 pub use device::{Device, EAGER_BELOW, SHORT_BELOW};
-pub use distributed::{Mailboxes, Pair};
-pub use locked::{Ends, LockedQueues, PACKETS, Packet};
+pub use distributed::{MailboxPair, Mailboxes};
+pub use locked::{LockedQueues, PACKETS, Packet, QueueEnds};
 pub use ours::{INLINE, Ours, RingBytes};
 
-pub use pool::{Pool, Table};
+pub use pool::{Pool, PoolTable};
 pub use printed::{Indices, Printed};
 
 pub use slots::{Slot, Slots};
@@ -80,7 +80,7 @@ impl Version {
 
 /// Description of a control packet beside its payload: three words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Envelope {
+pub struct PacketEnvelope {
     /// Kind, in the low byte, and the message's tag above.
     pub kind: u64,
     /// The message's length, or the piece's.
@@ -92,7 +92,7 @@ pub struct Envelope {
 /// Transport of control packets from one process to another.
 pub trait ControlPackets<P: Processor> {
     /// Sends one; waits for space.
-    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]);
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]);
     /// The next one that is there for `me`, from whomever, with its payload in `buffer`
     /// (as much as fits). `None`: there is none.
     fn receive(
@@ -101,7 +101,7 @@ pub trait ControlPackets<P: Processor> {
         wait: &impl Waiting<P>,
         me: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Envelope)>;
+    ) -> Option<(usize, PacketEnvelope)>;
     /// Waits a little for one from the expected process: the `round`-th time in a row.
     fn wait_for<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, round: u32);
 }
@@ -116,7 +116,7 @@ pub struct Route {
 }
 
 /// Mutual exclusion, as queues and pool need it.
-pub trait Exclusive<P: Processor> {
+pub trait LadderLock<P: Processor> {
     /// Enters.
     fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W);
     /// Leaves.
@@ -124,7 +124,7 @@ pub trait Exclusive<P: Processor> {
 }
 
 /// A lock of `sync` without anything to hold.
-impl<P: Processor, L: Lock<P, Held = ()>> Exclusive<P> for &L {
+impl<P: Processor, L: Lock<P, Held = ()>> LadderLock<P> for &L {
     fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         // Nobody is told of deaths here, so no wait is ever given up.
         self.lock(cpu, wait).expect("a lock that nobody abandons");

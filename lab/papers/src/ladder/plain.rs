@@ -7,8 +7,8 @@
 
 use towpath_machine::{Native, Plain};
 
-use super::locked::{Ends, Packet};
-use super::pool::Table;
+use super::locked::{Packet, QueueEnds};
+use super::pool::PoolTable;
 use super::slots::Slot;
 
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
@@ -16,10 +16,10 @@ use super::slots::Slot;
 unsafe impl Plain for Slot<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for Ends<Native> {}
+unsafe impl Plain for QueueEnds<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
 unsafe impl Plain for Packet<Native> {}
 // SAFETY: `repr(C)`, of atomic words only: every bit pattern is valid, all zero is the initial
 // state, and accesses are atomic; no `Drop`.
-unsafe impl Plain for Table<Native> {}
+unsafe impl Plain for PoolTable<Native> {}

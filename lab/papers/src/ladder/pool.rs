@@ -10,7 +10,7 @@
 use towpath_machine::{Arena, OwnLine, Place, Processor};
 use towpath_sync::Waiting;
 
-use super::Exclusive;
+use super::LadderLock;
 
 /// Regions in the table.
 const REGIONS: usize = 64;
@@ -18,7 +18,7 @@ const REGIONS: usize = 64;
 /// The table: for each region its length, and whether it is in use. Region 0 starts at 0,
 /// each other where the one before ends. A length of 0 ends the table.
 #[repr(C)]
-pub struct Table<P: Processor> {
+pub struct PoolTable<P: Processor> {
     regions: OwnLine<[Region<P>; REGIONS]>,
 }
 
@@ -28,19 +28,19 @@ struct Region<P: Processor> {
     used: P::Cell,
 }
 
-impl<P: Processor> Table<P> {
+impl<P: Processor> PoolTable<P> {
     /// One without regions.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let cell = |place| arena.cell(place, 0);
         let region = |_| Region { len: cell(Place::NewLine), used: cell(Place::SameLine) };
-        Table { regions: OwnLine(core::array::from_fn(region)) }
+        PoolTable { regions: OwnLine(core::array::from_fn(region)) }
     }
 }
 
 /// The pool.
 pub struct Pool<'a, P: Processor, X> {
     /// Its table.
-    pub table: &'a Table<P>,
+    pub table: &'a PoolTable<P>,
     /// Its bytes.
     pub bytes: &'a P::Bytes,
     /// Number of bytes.
@@ -49,7 +49,7 @@ pub struct Pool<'a, P: Processor, X> {
     pub lock: X,
 }
 
-impl<P: Processor, X: Exclusive<P>> Pool<'_, P, X> {
+impl<P: Processor, X: LadderLock<P>> Pool<'_, P, X> {
     /// Makes everything one free region. Before anybody uses it.
     pub fn prepare(&self, cpu: &P) {
         cpu.write(&self.table.regions.0[0].len, self.size as u64);
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn pieces_never_overlap_and_all_of_it_comes_back() {
         let cpu = Native::with_id(0);
-        let (table, bytes) = (Table::new(&Heap), Arena::<Native>::bytes(&Heap, 64));
+        let (table, bytes) = (PoolTable::new(&Heap), Arena::<Native>::bytes(&Heap, 64));
         let lock = TestAndSet::<Native>::new(&Heap);
         let pool = Pool { table: &table, bytes: &bytes, size: 64 * 100, lock: &lock };
         pool.prepare(&cpu);

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use towpath_machine::{Ordering, Processor};
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, Envelope, Route, SHORT_BELOW, Slot, wait_a_little};
+use super::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, Slot, wait_a_little};
 
 /// In which order the receiver writes its indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl<P: Processor> Printed<'_, P> {
 }
 
 impl<P: Processor> ControlPackets<P> for Printed<'_, P> {
-    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]) {
         let index = self.at(route.to, route.from);
         let slot = &self.slots[index];
         slot.wait_until_empty(cpu, wait);
@@ -71,7 +71,7 @@ impl<P: Processor> ControlPackets<P> for Printed<'_, P> {
         _wait: &impl Waiting<P>,
         me: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Envelope)> {
+    ) -> Option<(usize, PacketEnvelope)> {
         (0..self.processes).find_map(|from| {
             let index = self.looks_at(from, me);
             let slot = &self.slots[index];

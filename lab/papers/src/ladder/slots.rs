@@ -19,7 +19,7 @@
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use towpath_sync::Waiting;
 
-use super::{ControlPackets, Envelope, Route, SHORT_BELOW, is_raised, raise, wait_a_little};
+use super::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, is_raised, raise, wait_a_little};
 
 /// A slot without its payload. All-zero memory is an empty one.
 #[repr(C)]
@@ -63,7 +63,14 @@ impl<P: Processor> Slot<P> {
 
     /// Copies a packet into the slot (`PKT_COPYIN`), its payload to that place, while the
     /// slot is empty.
-    pub(super) fn copy_in(&self, cpu: &P, bytes: &P::Bytes, at: usize, envelope: Envelope, payload: &[u8]) {
+    pub(super) fn copy_in(
+        &self,
+        cpu: &P,
+        bytes: &P::Bytes,
+        at: usize,
+        envelope: PacketEnvelope,
+        payload: &[u8],
+    ) {
         let values = [envelope.kind, envelope.len, envelope.at];
         for (cell, value) in self.ready.0.envelope.iter().zip(values) {
             cpu.write(cell, value);
@@ -77,13 +84,13 @@ impl<P: Processor> Slot<P> {
     }
 
     /// Copies the packet out of a full slot and clears the bit.
-    pub(super) fn take(&self, cpu: &P, bytes: &P::Bytes, at: usize, buffer: &mut [u8]) -> Envelope {
+    pub(super) fn take(&self, cpu: &P, bytes: &P::Bytes, at: usize, buffer: &mut [u8]) -> PacketEnvelope {
         let [kind, len, place] = [0, 1, 2].map(|n| cpu.read(&self.ready.0.envelope[n]));
         let inline = buffer.len().min(len as usize).min(SHORT_BELOW);
         cpu.copy_out(bytes, at, &mut buffer[..inline]);
         // (F3) Release: the packet has been read; pairs with the Acquire (F1) in `is_raised`.
         cpu.store(self.ready(), 0, Ordering::Release);
-        Envelope { kind, len, at: place }
+        PacketEnvelope { kind, len, at: place }
     }
 }
 
@@ -105,7 +112,7 @@ impl<P: Processor> Slots<'_, P> {
 }
 
 impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
-    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: Envelope, payload: &[u8]) {
+    fn send<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, envelope: PacketEnvelope, payload: &[u8]) {
         let index = self.index(route);
         let slot = &self.slots[index];
         slot.wait_until_empty(cpu, wait);
@@ -119,7 +126,7 @@ impl<P: Processor> ControlPackets<P> for Slots<'_, P> {
         _wait: &impl Waiting<P>,
         me: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Envelope)> {
+    ) -> Option<(usize, PacketEnvelope)> {
         for from in 0..self.processes {
             let index = self.index(Route { from, to: me });
             let slot = &self.slots[index];
@@ -160,7 +167,7 @@ mod tests {
 
     impl Shared {
         fn fill(&self, cpu: &LoomProcessor, number: u8) {
-            let envelope = Envelope { kind: number.into(), len: 4, at: 0 };
+            let envelope = PacketEnvelope { kind: number.into(), len: 4, at: 0 };
             self.slot.copy_in(cpu, &self.bytes, 0, envelope, &[number; 4]);
         }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use experiments::{Algorithm, BARRIERS, COUNTERS, LOCKS, MESSAGES, QUEUES, SIM_EXPERIMENTS, find};
+pub use experiments::{BARRIERS, COUNTERS, LOCKS, MESSAGES, NamedRunner, QUEUES, SIM_EXPERIMENTS, find};
 pub use patience::Patience;
 pub use run::{Measured, Run, Work};
 pub use sweep::{Effort, Sweep};

@@ -11,7 +11,7 @@ use towpath_report::record::Record;
 use towpath_report::table::{Cell, Table, header};
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use line::Probing;
 use towpath_host::Error;
 use towpath_report::format::bandwidth;
@@ -94,7 +94,7 @@ fn variants(experiment: &str) -> Vec<Variant<Probe>> {
     variants
 }
 
-fn measure(probe: Probe, run: &Run<'_>, copier: &mut memcpy::Copier) -> Result<Samples, Error> {
+fn measure(probe: Probe, run: &Circumstances<'_>, copier: &mut memcpy::Copier) -> Result<Samples, Error> {
     let (placement, time) = (run.placement, run.limit.min(TIME));
     Ok(match probe {
         Probe::Line(lines, probing) => {

@@ -11,7 +11,7 @@ use iceoryx2::prelude::*;
 use iceoryx2::service::builder::publish_subscribe::{PublishSubscribeCreateError, PublishSubscribeOpenError};
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
-use crate::transport::Run;
+use crate::transport::Circumstances;
 use towpath_host::Error;
 use towpath_host::process::{SharedPages, team};
 
@@ -205,7 +205,11 @@ impl Stage {
     }
 
     /// Runs `play(node, rank)` in each of the processes.
-    pub fn perform(&self, run: &Run<'_>, play: impl Fn(&Node, usize) -> Attempt) -> Result<(), Error> {
+    pub fn perform(
+        &self,
+        run: &Circumstances<'_>,
+        play: impl Fn(&Node, usize) -> Attempt,
+    ) -> Result<(), Error> {
         set_log_level(LogLevel::Fatal);
         let place = Place::new()?;
         let cores: Vec<_> = (0..self.procs).map(|n| run.placement.core_for(n, self.procs)).collect();

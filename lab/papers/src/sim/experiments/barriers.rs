@@ -7,7 +7,7 @@ use towpath_machine::Processor;
 use towpath_sim::Sim;
 use towpath_sync::{Barrier, for_each_barrier};
 
-use super::{Algorithm, Family, Measured, Run, in_two_sizes};
+use super::{Family, Measured, NamedRunner, Run, in_two_sizes};
 use towpath_host::Error;
 
 pub(super) fn run<B: Barrier<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
@@ -22,12 +22,12 @@ pub(super) fn run<B: Barrier<Sim> + 'static>(run: &Run) -> Result<Measured, Erro
     )
 }
 
-fn list<B: Barrier<Sim> + 'static>(all: &mut Vec<Algorithm>) {
-    all.push(Algorithm::new(B::NAME, run::<B>));
+fn list<B: Barrier<Sim> + 'static>(all: &mut Vec<NamedRunner>) {
+    all.push(NamedRunner::new(B::NAME, run::<B>));
 }
 
 /// The barriers.
-pub static BARRIERS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+pub static BARRIERS: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
     let (mut some, mut many) = (Vec::new(), Vec::new());
     for_each_barrier!([atomics ll_sc fetch_op] Sim, 64 => list(&mut some));
     for_each_barrier!([atomics ll_sc fetch_op] Sim, 1024 => list(&mut many));

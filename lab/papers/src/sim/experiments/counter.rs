@@ -7,7 +7,7 @@ use towpath_sim::Sim;
 use towpath_structures::Counter;
 use towpath_sync::{AtMemory, Atomics, LoadLinked, Primitive};
 
-use super::{Algorithm, Family, Measured, Run};
+use super::{Family, Measured, NamedRunner, Run};
 use towpath_host::Error;
 
 fn run<M: Primitive<Sim>>(run: &Run) -> Result<Measured, Error> {
@@ -16,12 +16,12 @@ fn run<M: Primitive<Sim>>(run: &Run) -> Result<Measured, Error> {
     })
 }
 
-fn list<M: Primitive<Sim>>(all: &mut Vec<Algorithm>) {
-    all.push(Algorithm::new(Counter::<Sim, M>::NAME, run::<M>));
+fn list<M: Primitive<Sim>>(all: &mut Vec<NamedRunner>) {
+    all.push(NamedRunner::new(Counter::<Sim, M>::NAME, run::<M>));
 }
 
 /// The counters.
-pub static COUNTERS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+pub static COUNTERS: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
     let mut all = Vec::new();
     list::<Atomics>(&mut all);
     list::<LoadLinked>(&mut all);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use towpath_sync::Policy;
 
-use super::{Algorithm, Measured, Point, Run, Simulate, Sweep, chosen, point, show};
+use super::{Measured, NamedRunner, Point, Run, Simulate, Sweep, chosen, point, show};
 use crate::ladder::Version;
 use crate::sim::ladder::{self, Rung};
 use towpath_host::Error;
@@ -43,8 +43,8 @@ fn measure(version: Version, run: &Run) -> Result<Measured, Error> {
 }
 
 /// The versions.
-static VERSIONS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
-    let named = |version: Version| Algorithm::new(version.name(), move |run| measure(version, run));
+static VERSIONS: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
+    let named = |version: Version| NamedRunner::new(version.name(), move |run| measure(version, run));
     Version::ALL.map(named).into()
 });
 

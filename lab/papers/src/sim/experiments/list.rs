@@ -6,23 +6,23 @@ use std::sync::LazyLock;
 use towpath_sim::Sim;
 use towpath_sync::Policy;
 
-use super::{Algorithm, Point, Simulate, Sweep, chosen, point, procs, show};
-use crate::sim::list::{ActiveCount, Advisory, Bershad, List, Locked, Valois, Versioned, lacks, run};
+use super::{NamedRunner, Point, Simulate, Sweep, chosen, point, procs, show};
+use crate::sim::list::{ActiveCount, Advisory, BershadControl, List, Locked, Valois, Versioned, lacks, run};
 use towpath_host::Error;
 use towpath_report::{Experiment, Results, Section};
 
 /// The algorithms: the paper's, in its order, and the software DCAS that it weighs
 /// against its own.
-static LISTS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
-    fn of<L: List<Sim> + 'static>() -> Algorithm {
-        Algorithm::new(L::NAME, run::<L>)
+static LISTS: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
+    fn of<L: List<Sim> + 'static>() -> NamedRunner {
+        NamedRunner::new(L::NAME, run::<L>)
     }
     vec![
         of::<Versioned<Sim, Advisory>>(),
         of::<Versioned<Sim, ActiveCount<Sim>>>(),
         of::<Valois<Sim>>(),
         of::<Locked<Sim>>(),
-        of::<Versioned<Sim, Bershad<Sim>>>(),
+        of::<Versioned<Sim, BershadControl<Sim>>>(),
     ]
 });
 

@@ -6,7 +6,7 @@ use towpath_machine::{Arena, Place, Processor};
 use towpath_sim::{Sim, SimCell};
 use towpath_sync::{Lock, for_each_lock};
 
-use super::{Algorithm, Family, Measured, Run, in_two_sizes};
+use super::{Family, Measured, NamedRunner, Run, in_two_sizes};
 use towpath_host::Error;
 
 struct Shared<L> {
@@ -32,12 +32,12 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     )
 }
 
-fn list<L: Lock<Sim> + 'static>(all: &mut Vec<Algorithm>) {
-    all.push(Algorithm::new(L::NAME, run::<L>));
+fn list<L: Lock<Sim> + 'static>(all: &mut Vec<NamedRunner>) {
+    all.push(NamedRunner::new(L::NAME, run::<L>));
 }
 
 /// The locks.
-pub static LOCKS: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+pub static LOCKS: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
     let (mut some, mut many) = (Vec::new(), Vec::new());
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Sim, 64 => list(&mut some));
     for_each_lock!([atomics ll_sc fetch_op scheduling kernel_mutex] Sim, 1024 => list(&mut many));

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use towpath_sync::Policy;
 
-use super::{Algorithm, Measured, Point, Run, Simulate, Sweep, all_points, show};
+use super::{Measured, NamedRunner, Point, Run, Simulate, Sweep, all_points, show};
 use crate::sim::messages::{self, Layer, bulk, logp, stress};
 use towpath_host::Error;
 use towpath_report::record::metrics;
@@ -14,7 +14,7 @@ use towpath_report::{Experiment, Results, Section};
 
 /// Measures the stress test under a claim algorithm; with two processors LogP and bulk
 /// too.
-fn measure(algorithm: messages::Algorithm, run: &Run) -> Result<Measured, Error> {
+fn measure(algorithm: messages::MessageAlgorithm, run: &Run) -> Result<Measured, Error> {
     let layer = Layer::new(run.clone());
     let stuck = |stuck: towpath_sim::Stuck| Error::NotAvailable(stuck.to_string());
     let f = stress::stress(&layer, algorithm).map_err(stuck)?;
@@ -53,10 +53,11 @@ fn measure(algorithm: messages::Algorithm, run: &Run) -> Result<Measured, Error>
 }
 
 /// The claim algorithms.
-pub static MESSAGES: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
-    let named =
-        |algorithm: messages::Algorithm| Algorithm::new(algorithm.name(), move |run| measure(algorithm, run));
-    messages::Algorithm::ALL.map(named).into()
+pub static MESSAGES: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
+    let named = |algorithm: messages::MessageAlgorithm| {
+        NamedRunner::new(algorithm.name(), move |run| measure(algorithm, run))
+    };
+    messages::MessageAlgorithm::ALL.map(named).into()
 });
 
 /// The experiment.

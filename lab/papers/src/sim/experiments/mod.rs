@@ -43,11 +43,11 @@ pub fn find(name: &str) -> Option<&'static dyn Simulate> {
 
 /// Joins the algorithms for up to 64 processors with those for up to 1,024: both lists
 /// hold the same names.
-fn in_two_sizes(some: Vec<Algorithm>, many: Vec<Algorithm>) -> Vec<Algorithm> {
-    let join = |(few, many): (Algorithm, Algorithm)| {
+fn in_two_sizes(some: Vec<NamedRunner>, many: Vec<NamedRunner>) -> Vec<NamedRunner> {
+    let join = |(few, many): (NamedRunner, NamedRunner)| {
         debug_assert_eq!(few.name, many.name);
         let (name, few, many) = (few.name, few.runner, many.runner);
-        Algorithm::new(name, move |run| if run.procs > 64 { many(run) } else { few(run) })
+        NamedRunner::new(name, move |run| if run.procs > 64 { many(run) } else { few(run) })
     };
     some.into_iter().zip(many).map(join).collect()
 }
@@ -56,7 +56,7 @@ fn in_two_sizes(some: Vec<Algorithm>, many: Vec<Algorithm>) -> Vec<Algorithm> {
 struct Family {
     name: &'static str,
     about: &'static str,
-    algorithms: &'static LazyLock<Vec<Algorithm>>,
+    algorithms: &'static LazyLock<Vec<NamedRunner>>,
 }
 
 impl Experiment for Family {
@@ -82,25 +82,25 @@ impl Simulate for Family {
 
 /// An algorithm in an experiment's loop.
 #[derive(Clone)]
-pub struct Algorithm {
+pub struct NamedRunner {
     /// Its name, as users call it.
     pub name: &'static str,
     /// Makes one run.
     pub runner: Runner,
 }
 
-impl Algorithm {
+impl NamedRunner {
     fn new(
         name: &'static str,
         runner: impl Fn(&Run) -> Result<Measured, Error> + Send + Sync + 'static,
-    ) -> Algorithm {
-        Algorithm { name, runner: Arc::new(runner) }
+    ) -> NamedRunner {
+        NamedRunner { name, runner: Arc::new(runner) }
     }
 
     /// Returns whether an experiment without chosen algorithms takes it on that machine:
     /// on one with load-linked those that say so instead of their twins, on others no emulations of
     /// missing operations.
-    fn suits(&self, machine: &Parameters, all: &[Algorithm]) -> bool {
+    fn suits(&self, machine: &Parameters, all: &[NamedRunner]) -> bool {
         let has_twin = || {
             let twin = format!("{}/ll-sc", self.name);
             all.iter().any(|a| a.name == twin)
@@ -114,7 +114,7 @@ impl Algorithm {
 }
 
 /// The algorithms that the user asked for, or those that suit the machine.
-fn chosen(sweep: &Sweep, all: &'static [Algorithm]) -> Result<Vec<&'static Algorithm>, Error> {
+fn chosen(sweep: &Sweep, all: &'static [NamedRunner]) -> Result<Vec<&'static NamedRunner>, Error> {
     if sweep.algorithms.is_empty() {
         return Ok(all.iter().filter(|a| a.suits(&sweep.run.machine, all)).collect());
     }
@@ -144,7 +144,7 @@ fn procs(sweep: &Sweep) -> Result<Vec<usize>, Error> {
 
 /// An algorithm on so many processors under one way of waiting, a single copy of the
 /// program.
-fn point(experiment: &str, sweep: &Sweep, algorithm: &Algorithm, waiting: Policy, procs: usize) -> Point {
+fn point(experiment: &str, sweep: &Sweep, algorithm: &NamedRunner, waiting: Policy, procs: usize) -> Point {
     Point {
         subject: subject(experiment, algorithm.name, waiting.name(), procs, sweep.run.work),
         run: Run {
@@ -160,7 +160,7 @@ fn point(experiment: &str, sweep: &Sweep, algorithm: &Algorithm, waiting: Policy
 fn all_points(
     experiment: &'static str,
     sweep: &Sweep,
-    algorithms: &'static [Algorithm],
+    algorithms: &'static [NamedRunner],
 ) -> Result<Vec<Point>, Error> {
     let mut points = Vec::new();
     for algorithm in chosen(sweep, algorithms)? {

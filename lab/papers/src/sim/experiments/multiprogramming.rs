@@ -13,12 +13,12 @@ use std::sync::LazyLock;
 use towpath_sim::Parameters;
 use towpath_sync::Policy;
 
-use super::{Algorithm, BARRIERS, Point, QUEUES, Simulate, Sweep, chosen, point, procs, show};
+use super::{BARRIERS, NamedRunner, Point, QUEUES, Simulate, Sweep, chosen, point, procs, show};
 use towpath_host::Error;
 use towpath_report::{Experiment, Results, Section};
 
 /// The queues and barriers together.
-static ALL: LazyLock<Vec<Algorithm>> =
+static ALL: LazyLock<Vec<NamedRunner>> =
     LazyLock::new(|| QUEUES.iter().chain(BARRIERS.iter()).cloned().collect());
 
 /// The algorithms unless the user chooses: the paper's, over both primitives.

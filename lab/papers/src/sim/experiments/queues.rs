@@ -9,7 +9,7 @@ use towpath_structures::for_each_queue;
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_sync::Waiting;
 
-use super::{Algorithm, Family, Measured, Run, in_two_sizes};
+use super::{Family, Measured, NamedRunner, Run, in_two_sizes};
 use towpath_host::Error;
 
 pub(super) fn run<Q: ConcurrentQueue<Sim>>(run: &Run) -> Result<Measured, Error> {
@@ -36,12 +36,12 @@ pub(super) fn run<Q: ConcurrentQueue<Sim>>(run: &Run) -> Result<Measured, Error>
     )
 }
 
-fn list<Q: ConcurrentQueue<Sim>>(all: &mut Vec<Algorithm>) {
-    all.push(Algorithm::new(Q::NAME, run::<Q>));
+fn list<Q: ConcurrentQueue<Sim>>(all: &mut Vec<NamedRunner>) {
+    all.push(NamedRunner::new(Q::NAME, run::<Q>));
 }
 
 /// The queues.
-pub static QUEUES: LazyLock<Vec<Algorithm>> = LazyLock::new(|| {
+pub static QUEUES: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
     let (mut some, mut many) = (Vec::new(), Vec::new());
     for_each_queue!([atomics ll_sc fetch_op scheduling] Sim, 64 => list(&mut some));
     for_each_queue!([atomics ll_sc fetch_op scheduling] Sim, 1024 => list(&mut many));

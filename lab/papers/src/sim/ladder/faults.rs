@@ -12,7 +12,7 @@ use towpath_machine::{Arena, Processor};
 use towpath_sim::{Macro, Macros, Parameters, Sim, SimArena, Simulation, Stuck};
 use towpath_sync::Spinning;
 
-use crate::ladder::{ControlPackets, Envelope, Indices, Printed, Route, SHORT_BELOW, Slot, Slots};
+use crate::ladder::{ControlPackets, Indices, PacketEnvelope, Printed, Route, SHORT_BELOW, Slot, Slots};
 
 /// Packets that are sent.
 const PACKETS: usize = 8;
@@ -63,7 +63,7 @@ pub const UNORDERED: [Fault; 2] = [
 
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum ExchangeOutcome {
     /// All packets arrived whole and in order.
     Right,
     /// A packet was read that had not been sent like that: stale or mixed data.
@@ -74,7 +74,7 @@ pub enum Outcome {
 
 /// The form of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum SlotsForm {
     /// Ours: `ladder/slots.rs`.
     Slots,
     /// The paper's figures with these indices of the receiver, and with this value of the
@@ -99,10 +99,10 @@ impl Shared {
         }
     }
 
-    fn run(&self, form: Form, act: impl FnOnce(&dyn Fn(&Sim, u64), &dyn Fn(&Sim, &mut [u8]) -> u64)) {
+    fn run(&self, form: SlotsForm, act: impl FnOnce(&dyn Fn(&Sim, u64), &dyn Fn(&Sim, &mut [u8]) -> u64)) {
         let (out, back) = (Route { from: 0, to: 1 }, 1);
         fn send<C: ControlPackets<Sim>>(packets: &C, cpu: &Sim, route: Route, n: u64) {
-            let envelope = Envelope { kind: n, len: BYTES as u64, at: !n };
+            let envelope = PacketEnvelope { kind: n, len: BYTES as u64, at: !n };
             packets.send(cpu, &Spinning, route, envelope, &payload(n));
         }
         // The number of the packet, or 0 if its parts don't belong together.
@@ -116,11 +116,11 @@ impl Shared {
             }
         }
         match form {
-            Form::Slots => {
+            SlotsForm::Slots => {
                 let p = Slots { slots: &self.slots, payload: &self.payload, processes: PROCESSES };
                 act(&|cpu, n| send(&p, cpu, out, n), &|cpu, b| receive(&p, cpu, back, b));
             }
-            Form::Figures(indices, ready) => {
+            SlotsForm::Figures(indices, ready) => {
                 let (slots, payload) = (&self.slots[..], &self.payload);
                 let ready = Cell::new(ready);
                 let p = Printed { slots, payload, processes: PROCESSES, indices, ready };
@@ -140,7 +140,7 @@ fn payload(n: u64) -> Vec<u8> {
 const WINDOW: &str = "memory.window=10us";
 
 /// Sends packets through the slots with a fault.
-pub fn exchange(machine: &Parameters, form: Form, fault: Fault, seed: u64) -> Outcome {
+pub fn exchange(machine: &Parameters, form: SlotsForm, fault: Fault, seed: u64) -> ExchangeOutcome {
     let mut machine = machine.clone();
     machine.set_from_text(WINDOW).expect("a parameter and its value");
     let mut simulation = Simulation::new(&machine, PROCESSES, seed);
@@ -173,8 +173,8 @@ pub fn exchange(machine: &Parameters, form: Form, fault: Fault, seed: u64) -> Ou
     }
     let ended = simulation.run_until(LIMIT);
     match (stale.get(), ended) {
-        (true, _) => Outcome::Stale,
-        (false, Ok(_)) => Outcome::Right,
-        (false, Err(Stuck::Deadlock(_) | Stuck::Limit(_))) => Outcome::Hangs,
+        (true, _) => ExchangeOutcome::Stale,
+        (false, Ok(_)) => ExchangeOutcome::Right,
+        (false, Err(Stuck::Deadlock(_) | Stuck::Limit(_))) => ExchangeOutcome::Hangs,
     }
 }

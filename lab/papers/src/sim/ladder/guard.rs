@@ -9,7 +9,7 @@ use towpath_sim::{Parameters, Sim, SimArena, SimWord, Time};
 use towpath_sync::locks::TestAndSet;
 use towpath_sync::{Lock, Waiting};
 
-use crate::ladder::{Exclusive, Version};
+use crate::ladder::{LadderLock, Version};
 
 /// One lock of either kind.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl Guard {
     }
 }
 
-impl Exclusive<Sim> for Guard {
+impl LadderLock<Sim> for Guard {
     fn enter<W: Waiting<Sim>>(&self, cpu: &Sim, wait: &W) {
         self.count();
         match &self.0.kind {

@@ -17,8 +17,8 @@ use towpath_sync::Spinning;
 
 use super::{Run, Work};
 use crate::ladder::{
-    ControlPackets, Device, Ends, LockedQueues, PACKETS, Packet, Pool, SHORT_BELOW, Slot, Slots, Table,
-    Version,
+    ControlPackets, Device, LockedQueues, PACKETS, Packet, Pool, PoolTable, QueueEnds, SHORT_BELOW, Slot,
+    Slots, Version,
 };
 use towpath_report::stats::percentile;
 
@@ -68,7 +68,7 @@ impl Rung {
 
 /// Figures of ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub struct LadderFigures {
     /// From one process to the other, in nanoseconds: half a round trip, the median.
     pub latency: f64,
     /// Operations on locks (entering, leaving) for each message.
@@ -84,11 +84,11 @@ fn rounds(bytes: usize) -> usize {
 
 /// The memory that both processes share.
 struct Shared {
-    ends: Vec<Ends<Sim>>,
+    ends: Vec<QueueEnds<Sim>>,
     packets: Vec<Packet<Sim>>,
     slots: Vec<Slot<Sim>>,
     payload: SimBytes,
-    table: Table<Sim>,
+    table: PoolTable<Sim>,
     bytes: SimBytes,
     locks: Vec<Guard>,
 }
@@ -99,11 +99,11 @@ impl Shared {
     fn new(arena: &SimArena, rung: &Rung) -> Shared {
         let many = PROCESSES * PACKETS.max(PROCESSES);
         Shared {
-            ends: (0..PROCESSES).map(|_| Ends::new(arena)).collect(),
+            ends: (0..PROCESSES).map(|_| QueueEnds::new(arena)).collect(),
             packets: (0..PROCESSES * PACKETS).map(|_| Packet::new(arena)).collect(),
             slots: (0..PROCESSES * PROCESSES).map(|_| Slot::new(arena)).collect(),
             payload: arena.bytes(many * SHORT_BELOW),
-            table: Table::new(arena),
+            table: PoolTable::new(arena),
             bytes: arena.bytes(rung.pool),
             locks: (0..=PROCESSES).map(|_| Guard::new(arena, &rung.run.machine, rung.version)).collect(),
         }
@@ -119,7 +119,7 @@ impl Shared {
 /// # Panics
 ///
 /// If a message arrives damaged.
-pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
+pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
     let (version, bytes) = (rung.version, rung.run.bytes);
     if version == Version::Towpath {
         return ours::ping_pong(rung);
@@ -154,7 +154,7 @@ pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
     let outcome = simulation.run()?;
     let messages = 2.0 * (rounds(bytes) + 1) as f64;
     let operations: u64 = shared.locks.iter().map(Guard::operations).sum();
-    Ok(Figures {
+    Ok(LadderFigures {
         latency: trips.median() / 2.0,
         lock_operations: operations as f64 / messages,
         flushes: outcome.counters.flushes as f64 / messages,

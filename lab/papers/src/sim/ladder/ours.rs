@@ -8,7 +8,7 @@ use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{Arena, Processor};
 use towpath_sim::{Sim, SimArena, SimBytes, Simulation, Stuck};
 
-use super::{Figures, PROCESSES, Run, Rung, Trips, message, rounds};
+use super::{LadderFigures, PROCESSES, Run, Rung, Trips, message, rounds};
 use crate::ladder::{Ours, RingBytes};
 
 /// Slots of a ring, and bytes behind them: as natively.
@@ -49,7 +49,7 @@ impl RingBytes<Sim, Rc<Memory>> for Copies {
 }
 
 /// Plays it.
-pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
+pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
     let Run { machine, bytes, seed, .. } = &rung.run;
     let (bytes, seed) = (*bytes, *seed);
     let mut simulation = Simulation::new(machine, PROCESSES, seed);
@@ -98,5 +98,5 @@ pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
         });
     }
     simulation.run()?;
-    Ok(Figures { latency: trips.median() / 2.0, lock_operations: 0.0, flushes: 0.0 })
+    Ok(LadderFigures { latency: trips.median() / 2.0, lock_operations: 0.0, flushes: 0.0 })
 }

@@ -11,8 +11,8 @@ use towpath_sync::Spinning;
 
 use super::Guard;
 use crate::ladder::{
-    Chosen, ControlPackets, Cyclic, Ends, Envelope, Given, LockedQueues, Mailboxes, PACKETS, Packet, Pair,
-    Route, SHORT_BELOW, Slot, Slots, Version,
+    Chosen, ControlPackets, Cyclic, Given, LockedQueues, MailboxPair, Mailboxes, PACKETS, Packet,
+    PacketEnvelope, QueueEnds, Route, SHORT_BELOW, Slot, Slots, Version,
 };
 
 /// The slots of a receiver.
@@ -33,7 +33,7 @@ const WARM: usize = 6;
 struct Shared {
     slots: Vec<Slot<Sim>>,
     payload: SimBytes,
-    ends: Vec<Ends<Sim>>,
+    ends: Vec<QueueEnds<Sim>>,
     packets: Vec<Packet<Sim>>,
     queued: SimBytes,
     locks: Vec<Guard>,
@@ -45,7 +45,7 @@ impl Shared {
         Shared {
             slots: (0..slots).map(|_| Slot::new(arena)).collect(),
             payload: arena.bytes(slots * SHORT_BELOW),
-            ends: (0..processes).map(|_| Ends::new(arena)).collect(),
+            ends: (0..processes).map(|_| QueueEnds::new(arena)).collect(),
             packets: (0..processes * PACKETS).map(|_| Packet::new(arena)).collect(),
             queued: arena.bytes(processes * PACKETS * SHORT_BELOW),
             locks: (0..processes).map(|_| Guard::new(arena, machine, Version::TestAndSet)).collect(),
@@ -124,7 +124,7 @@ impl Ways {
 fn talk<C: ControlPackets<Sim>>(cpu: &Sim, packets: &C, me: usize, processes: usize, ways: &Ways) {
     let last = processes - 1;
     let send = |to: usize, n: usize| {
-        let envelope = Envelope { kind: n as u64, len: 8, at: me as u64 };
+        let envelope = PacketEnvelope { kind: n as u64, len: 8, at: me as u64 };
         packets.send(cpu, &Spinning, Route { from: me, to }, envelope, &[n as u8; 8]);
     };
     let receive = || {
@@ -197,7 +197,7 @@ pub fn bursts(machine: &Parameters, depth: usize, seed: u64) -> Result<Burst, St
                 if me == 0 {
                     let start = cpu.clock();
                     for n in 0..BURST {
-                        let envelope = Envelope { kind: n as u64, len: 0, at: burst as u64 };
+                        let envelope = PacketEnvelope { kind: n as u64, len: 0, at: burst as u64 };
                         packets.send(cpu, &Spinning, Route { from: 0, to: 1 }, envelope, &[]);
                     }
                     sending += cpu.clock() - start;
@@ -259,11 +259,11 @@ pub fn distributed(machine: &Parameters, empty: Empty, seed: u64) -> Result<Remo
     let per_node = machine.per_node as usize;
     let mut simulation = Simulation::new(machine, per_node + 1, seed);
     let arena = simulation.arena();
-    let pairs: Rc<Vec<Pair<Sim>>> = Rc::new(
+    let pairs: Rc<Vec<MailboxPair<Sim>>> = Rc::new(
         (0..4u32)
             .map(|n| {
                 let (to, from) = (n / 2, n % 2);
-                Pair::new(&arena, to, if empty == Empty::AtTheSender { from } else { to })
+                MailboxPair::new(&arena, to, if empty == Empty::AtTheSender { from } else { to })
             })
             .collect(),
     );

@@ -8,8 +8,8 @@ use towpath_machine::{Arena, Processor};
 use towpath_sim::{Sim, Simulation, Stuck};
 use towpath_sync::Spinning;
 
-use super::{Figures, PROCESSES, Run, Rung, Trips, message, rounds};
-use crate::ladder::{ControlPackets, Envelope, Route, SHORT_BELOW, Slot, Slots};
+use super::{LadderFigures, PROCESSES, Run, Rung, Trips, message, rounds};
+use crate::ladder::{ControlPackets, PacketEnvelope, Route, SHORT_BELOW, Slot, Slots};
 
 const HERE_IT_IS: u64 = 1;
 const I_HAVE_IT: u64 = 2;
@@ -19,7 +19,7 @@ const I_HAVE_IT: u64 = 2;
 /// # Errors
 ///
 /// [`Stuck`] if it doesn't end.
-pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
+pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
     let Run { machine, bytes, seed, .. } = &rung.run;
     let (bytes, seed) = (*bytes, *seed);
     let mut simulation = Simulation::new(machine, PROCESSES, seed);
@@ -48,7 +48,7 @@ pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
             let mut buffer = vec![0; bytes];
             let send = || {
                 cpu.work(software);
-                let envelope = Envelope { kind: HERE_IT_IS, len: bytes as u64, at: 0 };
+                let envelope = PacketEnvelope { kind: HERE_IT_IS, len: bytes as u64, at: 0 };
                 packets.send(cpu, &Spinning, out, envelope, &[]);
                 assert_eq!(next().kind, I_HAVE_IT);
             };
@@ -56,7 +56,7 @@ pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
                 let envelope = next();
                 assert_eq!((envelope.kind, envelope.len), (HERE_IT_IS, bytes as u64));
                 cpu.copy_out(&memory[1 - me], 0, &mut buffer);
-                let envelope = Envelope { kind: I_HAVE_IT, ..Envelope::default() };
+                let envelope = PacketEnvelope { kind: I_HAVE_IT, ..PacketEnvelope::default() };
                 packets.send(cpu, &Spinning, out, envelope, &[]);
                 cpu.work(software);
                 assert!(buffer == message(1 - me, 0, bytes), "a message arrived damaged");
@@ -75,5 +75,5 @@ pub fn ping_pong(rung: &Rung) -> Result<Figures, Stuck> {
         });
     }
     simulation.run()?;
-    Ok(Figures { latency: trips.median() / 2.0, lock_operations: 0.0, flushes: 0.0 })
+    Ok(LadderFigures { latency: trips.median() / 2.0, lock_operations: 0.0, flushes: 0.0 })
 }

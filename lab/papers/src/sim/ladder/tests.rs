@@ -3,7 +3,7 @@
 
 use towpath_sim::machines;
 
-use super::faults::{self, Form, Outcome, exchange};
+use super::faults::{self, ExchangeOutcome, SlotsForm, exchange};
 use super::refined::{Empty, Polled, bursts, distributed, latency};
 use super::*;
 use crate::ladder::Indices;
@@ -51,14 +51,19 @@ fn locks_are_counted() {
 #[test]
 fn slot_protocol_needs_every_macro() {
     for seed in 1..=20 {
-        assert_eq!(exchange(&sx4(), Form::Slots, faults::NONE, seed), Outcome::Right, "seed {seed}");
+        assert_eq!(
+            exchange(&sx4(), SlotsForm::Slots, faults::NONE, seed),
+            ExchangeOutcome::Right,
+            "seed {seed}"
+        );
         for fault in faults::ORDINARY {
-            let outcome = exchange(&sx4(), Form::Slots, fault, seed);
-            assert_ne!(outcome, Outcome::Right, "without {}, seed {seed}", fault.what);
+            let outcome = exchange(&sx4(), SlotsForm::Slots, fault, seed);
+            assert_ne!(outcome, ExchangeOutcome::Right, "without {}, seed {seed}", fault.what);
         }
     }
     for fault in faults::UNORDERED {
-        let stale = (1..=200).filter(|&seed| exchange(&sx4(), Form::Slots, fault, seed) == Outcome::Stale);
+        let stale = (1..=200)
+            .filter(|&seed| exchange(&sx4(), SlotsForm::Slots, fault, seed) == ExchangeOutcome::Stale);
         assert!(stale.count() > 0, "{}", fault.what);
     }
 }
@@ -67,7 +72,7 @@ fn slot_protocol_needs_every_macro() {
 fn coherent_machines_need_no_macros() {
     let origin = machines::by_name("origin2000").unwrap();
     for fault in faults::ORDINARY.into_iter().chain(faults::UNORDERED) {
-        assert_eq!(exchange(&origin, Form::Slots, fault, 1), Outcome::Right, "{}", fault.what);
+        assert_eq!(exchange(&origin, SlotsForm::Slots, fault, 1), ExchangeOutcome::Right, "{}", fault.what);
     }
 }
 
@@ -76,15 +81,16 @@ fn the_figures_as_printed_hang_on_any_machine() {
     for machine in machines::names() {
         let machine = machines::by_name(machine).unwrap();
         for seed in 1..=3 {
-            let with = |indices, ready| exchange(&machine, Form::Figures(indices, ready), faults::NONE, seed);
-            assert_eq!(with(Indices::Printed, 0), Outcome::Hangs, "{}", machine.name);
-            assert_eq!(with(Indices::Corrected, 0), Outcome::Right, "{}", machine.name);
+            let with =
+                |indices, ready| exchange(&machine, SlotsForm::Figures(indices, ready), faults::NONE, seed);
+            assert_eq!(with(Indices::Printed, 0), ExchangeOutcome::Hangs, "{}", machine.name);
+            assert_eq!(with(Indices::Corrected, 0), ExchangeOutcome::Right, "{}", machine.name);
         }
     }
     // The line `pkt->ready = 0` is no slip: a packet that is passed on sets the bit with its own
     // copy.
-    let left = |seed| exchange(&sx4(), Form::Figures(Indices::Corrected, 1), faults::NONE, seed);
-    assert!((1..=20).any(|seed| left(seed) != Outcome::Right));
+    let left = |seed| exchange(&sx4(), SlotsForm::Figures(Indices::Corrected, 1), faults::NONE, seed);
+    assert!((1..=20).any(|seed| left(seed) != ExchangeOutcome::Right));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use towpath_machine::{ActiveThreads, AdvisoryLoad, Arena, Dcas, Ordering, Place, Processor, RollBack};
 use towpath_structures::dcas::{DoubleCas, RolledBack};
 
-use super::Plan;
+use super::ListPlan;
 
 /// Maximum number of active threads at a time (paper G §8.4).
 const THRESHOLD: u64 = 1;
@@ -16,7 +16,7 @@ pub trait Control<P: Processor>: Sized {
     /// The algorithm that the list with it is.
     const NAME: &'static str;
     /// Makes it.
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self;
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self;
     /// A process comes to an operation.
     fn enter(&self, cpu: &P);
     /// Begins an attempt: reads the version.
@@ -35,7 +35,7 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &ListPlan) -> Self {
         Pauses { next: plan.first_pause, longest: plan.longest_pause }
     }
 
@@ -52,13 +52,13 @@ impl Pauses {
 /// gives the lock up, since it stores to the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Advisory {
-    plan: Plan,
+    plan: ListPlan,
 }
 
 impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
     const NAME: &'static str = "dcas-cload";
 
-    fn new(_arena: &impl Arena<P>, plan: &Plan) -> Self {
+    fn new(_arena: &impl Arena<P>, plan: &ListPlan) -> Self {
         Advisory { plan: *plan }
     }
     fn enter(&self, _cpu: &P) {}
@@ -90,13 +90,13 @@ impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
 /// long.
 pub struct ActiveCount<P: Processor> {
     count: P::Word,
-    plan: Plan,
+    plan: ListPlan,
 }
 
 impl<P: ActiveThreads + Dcas> Control<P> for ActiveCount<P> {
     const NAME: &'static str = "dcas-active-count";
 
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self {
         ActiveCount { count: arena.word(Place::NewLine, 0), plan: *plan }
     }
     fn enter(&self, cpu: &P) {
@@ -121,23 +121,23 @@ impl<P: ActiveThreads + Dcas> Control<P> for ActiveCount<P> {
 /// system rolls back if it switches it out. Who finds the lock taken backs off, as under a spin
 /// lock. The version is stored first, so it is the word that can have a tentative value, and it is
 /// read as such ([`RolledBack::look`]).
-pub struct Bershad<P: RollBack> {
+pub struct BershadControl<P: RollBack> {
     dcas: RolledBack<P>,
-    plan: Plan,
+    plan: ListPlan,
 }
 
-impl<P: RollBack> Bershad<P> {
+impl<P: RollBack> BershadControl<P> {
     fn backing_off(&self, cpu: &P) -> impl FnMut() {
         let mut pauses = Pauses::new(&self.plan);
         move || cpu.delay(pauses.next())
     }
 }
 
-impl<P: RollBack> Control<P> for Bershad<P> {
+impl<P: RollBack> Control<P> for BershadControl<P> {
     const NAME: &'static str = "dcas-bershad";
 
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
-        Bershad { dcas: RolledBack::new(arena, plan.processes), plan: *plan }
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self {
+        BershadControl { dcas: RolledBack::new(arena, plan.processes), plan: *plan }
     }
     fn enter(&self, _cpu: &P) {}
     fn version(&self, cpu: &P, version: &P::Word) -> u64 {

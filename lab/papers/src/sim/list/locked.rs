@@ -8,14 +8,14 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_structures::Pool;
 
 use super::control::Pauses;
-use super::{Item, List, ListError, Plan};
+use super::{List, ListError, ListItem, ListPlan};
 
 /// The list.
 pub struct Locked<P: Processor> {
     lock: P::Word,
     head: P::Word,
-    nodes: Pool<P, Item<P>>,
-    plan: Plan,
+    nodes: Pool<P, ListItem<P>>,
+    plan: ListPlan,
 }
 
 impl<P: Processor> Locked<P> {
@@ -80,8 +80,8 @@ impl<P: Processor> Locked<P> {
 impl<P: Processor> List<P> for Locked<P> {
     const NAME: &'static str = "spin-lock";
 
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
-        let nodes = Pool::<P, Item<P>>::nodes_for(plan.processes, plan.processes);
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self {
+        let nodes = Pool::<P, ListItem<P>>::nodes_for(plan.processes, plan.processes);
         Locked {
             lock: arena.word(Place::NewLine, 0),
             head: arena.word(Place::NewLine, 0),

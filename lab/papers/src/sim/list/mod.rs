@@ -17,7 +17,7 @@ mod versioned;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub use control::{ActiveCount, Advisory, Bershad, Control};
+pub use control::{ActiveCount, Advisory, BershadControl, Control};
 pub use locked::Locked;
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_sim::parameters::{NO_ADVISORY, NO_COUNTS, NO_DCAS, NO_ROLL_BACK};
@@ -42,7 +42,7 @@ const THRESHOLD: u64 = 2000;
 
 /// The size of a list and its constants.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct ListPlan {
     /// Number of processes.
     pub processes: usize,
     /// Number of pairs of insertion and deletion that they make together.
@@ -55,11 +55,11 @@ pub struct Plan {
     pub threshold: u64,
 }
 
-impl Plan {
+impl ListPlan {
     /// The paper's plan, on that machine. Where no cycle is given it is a nanosecond.
-    pub fn new(machine: &Parameters, processes: usize, pairs: u64) -> Plan {
+    pub fn new(machine: &Parameters, processes: usize, pairs: u64) -> ListPlan {
         let cycles = |n: u64| (n * machine.cycle / 1000).max(n);
-        Plan {
+        ListPlan {
             processes,
             pairs,
             first_pause: cycles(FIRST_PAUSE),
@@ -69,9 +69,9 @@ impl Plan {
     }
 
     /// On the machine that this runs on: a cycle is taken for a nanosecond.
-    pub fn native(processes: usize, pairs: u64) -> Plan {
+    pub fn native(processes: usize, pairs: u64) -> ListPlan {
         let (first_pause, longest_pause, threshold) = (FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD);
-        Plan { processes, pairs, first_pause, longest_pause, threshold }
+        ListPlan { processes, pairs, first_pause, longest_pause, threshold }
     }
 }
 
@@ -85,7 +85,7 @@ pub trait List<P: Processor>: Sized {
     const NAME: &'static str;
 
     /// An empty list.
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self;
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self;
 
     /// Inserts an element in the order of the keys (more than 0 and less than the largest
     /// number), and returns it.
@@ -111,7 +111,7 @@ pub trait List<P: Processor>: Sized {
 }
 
 /// A node of the lists that need nothing but keys and links.
-pub struct Item<P: Processor> {
+pub struct ListItem<P: Processor> {
     /// The key by which the list is ordered. A word, not a cell: a late reader reads it
     /// while its next owner writes it.
     key: P::Word,
@@ -119,16 +119,20 @@ pub struct Item<P: Processor> {
     next: P::Word,
 }
 
-impl<P: Processor> Node<P> for Item<P> {
+impl<P: Processor> Node<P> for ListItem<P> {
     fn new(arena: &impl Arena<P>) -> Self {
         // A line of its own on machines with lines of two words, which the pool's links have
         // filled.
-        Item { key: arena.word(Place::SameLine, 0), next: arena.word(Place::SameLine, 0) }
+        ListItem { key: arena.word(Place::SameLine, 0), next: arena.word(Place::SameLine, 0) }
     }
 }
 
 /// See [`List::keys`].
-fn keys_from<P: Processor>(cpu: &P, head: &P::Word, nodes: &Pool<P, Item<P>>) -> Result<Vec<u64>, ListError> {
+fn keys_from<P: Processor>(
+    cpu: &P,
+    head: &P::Word,
+    nodes: &Pool<P, ListItem<P>>,
+) -> Result<Vec<u64>, ListError> {
     let mut keys = Vec::new();
     // Relaxed: nobody changes anything.
     let mut next = cpu.load(head, Ordering::Relaxed);
@@ -190,11 +194,14 @@ pub fn run<L: List<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
 /// # Panics
 ///
 /// As [`run`].
-pub fn run_as<L: List<Sim> + 'static>(run: &Run, change: impl Fn(Plan) -> Plan) -> Result<Measured, Error> {
+pub fn run_as<L: List<Sim> + 'static>(
+    run: &Run,
+    change: impl Fn(ListPlan) -> ListPlan,
+) -> Result<Measured, Error> {
     let processes = run.procs * run.per_processor;
     let each = (run.operations / processes as u64).max(1);
     let pairs = each * processes as u64;
-    let plan = change(Plan::new(&run.machine, processes, pairs));
+    let plan = change(ListPlan::new(&run.machine, processes, pairs));
     let mut simulation = Simulation::new(&run.machine, run.procs, run.seed);
     let list = Rc::new(L::new(&simulation.arena(), &plan));
     let (steps, failed) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
@@ -247,7 +254,7 @@ pub fn run_as<L: List<Sim> + 'static>(run: &Run, change: impl Fn(Plan) -> Plan) 
 pub fn alone<L: List<Sim> + 'static>(machine: &Parameters, before: u64) -> Result<[f64; 2], Error> {
     let mut simulation = Simulation::new(machine, 1, 1);
     simulation.without_jitter();
-    let list = L::new(&simulation.arena(), &Plan::new(machine, 1, before + 1));
+    let list = L::new(&simulation.arena(), &ListPlan::new(machine, 1, before + 1));
     let took = Rc::new(Cell::new([0.0; 2]));
     let (result, cycle) = (Rc::clone(&took), machine.cycle.max(1000) as f64);
     simulation.spawn(0, 0, move |cpu| {

@@ -21,7 +21,7 @@ fn shuffle<L: List<Sim> + 'static>(machine: &Parameters, procs: usize, per_proce
     let processes = procs * per_processor;
     let mut simulation = Simulation::new(machine, procs, seed);
     let list =
-        Rc::new(L::new(&simulation.arena(), &Plan::new(machine, processes * 5, 40 * processes as u64)));
+        Rc::new(L::new(&simulation.arena(), &ListPlan::new(machine, processes * 5, 40 * processes as u64)));
     let left: Rc<RefCell<(usize, Vec<u64>)>> = Rc::default();
     for me in 0..processes {
         let (list, left) = (Rc::clone(&list), Rc::clone(&left));
@@ -84,16 +84,16 @@ fn under_a_version_number_and_a_count_of_active_threads() {
 
 #[test]
 fn list_under_a_rolled_back_lock_is_right() {
-    is_a_list::<Versioned<Sim, Bershad<Sim>>>();
+    is_a_list::<Versioned<Sim, BershadControl<Sim>>>();
 }
 
 /// Reads the version as it is: it may be one that is taken back.
-struct Careless(Bershad<Sim>);
+struct Careless(BershadControl<Sim>);
 
 impl Control<Sim> for Careless {
     const NAME: &'static str = "dcas-bershad";
 
-    fn new(arena: &impl Arena<Sim>, plan: &Plan) -> Self {
+    fn new(arena: &impl Arena<Sim>, plan: &ListPlan) -> Self {
         Careless(Control::new(arena, plan))
     }
     fn enter(&self, _cpu: &Sim) {}
@@ -113,7 +113,7 @@ fn version_taken_back_spoils_the_list() {
     let spoils = |run: fn(&Parameters, u64)| {
         (0..40).filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(&p, seed))).is_err()).count()
     };
-    assert_eq!(spoils(|p, seed| shuffle::<Versioned<Sim, Bershad<Sim>>>(p, 6, 3, seed)), 0);
+    assert_eq!(spoils(|p, seed| shuffle::<Versioned<Sim, BershadControl<Sim>>>(p, 6, 3, seed)), 0);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let spoilt = spoils(|p, seed| shuffle::<Versioned<Sim, Careless>>(p, 6, 3, seed));
@@ -138,7 +138,7 @@ fn leaks_nothing<L: List<Sim> + 'static>() {
     let p = machine(&[]);
     for procs in [1, 4] {
         let mut simulation = Simulation::new(&p, procs, 1);
-        let list = Rc::new(L::new(&simulation.arena(), &Plan::new(&p, procs, 100)));
+        let list = Rc::new(L::new(&simulation.arena(), &ListPlan::new(&p, procs, 100)));
         for me in 0..procs {
             let list = Rc::clone(&list);
             simulation.spawn(me, me, move |cpu| {
@@ -158,7 +158,7 @@ fn leaks_nothing<L: List<Sim> + 'static>() {
 fn all_nodes_come_back() {
     leaks_nothing::<Versioned<Sim, Advisory>>();
     leaks_nothing::<Versioned<Sim, ActiveCount<Sim>>>();
-    leaks_nothing::<Versioned<Sim, Bershad<Sim>>>();
+    leaks_nothing::<Versioned<Sim, BershadControl<Sim>>>();
     leaks_nothing::<Locked<Sim>>();
     leaks_nothing::<Valois<Sim>>();
 }

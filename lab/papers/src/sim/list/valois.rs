@@ -17,7 +17,7 @@
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_structures::{Node, Pool};
 
-use super::{List, ListError, Plan};
+use super::{List, ListError, ListPlan};
 
 /// The node is not free.
 const IN_USE: u64 = 1;
@@ -249,7 +249,7 @@ impl<P: Processor> Valois<P> {
 impl<P: Processor> List<P> for Valois<P> {
     const NAME: &'static str = "cas-valois";
 
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self {
         // However long deleted nodes are kept from use.
         let numbers =
             Pool::<P, Number>::nodes_for(2 * (plan.pairs as usize + plan.processes), plan.processes);

@@ -12,21 +12,21 @@
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_structures::Pool;
 
-use super::{Control, Item, List, ListError, Plan};
+use super::{Control, List, ListError, ListItem, ListPlan};
 
 /// The list.
 pub struct Versioned<P: Processor, C: Control<P>> {
     version: P::Word,
     head: P::Word,
-    nodes: Pool<P, Item<P>>,
+    nodes: Pool<P, ListItem<P>>,
     control: C,
 }
 
 impl<P: Processor, C: Control<P>> List<P> for Versioned<P, C> {
     const NAME: &'static str = C::NAME;
 
-    fn new(arena: &impl Arena<P>, plan: &Plan) -> Self {
-        let nodes = Pool::<P, Item<P>>::nodes_for(plan.processes, plan.processes);
+    fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self {
+        let nodes = Pool::<P, ListItem<P>>::nodes_for(plan.processes, plan.processes);
         Versioned {
             version: arena.word(Place::NewLine, 0),
             head: arena.word(Place::SameLine, 0),

@@ -14,11 +14,11 @@ use towpath_sim::{Counters, Sim, SimArena, SimBytes, Simulation, Stuck};
 
 use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
-use super::{Algorithm, Layer, Sizes, ns, with_claim};
+use super::{Layer, MessageAlgorithm, Sizes, ns, with_claim};
 
 /// Figures of bulk transfers.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct BulkFigures {
     /// Bytes per second.
     pub bandwidth: f64,
     /// Counts during the sending of one transfer alone, to an idle server.
@@ -64,21 +64,21 @@ pub fn copy_rate(layer: &Layer) -> Result<f64, Stuck> {
 /// # Errors
 ///
 /// [`Stuck`] if the programs don't end.
-pub fn bulk(layer: &Layer, algorithm: Algorithm) -> Result<Figures, Stuck> {
+pub fn bulk(layer: &Layer, algorithm: MessageAlgorithm) -> Result<BulkFigures, Stuck> {
     with_claim!(algorithm, make => run(layer, algorithm, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
     layer: &Layer,
-    algorithm: Algorithm,
+    algorithm: MessageAlgorithm,
     make: impl Fn(&SimArena) -> C,
-) -> Result<Figures, Stuck> {
+) -> Result<BulkFigures, Stuck> {
     let mut simulation = Simulation::new(&layer.run.machine, 2, layer.run.seed);
     let arena = simulation.arena();
     let world = Rc::new(World::new(&arena, Sizes::PAPER.config(2, algorithm.kind()), || make(&arena)));
     let (from, to) = (arena.bytes(ARRAY), arena.bytes(ARRAY));
     let over = Rc::new(Cell::new(false));
-    let figures = Rc::new(RefCell::new(Figures::default()));
+    let figures = Rc::new(RefCell::new(BulkFigures::default()));
     let habits = layer.habits;
     {
         let (world, over) = (world.clone(), over.clone());
@@ -111,7 +111,7 @@ fn send<C: Claim<Sim>>(
     endpoint: &Endpoint<'_, C>,
     from: &SimBytes,
     replies: &Cell<usize>,
-) -> Figures {
+) -> BulkFigures {
     let mut block = vec![0; BLOCK];
     let transfer = |block: &mut [u8], n: usize| {
         let at = n * BLOCK % ARRAY;
@@ -140,5 +140,5 @@ fn send<C: Claim<Sim>>(
     endpoint.request_medium(0, STORE, &[0], &block).expect("the server is mapped");
     let one_send = cpu.counters().since(&before);
     until(TRANSFERS + 1);
-    Figures { bandwidth: (TRANSFERS / 2 * BLOCK) as f64 / (time * 1e-9), one_send }
+    BulkFigures { bandwidth: (TRANSFERS / 2 * BLOCK) as f64 / (time * 1e-9), one_send }
 }

@@ -15,7 +15,7 @@ use towpath_sim::{Sim, SimArena, Simulation, Stuck};
 
 use super::domain::{Endpoint, Habits, Simulated, name_of, on};
 use super::world::{Sizes, World};
-use super::{Algorithm, Layer, with_claim};
+use super::{Layer, MessageAlgorithm, with_claim};
 
 /// The kind of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ const LIMIT: u64 = 1_000_000_000_000;
 /// # Errors
 ///
 /// [`Stuck`]: who waits where.
-pub fn traffic(layer: &Layer, algorithm: Algorithm, traffic: Traffic, way: Way) -> Result<(), Stuck> {
+pub fn traffic(layer: &Layer, algorithm: MessageAlgorithm, traffic: Traffic, way: Way) -> Result<(), Stuck> {
     with_claim!(algorithm, make => run(layer, algorithm, traffic, way, make))
 }
 
@@ -60,7 +60,7 @@ const ANSWER: u8 = 2;
 
 fn run<C: Claim<Sim> + 'static>(
     layer: &Layer,
-    algorithm: Algorithm,
+    algorithm: MessageAlgorithm,
     traffic: Traffic,
     way: Way,
     make: impl Fn(&SimArena) -> C,

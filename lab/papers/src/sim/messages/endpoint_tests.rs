@@ -18,7 +18,7 @@ use super::domain::Habits;
 use super::domain::{Endpoint, Simulated, name_of, on};
 use super::waiting::Period;
 use super::world::{Sizes, World};
-use super::{Algorithm, Layer};
+use super::{Layer, MessageAlgorithm};
 
 /// The program of a world's processes; rank 0 is usually the one that fails.
 trait Program: Clone + 'static {
@@ -59,7 +59,7 @@ impl<C: Claim<Sim>> Spot<'_, C> {
 fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     fn start<T: Program, C: Claim<Sim> + 'static>(
         program: &T,
-        algorithm: Algorithm,
+        algorithm: MessageAlgorithm,
         members: usize,
         seed: u64,
         make: impl Fn(&SimArena) -> C,
@@ -79,7 +79,7 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
         // Far longer than any of it takes.
         simulation.run_until(500_000_000_000).unwrap();
     }
-    let algorithm = Algorithm::from_name(name).unwrap();
+    let algorithm = MessageAlgorithm::from_name(name).unwrap();
     with_claim!(algorithm, make => start(program, algorithm, members, seed, make));
 }
 

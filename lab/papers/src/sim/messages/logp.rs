@@ -15,12 +15,12 @@ use towpath_sim::{Counters, Sim, SimArena, Simulation, Stuck};
 
 use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
-use super::{Algorithm, Layer, ns, with_claim};
+use super::{Layer, MessageAlgorithm, ns, with_claim};
 use crate::paper::LogP;
 
 /// Figures of LogP.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct LogPWithSend {
     /// In nanoseconds.
     pub logp: LogP,
     /// Counts during the sending of one message alone, to an idle server.
@@ -42,20 +42,20 @@ const COUNT: u8 = 2;
 /// # Errors
 ///
 /// [`Stuck`] if the programs don't end.
-pub fn logp(layer: &Layer, algorithm: Algorithm) -> Result<Figures, Stuck> {
+pub fn logp(layer: &Layer, algorithm: MessageAlgorithm) -> Result<LogPWithSend, Stuck> {
     with_claim!(algorithm, make => run(layer, algorithm, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
     layer: &Layer,
-    algorithm: Algorithm,
+    algorithm: MessageAlgorithm,
     make: impl Fn(&SimArena) -> C,
-) -> Result<Figures, Stuck> {
+) -> Result<LogPWithSend, Stuck> {
     let mut simulation = Simulation::new(&layer.run.machine, 2, layer.run.seed);
     let arena = simulation.arena();
     let world = Rc::new(World::new(&arena, layer.sizes.config(2, algorithm.kind()), || make(&arena)));
     let over = Rc::new(Cell::new(false));
-    let figures = Rc::new(RefCell::new(Figures::default()));
+    let figures = Rc::new(RefCell::new(LogPWithSend::default()));
     let habits = layer.habits;
     {
         let (world, over) = (world.clone(), over.clone());
@@ -109,7 +109,7 @@ impl<C: Claim<Sim>> Client<'_, C> {
         ns(self.cpu.clock() - start)
     }
 
-    fn measure(&self) -> Figures {
+    fn measure(&self) -> LogPWithSend {
         let ping = || {
             let before = self.replies.get();
             self.request();
@@ -149,6 +149,6 @@ impl<C: Claim<Sim>> Client<'_, C> {
         let before = self.cpu.counters();
         self.request();
         let one_send = self.cpu.counters().since(&before);
-        Figures { logp: LogP::from_measured(send, receive, gap, round_trip), one_send }
+        LogPWithSend { logp: LogP::from_measured(send, receive, gap, round_trip), one_send }
     }
 }

@@ -22,7 +22,7 @@ use world::Sizes;
 
 /// A claim algorithm on a simulated machine: `am`'s, and the ticket lock's second layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
+pub enum MessageAlgorithm {
     /// One of `am`'s.
     Known(towpath_am::Algorithm),
     /// The ticket lock with its counters on two lines (paper L, Section 3.1).
@@ -32,47 +32,57 @@ pub enum Algorithm {
     HandOver,
 }
 
-impl Algorithm {
+impl MessageAlgorithm {
     /// The paper's six, in the order of its tables.
-    pub const PAPER: [Algorithm; 6] = {
+    pub const PAPER: [MessageAlgorithm; 6] = {
         use towpath_am::Algorithm::*;
         [
-            Algorithm::Known(TestAndSet),
-            Algorithm::Known(TestAndTestAndSet),
-            Algorithm::Known(Ticket),
-            Algorithm::Known(Anderson),
-            Algorithm::Known(Posix),
-            Algorithm::Known(LockFree),
+            MessageAlgorithm::Known(TestAndSet),
+            MessageAlgorithm::Known(TestAndTestAndSet),
+            MessageAlgorithm::Known(Ticket),
+            MessageAlgorithm::Known(Anderson),
+            MessageAlgorithm::Known(Posix),
+            MessageAlgorithm::Known(LockFree),
         ]
     };
     /// All that are measured.
-    pub const ALL: [Algorithm; 9] = {
-        let [a, b, c, d, e, f] = Algorithm::PAPER;
+    pub const ALL: [MessageAlgorithm; 9] = {
+        let [a, b, c, d, e, f] = MessageAlgorithm::PAPER;
         use towpath_am::Algorithm::*;
-        [a, b, c, d, e, f, Algorithm::Known(Mcs), Algorithm::Known(Towpath), Algorithm::TicketTwoLines]
+        [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            MessageAlgorithm::Known(Mcs),
+            MessageAlgorithm::Known(Towpath),
+            MessageAlgorithm::TicketTwoLines,
+        ]
     };
 
     /// The name by which users choose it.
     pub const fn name(self) -> &'static str {
         match self {
-            Algorithm::Known(known) => known.name(),
-            Algorithm::TicketTwoLines => "ticket-two-lines",
-            Algorithm::HandOver => "hand-over",
+            MessageAlgorithm::Known(known) => known.name(),
+            MessageAlgorithm::TicketTwoLines => "ticket-two-lines",
+            MessageAlgorithm::HandOver => "hand-over",
         }
     }
 
     /// The algorithm that `am`'s endpoints take it for.
     const fn kind(self) -> towpath_am::Algorithm {
         match self {
-            Algorithm::Known(known) => known,
-            Algorithm::TicketTwoLines => towpath_am::Algorithm::Ticket,
-            Algorithm::HandOver => towpath_am::Algorithm::Mcs,
+            MessageAlgorithm::Known(known) => known,
+            MessageAlgorithm::TicketTwoLines => towpath_am::Algorithm::Ticket,
+            MessageAlgorithm::HandOver => towpath_am::Algorithm::Mcs,
         }
     }
 
     /// The algorithm of that name.
-    pub fn from_name(name: &str) -> Option<Algorithm> {
-        Algorithm::ALL.into_iter().find(|a| a.name() == name)
+    pub fn from_name(name: &str) -> Option<MessageAlgorithm> {
+        MessageAlgorithm::ALL.into_iter().find(|a| a.name() == name)
     }
 }
 
@@ -96,19 +106,19 @@ macro_rules! with_claim {
             }};
         }
         match $algorithm {
-            $crate::sim::messages::Algorithm::Known(TestAndSet) => lock!(locks::TestAndSet<Sim>),
-            $crate::sim::messages::Algorithm::Known(TestAndTestAndSet) => lock!(locks::TestAndTestAndSet<Sim>),
-            $crate::sim::messages::Algorithm::Known(Ticket) => lock!(locks::Ticket<Sim>),
-            $crate::sim::messages::Algorithm::Known(Anderson) => lock!(locks::Anderson<Sim, 64>),
-            $crate::sim::messages::Algorithm::Known(Mcs) => lock!(locks::Mcs<Sim, 64>),
-            $crate::sim::messages::Algorithm::Known(Posix) => lock!(locks::Posix<Sim>),
-            $crate::sim::messages::Algorithm::HandOver => lock!($crate::sim::messages::hand_over::HandOver),
-            $crate::sim::messages::Algorithm::TicketTwoLines => lock!(locks::TicketTwoLines<Sim>),
-            $crate::sim::messages::Algorithm::Known(LockFree) => {
+            $crate::sim::messages::MessageAlgorithm::Known(TestAndSet) => lock!(locks::TestAndSet<Sim>),
+            $crate::sim::messages::MessageAlgorithm::Known(TestAndTestAndSet) => lock!(locks::TestAndTestAndSet<Sim>),
+            $crate::sim::messages::MessageAlgorithm::Known(Ticket) => lock!(locks::Ticket<Sim>),
+            $crate::sim::messages::MessageAlgorithm::Known(Anderson) => lock!(locks::Anderson<Sim, 64>),
+            $crate::sim::messages::MessageAlgorithm::Known(Mcs) => lock!(locks::Mcs<Sim, 64>),
+            $crate::sim::messages::MessageAlgorithm::Known(Posix) => lock!(locks::Posix<Sim>),
+            $crate::sim::messages::MessageAlgorithm::HandOver => lock!($crate::sim::messages::hand_over::HandOver),
+            $crate::sim::messages::MessageAlgorithm::TicketTwoLines => lock!(locks::TicketTwoLines<Sim>),
+            $crate::sim::messages::MessageAlgorithm::Known(LockFree) => {
                 let $make = |_: &SimArena| F;
                 $body
             }
-            $crate::sim::messages::Algorithm::Known(Towpath) => {
+            $crate::sim::messages::MessageAlgorithm::Known(Towpath) => {
                 let $make = |_: &SimArena| T;
                 $body
             }

@@ -15,11 +15,11 @@ use towpath_sim::{Counters, Note, Sim, SimArena, Simulation, Stuck, Time};
 
 use super::domain::{Simulated, name_of, on};
 use super::world::World;
-use super::{Algorithm, Layer, ns, with_claim};
+use super::{Layer, MessageAlgorithm, ns, with_claim};
 
 /// Figures of one run.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct StressFigures {
     /// Per message, at the reader, in nanoseconds. With several programs: of the slowest
     /// one.
     pub message: f64,
@@ -67,17 +67,17 @@ struct Program {
 /// # Panics
 ///
 /// If a message is lost, comes twice, or overtakes another of its sender.
-pub fn stress(layer: &Layer, algorithm: Algorithm) -> Result<Figures, Stuck> {
+pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigures, Stuck> {
     let program = Program { writers: layer.run.procs - 1, messages: layer.run.operations };
     with_claim!(algorithm, make => run(layer, algorithm, program, make))
 }
 
 fn run<C: Claim<Sim> + 'static>(
     layer: &Layer,
-    algorithm: Algorithm,
+    algorithm: MessageAlgorithm,
     program: Program,
     make: impl Fn(&SimArena) -> C,
-) -> Result<Figures, Stuck> {
+) -> Result<StressFigures, Stuck> {
     let members = program.writers + 1;
     let mut simulation = Simulation::new(&layer.run.machine, members, layer.run.seed);
     let arena = simulation.arena();
@@ -87,7 +87,7 @@ fn run<C: Claim<Sim> + 'static>(
         let config = layer.sizes.config(members, algorithm.kind());
         let world = Rc::new(World::new(&arena, config, || make(&arena)));
         let board = Rc::new(Board::default());
-        let result = Rc::new(RefCell::new(Figures::default()));
+        let result = Rc::new(RefCell::new(StressFigures::default()));
         results.push(result.clone());
         for writer in 0..program.writers {
             let (world, board) = (world.clone(), board.clone());
@@ -135,7 +135,7 @@ fn read<C: Claim<Sim>>(
     board: &Board,
     program: Program,
     habits: super::Habits,
-) -> Figures {
+) -> StressFigures {
     let arrived = RefCell::new(vec![0u32; program.writers]);
     let handled = Cell::new(0u64);
     let first = program.messages / 8;
@@ -174,7 +174,7 @@ fn read<C: Claim<Sim>>(
     let messages: u64 = of_writers.iter().sum();
     let counters = b.1.since(&a.1);
     let share = |n: Option<&u64>| n.map_or(0.0, |&n| (n * program.writers as u64) as f64 / messages as f64);
-    Figures {
+    StressFigures {
         message: ns(b.0 - a.0) / messages as f64,
         per_poll: (b.2.1 - a.2.1) as f64 / (b.2.0 - a.2.0).max(1) as f64,
         failed_exchanges: counters.failed_exchanges as f64 / messages as f64,

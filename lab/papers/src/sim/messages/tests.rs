@@ -19,13 +19,13 @@ fn pair() -> Layer {
     enterprise(1, 1000)
 }
 
-fn named(name: &str) -> Algorithm {
-    Algorithm::from_name(name).unwrap()
+fn named(name: &str) -> MessageAlgorithm {
+    MessageAlgorithm::from_name(name).unwrap()
 }
 
 #[test]
 fn every_algorithm_carries_messages_of_1_2_3_7_writers() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in MessageAlgorithm::ALL {
         for writers in [1, 2, 3, 7] {
             let figures = stress::stress(&enterprise(writers, 1000), algorithm).unwrap();
             assert!(figures.messages >= 500, "{} {writers}: {figures:?}", algorithm.name());
@@ -37,7 +37,7 @@ fn every_algorithm_carries_messages_of_1_2_3_7_writers() {
 #[test]
 fn queues_of_two_packets_carry_them_too() {
     let tiny = Layer { sizes: Sizes { packets: 2, ..Sizes::SHORT }, ..enterprise(3, 300) };
-    for algorithm in Algorithm::ALL {
+    for algorithm in MessageAlgorithm::ALL {
         for seed in 1..=3 {
             stress::stress(&tiny.seed(seed), algorithm).unwrap();
         }
@@ -58,7 +58,7 @@ fn two_programs_at_one_time_keep_apart() {
 #[test]
 fn a_directory_machine_carries_messages_as_well() {
     let origin = on("origin2000", 3, 300);
-    for algorithm in Algorithm::ALL {
+    for algorithm in MessageAlgorithm::ALL {
         stress::stress(&origin, algorithm).unwrap();
     }
 }
@@ -89,7 +89,7 @@ fn a_send_needs_the_exchanges_that_its_algorithm_needs() {
 
 #[test]
 fn cycle_is_resolved_only_by_polling_while_waiting() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in MessageAlgorithm::ALL {
         traffic(&pair(), algorithm, Traffic::Cycle, Way::Right).unwrap();
         assert!(traffic(&pair(), algorithm, Traffic::Cycle, Way::Deaf).is_err(), "{}", algorithm.name());
     }
@@ -99,7 +99,7 @@ fn cycle_is_resolved_only_by_polling_while_waiting() {
 fn claims_packet_first_stand_still_block_first_do_not() {
     let mut patient = pair();
     patient.habits.patience = u64::MAX;
-    for algorithm in Algorithm::ALL {
+    for algorithm in MessageAlgorithm::ALL {
         // The wrong order need not stand still every time; the right one never does.
         let mut stood = 0;
         for seed in 1..=5 {
