@@ -52,8 +52,7 @@ pub fn make(
 
 /// Recovery and inventory of structures that only threads share.
 ///
-/// None die, and the heap is
-/// not counted.
+/// None die, and the heap is not counted.
 macro_rules! threads_only {
     () => {
         fn recover(
