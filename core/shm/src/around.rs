@@ -145,7 +145,7 @@ impl Inner {
         let mut union = [0u64; CPU_WORDS];
         for index in 0..self.processes {
             let entry = self.entry(index);
-            // Relaxed: as above.
+            // Relaxed, both: hints, which order nothing.
             if EntryWord::unpack(entry.word.load(Ordering::Relaxed)).state == State::Entered {
                 for (sum, word) in union.iter_mut().zip(&entry.cpus) {
                     *sum |= word.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
 //! A barrier that survives its participants.
 //!
 //! Each participant writes the number of the episode at which it has arrived into its own place, so
-//! nothing has to be counted and nobody's death leaves a count wrong. Whoever then sees that all
-//! have arrived moves `episode` on, with the outcome in the same compare-and-swap: everybody who
-//! waits for this episode reads the same outcome. Those who wait look again now and then, so if the
-//! last to arrive dies between arriving and moving on, another does it.
+//! nothing has to be counted and no death leaves a count wrong. A participant that then sees that
+//! all have arrived moves `episode` on, with the outcome in the same compare-and-swap: all waiters
+//! for this episode read the same outcome. Waiters look again now and then, so if the last to
+//! arrive dies between arriving and moving on, another does it.
 //!
 //! ```text
 //! episode:  63     62     61     50 49        32 31          0

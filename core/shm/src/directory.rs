@@ -60,7 +60,7 @@ pub struct Shared<T: Object> {
 
 // SAFETY: a reference to an object that is `Sync` (`Object`), together with a handle.
 unsafe impl<T: Object> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: it lends shared references only, to an object that is `Sync` (`Object`).
 unsafe impl<T: Object> Sync for Shared<T> {}
 
 impl<T: Object> fmt::Debug for Shared<T> {

@@ -4,8 +4,8 @@
 //! and part of its start time (`participant.rs`), fills in the rest, and publishes it with a second
 //! one. Before the first it takes the rank's lock, a byte of the segment's file, which the kernel
 //! releases at its death. A process that dies in between leaves an entry in JOINING without that
-//! lock; whoever wants the rank, or looks after everybody, finds it dead and clears the entry away.
-//! One that is stopped there keeps its rank.
+//! lock; a process that wants the rank, or looks for deaths, finds it dead and clears the entry
+//! away. One that is stopped there keeps its rank.
 //!
 //! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any
 //! more for one who has left.

@@ -2,9 +2,9 @@
 //! another one's thread.
 //!
 //! A thread that can be interrupted has an *address*: its number and which signal it expects. It
-//! gives the address to the others in a word of shared memory; whoever finds it there interrupts it
-//! with [`World::interrupt`]. What the thread then does is a function that was given beforehand; it
-//! runs in the signal handler, on that thread.
+//! gives the address to the others in a word of shared memory; a participant that finds it there
+//! interrupts it with [`World::interrupt`]. What the thread then does is a function that was given
+//! beforehand; it runs in the signal handler, on that thread.
 //!
 //! **Who may.** Signals go to processes of the same user, in the same pid namespace; to any other
 //! nothing is sent. An address is checked: it can name no thread but one of the participant's own
@@ -61,7 +61,7 @@ extern "C" fn handler(signal: libc::c_int) {
         // has said that it may be called with this data at any instruction of this thread.
         unsafe { core::mem::transmute::<*mut (), unsafe fn(*const ())>(run)(data) };
     }
-    // SAFETY: as above.
+    // SAFETY: the address of this thread's own `errno`, valid as long as the thread lives.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -276,7 +276,7 @@ mod tests {
             world.interrupt(world.me(), nonsense);
         }
         assert!(seen() <= before + 1); // A tick may have been on its way.
-        // SAFETY: as above.
+        // SAFETY: counts, and does nothing else; the counter lives longer.
         let again = unsafe { Interrupts::install(&world, 3, count, (&raw const counter).cast()) };
         assert!(again.unwrap_err().to_string().contains("another number"));
         drop(interrupts);
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn there_are_not_so_many_signals() {
         let world = world();
-        // SAFETY: as above; it is refused.
+        // SAFETY: refused, so that `count` is never called.
         let refused = unsafe { Interrupts::install(&world, 40, count, core::ptr::null()) };
         assert!(refused.unwrap_err().to_string().contains("smaller number"));
     }

@@ -174,14 +174,13 @@ pub(crate) struct Control {
     pub directory: DirectoryState,
 }
 
-// SAFETY: for all: `repr(C)`, made of atomic words only, so that every bit pattern is valid and
-// accesses are atomic; no `Drop`.
+// SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Entry {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Bell {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Presence {}
-// SAFETY: as above.
+// SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Record {}
 
 const _: () = {

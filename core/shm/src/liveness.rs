@@ -15,9 +15,9 @@
 //! [ count ][ rank  ][ generation ]
 //! ```
 //!
-//! and the entry moves to DEAD. Anybody may do the second and third step, so a noter that dies in
-//! between holds up nobody; and each death counts once: before the word changes from one death to
-//! the next, the entry of the former is moved to DEAD, so an entry that is DYING and is not the
+//! and the entry moves to DEAD. Any process may do the second and third step, so a noter that dies
+//! in between holds up nobody; and each death counts once: before the word changes from one death
+//! to the next, the entry of the former is moved to DEAD, so an entry that is DYING and is not the
 //! last one counted has not been counted.
 //!
 //! **Many ranks.** To ask after n processes takes n times a few system calls, and a pidfd each to
@@ -230,7 +230,7 @@ impl Inner {
     }
 
     pub(crate) fn deaths(&self) -> Deaths {
-        // (E1) Acquire: pairs with the Release half of (E2): who sees the count sees the entry's
+        // (E1) Acquire: pairs with the Release half of (E2): a reader of the count sees the entry's
         // DYING or DEAD.
         Deaths(self.control().counts.deaths.load(Ordering::Acquire))
     }
@@ -288,7 +288,7 @@ impl Inner {
         if word.state == State::Dying && word.generation == generation {
             let dead = EntryWord { state: State::Dead, pid: 0, ..word }.pack();
             // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails only if
-            // somebody else has done it.
+            // another process has done it.
             let _ = entry.word.compare_exchange(bits, dead, Ordering::AcqRel, Ordering::Acquire);
         }
     }
@@ -374,7 +374,7 @@ impl Inner {
     }
 
     pub(crate) fn namespace(&self) -> u64 {
-        // Relaxed: everybody who computes it computes the same.
+        // Relaxed: all processes compute the same value.
         match self.local.namespace.load(Ordering::Relaxed) {
             0 => {
                 let namespace = process::own_namespace();

@@ -40,7 +40,7 @@ pub(crate) struct LocalPage(NonNull<Local>);
 
 // SAFETY: the page may be used from any thread; what lies on it is atomic.
 unsafe impl Send for LocalPage {}
-// SAFETY: as above.
+// SAFETY: threads that share it access what lies on the page atomically.
 unsafe impl Sync for LocalPage {}
 
 impl LocalPage {

@@ -34,22 +34,22 @@ impl Parts {
     }
 
     pub fn bells(&self) -> &[Bell] {
-        // SAFETY: as above.
+        // SAFETY: a range of this geometry.
         unsafe { self.slice(self.geometry.bells()) }
     }
 
     pub fn presence(&self) -> &[Presence] {
-        // SAFETY: as above.
+        // SAFETY: a range of this geometry.
         unsafe { self.slice(self.geometry.presence()) }
     }
 
     pub fn arrivals(&self) -> &[AtomicU32] {
-        // SAFETY: as above.
+        // SAFETY: a range of this geometry.
         unsafe { self.slice(self.geometry.arrivals()) }
     }
 
     pub fn buckets(&self) -> &[AtomicU64] {
-        // SAFETY: as above.
+        // SAFETY: a range of this geometry.
         unsafe { self.slice(self.geometry.buckets()) }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A named segment is made without a name and gets it last, in one step: a creator that dies
 //! half-way leaves nothing, and nobody opens a half-made one. Every process that has a named
-//! segment open holds a shared lock (flock) on it; whoever gets the exclusive lock knows that
-//! nobody has it open. The kernel lets go of a dead process's locks, whatever its namespace.
+//! segment open holds a shared lock (flock) on it; a process that gets the exclusive lock knows
+//! that no other one has it open. The kernel lets go of a dead process's locks, whatever its
+//! namespace.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -97,7 +98,7 @@ pub(crate) struct Segment {
 
 // SAFETY: the mapping may be used from any thread; what lies in it is accessed atomically.
 unsafe impl Send for Segment {}
-// SAFETY: as above.
+// SAFETY: threads that share it access what lies in the mapping atomically.
 unsafe impl Sync for Segment {}
 
 impl Drop for Segment {
@@ -247,7 +248,7 @@ impl Segment {
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
                 Err(_) => return,
             }
-            // Somebody else is removing it, or has.
+            // Another process is removing it, or has.
             if !fstat(&self.file).is_ok_and(|stat| is_named(&stat, path)) {
                 return;
             }
@@ -275,8 +276,8 @@ pub(crate) fn is_named(stat: &Stat, path: &Path) -> bool {
 /// [`Error::NameTaken`].
 pub(crate) fn open_locked(path: &Path, how: FlockOperation) -> Result<Option<OwnedFd>, Error> {
     let sweeps = how == FlockOperation::NonBlockingLockExclusive;
-    // Who has it locked exclusively is about to remove it: then the name soon leads nowhere, or to
-    // a new file.
+    // A process that has it locked exclusively is about to remove it: then the name soon leads
+    // nowhere, or to a new file.
     for round in 0.. {
         let Some(file) = open_own(path, sweeps)? else { return Ok(None) };
         if sweeps {
@@ -431,7 +432,7 @@ pub(crate) fn lock_byte(file: BorrowedFd<'_>, at: u64) -> bool {
 /// no telling.
 pub(crate) fn byte_is_locked(file: BorrowedFd<'_>, at: u64) -> Option<bool> {
     let mut range = byte_range(at);
-    // SAFETY: as in `lock_byte`.
+    // SAFETY: `range` is a valid `flock` structure that outlives the call.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut range) == 0 };
     done.then_some(range.l_type != libc::F_UNLCK as libc::c_short)
 }

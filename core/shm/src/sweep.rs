@@ -1,8 +1,9 @@
 //! Leftovers of dead worlds, and their removal.
 //!
-//! Everybody who has a named world open holds a shared lock on its file. So whoever gets the
-//! exclusive lock knows that it is dead, and as long as the lock is held it stays dead: who opens
-//! the file now waits, then sees that the name is gone and begins again.
+//! Each process that has a named world open holds a shared lock on its file. So a process that gets
+//! the exclusive lock knows that the world is dead, and as long as it holds the lock the world
+//! stays dead: a process that opens the file now waits, then sees that the name is gone and begins
+//! again.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

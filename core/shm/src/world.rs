@@ -76,7 +76,7 @@ impl World {
         let segment = Segment::unnamed(bytes)?;
         write_header(&segment, spec, &geometry);
         while !segment.publish(&path)? {
-            // Somebody was faster. If it is dead already, once more.
+            // Another process was faster. If its world is dead already, once more.
             sweep::remove_if_dead(&path)?;
         }
         adopt(segment, Some((name.clone(), path)), None)

@@ -8,17 +8,17 @@
 //! **Progress.** Lock-free; wait-free while the participant's own lists serve. What cannot be
 //! served is an error value ([`PoolError::Exhausted`]); malloc is never asked.
 //!
-//! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: whoever owns node `i`, or the
-//! chain that it is in. `slots[i].chain`: written by the owner of the chain that begins with `i`,
-//! read by whoever tries to pop it. `shared` (index of a chain's first node, version count),
-//! `fresh` (how many nodes were ever handed out): everybody, by compare-and-swap. Node 0 is never
-//! in a list: structures begin with it (so that all-zero memory is a valid initial state), and in
-//! links 0 is "none".
+//! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: the owner of node `i`, or of
+//! the chain that it is in. `slots[i].chain`: written by the owner of the chain that begins with
+//! `i`, read by participants that try to pop it. `shared` (index of a chain's first node, version
+//! count), `fresh` (how many nodes were ever handed out): everybody, by compare-and-swap. Node 0 is
+//! never in a list: structures begin with it (so that all-zero memory is a valid initial state),
+//! and in links 0 is "none".
 //!
 //! **Crashes.** A participant that dies takes along the nodes in its lists (at most two chains), a
-//! chain that it was pushing or popping, and the node in its hands. Nobody else is disturbed: the
-//! shared list is whole after each step. A successor with the same number goes on with the lists,
-//! which may lack the last change.
+//! chain that it was pushing or popping, and the node in its hands. No other participant is
+//! disturbed: the shared list is whole after each step. A successor with the same number goes on
+//! with the lists, which may lack the last change.
 //!
 //! **Memory.** A line per node (if the node fits) and per participant, and two. [`Pool::nodes_for`]
 //! says how many nodes it takes.
@@ -255,8 +255,8 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
 
     fn never_used(&self, cpu: &P) -> Result<(u64, u64), PoolError> {
         let count = self.slots.as_ref().len() as u64 - 1;
-        // Relaxed, here and below: who gets the numbers is the only one to touch the nodes, and
-        // nobody has written them before.
+        // Relaxed, here and below: the participant that gets the numbers is the only one to touch
+        // the nodes, and they were never written before.
         let mut used = cpu.load(&self.fresh, Ordering::Relaxed);
         while used < count {
             let length = BATCH.min(count - used);

@@ -2,21 +2,21 @@
 //! letting go: tells waiters of a spin lock that a dead process is in their way.
 //!
 //! **Source.** Ours. A spin lock does not say who holds it, and a queue lock not who queues. So
-//! everybody who shares it with other processes writes their identity into a place of this table
-//! before they touch the lock, and clears it when they have left it.
+//! each process that shares it with others writes its identity into a place of this table before it
+//! touches the lock, and clears the place when it has left the lock.
 //!
 //! **Fields.** `places[i]`: 0, or an identity; from 0 by compare-and-swap, back to 0 by its owner,
-//! or by somebody who knows that the dead owner is not in the way. `cleaned`: the number of deaths
-//! after which the table was last looked through; anybody who holds the lock.
+//! or by a process that knows that the dead owner is not in the way. `cleaned`: the number of
+//! deaths after which the table was last looked through; the lock's holder.
 //!
 //! Native atomics, not generic over the processor: the table belongs to [`crate::Mutex`], which
 //! lends Rust references to its data, and only the native machine has memory for these.
 //!
 //! **Crashes.** Dead with a place taken: it may have the lock, or stand in its queue, or neither
-//! (it had not begun, or had finished). Those who wait already give up
-//! ([`LockError::Abandoned`](crate::LockError::Abandoned)). Who comes later and is served all the
-//! same knows that it is neither, and clears the place: whoever queues after a death is served
-//! after the dead, or never.
+//! (it had not begun, or had finished). Processes that wait already give up
+//! ([`LockError::Abandoned`](crate::LockError::Abandoned)). A process that comes later and is
+//! served all the same knows that it is neither, and clears the place: a process that queues after
+//! a death is served after the dead, or never.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,13 +1,13 @@
 //! Guerraoui, Kogan, Marathe and Zablotchi's DCAS: an operation marks its words with its
-//! descriptor, and one more compare-and-swap decides it. The marks stay: who reads a marked word
+//! descriptor, and one more compare-and-swap decides it. The marks stay: a reader of a marked word
 //! finds the value in the descriptor.
 //!
 //! **Source.** Guerraoui, Kogan, Marathe & Zablotchi 2020 (DISC, *Efficient Multi-Word Compare and
 //! Swap*), for two words. There, descriptors are reclaimed by epochs, which a stopped process holds
-//! up. Here they are used again and again, and nobody waits (the argument is ours):
+//! up. Here they are used again and again, and no participant waits (the argument is ours):
 //!
 //! * **A mark names a descriptor and its use by number, and only that descriptor's owner ever puts
-//!   it into a word.** Who helps does so with a mark of its own descriptor, which says whose
+//!   it into a word.** A helper marks with a mark of its own descriptor, which says whose
 //!   operation it is for (`operation`). So an owner knows of every mark with its name, and takes
 //!   them out (*settles* them) before it uses the descriptor again.
 //! * **A word counts its changes**: a plain word has a tag of 31 bits beside the value, and an
@@ -24,16 +24,17 @@
 //! owner tries again. Readers never help and never wait; they repeat if the descriptor that they
 //! look at is used again meanwhile. Words, marks and descriptors, and reading them: `marks.rs`.
 //!
-//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
-//! `HELPED`: set by a helper before it marks a word. The other fields of a descriptor: the owner,
-//! before the first mark of that use is in a word; read by those who have seen the mark, and
-//! believed if the use is still the same afterwards. Words: by compare-and-swap, anybody.
+//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by any
+//! participant. `HELPED`: set by a helper before it marks a word. The other fields of a descriptor:
+//! the owner, before the first mark of that use is in a word; read by participants that have seen
+//! the mark, and believed if the use is still the same afterwards. Words: by compare-and-swap, any
+//! participant.
 //!
 //! **Crashes.** The owner dies
-//! * before (3) for the first word: nothing has happened; nobody knows of the operation, and nobody
-//!   will;
-//! * between (3) and the decision (4): the operation stands in the way of whoever comes to the
-//!   marked word next, and that one completes it; [`DoubleCas::recover`] makes it fail;
+//! * before (3) for the first word: nothing has happened; no other participant knows of the
+//!   operation, nor will;
+//! * between (3) and the decision (4): the operation stands in the way of the participant that
+//!   comes to the marked word next, which completes it; [`DoubleCas::recover`] makes it fail;
 //! * after (4): it has happened, or failed; the marks stand for the values, for ever if need be.
 //! * A dead helper leaves marks that stand for what the operation says. Descriptors of the dead are
 //!   used again by a successor with the same number, after [`DoubleCas::recover`].
@@ -105,8 +106,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     }
 
     /// Takes the marks of a descriptor's last use out of its words, and a success's from
-    /// those who helped. Returns the next use. Anybody may do that at any time with a use that is
-    /// decided; one that is not is made to fail.
+    /// its helpers. Returns the next use. Any participant may do that at any time with a use that
+    /// is decided; one that is not is made to fail.
     #[inline(always)]
     fn settle<T: Words<P> + ?Sized>(&self, cpu: &P, words: &T, descriptor: usize) -> Result<u64, DcasError> {
         let it = self.descriptors.behind(identity(descriptor, 0))?;
@@ -294,8 +295,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
             if self.complete(actor, words, &operation, mark)? == SUCCESS {
                 return Ok(true);
             }
-            // A word has changed, though perhaps not its value; or somebody could not help. Nobody
-            // is waited for, so there is nothing to give up.
+            // A word has changed, though perhaps not its value; or a helper had no descriptor left.
             actor.back_off(&mut round);
         }
     }

@@ -4,16 +4,16 @@
 //!
 //! **Source.** Harris, Fraser & Pratt 2002 (DISC, *A Practical Multi-Word Compare-and-Swap
 //! Operation*), Figures 4 and 5, for two words. There, descriptors are reclaimed by a collector.
-//! Here they are used again, and nobody waits (the argument is ours):
+//! Here they are used again, and no participant waits (the argument is ours):
 //!
 //! * A *condition* (the RDCSS descriptor) is put into a word only by its owner, and is out of the
 //!   word when its owner's [`Harris::install`] returns. So its owner may use it again. Marks name
-//!   the use, too, hence are unique, and who is late replaces none.
-//! * An operation's *mark* replaces a condition, by anybody who has seen the operation undecided
-//!   after the condition was in. Before the owner uses the operation's descriptor again, it takes
-//!   marks out of both words, **and conditions for that operation too**, or else writes the word
-//!   with what it has (2): after that no mark of this use gets in, since a condition that gets in
-//!   later is seen to be for a decided operation.
+//!   the use, too, hence are unique, and a late participant replaces none.
+//! * An operation's *mark* replaces a condition, by any participant that has seen the operation
+//!   undecided after the condition was in. Before the owner uses the operation's descriptor again,
+//!   it takes marks out of both words, **and conditions for that operation too**, or else writes
+//!   the word with what it has (2): after that no mark of this use gets in, since a condition that
+//!   gets in later is seen to be for a decided operation.
 //!
 //! **Progress.** Lock-free, as in [`super::Guerraoui`] for chains of operations. A reader that
 //! finds a condition knows the value; at a mark it looks behind it; it repeats only if a descriptor
@@ -33,9 +33,10 @@
 //! compare-and-swap, anybody.
 //!
 //! **Crashes.** Dies before (1) for the first word: nothing has happened. Dies before the decision
-//! (3): the operation stands in the way of who comes to a marked word, and that one completes it;
-//! [`DoubleCas::recover`] makes it fail. Dies after (3): it has happened, or failed; marks stand
-//! for the values. A condition of a dead helper is removed by whoever needs the word.
+//! (3): the operation stands in the way of a participant that comes to a marked word, which
+//! completes it; [`DoubleCas::recover`] makes it fail. Dies after (3): it has happened, or failed;
+//! marks stand for the values. A condition of a dead helper is removed by the next participant that
+//! needs the word.
 //!
 //! **Signals.** As [`super::Guerraoui`]. **Memory.** 33 lines per participant. Values have 63 bits.
 //!
@@ -341,8 +342,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
             if out.is_ok() {
                 continue;
             }
-            // It is not there. (2) AcqRel: whoever puts a condition in after this one sees the
-            // decision behind it; pairs with (1).
+            // It is not there. (2) AcqRel: a participant that puts a condition in after this one
+            // sees the decision behind it; pairs with (1).
             let mut content = cpu.fetch_or(word, 0, Ordering::AcqRel);
             while content & MARK != 0 && (content & CONDITION != 0 || content & IDENTITY == identity) {
                 if content & CONDITION != 0 {
@@ -445,13 +446,13 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
                 Ok(_) => {}
                 Err(error) => break Err(error),
             }
-            // A word had another value, or somebody could not help.
+            // A word had another value, or a helper had no descriptor left.
             let differ = changes.iter().try_fold(false, |differ, change| {
                 Ok(differ || self.look(cpu, words, change.word)?.0 != change.old)
             });
             match differ {
                 Ok(true) => break Ok(false),
-                // Nobody is waited for, so there is nothing to give up.
+                // No participant is waited for.
                 Ok(false) => {
                     actor.back_off(&mut round);
                 }

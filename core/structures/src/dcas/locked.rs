@@ -3,7 +3,7 @@
 //! **Source.** Folklore. The locks are test-and-test-and-set with a version count, so that readers
 //! need not take them (Lameter 2005, *sequence locks*; Dice, Shalev & Shavit 2006).
 //!
-//! **Progress.** Blocking: whoever stops with a lock stops all whose words share it, readers too.
+//! **Progress.** Blocking: a holder that stops stops all whose words share its lock, readers too.
 //!
 //! ```text
 //! lock    version (48 bits) | 0           -> the same version | holder + 1, by compare-and-swap
@@ -11,7 +11,7 @@
 //!                                            version | 0, by the holder
 //! ```
 //!
-//! **Fields.** `locks[i]`: see above. Words `n` with `n mod 32 = i`: who holds `locks[i]`.
+//! **Fields.** `locks[i]`: see above. Words `n` with `n mod 32 = i`: the holder of `locks[i]`.
 //!
 //! **Crashes.** Dies with a lock: nobody gets it any more, and waiting ends with
 //! [`DcasError::Abandoned`] if the surroundings know of the death. [`DoubleCas::recover`] says so
@@ -71,8 +71,8 @@ impl<P: Processor, S: Storage> Locked<P, S> {
         loop {
             let free = self.wait_for(actor, lock)?;
             let held = free | (actor.me as u64 + 1);
-            // (2) AcqRel: as (1), and before the writes: who sees one of them sees the lock held;
-            // pairs with the Acquire (1), (5). Relaxed if it fails: looked at again.
+            // (2) AcqRel: as (1), and before the writes: a reader of one of them sees the lock
+            // held; pairs with the Acquire (1), (5). Relaxed if it fails: looked at again.
             if actor.cpu.compare_exchange(lock, free, held, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Ok(free);
             }

@@ -7,7 +7,7 @@
 //! compare-and-swap here, except by [`Hardware`].
 //!
 //! Words are named by number, since processes map a segment at different addresses and a helper
-//! must find the words of another one's operation: whoever has the words says which is which
+//! must find the words of another one's operation: the words' owner says which is which
 //! ([`Words`]). A word that DCAS may change holds, beside its value, bits of the implementation: it
 //! is read by [`DoubleCas::read`], begins as a plain number not above [`DoubleCas::MAX`] (zeros are
 //! zero), and must not be written but by [`DoubleCas::dcas`] and [`DoubleCas::write`].

@@ -118,8 +118,8 @@ impl<P: RollBack, S: Storage> DoubleCas<P> for RolledBack<P, S> {
         Ok(self.look(actor.cpu, words.find(word)?, backing_off(actor)))
     }
 
-    /// Without the lock: a DCAS stores to a word only if it has found it, and the other
-    /// one, as it should be; nobody's can find this one so.
+    /// Takes no lock: no concurrent DCAS can succeed on this word, because it is not
+    /// linked yet.
     fn write<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
         actor: &Actor<'_, P, W>,

@@ -5,16 +5,16 @@
 //! partially initialized descriptor”); how, and why it is right, is ours.
 //!
 //! **Why it is right.** A descriptor is in a place (a free list, or the structure, or never used)
-//! or in somebody's hands. Who moves it from one place to another writes it into its hands before
-//! it takes it from the first (1), changes its state after that (2), and strikes it out after it
-//! has put it into the second. The auditor of a descriptor reads its state, looks into the hands of
-//! the living, into the places, into the hands of the living again, and reads the state again. If
-//! it found it nowhere and the state is the same, then nobody living had it, or has moved it: a
-//! move that took it from a place before we looked there and has not changed the state by now is in
-//! the mover's hands at the second look; one that had changed the state before the first reading
-//! and has not struck it out at the first look is in the mover's hands; one that has, had put it
-//! into a place. So it has been left behind, and stays so. One auditor wins the compare-and-swap of
-//! its state, and frees it.
+//! or in a participant's hands. A participant that moves it from one place to another writes it
+//! into its hands before it takes it from the first (1), changes its state after that (2), and
+//! strikes it out after it has put it into the second. The auditor of a descriptor reads its state,
+//! looks into the hands of the living, into the places, into the hands of the living again, and
+//! reads the state again. If it found it nowhere and the state is the same, then nobody living had
+//! it, or has moved it: a move that took it from a place before we looked there and has not changed
+//! the state by now is in the mover's hands at the second look; one that had changed the state
+//! before the first reading and has not struck it out at the first look is in the mover's hands;
+//! one that has, had put it into a place. So it has been left behind, and stays so. One auditor
+//! wins the compare-and-swap of its state, and frees it.
 //!
 //! **Where it looks.** The state is the same all the time, so it says where the descriptor can be
 //! at all: `FREE` from before it is pushed on a free list until after it is popped, `TAKEN` from

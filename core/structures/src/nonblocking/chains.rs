@@ -12,9 +12,9 @@
 //! short.
 //!
 //! **Fields.** A chain's `version` (how often it was changed) and `first`, an entry's `next` (0:
-//! the last): by DCAS, anybody; `next` of an entry that is in no chain: who has it in its hands, by
-//! [`DoubleCas::write`]. An entry's `key`, `value`: who has it in its hands; read by those who are
-//! late, whose version is not the chain's any more.
+//! the last): by DCAS, any participant; `next` of an entry that is in no chain: the participant
+//! that holds it, by [`DoubleCas::write`]. An entry's `key`, `value`: the participant that holds
+//! it; read by those who are late, whose version is not the chain's any more.
 //!
 //! A search believes nothing that it reads until the version is seen again (by the DCAS, or by
 //! [`Chains::unchanged`]): entries are type-stable, so what it reads on the way is an entry, if

@@ -8,9 +8,9 @@
 //! **Progress.** As the DCAS.
 //!
 //! **Fields.** `head` (the item in front of the first), `tail` (the last one), `taken` (how often
-//! something was taken out), an item's `next` (0: the last): by DCAS, anybody; `next` of an item
-//! that is not in the queue: who has it in its hands, by [`DoubleCas::write`]. An item's `value`:
-//! who has it in its hands; read by those who are late, whose DCAS fails then.
+//! something was taken out), an item's `next` (0: the last): by DCAS, any participant; `next` of an
+//! item that is not in the queue: the participant that holds it, by [`DoubleCas::write`]. An item's
+//! `value`: the participant that holds it; read by late participants, whose DCAS fails then.
 //!
 //! Why an enqueue needs no version: an item that is the tail and has no next one is the last of the
 //! queue, whatever it has been before. A dequeue needs one: the value is read before the DCAS.
@@ -117,7 +117,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
         node: u32,
         value: u64,
     ) -> Result<(), StableError> {
-        // (1) Release: who is late and sees this, sees that something was taken out; pairs with the
+        // (1) Release: a late reader of this sees that something was taken out; pairs with the
         // Acquire in `pop`.
         actor.cpu.store(&self.items.get(node)?.value, value, Ordering::Release);
         self.dcas.write(actor, self, next_of(node), 0)?;

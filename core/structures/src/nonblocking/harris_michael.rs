@@ -14,8 +14,8 @@
 //! ```
 //!
 //! **Fields.** `first`, an entry's `next`: by compare-and-swap, anybody; `next` of an entry that is
-//! in no list: who has it in its hands, counting up. An entry's `key`, `value`: who has it in its
-//! hands; read by those who are late.
+//! in no list: the participant that holds it, counting up. An entry's `key`, `value`: the
+//! participant that holds it; read by those who are late.
 //!
 //! **Crashes.** Dies before the compare-and-swap that links: the entry is in its hands. Dies after
 //! the mark: it is out, and whoever comes past unlinks it. After unlinking: it is in its hands. The
@@ -226,7 +226,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
                 continue;
             }
             if !self.unlink(actor, spot.before, spot.link, spot.next)? {
-                // Whoever comes past unlinks it: we, if nobody else has.
+                // The next participant that comes past unlinks it: this one, if no other has.
                 self.seek(actor, key)?;
             }
             return Ok(Some(spot.value));

@@ -19,8 +19,8 @@
 //! | [`DependencyMap`] | who depends on whom |
 //! | [`HarrisMichaelList`], [`ValoisList`] | compare-and-swap only, to compare with |
 //!
-//! Every operation takes an [`Actor`]: who acts, on which processor, and how it backs off. After a
-//! death a survivor calls [`Recover::recover`]; a successor does so before it begins.
+//! Every operation takes an [`Actor`]: the participant, its processor, and its way of backing off.
+//! After a death a survivor calls [`Recover::recover`]; a successor does so before it begins.
 
 mod array_fifo;
 mod array_stack;

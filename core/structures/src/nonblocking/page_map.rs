@@ -11,9 +11,9 @@
 //! changed meanwhile.
 //!
 //! **Fields.** A region's `version` (how often it was changed) and `table` (0: none), a table's
-//! `entries` (0: not mapped): by DCAS, anybody; `entries` of a table that is in no region: who has
-//! it in its hands, by [`DoubleCas::write`]. A table's `region`: who has it in its hands; where to
-//! look for it, for the audit.
+//! `entries` (0: not mapped): by DCAS, any participant; `entries` of a table that is in no region:
+//! the participant that holds it, by [`DoubleCas::write`]. A table's `region`: the participant that
+//! holds it; where to look for it, for the audit.
 //!
 //! **Crashes.** Dies before the DCAS: nothing has happened, a new table is in its hands; after it:
 //! it has happened, an unloaded table is in its hands, and what it had mapped may not have been

@@ -21,12 +21,12 @@
 //! No value of `state` ever comes back.
 //!
 //! **Fields.** `shared`, `members[p].list`: index of the top and version count, anybody, by
-//! compare-and-swap: the lists of the participants are theirs by preference only; who finds nothing
-//! else takes from the others', the dead ones' too. `fresh`: how many were ever handed out;
-//! anybody, by compare-and-swap. `members[p].hands`: only `p` and its handlers, and auditors once
-//! it is dead. `slots[i].state`, `.link`: who has `i` in its hands. `.link`: the next one's number,
-//! and the low half of the next one's count, by which an auditor knows that it is still in the
-//! list. `length`: a hint.
+//! compare-and-swap: the lists of the participants are theirs by preference only; a participant
+//! that finds nothing else takes from the others', the dead ones' too. `fresh`: how many were ever
+//! handed out; anybody, by compare-and-swap. `members[p].hands`: only `p` and its handlers, and
+//! auditors once it is dead. `slots[i].state`, `.link`: the participant that holds `i`. `.link`:
+//! the next one's number, and the low half of the next one's count, by which an auditor knows that
+//! it is still in the list. `length`: a hint.
 //!
 //! **Crashes.** A participant writes down which descriptor it is after before it takes it from
 //! anywhere, and strikes it out after it has put it anywhere. So whatever the dead one had is in
@@ -214,7 +214,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         if before & KIND != FREE {
             return Err(StableError::Corrupt);
         }
-        // (2) Release: who is late and sees what is written to the descriptor from now on, sees
+        // (2) Release: a late reader of what is written to the descriptor from now on sees
         // this; pairs with the Acquire in `audit`.
         cpu.store(&slot.state, state(before, me, TAKEN, 1), Ordering::Release);
         Ok(Held { hand, node })
@@ -268,7 +268,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     #[inline(always)]
     pub fn claim(&self, cpu: &P, me: usize, held: &Held) -> Result<(), StableError> {
         let slot = self.slot(held.node)?;
-        // Relaxed: whoever had it before has done with it, which the structure's own words order.
+        // Relaxed: its former holder has done with it, which the structure's own words order.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
         // (2b) Release: as (2) in `take`; pairs with the Acquire (2) in `audit`.
         cpu.store(&slot.state, state(before, me, UNLINKED, 0), Ordering::Release);
@@ -422,7 +422,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                 return Ok(Some(node));
             }
         }
-        // Somebody may have given one to all meanwhile.
+        // Another participant may have given one to all meanwhile.
         self.pop(cpu, me, hand, &self.shared)
     }
 }

@@ -6,10 +6,10 @@
 //! **Progress.** As the DCAS: lock-free over one that is; an attempt fails only because another one
 //! succeeded.
 //!
-//! **Fields.** `version` (how often it was changed), `top` (0: empty): by DCAS, anybody. An item's
-//! `value`, `below`: who has it in its hands; read by those who are late, whose DCAS fails then.
-//! `below` has the number of the next item, and the low half of that one's state's count, for the
-//! audit.
+//! **Fields.** `version` (how often it was changed), `top` (0: empty): by DCAS, any participant. An
+//! item's `value`, `below`: the participant that holds it; read by late participants, whose DCAS
+//! fails then. `below` has the number of the next item, and the low half of that one's state's
+//! count, for the audit.
 //!
 //! **Crashes.** Dies before the DCAS: nothing has happened, the item is in its hands. After it: it
 //! has happened; a popped item is in its hands, a pushed one in the stack and in its hands. The

@@ -4,8 +4,8 @@
 //! management as corrected by Michael & Scott 1995 (Rochester TR 599): a node is reclaimed in the
 //! step that releases its last reference. Between any two cells there is an auxiliary node, so that
 //! an insertion before a cell and the deletion of that cell change different links. A deletion
-//! leaves two auxiliary nodes in a row; who deletes or comes past takes the extra ones out. A
-//! deleted cell has a link back to the one before it, for those that were there.
+//! leaves two auxiliary nodes in a row; the deleter, or a participant that comes past, takes the
+//! extra ones out. A deleted cell has a link back to the one before it, for those that were there.
 //!
 //! **Progress.** Lock-free, as long as there are nodes. A search writes: it counts a reference to
 //! each node that it passes.
@@ -258,7 +258,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
         let fields = [(&node.key, key), (&node.value, value), (&node.kind, kind), (&node.back, 0)];
         fields.into_iter().for_each(|(word, value)| cpu.store(word, value, Ordering::Relaxed));
         cpu.store(&node.next, link(index, LAST), Ordering::Relaxed);
-        // Who is late may have counted it up.
+        // A late participant may have counted it up.
         self.count(cpu, index, |n| n.wrapping_add(IN_USE + ONE))?;
         Ok(index)
     }
@@ -381,7 +381,8 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             let behind = self.next_of(cpu, me, last)?;
             let longer = self.is_auxiliary(cpu, behind)?;
             self.release(cpu, me, behind)?;
-            // Then somebody else takes them out: who deleted that cell, or comes past.
+            // Then another participant takes them out: the deleter of that cell, or one that comes
+            // past.
             if gone || longer {
                 break;
             }

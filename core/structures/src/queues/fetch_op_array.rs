@@ -12,10 +12,10 @@
 //!   is in a word beside it. In the figure the item is its own mark: then 0 could not be enqueued,
 //!   and a dequeuer that read `head` long ago could clear an item that was put there a lap later,
 //!   out of order, and move `head` past another one.
-//! * Hence the retry: who clears a slot and finds nothing, because another one was faster, reads
-//!   `head` again (in the figure the loop is there, but it is left in the first round). Who clears
-//!   a *later* item than it came for puts it back; nobody can have gone past it meanwhile, since
-//!   `head` cannot.
+//! * Hence the retry: a dequeuer that clears a slot and finds nothing, because another one was
+//!   faster, reads `head` again (in the figure the loop is there, but it is left in the first
+//!   round). Who clears a *later* item than it came for puts it back; nobody can have gone past it
+//!   meanwhile, since `head` cannot.
 //! * A slot is read before it is cleared: clearing what isn't ours is rare then. Only if it does
 //!   not hold what we come for is the queue tested for being empty.
 //! * The empty test reads `head`, **then** `tail`: if they are equal, the queue was empty when

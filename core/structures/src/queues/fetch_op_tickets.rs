@@ -178,7 +178,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
                 wait.back_off(cpu, round)?;
                 round = round.wrapping_add(1);
             }
-            // Relaxed: published by (3). Nobody reads it if the slot is void.
+            // Relaxed: published by (3). No dequeuer reads it if the slot is void.
             cpu.store(&turn.slot.value, value, Ordering::Relaxed);
             // (3) Acquires and releases: pairs with (5), (6).
             if turn.visits(cpu.fetch_increment(&turn.slot.visits))? == Some(0) {

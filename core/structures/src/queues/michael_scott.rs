@@ -8,7 +8,8 @@
 //! **Fields.** `head` (the dummy), `tail` (the last node or the one before), `nodes[i].next` (0:
 //! none): index and count in one word, by compare-and-swap; besides, the owner of a node that is
 //! not in the list resets its `next`, counting up. `nodes[i].value`: written by the owner before
-//! the node is linked; who reads it later than it may finds that its exchange on `head` fails.
+//! the node is linked; a participant that reads it later than it may finds that its exchange on
+//! `head` fails.
 //!
 //! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4):
 //! the value is in, and whoever comes next moves the tail. Dies between

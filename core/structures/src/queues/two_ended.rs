@@ -19,7 +19,7 @@
 //! **Memory.** A line per node, one, the lock, and what [`Pool`] needs.
 //!
 //! **Don't use it** with more participants than cores, unless the lock and the way of waiting are
-//! made for that: everybody waits for a holder that isn't running.
+//! made for that: all wait for a holder that isn't running.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 

@@ -7,8 +7,8 @@
 //!
 //! **Fields.** `head`: the holder of `head_lock`. `tail`: the holder of `tail_lock`.
 //! `nodes[i].next` (0: none): reset by the owner, set by the holder of `tail_lock`, read by the
-//! holder of `head_lock`. Who takes both locks takes `tail_lock` first. `nodes[i].value`: the owner
-//! until the node is linked, then the holder of `head_lock`.
+//! holder of `head_lock`. A participant that takes both locks takes `tail_lock` first.
+//! `nodes[i].value`: the owner until the node is linked, then the holder of `head_lock`.
 //!
 //! **Crashes.** Dies waiting for a lock or holding it: what the lock says of that (see its file);
 //! the other end goes on. A lock that knows its owner lets the next holder repair: dies after a

@@ -10,9 +10,9 @@
 //! **Fields.** `head` (the dummy), `tail` (a node from which the last can be reached),
 //! `nodes[i].next` (0: none): indices, by compare-and-swap; besides, `next` is reset by the owner
 //! of a node that is not in the list. `nodes[i].references`: everybody, by compare-and-swap; bit 0:
-//! in use (not reclaimed), the others: how many words and participants refer to it. Who is late may
-//! count a node up that was given back, and must count it down again. `nodes[i].value`: written by
-//! the owner, read by who holds a reference.
+//! in use (not reclaimed), the others: how many words and participants refer to it. A late
+//! participant may count a node up that was given back, and must count it down again.
+//! `nodes[i].value`: written by the owner, read by who holds a reference.
 //!
 //! ```text
 //! references      node                          leads to

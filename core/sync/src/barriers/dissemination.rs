@@ -12,8 +12,8 @@
 //! i included, and has come to the next episode while i is still about to look; no further, since
 //! that one needs i. `members[i]`: participant i alone.
 //!
-//! **Crashes.** Dies before its write in some round: whoever hears of it only by that write,
-//! directly or by others, does not pass, though others may have. Who waits gets
+//! **Crashes.** Dies before its write in some round: participants that hear of it only by that
+//! write, directly or by others, do not pass, though others may have. Waiters get
 //! [`BarrierError::Abandoned`] once its surroundings know, and the barrier stays unusable.
 //!
 //! **Memory.** 3 `N` lines.

@@ -14,7 +14,7 @@
 //! by participant i if it sleeps. `members[i]`: participant i alone.
 //!
 //! **Crashes.** Dies before its write to its parent's node: nobody passes. Dies before it has woken
-//! both its children: those below it don't pass, though the others did. Who waits gets
+//! both its children: those below it don't pass, though the others did. Waiters get
 //! [`BarrierError::Abandoned`] once its surroundings know, and the barrier stays unusable.
 //!
 //! **Memory.** 2 `N` lines.

@@ -138,7 +138,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
         // (4) Acquire: the successor's node is ready; pairs with the Release (2) in `queue`.
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
-            // (6) Release: pairs with the Acquire (1). Relaxed on failure: somebody has come, and
+            // (6) Release: pairs with the Acquire (1). Relaxed on failure: a waiter has come, and
             // (4) will show who.
             if M::compare_exchange(cpu, &self.tail, held.0, 0, Ordering::Release).is_ok() {
                 return;

@@ -171,7 +171,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
             _ => return Ok(None),
         };
         let change = empty > TO_FLAG || wait.attempts_before_queueing(cpu) > 0;
-        // Relaxed: as above. When the queue is valid again, it starts anew.
+        // Relaxed: only the holder counts. When the queue is valid again, it starts anew.
         cpu.store(&self.queue.empty, if change { 0 } else { empty }, Ordering::Relaxed);
         Ok(Some(ReactiveHeld { me, queue: true, change }))
     }
@@ -208,7 +208,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         loop {
             match self.append(cpu, wait, me, node) {
                 Ok(INVALID | EMPTY) => return true,
-                // Somebody is mistaken; it will send us away.
+                // Another waiter took the queue for valid by mistake; it will send us away.
                 Ok(_) => match self.turn_comes(cpu, wait, node) {
                     Ok(true) => return true,
                     Ok(false) => {}
@@ -225,7 +225,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         // (5b) Acquire: as (5); pairs with the Release (4).
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
-            // (6) Release: pairs with the Acquire (3). Relaxed on failure: somebody has come, and
+            // (6) Release: pairs with the Acquire (3). Relaxed on failure: a waiter has come, and
             // (5) will show who.
             if cpu.compare_exchange(&self.queue.tail, me, EMPTY, Ordering::Release, Ordering::Relaxed).is_ok()
             {
@@ -344,7 +344,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
             (true, false) => self.pass_on(cpu, wait, me),
             (true, true) => {
                 self.turn(cpu, wait, HELD);
-                // Abandoned: somebody behind us died before it said its name. The flag is valid all
+                // Abandoned: a waiter behind us died before it said its name. The flag is valid all
                 // the same.
                 let _ = self.invalidate(cpu, wait, me);
                 self.turn(cpu, wait, FREE);

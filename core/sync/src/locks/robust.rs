@@ -3,9 +3,9 @@
 //!
 //! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
 //! but it is the waiters who ask whether the owner is alive, so that no list has to be kept.
-//! Fairness by leases: whoever gets the lock by hand-over may take it again and again for a while,
-//! undisturbed (which is what makes unfair locks fast); when the lease is over, its next release
-//! hands the lock to the next waiter in turn.
+//! Fairness by leases: a process that gets the lock by hand-over may take it again and again for a
+//! while, undisturbed (which is what makes unfair locks fast); when the lease is over, its next
+//! release hands the lock to the next waiter in turn.
 //!
 //! **Progress.** Blocking; every waiter is served after at most one lease of each waiter before it
 //! in turn.
@@ -16,9 +16,9 @@
 //! | owner | held: identity in bits 32–62, processor + 1 in bits 0–30 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
 //! | owner, `HANDED` (bit 31) | given to an owner who has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead |
 //!
-//! [`PARKED`] on top: somebody waits. **Fields.** `word`: see above. `state`: the holder. `lease`:
-//! the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), cleared by it or by
-//! the holder that hands over to it.
+//! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
+//! `lease`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), cleared by
+//! it or by the holder that hands over to it.
 //!
 //! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction
 //! the word says who must be alive.
@@ -158,8 +158,8 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             {
                 continue;
             }
-            // Sleep on our own place: a hand-over clears it. If somebody else has it, it will be
-            // cleared too. Relaxed: as above.
+            // Sleep on our own place: a hand-over clears it. If another waiter has it, it will be
+            // cleared too. Relaxed: a hint; the loop looks again.
             let seen = cpu.load(turn, Ordering::Relaxed) & !PARKED;
             wait.wait_turn(cpu, turn, seen, round, TURN);
             round = round.saturating_add(1);
@@ -205,7 +205,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
             // The lease goes on: free for whoever is awake. Those who sleep look again when their
             // turn is over. Release: as (4).
             Some(_) => cpu.store(&self.head.word, PARKED, Ordering::Release),
-            // Nobody waits any more. Release: as (4).
+            // There are no waiters any more. Release: as (4).
             None => cpu.store(&self.head.word, 0, Ordering::Release),
         }
     }

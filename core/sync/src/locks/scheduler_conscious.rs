@@ -19,7 +19,7 @@
 //!   runs, and whoever draws a ticket or has the lock asks that for itself. An operating system
 //!   that refuses costs time only.
 //! * Nobody waits in a seat yet (no such ticket is drawn, or its owner has not said so): it is
-//!   granted. Whoever draws it, or has drawn it, has the lock.
+//!   granted. The processor that draws it, or has drawn it, has the lock.
 //! * A waiter that sleeps (under a policy that parks) is not preempted: it is granted the lock and
 //!   woken. Skipped, it would be woken as well, to queue again.
 //! * A releaser skips at most `N` tickets; the next is granted whoever has it. So a release ends,
@@ -36,7 +36,8 @@
 //! the `N` processors, since one that is skipped draws again only afterwards, and no holder has
 //! one; so there are fewer than `N`, one after the other.
 //!
-//! **Progress.** Blocking; not FIFO: who is preempted when its turn comes loses it, and may again.
+//! **Progress.** Blocking; not FIFO: a waiter that is preempted when its turn comes loses it, and
+//! may again.
 //!
 //! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grant`: written by the holder
 //! (and marked by a parked waiter), read by the waiter. `who` and `stamp`: written by the waiter,

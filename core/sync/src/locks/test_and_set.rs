@@ -9,8 +9,8 @@
 //!
 //! **Progress.** Blocking; not fair: anybody may be passed any number of times.
 //!
-//! **Fields.** `word`: 0 free, 1 held (at memory: 1 free, 0 held). Everybody exchanges; the holder
-//! stores "free".
+//! **Fields.** `word`: 0 free, 1 held (at memory: 1 free, 0 held). All processors exchange; the
+//! holder stores "free".
 //!
 //! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies holding it:
 //! it stays held. The lock does not know its holder and cannot repair this; waiters learn of it

@@ -1,9 +1,9 @@
 //! Waiting policies: how to wait is a parameter of every operation that may have to.
 //!
-//! A waiter that parks leaves [`PARKED`] in the word that it waits for; whoever changes the word
-//! sees the bit in the value that it replaces and wakes the sleepers. Waking thus costs nothing
-//! when nobody sleeps. Values proper use bits 0 to 62, and a change that a waiter may wait for
-//! changes the low 32 bits (what a futex compares).
+//! A waiter that parks leaves [`PARKED`] in the word that it waits for; the process that changes
+//! the word sees the bit in the value that it replaces and wakes the sleepers. Waking thus costs
+//! nothing when nobody sleeps. Values proper use bits 0 to 62, and a change that a waiter may wait
+//! for changes the low 32 bits (what a futex compares).
 //!
 //! A word at memory cannot be marked (memory does not compare), so those who wait for one leave the
 //! mark in a *bell* beside it, a word in the caches, and park on that. They look at the word once

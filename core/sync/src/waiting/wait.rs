@@ -219,7 +219,7 @@ impl Wait<'_> {
                 since_asked = 0;
                 if self.around.abandoned() {
                     // The dead may have brought it before they died, and it may be what woke us:
-                    // who gives up now would take it along.
+                    // a waiter that gives up now would take it along.
                     return match probe(0) {
                         Ok(value) => Ok(value & !PARKED),
                         Err(_) => Err(Abandoned),

@@ -1,7 +1,7 @@
 //! Packet queues under locks: one for each process, with many writers and one reader
 //! (Gropp & Lusk 1997, Sections 3 and 4).
 //!
-//! **Progress.** Blocking: whoever is preempted or dies under the lock stops all senders and the
+//! **Progress.** Blocking: a holder that is preempted or dies stops all senders and the
 //! receiver.
 //!
 //! **Fields.** `tail` and the packet that it stands for: senders, under the lock. `head`: the

@@ -168,8 +168,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
     fn look_behind(&self, cpu: &P, word: &P::Word, content: u64) -> Result<Option<Seen>, DcasError> {
         let marked = self.descriptors.behind(content)?;
         let entry = usize::from(content & SECOND != 0);
-        // (2) Acquire: whoever reads here what a later use has written sees in the status that it
-        // is a later one; pairs with the Release (8) in `prepare`.
+        // (2) Acquire: a reader of what a later use has written sees in the status that it is a
+        // later one; pairs with the Release (8) in `prepare`.
         let old = cpu.load(&marked.old[entry], Ordering::Acquire) & !MARK;
         let new = cpu.load(&marked.new[entry], Ordering::Acquire) & !MARK; // (2)
         let (operation, status, in_use) = if content & HELPS == 0 {

@@ -48,8 +48,8 @@ impl Pauses {
 }
 
 /// Cload (paper G §6.2): the version is read by a load that takes the line's advisory
-/// lock. Who finds it locked backs off up to a limit, and then reads the version as it is. The DCAS
-/// gives the lock up, since it stores to the line.
+/// lock. A process that finds it locked backs off up to a limit, and then reads the version as it
+/// is. The DCAS gives the lock up, since it stores to the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Advisory {
     plan: ListPlan,
@@ -83,11 +83,11 @@ impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
     fn leave(&self, _cpu: &P) {}
 }
 
-/// Allemany and Felten's count of active threads, with the threshold 1 (paper G §8.4):
-/// who finds somebody active backs off, as in the paper's Figure 2. The operating system takes a
-/// process that it switches out off the count. **How they wait is not given**: without pauses, each
-/// change of the count costs a transaction for everybody who waits, and 16 processors take twice as
-/// long.
+/// Allemany and Felten's count of active threads, with the threshold 1 (paper G §8.4): a
+/// process that finds another one active backs off, as in the paper's Figure 2. The operating
+/// system takes a process that it switches out off the count. **How they wait is not given**:
+/// without pauses, each change of the count costs a transaction for everybody who waits, and 16
+/// processors take twice as long.
 pub struct ActiveCount<P: Processor> {
     count: P::Word,
     plan: ListPlan,
@@ -118,9 +118,9 @@ impl<P: ActiveThreads + Dcas> Control<P> for ActiveCount<P> {
 }
 
 /// Bershad's DCAS (paper G §6.1): in software, under a lock whose holder the operating
-/// system rolls back if it switches it out. Who finds the lock taken backs off, as under a spin
-/// lock. The version is stored first, so it is the word that can have a tentative value, and it is
-/// read as such ([`RolledBack::look`]).
+/// system rolls back if it switches it out. A process that finds the lock taken backs off, as under
+/// a spin lock. The version is stored first, so it is the word that can have a tentative value, and
+/// it is read as such ([`RolledBack::look`]).
 pub struct BershadControl<P: RollBack> {
     dcas: RolledBack<P>,
     plan: ListPlan,

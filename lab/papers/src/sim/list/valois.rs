@@ -145,7 +145,7 @@ impl<P: Processor> Valois<P> {
         cpu.store(&node.key, key, Ordering::Relaxed);
         cpu.store(&node.next, u64::from(NONE), Ordering::Relaxed);
         cpu.store(&node.back, 0, Ordering::Relaxed);
-        // Who is late may have counted it up.
+        // A late process may have counted it up.
         self.count(cpu, index, |n| n + IN_USE + ONE)?;
         Ok(index)
     }

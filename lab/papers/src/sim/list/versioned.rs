@@ -6,7 +6,7 @@
 //! node that is not in the list: its owner. The version lies beside the first link (§3: what is
 //! updated together lies together). **Crashes.** Before its DCAS a process has changed nothing but
 //! a node of its own, which is then lost until an audit; after it the operation has happened.
-//! **Memory.** Type-stable: whoever is late finds nodes, if not those of the list, and then another
+//! **Memory.** Type-stable: a late process finds nodes, if not those of the list, and then another
 //! version.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
