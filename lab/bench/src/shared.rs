@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use towpath_machine::Plain;
+use towpath_report::stats::percentile;
 
 /// A figure that one process leaves and its parent reads after the process has ended.
 #[repr(transparent)]
@@ -31,6 +32,48 @@ impl Left {
 
 // SAFETY: see the module.
 unsafe impl Plain for Left {}
+
+/// Number of samples that are kept.
+pub const SAMPLES: usize = 512;
+
+/// Samples of a process, which its parent reads after the process has ended. On lines of
+/// its own.
+#[repr(C, align(128))]
+pub struct Samples {
+    count: AtomicU64,
+    samples: [Left; SAMPLES],
+}
+
+// SAFETY: see the module; nothing reads the padding.
+unsafe impl Plain for Samples {}
+
+impl Samples {
+    /// Number of samples so far.
+    pub fn len(&self) -> usize {
+        // Relaxed, here and below: one process writes it; its parent reads when it has ended.
+        (self.count.load(Ordering::Relaxed) as usize).min(SAMPLES)
+    }
+
+    /// Returns whether there is no room for another sample.
+    pub fn is_full(&self) -> bool {
+        self.len() == SAMPLES
+    }
+
+    /// Keeps a sample, if there is room.
+    pub fn keep(&self, sample: f64) {
+        let count = self.len();
+        if let Some(place) = self.samples.get(count) {
+            place.put(sample);
+            self.count.store(count as u64 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The median; `None` if there are no samples.
+    pub fn median(&self) -> Option<f64> {
+        let samples: Vec<f64> = self.samples[..self.len()].iter().map(Left::get).collect();
+        percentile(&samples, 50.0)
+    }
+}
 
 /// LogP figures of a client, in nanoseconds.
 #[repr(C)]
@@ -83,6 +126,35 @@ pub struct ReaderFigures {
     /// Its processor time, in seconds.
     pub cpu: Left,
 }
+
+// SAFETY: see the module; nothing reads the padding.
+unsafe impl Plain for ReaderFigures {}
+
+/// Place of a process's ring, for its partner.
+#[repr(C)]
+pub struct RingPlace {
+    /// The process.
+    pub pid: AtomicU64,
+    /// The ring's descriptor there.
+    pub descriptor: AtomicU64,
+    /// The ring's number, by which the partner knows that it is the right one.
+    pub nonce: AtomicU64,
+}
+
+// SAFETY: see the module.
+unsafe impl Plain for RingPlace {}
+
+/// The words that the processes of a ping-pong share.
+#[repr(C, align(128))]
+pub struct PingPong {
+    /// 1 when the first pair has finished.
+    pub over: AtomicU64,
+    /// The first pair's round trip, in nanoseconds.
+    pub round_trip: Left,
+}
+
+// SAFETY: see the module; nothing reads the padding.
+unsafe impl Plain for PingPong {}
 
 /// Number of members of the crash test's world.
 pub const MEMBERS: usize = 8;

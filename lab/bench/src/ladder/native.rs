@@ -17,11 +17,12 @@ use towpath_shm::{Area, World, WorldSpec};
 use towpath_sync::Wait;
 use towpath_sync::locks::TestAndSet;
 
-use super::ours::{ADDRESS_WORDS, Opened};
+use super::ours::Opened;
 use super::semaphore::Semaphores;
+use crate::shared::{PingPong, RingPlace};
 use crate::transport::Circumstances;
 use towpath_host::Error;
-use towpath_host::process::{SharedPages, team};
+use towpath_host::process::{Shared, team};
 use towpath_papers::ladder::PoolTable;
 use towpath_papers::ladder::Slot;
 use towpath_papers::ladder::{
@@ -63,7 +64,8 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Circumstances
 }
 
 fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'_>) -> Result<f64, Error> {
-    let pages = SharedPages::new(2)?;
+    let shared = Shared::<PingPong>::row(1)?;
+    let shared = &shared[0];
     let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
     let limit = run.limit * 4 + GRACE;
     let exit = |rank: usize, result: Result<(), Box<dyn std::error::Error>>| match result {
@@ -76,19 +78,19 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'
     if version == Version::Towpath {
         // Its rings are its own; the world is for the barriers and the doorbells.
         let world = world_of(procs, procs * size_of::<Doorbell<Native>>())?;
-        let addresses = SharedPages::new(procs * ADDRESS_WORDS)?;
+        let places = Shared::<RingPlace>::row(procs)?;
         team(&cores, limit, |rank| {
             exit(
                 rank,
                 (|| {
                     world.enter(Some(rank as u32))?;
-                    let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
-                    let own = Opened::new(rank, &addresses)?;
+                    let part = Part { procs, rank, world: &world, bytes, shared, limit: run.limit };
+                    let own = Opened::new(rank, &places)?;
                     world.barrier(Policy::Adaptive)?;
                     let area = world.area();
                     let doorbells = area.slice::<Doorbell<Native>>(0, procs as u64)?;
                     let ranks = (rank, (rank + procs / 2) % procs);
-                    let link = own.meet(ranks, &addresses, doorbells, adaptive(&world))?;
+                    let link = own.meet(ranks, &places, doorbells, adaptive(&world))?;
                     part.play_between_barriers(&link)
                 })(),
             )
@@ -106,7 +108,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'
                     world.enter(Some(rank as u32))?;
                     let area = world.area();
                     let memory = Memory::new(&area, procs)?;
-                    let part = Part { procs, rank, world: &world, bytes, pages: &pages, limit: run.limit };
+                    let part = Part { procs, rank, world: &world, bytes, shared, limit: run.limit };
                     match (&semaphores, version) {
                         (Some(set), Version::SystemV) => {
                             memory.locked((0..=procs).map(|n| set.lock(n)).collect(), &part)
@@ -119,8 +121,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'
             )
         })?;
     }
-    // Relaxed: written by a process that has ended.
-    Ok(f64::from_bits(pages.word(0).load(Ordering::Relaxed)))
+    Ok(shared.round_trip.get())
 }
 
 /// A world of so many processes with so much memory for them to use.
@@ -233,8 +234,7 @@ struct Part<'a> {
     world: &'a World,
     /// The length of a message.
     bytes: usize,
-    /// Word 0: rank 0's figure; word 1: not 0 when it has finished.
-    pages: &'a SharedPages,
+    shared: &'a PingPong,
     limit: Duration,
 }
 
@@ -259,7 +259,7 @@ impl Part<'_> {
     /// The first half of the processes each send to one of the other half and wait for
     /// the answer.
     fn play(&self, link: &impl LadderEnd) -> Result<(), Anything> {
-        let Part { procs, rank, bytes, pages, limit, .. } = *self;
+        let Part { procs, rank, bytes, shared, limit, .. } = *self;
         let half = procs / 2;
         let (message, mut buffer) = (vec![rank as u8 + 1; bytes], vec![0u8; bytes]);
         let check = |buffer: &[u8], from: usize, len: usize| {
@@ -286,19 +286,17 @@ impl Part<'_> {
             check(&buffer, partner, len)?;
             Ok::<(), Anything>(())
         };
-        let over = pages.word(1);
         if rank == 0 {
             let start = Instant::now();
             (0..16).try_for_each(|_| round(GO_ON))?;
             let size = (500_000 * 16 / start.elapsed().as_nanos().max(1) as u64).clamp(1, 500);
             let figure = median_of_batches(limit, size, |n| (0..n).try_for_each(|_| round(GO_ON)))?;
-            // Relaxed: read after we have ended.
-            pages.word(0).store(figure.to_bits(), Ordering::Relaxed);
+            shared.round_trip.put(figure);
             // Relaxed: nothing is read because of it.
-            over.store(1, Ordering::Relaxed);
+            shared.over.store(1, Ordering::Relaxed);
         } else {
-            // Relaxed: as above.
-            while over.load(Ordering::Relaxed) == 0 {
+            // Relaxed: nothing is read because of it.
+            while shared.over.load(Ordering::Relaxed) == 0 {
                 round(GO_ON)?;
             }
         }

@@ -23,11 +23,8 @@ use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 use towpath_sync::{Wait, Waiting};
 
 use super::native::{Anything, LadderEnd};
-use towpath_host::process::SharedPages;
+use crate::shared::RingPlace;
 
-/// Words of each process: its pid, the descriptor of its ring and its nonce, which it
-/// leaves for its partner.
-pub const ADDRESS_WORDS: usize = 3;
 /// First look for an answer, in nanoseconds: longer than a partner that is running takes,
 /// and before it is asked whether cores are shared.
 const GLANCE: u64 = 500;
@@ -85,15 +82,15 @@ pub struct Ours<'a> {
 
 impl Opened {
     /// Makes the ring of the way out, and leaves word for the partner.
-    pub fn new(rank: usize, pages: &SharedPages) -> Result<Self, Anything> {
+    pub fn new(rank: usize, places: &[RingPlace]) -> Result<Self, Anything> {
         let memory = Rc::new(PairMemory::create()?);
         let nonce = Native::with_id(0).now();
         // Relaxed, all: a barrier comes before anything is read.
         memory.header().nonce.store(nonce, Ordering::Relaxed);
-        let words = [u64::from(std::process::id()), u64::from(memory.descriptor()), nonce];
-        for (n, word) in words.into_iter().enumerate() {
-            pages.word(rank * ADDRESS_WORDS + n).store(word, Ordering::Relaxed);
-        }
+        let place = &places[rank];
+        place.pid.store(std::process::id().into(), Ordering::Relaxed);
+        place.descriptor.store(memory.descriptor().into(), Ordering::Relaxed);
+        place.nonce.store(nonce, Ordering::Relaxed);
         Ok(Opened { memory })
     }
 
@@ -102,13 +99,13 @@ impl Opened {
     pub fn meet<'a>(
         self,
         (rank, partner): (usize, usize),
-        pages: &SharedPages,
+        places: &[RingPlace],
         doorbells: &'a [Doorbell<Native>],
         wait: Wait<'a>,
     ) -> Result<Ours<'a>, Anything> {
+        let RingPlace { pid, descriptor, nonce } = &places[partner];
         // Relaxed: a barrier has come before.
-        let [pid, descriptor, nonce] =
-            std::array::from_fn(|n| pages.word(partner * ADDRESS_WORDS + n).load(Ordering::Relaxed));
+        let [pid, descriptor, nonce] = [pid, descriptor, nonce].map(|word| word.load(Ordering::Relaxed));
         let theirs = Rc::new(PairMemory::attach(pid as u32, descriptor as u32, nonce)?);
         let line = SharedLine::new(rank < partner);
         let (mut out, mut into) = (RingSender::new(self.memory, FIRST_BYTES), RingReceiver::new(theirs));

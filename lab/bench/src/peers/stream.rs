@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use crate::shared::{Left, ReaderFigures};
 use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;
-use towpath_host::process::{SharedPages, team};
+use towpath_host::process::{Shared, SharedPages, team};
 use towpath_report::stats::median_of_batches;
 
 use std::sync::atomic::Ordering;
@@ -75,7 +76,7 @@ impl Contender for Stream {
 
     fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
-        let pages = SharedPages::new(1)?;
+        let figure = Shared::<Left>::row(1)?;
         const ROUNDS: u64 = 200;
         let limit = run.limit / 2;
         team(&Self::cores(run, 2), run.limit * 4 + GRACE, |rank| {
@@ -97,14 +98,12 @@ impl Contender for Stream {
                         (&back.1).read_exact(&mut word)
                     })
                 })?;
-                // (W1) Release: pairs with the Acquire (W2).
-                pages.word(0).store(each.to_bits(), Ordering::Release);
+                figure[0].put(each);
                 (&there.0).write_all(&[1; 8])?;
                 (&back.1).read_exact(&mut word)
             })())
         })?;
-        // (W2) Acquire: the process has ended; pairs with the Release (W1).
-        Ok(f64::from_bits(pages.word(0).load(Ordering::Acquire)))
+        Ok(figure[0].get())
     }
 
     /// One stream, which all write to (writes of 8 bytes are atomic); the reader takes
@@ -112,19 +111,20 @@ impl Contender for Stream {
     fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let (into, from) = (self.connect)().map_err(system)?;
         let w = writers as usize;
-        let pages = SharedPages::new(2 * w + 4)?;
+        let (start_word, figures) = (SharedPages::new(1)?, Shared::<ReaderFigures>::row(1)?);
+        let shares = Shared::<Left>::row(w)?;
         let limit = run.limit;
         let exits = {
-            let (pages, into, from) = (&pages, &into, &from);
+            let (go, figures, shares) = (start_word.word(0), &figures[0], &shares);
+            let (into, from) = (&into, &from);
             team(&Self::cores(run, w + 1), limit * 4 + GRACE, |rank| {
-                let go = pages.word(2 * w);
                 succeed((|| {
                     let (mut into, mut from) = (into, from);
                     if rank > 0 {
                         let n = rank as u64 - 1;
                         let mine =
                             messages / u64::from(writers) + u64::from(messages % u64::from(writers) > n);
-                        // (W3) Acquire: pairs with the reader's Release (W4).
+                        // (W1) Acquire: pairs with the reader's Release (W2).
                         while go.load(Ordering::Acquire) == 0 {
                             std::thread::yield_now();
                         }
@@ -141,7 +141,7 @@ impl Contender for Stream {
                     let mut buffer = [0u8; 4096];
                     let mut counts = vec![0u64; w];
                     let (mut arrived, mut kept) = (0u64, 0);
-                    // (W4) Release: pairs with the writers' Acquire (W3).
+                    // (W2) Release: pairs with the writers' Acquire (W1).
                     go.store(1, Ordering::Release);
                     let start = Instant::now();
                     let mut ended = 0;
@@ -151,9 +151,8 @@ impl Contender for Stream {
                             let writer = u64::from_le_bytes(message.try_into().unwrap_or_default());
                             if writer == END {
                                 if ended == 0 {
-                                    // (W5) Release: pairs with the Acquire (W6).
-                                    for (n, count) in counts.iter().enumerate() {
-                                        pages.word(n).store(*count, Ordering::Release);
+                                    for (share, count) in shares.iter().zip(&counts) {
+                                        share.put(*count as f64);
                                     }
                                 }
                                 ended += 1;
@@ -165,26 +164,23 @@ impl Contender for Stream {
                         kept = have % 8;
                         buffer.copy_within(have - kept..have, 0);
                     }
-                    // (W5) Release, both: pairs with the Acquire (W6).
-                    pages.word(2 * w + 1).store(start.elapsed().as_nanos() as u64, Ordering::Release);
-                    pages.word(2 * w + 2).store(arrived, Ordering::Release);
+                    figures.seconds.put(start.elapsed().as_secs_f64());
+                    figures.messages.put(arrived as f64);
                     Ok(())
                 })())
             })?
         };
-        // (W6) Acquire: the processes have ended; pairs with the Release stores (W5).
-        let read = |n: usize| pages.word(n).load(Ordering::Acquire);
         Ok(Stress {
-            messages: read(2 * w + 2),
-            seconds: read(2 * w + 1) as f64 / 1e9,
-            shares: (0..w).map(|n| read(n) as f64).collect(),
+            messages: figures[0].messages.get() as u64,
+            seconds: figures[0].seconds.get(),
+            shares: shares.iter().map(Left::get).collect(),
             cpu_seconds: Some(exits.iter().map(|e| e.cpu.as_secs_f64()).sum()),
         })
     }
 
     fn bulk(&mut self, bytes: u64, _path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
-        let pages = SharedPages::new(1)?;
+        let figure = Shared::<Left>::row(1)?;
         let limit = run.limit / 2;
         team(&Self::cores(run, 2), run.limit * 4 + GRACE, |rank| {
             succeed((|| {
@@ -207,12 +203,10 @@ impl Contender for Stream {
                 (&there.0).write_all(&buffer)?;
                 (&back.1).read_exact(&mut word)?;
                 let rate = (count + 1) as f64 * bytes as f64 / start.elapsed().as_secs_f64();
-                // (W7) Release: pairs with the Acquire (W8).
-                pages.word(0).store(rate.to_bits(), Ordering::Release);
+                figure[0].put(rate);
                 Ok(())
             })())
         })?;
-        // (W8) Acquire: the process has ended; pairs with the Release (W7).
-        Ok(f64::from_bits(pages.word(0).load(Ordering::Acquire)))
+        Ok(figure[0].get())
     }
 }

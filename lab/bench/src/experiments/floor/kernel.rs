@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_host::Error;
-use towpath_host::process::{SharedPages, team};
+use towpath_host::process::{Shared, SharedPages, team};
 use towpath_host::topology::{Placement, pinned};
 use towpath_report::stats::percentile;
 
-/// Number of samples that are kept.
-const SAMPLES: usize = 512;
+use crate::shared::Samples;
+
 /// Word by which the leading process says that it has finished.
 const FINISHED: u64 = 1 << 30;
 /// Time to start and to end, beyond measuring.
@@ -80,7 +80,7 @@ fn sleep(word: &AtomicU64, seen: u64) {
 
 fn sleep_until(word: &AtomicU64, value: u64) -> u64 {
     loop {
-        // (1) Acquire, pairs with the Release stores (2), (3).
+        // (K1) Acquire: pairs with the Release (K2) in `set_and_wake` and `wake_sleeper`.
         let seen = word.load(Ordering::Acquire);
         if seen == value || seen == FINISHED {
             return seen;
@@ -90,7 +90,7 @@ fn sleep_until(word: &AtomicU64, value: u64) -> u64 {
 }
 
 fn set_and_wake(word: &AtomicU64, value: u64) {
-    // (2) Release, pairs with Acquire (1).
+    // (K2) Release: pairs with the Acquire (K1) in `sleep_until`.
     word.store(value, Ordering::Release);
     wake(word);
 }
@@ -106,34 +106,22 @@ pub fn wake_sleeper(placement: &Placement, time: Duration) -> Result<f64, Error>
     pairs(
         &cores,
         time,
-        |word, answer, end, samples| {
-            for turn in 1.. {
-                if samples.full() || Instant::now() >= end && turn > 3 {
-                    break;
-                }
-                // The partner says that it is about to sleep; then it is given the time to fall
-                // asleep.
-                while answer.load(Ordering::Acquire) != turn {
-                    // Acquire, pairs with Release (3).
-                    std::thread::yield_now();
-                }
-                std::thread::sleep(Duration::from_micros(150));
-                // Release, pairs with Acquire (1).
-                word.store(turn, Ordering::Release);
-                let begun = Instant::now();
-                if wake(word) == 1 {
-                    samples.add(begun.elapsed());
-                }
+        |word, answer, turn| {
+            // The partner says that it is about to sleep; then it is given the time to fall asleep.
+            // (K4) Acquire: pairs with the Release (K5).
+            while answer.load(Ordering::Acquire) != turn {
+                std::thread::yield_now();
             }
+            std::thread::sleep(Duration::from_micros(150));
+            // (K2) Release: pairs with the Acquire (K1).
+            word.store(turn, Ordering::Release);
+            let begun = Instant::now();
+            (wake(word) == 1).then(|| begun.elapsed())
         },
-        |word, answer| {
-            for turn in 1.. {
-                // (3) Release, pairs with the Acquire load above.
-                answer.store(turn, Ordering::Release);
-                if sleep_until(word, turn) == FINISHED {
-                    break;
-                }
-            }
+        |word, answer, turn| {
+            // (K5) Release: pairs with the Acquire (K4).
+            answer.store(turn, Ordering::Release);
+            sleep_until(word, turn)
         },
     )
 }
@@ -146,29 +134,7 @@ pub fn wake_sleeper(placement: &Placement, time: Duration) -> Result<f64, Error>
 /// Across cores, one core alone is an error; otherwise the processes' failures.
 pub fn sleeping_round_trip(placement: &Placement, across: bool, time: Duration) -> Result<f64, Error> {
     let cores = if across { two_cores(placement)? } else { [placement.core(0), placement.core(0)] };
-    pairs(
-        &cores,
-        time,
-        |word, answer, end, samples| {
-            for turn in 1.. {
-                if samples.full() || Instant::now() >= end && turn > 3 {
-                    break;
-                }
-                let begun = Instant::now();
-                set_and_wake(word, turn);
-                sleep_until(answer, turn);
-                samples.add(begun.elapsed());
-            }
-        },
-        |word, answer| {
-            for turn in 1.. {
-                if sleep_until(word, turn) == FINISHED {
-                    break;
-                }
-                set_and_wake(answer, turn);
-            }
-        },
-    )
+    ping_pong(&cores, time, set_and_wake, sleep_until)
 }
 
 /// Half a round trip between two processes that yield one core to each other, in
@@ -180,7 +146,7 @@ pub fn sleeping_round_trip(placement: &Placement, across: bool, time: Duration) 
 pub fn context_switch(placement: &Placement, time: Duration) -> Result<f64, Error> {
     let yield_until = |word: &AtomicU64, value: u64| {
         loop {
-            // (K1) Acquire: pairs with the Release stores (K2) and (K3).
+            // (K1) Acquire: pairs with the Release (K3).
             let seen = word.load(Ordering::Acquire);
             if seen == value || seen == FINISHED {
                 return seen;
@@ -188,32 +154,35 @@ pub fn context_switch(placement: &Placement, time: Duration) -> Result<f64, Erro
             std::thread::yield_now();
         }
     };
-    let round_trip = pairs(
-        &[placement.core(0), placement.core(0)],
+    // (K3) Release: pairs with the Acquire (K1) in `yield_until`.
+    let set = |word: &AtomicU64, value| word.store(value, Ordering::Release);
+    let cores = [placement.core(0), placement.core(0)];
+    Ok(ping_pong(&cores, time, set, yield_until)? / 2.0)
+}
+
+/// The round trip between two processes that set words, each one of its own, and wait for
+/// the other's, in nanoseconds: the median.
+fn ping_pong(
+    cores: &[Option<usize>; 2],
+    time: Duration,
+    set: impl Fn(&AtomicU64, u64),
+    wait_until: impl Fn(&AtomicU64, u64) -> u64,
+) -> Result<f64, Error> {
+    pairs(
+        cores,
         time,
-        |word, answer, end, samples| {
-            for turn in 1.. {
-                if samples.full() || Instant::now() >= end && turn > 3 {
-                    break;
-                }
-                let begun = Instant::now();
-                // (K2) Release: pairs with the Acquire (K1) in `yield_until`.
-                word.store(turn, Ordering::Release);
-                yield_until(answer, turn);
-                samples.add(begun.elapsed());
-            }
+        |word, answer, turn| {
+            let begun = Instant::now();
+            set(word, turn);
+            wait_until(answer, turn);
+            Some(begun.elapsed())
         },
-        |word, answer| {
-            for turn in 1.. {
-                if yield_until(word, turn) == FINISHED {
-                    break;
-                }
-                // (K3) Release: pairs with the Acquire (K1) in `yield_until`.
-                answer.store(turn, Ordering::Release);
-            }
+        |word, answer, turn| {
+            let seen = wait_until(word, turn);
+            set(answer, turn);
+            seen
         },
-    )?;
-    Ok(round_trip / 2.0)
+    )
 }
 
 fn two_cores(placement: &Placement) -> Result<[Option<usize>; 2], Error> {
@@ -223,49 +192,35 @@ fn two_cores(placement: &Placement) -> Result<[Option<usize>; 2], Error> {
     }
 }
 
-/// The words in which the leading process leaves its samples.
-struct SampleWords<'a> {
-    pages: &'a SharedPages,
-    count: usize,
-}
-
-impl SampleWords<'_> {
-    fn full(&self) -> bool {
-        self.count == SAMPLES
-    }
-    fn add(&mut self, time: Duration) {
-        // Relaxed: read after the process has ended, which orders it.
-        self.pages.word(3 + self.count).store(time.as_nanos() as u64, Ordering::Relaxed);
-        self.count += 1;
-    }
-}
-
-/// Runs a leading and a following process that share two words; returns the median of the
-/// leader's samples, in nanoseconds.
+/// Runs a leading and a following process that share two words, turn by turn. Returns the
+/// median of the leader's samples, in nanoseconds. `follow`: returns the leader's word.
 fn pairs(
     cores: &[Option<usize>; 2],
     time: Duration,
-    lead: impl Fn(&AtomicU64, &AtomicU64, Instant, &mut SampleWords<'_>),
-    follow: impl Fn(&AtomicU64, &AtomicU64),
+    lead: impl Fn(&AtomicU64, &AtomicU64, u64) -> Option<Duration>,
+    follow: impl Fn(&AtomicU64, &AtomicU64, u64) -> u64,
 ) -> Result<f64, Error> {
-    let pages = SharedPages::new(3 + SAMPLES)?;
-    let (word, answer) = (pages.word(0), pages.word(1));
+    let (pages, samples) = (SharedPages::new(2)?, Shared::<Samples>::row(1)?);
+    let (word, answer, samples) = (pages.word(0), pages.word(1), &samples[0]);
     team(cores, time + GRACE, |rank| {
+        let mut turns = 1..;
         if rank == 1 {
-            follow(word, answer);
+            turns.find(|&turn| follow(word, answer, turn) == FINISHED);
             return 0;
         }
-        let mut samples = SampleWords { pages: &pages, count: 0 };
-        lead(word, answer, Instant::now() + time, &mut samples);
-        // Relaxed: read after the process has ended, which orders it.
-        pages.word(2).store(samples.count as u64, Ordering::Relaxed);
+        let end = Instant::now() + time;
+        for turn in turns {
+            if samples.is_full() || Instant::now() >= end && turn > 3 {
+                break;
+            }
+            if let Some(sample) = lead(word, answer, turn) {
+                samples.keep(sample.as_nanos() as f64);
+            }
+        }
         set_and_wake(word, FINISHED);
         0
     })?;
-    // Relaxed: the processes that wrote these have ended.
-    let count = pages.word(2).load(Ordering::Relaxed) as usize;
-    let times: Vec<f64> = (0..count).map(|n| pages.word(3 + n).load(Ordering::Relaxed) as f64).collect();
-    percentile(&times, 50.0).ok_or_else(|| Error::NotAvailable("no sample was completed".into()))
+    samples.median().ok_or_else(|| Error::NotAvailable("no sample was completed".into()))
 }
 
 #[cfg(test)]

@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_host::Error;
-use towpath_host::process::{SharedPages, team};
+use towpath_host::process::{Shared, SharedPages, team};
 use towpath_host::topology::Placement;
-use towpath_report::stats::percentile;
+
+use crate::shared::Samples;
 
 /// Round trips between two looks at the clock.
 const BATCH: u64 = 200;
-/// Number of batches that are kept.
-const BATCHES: usize = 512;
 /// Word by which the asking process says that it has finished.
 const FINISHED: u64 = u64::MAX;
 
@@ -56,17 +55,16 @@ fn one_start(lines: usize, probing: Probing, placement: &Placement, time: Durati
     let (Some(here), Some(there)) = (placement.core(0), placement.core(1)) else {
         return Err(Error::NotAvailable("it needs two cores, and this process may use only one".into()));
     };
-    let pages = SharedPages::new(3 + BATCHES)?;
-    let (ask, answer, count) = (pages.word(0), pages.word(lines.min(2) - 1), pages.word(2));
+    let (pages, batches) = (SharedPages::new(2)?, Shared::<Samples>::row(1)?);
+    let (ask, answer, batches) = (pages.word(0), pages.word(lines.min(2) - 1), &batches[0]);
     team(&[Some(here), Some(there)], time + GRACE, |rank| {
         if rank == 1 {
             reply(ask, answer, probing);
             return 0;
         }
         let end = Instant::now() + time;
-        let mut batches = 0;
         let mut turn = 0;
-        while batches < BATCHES && (batches < 3 || Instant::now() < end) {
+        while !batches.is_full() && (batches.len() < 3 || Instant::now() < end) {
             let begun = Instant::now();
             for _ in 0..BATCH {
                 // (1) Release, pairs with Acquire (2): the line itself is the message. Two values
@@ -75,22 +73,13 @@ fn one_start(lines: usize, probing: Probing, placement: &Placement, time: Durati
                 wait_for(answer, turn + 2, probing);
                 turn += 2;
             }
-            let nanoseconds = begun.elapsed().as_nanos() as u64;
-            // Relaxed: read after the process has ended, which orders it.
-            pages.word(3 + batches).store(nanoseconds, Ordering::Relaxed);
-            batches += 1;
+            batches.keep(begun.elapsed().as_nanos() as f64 / BATCH as f64);
         }
-        // Relaxed: as above.
-        count.store(batches as u64, Ordering::Relaxed);
         // Release: pairs with Acquire (2) in `wait_for`, like (1).
         ask.store(FINISHED, Ordering::Release);
         0
     })?;
-    // Relaxed: the processes that wrote these have ended.
-    let batches = count.load(Ordering::Relaxed) as usize;
-    let times: Vec<f64> =
-        (0..batches).map(|n| pages.word(3 + n).load(Ordering::Relaxed) as f64 / BATCH as f64).collect();
-    percentile(&times, 50.0).ok_or_else(|| Error::NotAvailable("no round trip was completed".into()))
+    batches.median().ok_or_else(|| Error::NotAvailable("no round trip was completed".into()))
 }
 
 fn reply(ask: &AtomicU64, answer: &AtomicU64, probing: Probing) {
