@@ -39,15 +39,15 @@ pub const SAMPLES: usize = 512;
 /// Samples of a process, which its parent reads after the process has ended. On lines of
 /// its own.
 #[repr(C, align(128))]
-pub struct Samples {
+pub struct LeftSamples {
     count: AtomicU64,
     samples: [Left; SAMPLES],
 }
 
 // SAFETY: see the module; nothing reads the padding.
-unsafe impl Plain for Samples {}
+unsafe impl Plain for LeftSamples {}
 
-impl Samples {
+impl LeftSamples {
     /// Number of samples so far.
     pub fn len(&self) -> usize {
         // Relaxed, here and below: one process writes it; its parent reads when it has ended.

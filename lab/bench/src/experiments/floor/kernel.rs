@@ -15,7 +15,7 @@ use towpath_host::process::{Shared, SharedPages, team};
 use towpath_host::topology::{Placement, pinned};
 use towpath_report::stats::percentile;
 
-use crate::shared::Samples;
+use crate::shared::LeftSamples;
 
 /// Word by which the leading process says that it has finished.
 const FINISHED: u64 = 1 << 30;
@@ -200,7 +200,7 @@ fn pairs(
     lead: impl Fn(&AtomicU64, &AtomicU64, u64) -> Option<Duration>,
     follow: impl Fn(&AtomicU64, &AtomicU64, u64) -> u64,
 ) -> Result<f64, Error> {
-    let (pages, samples) = (SharedPages::new(2)?, Shared::<Samples>::row(1)?);
+    let (pages, samples) = (SharedPages::new(2)?, Shared::<LeftSamples>::row(1)?);
     let (word, answer, samples) = (pages.word(0), pages.word(1), &samples[0]);
     team(cores, time + GRACE, |rank| {
         let mut turns = 1..;

@@ -7,7 +7,7 @@ use towpath_host::Error;
 use towpath_host::process::{Shared, SharedPages, team};
 use towpath_host::topology::Placement;
 
-use crate::shared::Samples;
+use crate::shared::LeftSamples;
 
 /// Round trips between two looks at the clock.
 const BATCH: u64 = 200;
@@ -55,7 +55,7 @@ fn one_start(lines: usize, probing: Probing, placement: &Placement, time: Durati
     let (Some(here), Some(there)) = (placement.core(0), placement.core(1)) else {
         return Err(Error::NotAvailable("it needs two cores, and this process may use only one".into()));
     };
-    let (pages, batches) = (SharedPages::new(2)?, Shared::<Samples>::row(1)?);
+    let (pages, batches) = (SharedPages::new(2)?, Shared::<LeftSamples>::row(1)?);
     let (ask, answer, batches) = (pages.word(0), pages.word(lines.min(2) - 1), &batches[0]);
     team(&[Some(here), Some(there)], time + GRACE, |rank| {
         if rank == 1 {
