@@ -17,6 +17,13 @@ impl Engine {
         self.lose(line, cpu);
     }
 
+    /// A cache gives up its copy. Returns whether memory has to get it back.
+    pub fn drop_copy(&mut self, line: usize, cpu: usize) -> bool {
+        let owns = self.memory.copy(line, cpu) >= copy::OWNED;
+        self.invalidate(line, cpu);
+        owns
+    }
+
     /// Follows the loss of a copy: its reservation is lost, and a waiter that spins on it
     /// looks again.
     pub fn lose(&mut self, line: usize, cpu: usize) {

@@ -103,9 +103,7 @@ impl Interconnect for DirectoryNetwork {
     }
 
     fn evict(&mut self, e: &mut Engine, line: usize, cpu: usize) {
-        let dirty = e.memory.copy(line, cpu) >= copy::OWNED;
-        e.invalidate(line, cpu);
-        if dirty {
+        if e.drop_copy(line, cpu) {
             self.write_back(e, line, cpu);
         }
     }
