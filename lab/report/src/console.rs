@@ -146,40 +146,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Subject, metrics::ROUND_TRIP};
-    use crate::report::{Chapter, ClaimLine, Section};
-    use crate::results::Missing;
-    use crate::table::{Cell, header};
-
-    fn made_up() -> (Results, Report) {
-        let subject = |name| Subject::new("logp", name, "adaptive", 2);
-        let mut results = Results::from_figures(&[(subject("towpath"), ROUND_TRIP, vec![120.0])], 2);
-        results.missing =
-            vec![Missing { subject: subject("mpich"), reason: "mpich is not installed".into() }];
-        let table = |title: &str| Table {
-            experiment: "logp",
-            title: title.into(),
-            note: String::new(),
-            header: header(&["algorithm", "ns"]),
-            rows: vec![vec![Cell::text("towpath"), Cell::figure(results.records.first())]],
-        };
-        let report = Report {
-            advice: "Use towpath.".into(),
-            pictures: vec![Section::new(table("Round trip"))],
-            claims: vec![ClaimLine {
-                id: "L3",
-                what: "Nearly equal",
-                paper: "× 1.19",
-                here: "× 1.3".into(),
-                verdict: "not reproduced",
-                kind: Kind::Bad,
-                details: vec![("tolerance", "at most 1.25".into())],
-            }],
-            chapters: vec![Chapter { name: "logp", sections: vec![Section::new(table("All parameters"))] }],
-            ..Report::default()
-        };
-        (results, report)
-    }
+    use crate::report::made_up;
 
     #[test]
     fn everything_is_rendered_and_the_advice_is_last() {

@@ -271,42 +271,7 @@ fn method(html: &mut String, results: &Results, report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Subject, metrics::ROUND_TRIP};
-    use crate::report::Chapter;
-    use crate::results::Missing;
-    use crate::table::{Cell, header};
-
-    fn made_up() -> (Results, Report) {
-        let subject = |name| Subject::new("logp", name, "adaptive", 2);
-        let mut results = Results::from_figures(&[(subject("towpath"), ROUND_TRIP, vec![120.0])], 2);
-        results.missing =
-            vec![Missing { subject: subject("mpich"), reason: "mpich is not installed".into() }];
-        let table = |experiment| Table {
-            experiment,
-            title: format!("Table of {experiment}"),
-            note: "A note.".into(),
-            header: header(&["algorithm", "ns"]),
-            rows: vec![vec![Cell::text("towpath"), Cell::figure(results.records.first())]],
-        };
-        let report = Report {
-            advice: "Use towpath.".into(),
-            pictures: vec![Section::new(table("logp")).with(["<svg></svg>".to_string()])],
-            claims: vec![ClaimLine {
-                id: "L3",
-                what: "Nearly equal",
-                paper: "× 1.19",
-                here: "× 1.3".into(),
-                verdict: "not reproduced",
-                kind: Kind::Bad,
-                details: vec![("tolerance", "at most 1.25".into())],
-            }],
-            chapters: vec![Chapter { name: "logp", sections: vec![Section::new(table("logp"))] }],
-            targets: None,
-            hints: vec!["Ask for --peers.".into()],
-            sources: vec!["Paper L.".into()],
-        };
-        (results, report)
-    }
+    use crate::report::made_up;
 
     /// The page's own elements that must be closed are.
     fn balanced(html: &str, name: &str) -> bool {

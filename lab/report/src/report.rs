@@ -90,6 +90,43 @@ impl Report {
     }
 }
 
+/// Returns the results and the report of a made-up run, for tests.
+#[cfg(test)]
+pub(crate) fn made_up() -> (Results, Report) {
+    use crate::record::{Subject, metrics::ROUND_TRIP};
+    use crate::results::Missing;
+    use crate::table::{Cell, header};
+
+    let subject = |name| Subject::new("logp", name, "adaptive", 2);
+    let mut results = Results::from_figures(&[(subject("towpath"), ROUND_TRIP, vec![120.0])], 2);
+    results.missing = vec![Missing { subject: subject("mpich"), reason: "mpich is not installed".into() }];
+    let table = |title: &str| Table {
+        experiment: "logp",
+        title: title.into(),
+        note: "A note.".into(),
+        header: header(&["algorithm", "ns"]),
+        rows: vec![vec![Cell::text("towpath"), Cell::figure(results.records.first())]],
+    };
+    let report = Report {
+        advice: "Use towpath.".into(),
+        pictures: vec![Section::new(table("Round trip")).with(["<svg></svg>".to_string()])],
+        claims: vec![ClaimLine {
+            id: "L3",
+            what: "Nearly equal",
+            paper: "× 1.19",
+            here: "× 1.3".into(),
+            verdict: "not reproduced",
+            kind: Kind::Bad,
+            details: vec![("tolerance", "at most 1.25".into())],
+        }],
+        chapters: vec![Chapter { name: "logp", sections: vec![Section::new(table("All parameters"))] }],
+        targets: None,
+        hints: vec!["Ask for --peers.".into()],
+        sources: vec!["Paper L.".into()],
+    };
+    (results, report)
+}
+
 /// Writes the report of these results into `folder`, which is made if need be.
 ///
 /// # Errors
