@@ -26,7 +26,7 @@ fn ask(name: &str) -> io::Result<OwnedFd> {
 
 /// This process's world, as the environment describes it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct LaunchPlace {
     pub rank: u32,
     pub name: Option<String>,
     descriptor: Option<RawFd>,
@@ -35,7 +35,7 @@ pub(crate) struct Place {
 }
 
 /// Reads the environment.
-pub(crate) fn from_environment() -> Result<Place, Error> {
+pub(crate) fn from_environment() -> Result<LaunchPlace, Error> {
     fn number<T: std::str::FromStr>(variable: &'static str, text: &str) -> Result<T, Error> {
         text.parse().map_err(|_| Error::BadEnvironment { variable, value: text.to_owned() })
     }
@@ -56,10 +56,10 @@ pub(crate) fn from_environment() -> Result<Place, Error> {
     if name.is_none() && descriptor.is_none() && socket.is_none() {
         return Err(Error::NotLaunched);
     }
-    Ok(Place { rank, name, descriptor, inode, socket })
+    Ok(LaunchPlace { rank, name, descriptor, inode, socket })
 }
 
-impl Place {
+impl LaunchPlace {
     /// Returns whether a file can be the world for which this process was started: a name
     /// may lead to another one by now.
     pub fn allows(&self, file: BorrowedFd<'_>) -> bool {

@@ -34,7 +34,7 @@ use towpath_machine::{Native, Park, Processor};
 use crate::inner::Inner;
 use crate::layout::{LOCKS, MOST_PROCESSES, RANK_BITS};
 use crate::participant::{Ending, EntryWord, PID_BITS, ParticipantId, State};
-use crate::process::{self, Dead, Found, Pulse, Wanted};
+use crate::process::{self, Dead, FoundProcess, Pulse, Wanted};
 use crate::segment::byte_is_locked;
 use crate::watchlist::{WATCHED, Watched};
 
@@ -112,7 +112,7 @@ impl Inner {
                 match process::watch(word.pid, Wanted::Start(start)) {
                     // After the pidfd was opened: if the lock is still held, the pid is still the
                     // participant's.
-                    Ok(Found { sure: false, .. }) if self.has_unlocked(index) => Err(Dead),
+                    Ok(FoundProcess { sure: false, .. }) if self.has_unlocked(index) => Err(Dead),
                     found => found,
                 }
             }
@@ -131,8 +131,8 @@ impl Inner {
         };
         match found {
             Err(Dead) => Pulse::Dead,
-            Ok(Found { pidfd: None, .. }) => Pulse::Alive,
-            Ok(Found { pidfd: Some(pidfd), .. }) => {
+            Ok(FoundProcess { pidfd: None, .. }) => Pulse::Alive,
+            Ok(FoundProcess { pidfd: Some(pidfd), .. }) => {
                 let ended = process::has_ended(&pidfd);
                 memory.pidfd = Some(pidfd);
                 if ended { Pulse::Dead } else { Pulse::Alive }

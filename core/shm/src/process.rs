@@ -56,7 +56,7 @@ pub(crate) enum Wanted {
 
 /// A process that is not known to be dead.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundProcess {
     /// `None`: this process may not have one.
     pub pidfd: Option<OwnedFd>,
     /// True if it is the wanted process for certain. If not, another one may have its
@@ -190,7 +190,7 @@ pub(crate) fn any_ended(fds: &mut [PollFd<'_>]) -> bool {
 }
 
 /// The process with this pid, provided that it is the wanted one. `Err`: that is dead.
-pub(crate) fn watch(pid: u32, wanted: Wanted) -> Result<Found, Dead> {
+pub(crate) fn watch(pid: u32, wanted: Wanted) -> Result<FoundProcess, Dead> {
     watch_by(pid, wanted, number_in_pidfs, proc_is_own)
 }
 
@@ -200,7 +200,7 @@ fn watch_by(
     wanted: Wanted,
     number_in_pidfs: impl Fn(&OwnedFd) -> Option<u64>,
     proc_is_own: impl Fn() -> bool,
-) -> Result<Found, Dead> {
+) -> Result<FoundProcess, Dead> {
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Err(Dead) };
     // First the pidfd, then the start time: if the pid belongs to the wanted process after the
     // pidfd was opened, it did before, and the pidfd is that process's.
@@ -213,10 +213,10 @@ fn watch_by(
     let number = pidfd.as_ref().and_then(number_in_pidfs);
     match (wanted, number) {
         (Wanted::Start(start), Some(number)) if start & IN_PIDFS != 0 => {
-            return if number == start { Ok(Found { pidfd, sure: true }) } else { Err(Dead) };
+            return if number == start { Ok(FoundProcess { pidfd, sure: true }) } else { Err(Dead) };
         }
         (Wanted::Hash(hash), Some(number)) if start_hash(number) == hash => {
-            return Ok(Found { pidfd, sure: true });
+            return Ok(FoundProcess { pidfd, sure: true });
         }
         _ => {}
     }
@@ -230,17 +230,17 @@ fn watch_by(
     match if proc_is_own() { stat_of(pid) } else { Err(io::ErrorKind::Unsupported.into()) } {
         // The pidfd knows better: /proc may hide processes (hidepid).
         Ok(None) => match pidfd {
-            Some(fd) if !has_ended(&fd) => Ok(Found { pidfd: Some(fd), sure: false }),
+            Some(fd) if !has_ended(&fd) => Ok(FoundProcess { pidfd: Some(fd), sure: false }),
             _ => Err(Dead),
         },
         Ok(Some((state, start))) => match is_wanted(start) {
             Some(false) => Err(Dead),
             // Without a pidfd only the main thread's state is known: good enough to see a zombie.
             _ if pidfd.is_none() && matches!(state, b'Z' | b'X') => Err(Dead),
-            known => Ok(Found { pidfd, sure: known.is_some() }),
+            known => Ok(FoundProcess { pidfd, sure: known.is_some() }),
         },
         // Can't read /proc: believe the pidfd.
-        Err(_) => Ok(Found { pidfd, sure: false }),
+        Err(_) => Ok(FoundProcess { pidfd, sure: false }),
     }
 }
 
@@ -256,10 +256,10 @@ mod tests {
         pulse_by(watch(pid, wanted))
     }
 
-    fn pulse_by(found: Result<Found, Dead>) -> Pulse {
+    fn pulse_by(found: Result<FoundProcess, Dead>) -> Pulse {
         match found {
             Err(Dead) => Pulse::Dead,
-            Ok(Found { pidfd: Some(pidfd), .. }) if has_ended(&pidfd) => Pulse::Dead,
+            Ok(FoundProcess { pidfd: Some(pidfd), .. }) if has_ended(&pidfd) => Pulse::Dead,
             Ok(_) => Pulse::Alive,
         }
     }
@@ -294,18 +294,18 @@ mod tests {
         for wanted in [Wanted::Start(me.start), Wanted::Start(time + 1), Wanted::Hash(!start_hash(time))] {
             let found = watch_by(me.pid, wanted, |_| None, || false);
             assert!(
-                matches!(found, Ok(Found { pidfd: Some(_), sure: false })),
+                matches!(found, Ok(FoundProcess { pidfd: Some(_), sure: false })),
                 "{wanted:?}: {}",
                 found.is_ok()
             );
         }
         // Without pidfs, start times tell.
         let alive = watch_by(me.pid, Wanted::Start(time), |_| None, || true);
-        assert!(matches!(alive, Ok(Found { sure: true, .. })));
+        assert!(matches!(alive, Ok(FoundProcess { sure: true, .. })));
         assert!(watch_by(me.pid, Wanted::Start(time + 1), |_| None, || true).is_err());
         // The inode of a process that this one can't look up, because of a filter of system calls.
         let unsure = watch_by(me.pid, Wanted::Start(IN_PIDFS | 1), |_| None, || true);
-        assert!(matches!(unsure, Ok(Found { sure: false, .. })));
+        assert!(matches!(unsure, Ok(FoundProcess { sure: false, .. })));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct Intents {
 
 /// The dead whose places were there before the caller queued: a bit each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
+pub(crate) struct DeadBefore {
     deaths: u64,
     places: u64,
 }
@@ -90,19 +90,19 @@ impl Intents {
 
     /// Returns the dead processes in the table, if it has not been looked through since
     /// the last death; called before the caller queues.
-    pub(crate) fn look(&self, around: &dyn Surroundings) -> Option<Before> {
+    pub(crate) fn look(&self, around: &dyn Surroundings) -> Option<DeadBefore> {
         let deaths = around.deaths();
         // Relaxed: a hint that saves the look.
         if self.cleaned.load(Ordering::Relaxed) == deaths {
             return None;
         }
         let dead = (0..PLACES).filter(|&place| self.is_dead(place, around));
-        Some(Before { deaths, places: dead.fold(0, |bits, place| bits | 1 << place) })
+        Some(DeadBefore { deaths, places: dead.fold(0, |bits, place| bits | 1 << place) })
     }
 
     /// The caller holds the lock: the dead that it had found before it queued are not in
     /// the way.
-    pub(crate) fn clean(&self, before: Before) {
+    pub(crate) fn clean(&self, before: DeadBefore) {
         for place in (0..PLACES).filter(|place| before.places >> place & 1 == 1) {
             // Relaxed: the dead do nothing any more, and all other owners of the lock look after
             // taking their own place.

@@ -54,7 +54,7 @@ use core::marker::PhantomData;
 
 use towpath_machine::{Arena, Ordering, Processor};
 
-use self::marks::{Descriptor, HELPED, HELPS, Operation, SHIFT, TAG, VALUE, active};
+use self::marks::{Descriptor, HELPED, HELPS, MarkedOperation, SHIFT, TAG, VALUE, active};
 use super::descriptors::{
     ACTIVE, Descriptors, FAILED, IDENTITY, MARK, SECOND, STATE, SUCCESS, USE, descriptor_of, identity,
 };
@@ -186,7 +186,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         &self,
         actor: &Actor<'_, P, W>,
         words: &T,
-        operation: &Operation,
+        operation: &MarkedOperation,
         mark: u64,
     ) -> Result<u64, DcasError> {
         let cpu = actor.cpu;
@@ -285,7 +285,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
                 }
             }
             let identity = identity(descriptor, usage);
-            let operation = Operation {
+            let operation = MarkedOperation {
                 identity,
                 words: changes.map(|change| change.word),
                 old,
@@ -391,7 +391,7 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
                 return self.contend(actor, words, changes, place, None);
             }
             let identity = identity(descriptor, usage);
-            let operation = Operation {
+            let operation = MarkedOperation {
                 identity,
                 words: [a.word, b.word],
                 old: [first_plain, second_plain],

@@ -26,7 +26,7 @@
 
 use towpath_machine::{Ordering, Processor};
 
-use super::pool::{FREE, HANDS, KIND, Member, TAKEN, UNLINKED, is_free, life, state};
+use super::pool::{FREE, HANDS, KIND, PoolMember, TAKEN, UNLINKED, is_free, life, state};
 use super::{Inventory, Pool, StableError};
 use crate::{Link, Node, Storage};
 
@@ -166,7 +166,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     }
 
     fn in_living_hands(&self, cpu: &P, node: u32, is_dead: &impl Fn(usize) -> bool) -> bool {
-        let has = |member: &Member<P>| {
+        let has = |member: &PoolMember<P>| {
             // (1) Acquire, as above.
             member.hands.iter().any(|hand| cpu.load(hand, Ordering::Acquire) == u64::from(node))
         };

@@ -34,7 +34,7 @@
 use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use super::{
-    ATTEMPTS, Audit, Held, Inventory, Pool, StableError, next_version, number, recover_all, swap_both,
+    ATTEMPTS, Audit, HeldNode, Inventory, Pool, StableError, next_version, number, recover_all, swap_both,
 };
 use crate::dcas::{Actor, DoubleCas, Words};
 use crate::{Node, Storage};
@@ -55,15 +55,15 @@ impl<P: Processor> Head<P> {
 
 /// A key with its value, and the next entry.
 #[repr(C)]
-pub(super) struct Entry<P: Processor> {
+pub(super) struct ChainEntry<P: Processor> {
     pub(super) next: P::Word,
     pub(super) key: P::Word,
     pub(super) value: P::Word,
 }
 
-impl<P: Processor> Node<P> for Entry<P> {
+impl<P: Processor> Node<P> for ChainEntry<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Entry {
+        ChainEntry {
             next: arena.word(Place::SameLine, 0),
             key: arena.word(Place::SameLine, 0),
             value: arena.word(Place::SameLine, 0),
@@ -76,7 +76,7 @@ impl<P: Processor> Node<P> for Entry<P> {
 #[repr(C)]
 pub(super) struct Chains<P: Processor, D, S: Storage, H, const STABLE: bool = true> {
     heads: H,
-    entries: Pool<P, Entry<P>, S>,
+    entries: Pool<P, ChainEntry<P>, S>,
     dcas: D,
 }
 
@@ -199,13 +199,13 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
     }
 
     /// A new entry, in the caller's hands.
-    pub(super) fn make(&self, cpu: &P, me: usize, key: u64, value: u64) -> Result<Held, StableError> {
+    pub(super) fn make(&self, cpu: &P, me: usize, key: u64, value: u64) -> Result<HeldNode, StableError> {
         let held = self.entries.take(cpu, me)?;
         self.fill(cpu, &held, key, value)?;
         Ok(held)
     }
 
-    fn fill(&self, cpu: &P, held: &Held, key: u64, value: u64) -> Result<(), StableError> {
+    fn fill(&self, cpu: &P, held: &HeldNode, key: u64, value: u64) -> Result<(), StableError> {
         let entry = self.entries.get(held.node())?;
         // (1) Release, twice: pairs with the Acquire (2) in `contents`.
         cpu.store(&entry.key, key, Ordering::Release);
@@ -214,7 +214,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
     }
 
     /// Gives an entry back that was in a chain.
-    fn give<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, held: Held) -> Result<(), StableError> {
+    fn give<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, held: HeldNode) -> Result<(), StableError> {
         if !STABLE {
             // Planted: it becomes something else at once, in which these words are whatever
             // numbers.
@@ -233,7 +233,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         value: u64,
         chain_of: impl Fn(u64) -> usize,
         mut write_back: impl FnMut(u64, u64),
-    ) -> Result<Held, StableError> {
+    ) -> Result<HeldNode, StableError> {
         let held = self.entries.take_or_evict(actor.cpu, actor.me, |entry| {
             let (key, _) = self.contents(actor.cpu, entry)?;
             let taken = self.remove(actor, chain_of(key), |k, _| k < key, |k, _| k == key)?;
@@ -253,7 +253,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, H: AsRef<[Head<P>]>, const STABL
         &self,
         actor: &Actor<'_, P, W>,
         chain: usize,
-        held: Held,
+        held: HeldNode,
         past: impl Fn(u64, u64) -> bool,
         same: impl Fn(u64, u64) -> bool,
         replaces: bool,

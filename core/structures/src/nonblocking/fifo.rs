@@ -44,7 +44,7 @@ const NEXT: u32 = 3;
 pub struct Fifo<P: Processor, D, S: Storage = Boxed> {
     front: OwnLine<Front<P>>,
     tail: OwnLine<P::Word>,
-    items: Pool<P, Item<P>, S>,
+    items: Pool<P, FifoItem<P>, S>,
     dcas: D,
 }
 
@@ -55,14 +55,14 @@ struct Front<P: Processor> {
 }
 
 #[repr(C)]
-pub(super) struct Item<P: Processor> {
+pub(super) struct FifoItem<P: Processor> {
     next: P::Word,
     value: P::Word,
 }
 
-impl<P: Processor> Node<P> for Item<P> {
+impl<P: Processor> Node<P> for FifoItem<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Item { next: arena.word(Place::SameLine, 0), value: arena.word(Place::SameLine, 0) }
+        FifoItem { next: arena.word(Place::SameLine, 0), value: arena.word(Place::SameLine, 0) }
     }
 }
 

@@ -29,7 +29,7 @@
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
-use super::chains::Entry;
+use super::chains::ChainEntry;
 use super::{ATTEMPTS, Audit, Inventory, Pool, Recover, StableError};
 use crate::dcas::Actor;
 use crate::{Boxed, Storage};
@@ -42,7 +42,7 @@ const ONE: u64 = 1 << 33;
 #[repr(C)]
 pub struct HarrisMichaelList<P: Processor, S: Storage = Boxed> {
     first: OwnLine<P::Word>,
-    entries: Pool<P, Entry<P>, S>,
+    entries: Pool<P, ChainEntry<P>, S>,
 }
 
 /// Returns the link that replaces `link`: to another entry, one change later.

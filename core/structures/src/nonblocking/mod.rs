@@ -47,7 +47,7 @@ pub use harris_michael::HarrisMichaelList;
 pub use hash_map::HashMap;
 pub use list::List;
 pub use page_map::PageMap;
-pub use pool::{Held, Pool};
+pub use pool::{HeldNode, Pool};
 pub use priority_queue::PriorityQueue;
 pub use stack::Stack;
 pub use valois_list::ValoisList;

@@ -43,7 +43,7 @@ pub struct PageMap<
     const C: usize = 64,
 > {
     regions: [[Region<P>; B]; A],
-    tables: Pool<P, Table<P, C>, S>,
+    tables: Pool<P, PageTable<P, C>, S>,
     dcas: D,
 }
 
@@ -54,14 +54,14 @@ struct Region<P: Processor> {
 }
 
 #[repr(C)]
-pub(super) struct Table<P: Processor, const C: usize> {
+pub(super) struct PageTable<P: Processor, const C: usize> {
     region: P::Word,
     entries: [P::Word; C],
 }
 
-impl<P: Processor, const C: usize> Node<P> for Table<P, C> {
+impl<P: Processor, const C: usize> Node<P> for PageTable<P, C> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Table {
+        PageTable {
             region: arena.word(Place::SameLine, 0),
             entries: core::array::from_fn(|_| arena.word(Place::SameLine, 0)),
         }

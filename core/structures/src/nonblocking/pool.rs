@@ -61,12 +61,12 @@ const COUNT: u32 = 18;
 /// A descriptor in the participant's hands.
 #[must_use = "put it into a structure and say so (leave), or give it back"]
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldNode {
     pub(super) hand: usize,
     pub(super) node: u32,
 }
 
-impl Held {
+impl HeldNode {
     /// The descriptor's number.
     #[inline(always)]
     pub fn node(&self) -> u32 {
@@ -81,19 +81,19 @@ pub struct Pool<P: Processor, T: Node<P>, S: Storage = Boxed> {
     pub(super) fresh: OwnLine<P::Word>,
     /// Next descriptor to evict.
     clock: OwnLine<P::Word>,
-    pub(super) members: S::Each<Member<P>>,
-    pub(super) slots: S::Nodes<Slot<P, T>>,
+    pub(super) members: S::Each<PoolMember<P>>,
+    pub(super) slots: S::Nodes<PoolSlot<P, T>>,
 }
 
 #[repr(C, align(64))]
-pub(super) struct Member<P: Processor> {
+pub(super) struct PoolMember<P: Processor> {
     pub(super) list: P::Word,
     length: P::Word,
     pub(super) hands: OwnLine<[P::Word; HANDS]>,
 }
 
 #[repr(C, align(64))]
-pub(super) struct Slot<P: Processor, T> {
+pub(super) struct PoolSlot<P: Processor, T> {
     pub(super) state: P::Word,
     pub(super) link: P::Word,
     item: T,
@@ -120,12 +120,12 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             shared: OwnLine(arena.word(Place::NewLine, 0)),
             fresh: OwnLine(arena.word(Place::NewLine, 0)),
             clock: OwnLine(arena.word(Place::NewLine, 0)),
-            members: S::each(participants, |_| Member {
+            members: S::each(participants, |_| PoolMember {
                 list: arena.word(Place::NewLine, 0),
                 length: arena.word(Place::SameLine, 0),
                 hands: OwnLine(core::array::from_fn(|hand| arena.word(Place::in_row(hand), 0))),
             }),
-            slots: S::nodes(nodes + 1, |_| Slot {
+            slots: S::nodes(nodes + 1, |_| PoolSlot {
                 state: arena.word(Place::NewLine, 0),
                 link: arena.word(Place::SameLine, 0),
                 item: T::new(arena),
@@ -161,12 +161,12 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     }
 
     #[inline(always)]
-    pub(super) fn slot(&self, node: u32) -> Result<&Slot<P, T>, StableError> {
+    pub(super) fn slot(&self, node: u32) -> Result<&PoolSlot<P, T>, StableError> {
         self.slots.as_ref().get(node as usize).ok_or(StableError::Corrupt)
     }
 
     #[inline(always)]
-    fn member(&self, me: usize) -> Result<&Member<P>, StableError> {
+    fn member(&self, me: usize) -> Result<&PoolMember<P>, StableError> {
         self.members.as_ref().get(me).ok_or(StableError::UnknownParticipant)
     }
 
@@ -194,7 +194,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// [`StableError::Exhausted`] if all are in use; the others as they say.
     #[inline]
-    pub fn take(&self, cpu: &P, me: usize) -> Result<Held, StableError> {
+    pub fn take(&self, cpu: &P, me: usize) -> Result<HeldNode, StableError> {
         let (hand, member) = (self.hand(cpu, me)?, self.member(me)?);
         let mut node = self.pop(cpu, me, hand, &member.list)?;
         if node.is_some() {
@@ -217,7 +217,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         // (2) Release: a late reader of what is written to the descriptor from now on sees
         // this; pairs with the Acquire in `audit`.
         cpu.store(&slot.state, state(before, me, TAKEN, 1), Ordering::Release);
-        Ok(Held { hand, node })
+        Ok(HeldNode { hand, node })
     }
 
     /// Takes as [`Pool::take`] does; if all are in use, asks `evict` to write one back
@@ -231,7 +231,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         cpu: &P,
         me: usize,
         mut evict: impl FnMut(u32) -> Result<bool, StableError>,
-    ) -> Result<Held, StableError> {
+    ) -> Result<HeldNode, StableError> {
         for _ in 0..=2 * self.capacity() {
             match self.take(cpu, me) {
                 Err(StableError::Exhausted) => {}
@@ -254,10 +254,10 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// See [`StableError`].
     #[inline(always)]
-    pub fn aim(&self, cpu: &P, me: usize, node: u32) -> Result<Held, StableError> {
+    pub fn aim(&self, cpu: &P, me: usize, node: u32) -> Result<HeldNode, StableError> {
         let hand = self.hand(cpu, me)?;
         self.reach(cpu, me, hand, node)?;
-        Ok(Held { hand, node })
+        Ok(HeldNode { hand, node })
     }
 
     /// The descriptor is out of the structure and the caller's.
@@ -266,7 +266,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// See [`StableError`].
     #[inline(always)]
-    pub fn claim(&self, cpu: &P, me: usize, held: &Held) -> Result<(), StableError> {
+    pub fn claim(&self, cpu: &P, me: usize, held: &HeldNode) -> Result<(), StableError> {
         let slot = self.slot(held.node)?;
         // Relaxed: its former holder has done with it, which the structure's own words order.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
@@ -282,7 +282,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// See [`StableError`].
     #[inline(always)]
-    pub fn leave(&self, cpu: &P, me: usize, held: Held) -> Result<(), StableError> {
+    pub fn leave(&self, cpu: &P, me: usize, held: HeldNode) -> Result<(), StableError> {
         // (1) Release: strikes it out, after it was put where it is.
         self.reach(cpu, me, held.hand, 0)
     }
@@ -293,7 +293,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     ///
     /// See [`StableError`].
     #[inline]
-    pub fn give(&self, cpu: &P, me: usize, held: Held) -> Result<(), StableError> {
+    pub fn give(&self, cpu: &P, me: usize, held: HeldNode) -> Result<(), StableError> {
         let (member, slot) = (self.member(me)?, self.slot(held.node)?);
         // Relaxed: the caller's own.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
@@ -321,7 +321,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         &self,
         cpu: &P,
         me: usize,
-        held: Held,
+        held: HeldNode,
         put: Result<R, StableError>,
         is_in: impl FnOnce(&R) -> bool,
     ) -> Result<R, StableError> {
@@ -342,7 +342,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         me: usize,
         node: u32,
         swap: impl FnOnce() -> Result<bool, StableError>,
-    ) -> Result<Option<Held>, StableError> {
+    ) -> Result<Option<HeldNode>, StableError> {
         let held = self.aim(cpu, me, node)?;
         match swap() {
             Ok(true) => {

@@ -37,7 +37,7 @@ const TOP: u32 = 1;
 #[repr(C)]
 pub struct Stack<P: Processor, D, S: Storage = Boxed> {
     ends: OwnLine<Ends<P>>,
-    items: Pool<P, Item<P>, S>,
+    items: Pool<P, StackItem<P>, S>,
     dcas: D,
 }
 
@@ -48,14 +48,14 @@ struct Ends<P: Processor> {
 }
 
 #[repr(C)]
-pub(super) struct Item<P: Processor> {
+pub(super) struct StackItem<P: Processor> {
     below: P::Word,
     value: P::Word,
 }
 
-impl<P: Processor> Node<P> for Item<P> {
+impl<P: Processor> Node<P> for StackItem<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Item { below: arena.word(Place::SameLine, 0), value: arena.word(Place::SameLine, 0) }
+        StackItem { below: arena.word(Place::SameLine, 0), value: arena.word(Place::SameLine, 0) }
     }
 }
 

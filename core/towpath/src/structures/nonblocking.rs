@@ -41,7 +41,7 @@ use towpath_sync::locks::Robust;
 use towpath_sync::{Mutex, Spinning};
 
 pub use towpath_structures::nonblocking::{
-    ArrayFifo, ArrayStack, Audit, DependencyMap, Fifo, HarrisMichaelList, HashMap, Held, Inventory, List,
+    ArrayFifo, ArrayStack, Audit, DependencyMap, Fifo, HarrisMichaelList, HashMap, HeldNode, Inventory, List,
     PageMap, Pool, PriorityQueue, Recover, StableError, Stack, ValoisList,
 };
 

@@ -56,7 +56,7 @@ pub(super) struct Descriptor<P: Processor> {
 
 /// An operation, as its owner and its helpers know it. Words as they are when plain.
 #[derive(Clone, Copy)]
-pub(super) struct Operation {
+pub(super) struct MarkedOperation {
     pub identity: u64,
     pub words: [u32; 2],
     pub old: [u64; 2],
@@ -95,7 +95,7 @@ impl<P: Processor> Descriptor<P> {
     /// Writes an operation into the descriptor for its next use. Returns the mark, as for
     /// the first word.
     #[inline(always)]
-    pub fn prepare(&self, cpu: &P, mark: u64, state: u64, operation: &Operation) -> u64 {
+    pub fn prepare(&self, cpu: &P, mark: u64, state: u64, operation: &MarkedOperation) -> u64 {
         // (8) Release, here and below: a reader of a field of this use sees the use; pairs with the
         // Acquire (2). The first one also comes after the former marks are out.
         cpu.store(&self.status, (mark & USE) << SHIFT | state, Ordering::Release);
@@ -109,11 +109,11 @@ impl<P: Processor> Descriptor<P> {
     }
 
     /// The operation of this identity, if the descriptor is still in that use.
-    pub fn operation(&self, cpu: &P, identity: u64) -> Operation {
+    pub fn operation(&self, cpu: &P, identity: u64) -> MarkedOperation {
         // (2f) Acquire, of all five: as (2) in `look_behind`; pairs with the Release (8).
         let [pair, a, b, c, d] = [&self.words, &self.old[0], &self.old[1], &self.new[0], &self.new[1]]
             .map(|field| cpu.load(field, Ordering::Acquire));
-        Operation {
+        MarkedOperation {
             identity,
             words: unpacked(pair),
             old: [a & !MARK, b & !MARK],
