@@ -165,7 +165,7 @@ fn command(
     rank: u32,
     signals: &Signals,
     handover: &Handover,
-    limit: descriptors::Before,
+    limit: descriptors::LimitsBefore,
 ) -> Command {
     let mut command = Command::new(&arguments.program[0]);
     command.args(&arguments.program[1..]);

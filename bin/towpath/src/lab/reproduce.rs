@@ -8,7 +8,7 @@ use towpath_report::console::Progress;
 use towpath_report::{Cell, ClaimLine, Table};
 
 use super::screen::Screen;
-use super::sim::Bar;
+use super::sim::ProgressBar;
 use towpath_shm::shown;
 
 use crate::{Failure, Outcome, output};
@@ -66,7 +66,7 @@ fn verdicts(judged: &[Judged]) -> Table {
 /// Runs `towpath reproduce`.
 pub fn run(args: &ReproduceArgs) -> Outcome {
     let claims = choose(&args.claims).map_err(|e| Failure::new(e).with_code(2))?;
-    let bar = Bar(Progress::new(true));
+    let bar = ProgressBar(Progress::new(true));
     let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
     bar.0.finish();
     show::write(&args.report, &judged, args.seeds).map_err(Failure::new)?;

@@ -176,9 +176,9 @@ impl Amount {
 }
 
 /// Progress bar that several threads advance.
-pub(crate) struct Bar(pub Progress);
+pub(crate) struct ProgressBar(pub Progress);
 
-impl Watcher for Bar {
+impl Watcher for ProgressBar {
     fn expect(&self, steps: usize) {
         self.0.expect(steps as i64);
     }
@@ -305,7 +305,7 @@ pub fn run(args: &SimArgs) -> Outcome {
     let sweeps = args.sweeps(machine.clone(), experiment.name())?;
     let effort = Effort { seeds: args.seeds, threads: args.threads };
     let host = Host::detect("not pinned: simulated time does not depend on the host");
-    let bar = Bar(Progress::new(true));
+    let bar = ProgressBar(Progress::new(true));
     let results: Vec<_> = sweeps.iter().map(|sweep| sim::run(sweep, effort, &host, &bar)).collect();
     bar.0.finish();
     let (mut records, mut failures) = (Vec::new(), Vec::new());

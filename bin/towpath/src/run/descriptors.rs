@@ -13,19 +13,19 @@ const OWN: u64 = 64;
 
 /// The limit as it was before: the ranks get it back.
 #[derive(Clone, Copy, Debug)]
-pub struct Before(Option<(Option<u64>, Option<u64>)>);
+pub struct LimitsBefore(Option<(Option<u64>, Option<u64>)>);
 
 /// Raises the soft limit if so many processes with so many pipes each need that.
 ///
 /// # Errors
 ///
 /// A sentence with the remedy, if the hard limit is too low.
-pub fn make_room(processes: u32, pipes: u64) -> Result<Before, String> {
+pub fn make_room(processes: u32, pipes: u64) -> Result<LimitsBefore, String> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let needed = OWN + u64::from(processes) * pipes;
     let suffices = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     if suffices(current) {
-        return Ok(Before(None));
+        return Ok(LimitsBefore(None));
     }
     if !suffices(maximum) {
         let limit = maximum.unwrap_or(0);
@@ -35,10 +35,10 @@ pub fn make_room(processes: u32, pipes: u64) -> Result<Before, String> {
     }
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
         .map_err(|e| format!("raising the limit of open files to the hard one: {}", io::Error::from(e)))?;
-    Ok(Before(Some((current, maximum))))
+    Ok(LimitsBefore(Some((current, maximum))))
 }
 
-impl Before {
+impl LimitsBefore {
     /// Puts the limit back, in a child before it executes its program: one system call.
     ///
     /// # Errors

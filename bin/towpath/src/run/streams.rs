@@ -11,7 +11,7 @@ use std::process::Child;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::writer::{self, Target, Writer};
+use super::writer::{self, OutputStream, Writer};
 
 /// Maximum length of a line, in bytes. Longer lines are broken.
 const LONGEST_LINE: usize = 1 << 20;
@@ -19,7 +19,7 @@ const LONGEST_LINE: usize = 1 << 20;
 #[derive(Debug)]
 struct Stream {
     source: OwnedFd,
-    target: Target,
+    target: OutputStream,
     label: String,
     /// The beginning of a line.
     rest: Vec<u8>,
@@ -42,8 +42,8 @@ impl Streams {
         let mut streams = Streams {
             streams: Vec::new(),
             width: label.then(|| processes.saturating_sub(1).to_string().len()),
-            out: Writer::new(Target::Out, event.try_clone()?),
-            err: Writer::new(Target::Err, event.try_clone()?),
+            out: Writer::new(OutputStream::Out, event.try_clone()?),
+            err: Writer::new(OutputStream::Err, event.try_clone()?),
             event,
         };
         if label {
@@ -58,8 +58,8 @@ impl Streams {
         let Some(width) = self.width else { return };
         let label = format!("[{rank:>width$}] ");
         let sources = [
-            (child.stdout.take().map(OwnedFd::from), Target::Out),
-            (child.stderr.take().map(OwnedFd::from), Target::Err),
+            (child.stdout.take().map(OwnedFd::from), OutputStream::Out),
+            (child.stderr.take().map(OwnedFd::from), OutputStream::Err),
         ];
         for (source, target) in sources {
             if let Some(source) = source {
@@ -76,7 +76,7 @@ impl Streams {
     /// Descriptors to poll: the writers' event, then the streams whose bytes can be
     /// passed on now.
     pub fn sources(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let open = [Target::Out, Target::Err].map(|target| !self.writer(target).is_full());
+        let open = [OutputStream::Out, OutputStream::Err].map(|target| !self.writer(target).is_full());
         let streams = self.streams.iter().map(move |s| {
             let flags = if open[s.target as usize] { PollFlags::IN } else { PollFlags::empty() };
             (s, flags)
@@ -101,8 +101,8 @@ impl Streams {
         let mut streams = std::mem::take(&mut self.streams);
         streams.retain_mut(|stream| {
             let writer = match stream.target {
-                Target::Out => &mut self.out,
-                Target::Err => &mut self.err,
+                OutputStream::Out => &mut self.out,
+                OutputStream::Err => &mut self.err,
             };
             let is_ready = ready.next().copied().unwrap_or(false);
             // As without labels: a rank whose output leads nowhere learns of it when it writes.
@@ -125,7 +125,7 @@ impl Streams {
             let ready: Vec<bool> = sources.iter().map(|s| !s.revents().is_empty()).collect();
             drop(sources);
             self.read(&ready);
-            let full = [Target::Out, Target::Err].map(|target| self.writer(target).is_full());
+            let full = [OutputStream::Out, OutputStream::Err].map(|target| self.writer(target).is_full());
             if !ready.iter().skip(1).any(|&ready| ready) {
                 // Nothing more comes from those that may be read.
                 let (over, waiting) =
@@ -140,22 +140,22 @@ impl Streams {
     }
 
     /// Stream and error by which output of the ranks was lost. Remarks don't count.
-    pub fn failure(&self) -> Option<(Target, Errno)> {
+    pub fn failure(&self) -> Option<(OutputStream, Errno)> {
         self.width?;
         [&self.out, &self.err].into_iter().find_map(|w| w.failure().map(|e| (w.target(), e)))
     }
 
-    fn writer(&self, target: Target) -> &Writer {
+    fn writer(&self, target: OutputStream) -> &Writer {
         match target {
-            Target::Out => &self.out,
-            Target::Err => &self.err,
+            OutputStream::Out => &self.out,
+            OutputStream::Err => &self.err,
         }
     }
 
-    fn writer_mut(&mut self, target: Target) -> &mut Writer {
+    fn writer_mut(&mut self, target: OutputStream) -> &mut Writer {
         match target {
-            Target::Out => &mut self.out,
-            Target::Err => &mut self.err,
+            OutputStream::Out => &mut self.out,
+            OutputStream::Err => &mut self.err,
         }
     }
 }

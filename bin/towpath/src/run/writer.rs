@@ -17,26 +17,26 @@ const FULL: usize = 4 << 20;
 
 /// Stream of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum OutputStream {
     Out,
     Err,
 }
 
-impl Target {
+impl OutputStream {
     // Only the descriptors are used: `Writer` checks each write.
     #[allow(clippy::disallowed_methods)]
     fn with<R>(self, act: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
         match self {
-            Target::Out => act(io::stdout().as_fd()),
-            Target::Err => act(io::stderr().as_fd()),
+            OutputStream::Out => act(io::stdout().as_fd()),
+            OutputStream::Err => act(io::stderr().as_fd()),
         }
     }
 
     /// Its name, for messages.
     pub fn name(self) -> &'static str {
         match self {
-            Target::Out => "standard output",
-            Target::Err => "standard error",
+            OutputStream::Out => "standard output",
+            OutputStream::Err => "standard error",
         }
     }
 }
@@ -55,7 +55,7 @@ struct Shared {
     filled: Condvar,
     /// Eventfd that counts written pieces, so that a poll notices them.
     event: OwnedFd,
-    target: Target,
+    target: OutputStream,
 }
 
 /// A target and the thread that writes to it.
@@ -72,7 +72,7 @@ pub fn event() -> io::Result<OwnedFd> {
 
 impl Writer {
     /// Makes a writer. Its thread is started by the first bytes.
-    pub fn new(target: Target, event: OwnedFd) -> Self {
+    pub fn new(target: OutputStream, event: OwnedFd) -> Self {
         let shared = Shared { queue: Mutex::default(), filled: Condvar::new(), event, target };
         Writer { shared: Arc::new(shared), started: false }
     }
@@ -125,7 +125,7 @@ impl Writer {
     }
 
     /// The stream that it writes to.
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> OutputStream {
         self.shared.target
     }
 }
