@@ -29,7 +29,7 @@ use crate::device::connect::fd_message::Connection;
 use crate::device::connect::layout::{
     BLOCK, FREE, JOINED, JOINING, MEMBERS, SLOT_PIECE, STATE, USES, VISITOR,
 };
-use crate::device::pair::{Answer, PairLine, PairOut};
+use crate::device::pair::{OfferAnswer, PairLine, PairOut};
 use crate::device::port::MemberId;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::wire::{Content, LINE, RawFrame};
@@ -304,9 +304,9 @@ impl Link {
                 }
             }
             RingState::Offered(pair) => match pair.answer() {
-                Answer::None => RingState::Offered(pair),
-                Answer::Declined => RingState::Declined,
-                Answer::Accepted => match self.send_shared(&Frame::RingSwitch.encode(Content::NONE)) {
+                OfferAnswer::None => RingState::Offered(pair),
+                OfferAnswer::Declined => RingState::Declined,
+                OfferAnswer::Accepted => match self.send_shared(&Frame::RingSwitch.encode(Content::NONE)) {
                     Sent::Yes => RingState::Used(pair),
                     _ => RingState::Offered(pair),
                 },

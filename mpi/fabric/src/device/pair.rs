@@ -83,7 +83,7 @@ pub struct PairOut {
 
 /// The receiver's answer to a ring that was offered to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum OfferAnswer {
     /// Nothing yet.
     None,
     /// The receiver will look at the ring.
@@ -121,12 +121,12 @@ impl PairOut {
     }
 
     /// The receiver's answer.
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> OfferAnswer {
         // (A1) Acquire: pairs with the Release (A2) in `PairIn::accept`.
         match self.ring.memory().header().answer.load(Ordering::Acquire) {
-            ACCEPTED => Answer::Accepted,
-            DECLINED => Answer::Declined,
-            _ => Answer::None,
+            ACCEPTED => OfferAnswer::Accepted,
+            DECLINED => OfferAnswer::Declined,
+            _ => OfferAnswer::None,
         }
     }
 
@@ -320,10 +320,10 @@ mod tests {
 
     fn ends() -> (PairOut, PairIn) {
         let out = PairOut::create(42, None).unwrap();
-        assert_eq!(out.answer(), Answer::None);
+        assert_eq!(out.answer(), OfferAnswer::None);
         let memory = PairMemory::attach(std::process::id(), out.descriptor(), 42).unwrap();
         let into = PairIn::accept(memory);
-        assert_eq!(out.answer(), Answer::Accepted);
+        assert_eq!(out.answer(), OfferAnswer::Accepted);
         (out, into)
     }
 

@@ -15,26 +15,26 @@ pub const NOTHING: fi_ops = fi_ops {
 };
 
 /// Return value of a function that is not offered, and one that is not offered yet.
-pub trait Answer {
+pub trait NotOffered {
     /// Answer of a function that is not offered.
     const ANSWER: Self;
     /// Answer of a function that is not offered before the endpoint is enabled.
     const LATER: Self;
 }
 
-impl Answer for i32 {
+impl NotOffered for i32 {
     const ANSWER: i32 = -(super::sys::FI_ENOSYS as i32);
     const LATER: i32 = -(super::sys::FI_EOPBADSTATE as i32);
 }
-impl Answer for isize {
+impl NotOffered for isize {
     const ANSWER: isize = -(super::sys::FI_ENOSYS as isize);
     const LATER: isize = -(super::sys::FI_EOPBADSTATE as isize);
 }
-impl Answer for u64 {
+impl NotOffered for u64 {
     const ANSWER: u64 = 0;
     const LATER: u64 = 0;
 }
-impl<T> Answer for *const T {
+impl<T> NotOffered for *const T {
     const ANSWER: *const T = core::ptr::null();
     const LATER: *const T = core::ptr::null();
 }
@@ -49,15 +49,15 @@ pub trait Function: Sized {
 
 macro_rules! functions {
     ($(($($a:ident)*))*) => {$(
-        impl<R: Answer, $($a),*> Function for unsafe extern "C" fn($($a),*) -> R {
+        impl<R: NotOffered, $($a),*> Function for unsafe extern "C" fn($($a),*) -> R {
             const NO: Option<Self> = {
-                unsafe extern "C" fn no<R: Answer, $($a),*>($(_: $a),*) -> R {
+                unsafe extern "C" fn no<R: NotOffered, $($a),*>($(_: $a),*) -> R {
                     R::ANSWER
                 }
                 Some(no::<R, $($a),*>)
             };
             const LATER: Option<Self> = {
-                unsafe extern "C" fn later<R: Answer, $($a),*>($(_: $a),*) -> R {
+                unsafe extern "C" fn later<R: NotOffered, $($a),*>($(_: $a),*) -> R {
                     R::LATER
                 }
                 Some(later::<R, $($a),*>)
