@@ -5,7 +5,7 @@
 //! goes.
 
 use crate::engine::Engine;
-use crate::events::{FOREVER, Kind, Time};
+use crate::events::{EventKind, FOREVER, Time};
 use crate::memory::copy;
 use crate::request::NONE;
 use crate::thread::{Doing, Permit};
@@ -116,7 +116,7 @@ impl Engine {
         let at = thread.deadline.max(thread.clock);
         if thread.deadline < FOREVER && at < thread.timer {
             thread.timer = at;
-            self.events.push(at, Kind::Timer, t, 0);
+            self.events.push(at, EventKind::Timer, t, 0);
         }
     }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use towpath_machine::Random;
 
 use crate::counters::Counters;
-use crate::events::{Events, Kind, Time};
+use crate::events::{EventKind, Events, Time};
 use crate::memory::Memory;
 use crate::parameters::{BUS, NO_ADVISORY, Parameters, WRITE_ONCE};
 use crate::request::{NONE, Op};
@@ -92,7 +92,7 @@ impl Engine {
         thread.doing = Doing::Until;
         thread.clock += std::mem::take(&mut thread.stolen);
         thread.generation = thread.generation.wrapping_add(1);
-        self.events.push(thread.clock, Kind::Resume, t, thread.generation as usize);
+        self.events.push(thread.clock, EventKind::Resume, t, thread.generation as usize);
     }
 
     /// Returns the thread's permit; `None` if it must stop until its clock's time has

@@ -18,7 +18,7 @@ pub(crate) const FOREVER: Time = 1 << 62;
 /// Kinds of events. The two numbers beside an event are named in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// A thread goes on. (thread, generation)
     Resume,
     /// A request reaches its home. (processor)
@@ -66,29 +66,29 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EventKind {
         KINDS[(self.order & 0xff) as usize]
     }
 }
 
-const KINDS: [Kind; 17] = [
-    Kind::Resume,
-    Kind::HomeArrive,
-    Kind::HomeFree,
-    Kind::Reply,
-    Kind::Retry,
-    Kind::Invalidate,
-    Kind::Acknowledge,
-    Kind::Intervene,
-    Kind::HomeUpdate,
-    Kind::BusGrant,
-    Kind::BusSnoop,
-    Kind::Quantum,
-    Kind::Timer,
-    Kind::Ready,
-    Kind::Interrupt,
-    Kind::Visible,
-    Kind::BusFree,
+const KINDS: [EventKind; 17] = [
+    EventKind::Resume,
+    EventKind::HomeArrive,
+    EventKind::HomeFree,
+    EventKind::Reply,
+    EventKind::Retry,
+    EventKind::Invalidate,
+    EventKind::Acknowledge,
+    EventKind::Intervene,
+    EventKind::HomeUpdate,
+    EventKind::BusGrant,
+    EventKind::BusSnoop,
+    EventKind::Quantum,
+    EventKind::Timer,
+    EventKind::Ready,
+    EventKind::Interrupt,
+    EventKind::Visible,
+    EventKind::BusFree,
 ];
 
 /// Longest lead of a thread when nothing at all is due, in picoseconds: a program that
@@ -110,7 +110,7 @@ struct Entry {
 }
 
 /// No home is at work.
-const NO_HOME: Event = Event { time: Time::MAX, order: Kind::HomeFree as u64, a: 0, b: 0 };
+const NO_HOME: Event = Event { time: Time::MAX, order: EventKind::HomeFree as u64, a: 0, b: 0 };
 
 /// The queue, with a hash of all that has happened.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ pub(crate) struct Events {
     /// The calendar's earliest event (`Time::MAX` if there is none), and its list.
     soon: Time,
     list: usize,
-    /// A [`Kind::HomeFree`]; those of other homes lie in the calendar.
+    /// A [`EventKind::HomeFree`]; those of other homes lie in the calendar.
     free_home: Event,
     /// The time of the heap's earliest event; `Time::MAX` if there is none.
     late: Time,
@@ -174,11 +174,11 @@ impl Events {
     }
 
     #[inline(always)]
-    pub fn push(&mut self, time: Time, kind: Kind, a: usize, b: usize) {
+    pub fn push(&mut self, time: Time, kind: EventKind, a: usize, b: usize) {
         self.sequence += 1;
         self.horizon = self.horizon.min(time);
         let (order, a, b) = (self.sequence << 8 | kind as u64, a as u32, b as u32);
-        if kind == Kind::HomeFree && self.free_home.time == Time::MAX {
+        if kind == EventKind::HomeFree && self.free_home.time == Time::MAX {
             self.free_home = Event { time, order, a, b };
             self.other = self.other.min(time);
         } else {
@@ -372,7 +372,7 @@ mod tests {
     fn events_come_in_the_order_of_time_and_then_of_sending() {
         let mut events = Events::new();
         for (time, a) in [(5, 0), (3, 1), (5, 2), (3, 3), (1, 4)] {
-            events.push(time, Kind::Reply, a, 0);
+            events.push(time, EventKind::Reply, a, 0);
         }
         assert_eq!(events.horizon, 1);
         let order: Vec<u32> = std::iter::from_fn(|| events.pop(Time::MAX)).map(|e| e.a).collect();
@@ -391,7 +391,7 @@ mod tests {
             if random.below(100) < 50 - u64::from(pending.len() > 500) * 10 || pending.is_empty() {
                 let spread = [1, 3_000, 1 << 20, 1 << 23, 1 << 24, 1 << 40][random.below(6) as usize];
                 let time = now + random.below(spread);
-                let kind = if random.below(3) == 0 { Kind::HomeFree } else { Kind::Reply };
+                let kind = if random.below(3) == 0 { EventKind::HomeFree } else { EventKind::Reply };
                 events.push(time, kind, round, 0);
                 pending.push((time, round));
             } else {

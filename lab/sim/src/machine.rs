@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::{Event, Kind, Time};
+use crate::events::{Event, EventKind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::copy;
 use crate::parameters::NO_MISS;
@@ -68,7 +68,7 @@ impl Machine {
         let e = &mut self.engine;
         let it = &mut e.cpus[cpu];
         if let Some(asked) = it.deferred.take() {
-            e.events.push(e.now + e.p.store, Kind::Intervene, cpu, usize::from(asked));
+            e.events.push(e.now + e.p.store, EventKind::Intervene, cpu, usize::from(asked));
         }
         let t = it.current?;
         let preempt = it.preempt;
@@ -127,7 +127,7 @@ impl Machine {
         let (kind, a, b) = (event.kind(), event.a as usize, event.b as usize);
         let e = &mut self.engine;
         match kind {
-            Kind::Resume => {
+            EventKind::Resume => {
                 let thread = &mut e.threads[a];
                 if thread.generation != event.b {
                     return None;
@@ -139,17 +139,17 @@ impl Machine {
                 }
                 return Some(a);
             }
-            Kind::Reply => {
+            EventKind::Reply => {
                 let request = &mut e.cpus[a].request;
                 request.replied = true;
                 if request.acks == 0 {
                     return self.complete(a);
                 }
             }
-            Kind::Timer => return e.timer(a),
-            Kind::Quantum => self.slice_ends(a, event.b),
-            Kind::Ready => self.ready(a, event.b),
-            Kind::Interrupt => self.interrupt(a),
+            EventKind::Timer => return e.timer(a),
+            EventKind::Quantum => self.slice_ends(a, event.b),
+            EventKind::Ready => self.ready(a, event.b),
+            EventKind::Interrupt => self.interrupt(a),
             _ => match self.interconnect.on_event(e, kind, a, b) {
                 Effect::Nothing => {}
                 Effect::Complete(cpu) => return self.complete(cpu),
@@ -166,7 +166,7 @@ impl Machine {
     pub fn finish_transactions(&mut self) {
         while let Some(event) = self.engine.events.pop(Time::MAX) {
             self.engine.now = event.time;
-            if !matches!(event.kind(), Kind::Quantum | Kind::Interrupt) {
+            if !matches!(event.kind(), EventKind::Quantum | EventKind::Interrupt) {
                 self.happen(event);
             }
         }

@@ -14,7 +14,7 @@
 //! it has stored tentatively is put back and the lock freed, by such updates too, before the next
 //! one runs.
 
-use crate::events::{Kind, Time};
+use crate::events::{EventKind, Time};
 use crate::machine::Machine;
 use crate::parameters::GANG;
 use crate::request::{NONE, Op};
@@ -39,11 +39,11 @@ impl Machine {
             }
             if self.engine.p.interrupt_every != 0 {
                 let first = 1 + self.engine.random.below(self.engine.p.interrupt_every);
-                self.engine.events.push(first, Kind::Interrupt, cpu, 0);
+                self.engine.events.push(first, EventKind::Interrupt, cpu, 0);
             }
         }
         if gang {
-            self.engine.events.push(self.engine.p.quantum, Kind::Quantum, NONE as usize, 0);
+            self.engine.events.push(self.engine.p.quantum, EventKind::Quantum, NONE as usize, 0);
         }
     }
 
@@ -71,7 +71,7 @@ impl Machine {
         it.slice = it.slice.wrapping_add(1);
         if it.threads > 1 && !(self.engine.p.policy == GANG && self.engine.jobs > 1) {
             let length = slice.unwrap_or(self.engine.p.quantum);
-            self.engine.events.push(at + length, Kind::Quantum, cpu, it.slice as usize);
+            self.engine.events.push(at + length, EventKind::Quantum, cpu, it.slice as usize);
         }
         let thread = &mut self.engine.threads[t];
         thread.clock = at + std::mem::take(&mut thread.left);
@@ -130,7 +130,7 @@ impl Machine {
                 it.slice = it.slice.wrapping_add(1);
                 self.engine.events.push(
                     self.engine.now + self.engine.p.quantum,
-                    Kind::Quantum,
+                    EventKind::Quantum,
                     cpu,
                     it.slice as usize,
                 );
@@ -139,7 +139,7 @@ impl Machine {
                 self.engine.cpus[cpu].overdue = true;
                 self.engine.events.push(
                     self.engine.now + self.engine.p.grace,
-                    Kind::Quantum,
+                    EventKind::Quantum,
                     cpu,
                     slice as usize,
                 );
@@ -190,7 +190,12 @@ impl Machine {
     /// ended.
     fn next_program(&mut self) {
         self.change_program();
-        self.engine.events.push(self.engine.now + self.engine.p.quantum, Kind::Quantum, NONE as usize, 0);
+        self.engine.events.push(
+            self.engine.now + self.engine.p.quantum,
+            EventKind::Quantum,
+            NONE as usize,
+            0,
+        );
     }
 
     /// Returns whether a program has not ended.
@@ -276,7 +281,7 @@ impl Machine {
         self.leave(cpu, t, Doing::Parked(word), at);
         self.engine.parked.push((word, t));
         let generation = self.engine.threads[t].generation;
-        self.engine.events.push(at.saturating_add(timeout), Kind::Ready, t, generation as usize);
+        self.engine.events.push(at.saturating_add(timeout), EventKind::Ready, t, generation as usize);
         self.switch(cpu, at);
     }
 
@@ -295,7 +300,7 @@ impl Machine {
             let generation = thread.generation;
             let at = at.max(thread.clock);
             thread.deadline = at;
-            self.engine.events.push(at, Kind::Ready, sleeper, generation as usize);
+            self.engine.events.push(at, EventKind::Ready, sleeper, generation as usize);
         }
         woken
     }
@@ -351,7 +356,12 @@ impl Machine {
 
     pub fn interrupt(&mut self, cpu: usize) {
         self.engine.counters.interrupts += 1;
-        self.engine.events.push(self.engine.now + self.engine.p.interrupt_every, Kind::Interrupt, cpu, 0);
+        self.engine.events.push(
+            self.engine.now + self.engine.p.interrupt_every,
+            EventKind::Interrupt,
+            cpu,
+            0,
+        );
         self.engine.cpus[cpu].reservation = NONE;
         let Some(t) = self.engine.cpus[cpu].current else { return };
         let cost = self.engine.p.interrupt_cost;

@@ -111,7 +111,7 @@ pub(crate) struct Thread {
     pub failed: bool,
     /// Until when it spins or sleeps at most.
     pub deadline: Time,
-    /// Time of its next [`Kind::Timer`]; `Time::MAX` if none is under way.
+    /// Time of its next [`EventKind::Timer`]; `Time::MAX` if none is under way.
     pub timer: Time,
     /// Accesses since the machine's last progress.
     pub looks: Looks,

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::events::Kind;
+use crate::events::EventKind;
 use crate::interconnect::{Effect, Interconnect, write_once};
 use crate::request::{NONE, Op};
 
@@ -33,13 +33,13 @@ pub(crate) struct AtomicBus {
 impl Interconnect for AtomicBus {
     fn issue(&mut self, e: &mut Engine, cpu: usize) {
         let jitter = e.random.below(e.jitter + 1);
-        e.events.push(e.now + jitter, Kind::BusGrant, cpu, 0);
+        e.events.push(e.now + jitter, EventKind::BusGrant, cpu, 0);
     }
 
-    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, _b: usize) -> Effect {
+    fn on_event(&mut self, e: &mut Engine, kind: EventKind, a: usize, _b: usize) -> Effect {
         match kind {
-            Kind::BusGrant => self.ask(e, Transaction::Request { cpu: a }),
-            Kind::BusFree => return self.free(e),
+            EventKind::BusGrant => self.ask(e, Transaction::Request { cpu: a }),
+            EventKind::BusFree => return self.free(e),
             _ => unreachable!("{kind:?} on an atomic bus"),
         }
         Effect::Nothing
@@ -104,11 +104,11 @@ impl AtomicBus {
             }
             Transaction::Request { cpu } => {
                 let length = write_once::serve(e, cpu);
-                e.events.push(e.now + length, Kind::Reply, cpu, 0);
+                e.events.push(e.now + length, EventKind::Reply, cpu, 0);
                 length
             }
         };
         e.counters.bus_held += length;
-        e.events.push(e.now + length, Kind::BusFree, 0, 0);
+        e.events.push(e.now + length, EventKind::BusFree, 0, 0);
     }
 }

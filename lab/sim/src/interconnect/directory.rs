@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use crate::counters::{Counters, DISTANCES};
 use crate::engine::Engine;
-use crate::events::{Kind, Time};
+use crate::events::{EventKind, Time};
 use crate::interconnect::network::Network;
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{State, copy};
@@ -78,16 +78,16 @@ impl Interconnect for DirectoryNetwork {
         let jitter = e.random.below(e.jitter + 1);
         let home = usize::from(e.memory.lines[request.line as usize].home);
         let at = self.network.request(e.now + jitter, cpu, home);
-        e.events.push(at, Kind::HomeArrive, cpu, 0);
+        e.events.push(at, EventKind::HomeArrive, cpu, 0);
     }
 
-    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect {
+    fn on_event(&mut self, e: &mut Engine, kind: EventKind, a: usize, b: usize) -> Effect {
         match kind {
-            Kind::HomeArrive => self.home_arrive(e, a),
-            Kind::HomeFree => self.home_free(e, a),
-            Kind::Retry => self.issue(e, a),
-            Kind::Invalidate => self.node_invalidated(e, a, b >> 16, b & 0xffff),
-            Kind::Acknowledge => {
+            EventKind::HomeArrive => self.home_arrive(e, a),
+            EventKind::HomeFree => self.home_free(e, a),
+            EventKind::Retry => self.issue(e, a),
+            EventKind::Invalidate => self.node_invalidated(e, a, b >> 16, b & 0xffff),
+            EventKind::Acknowledge => {
                 self.acknowledged += 1;
                 let request = &mut e.cpus[a].request;
                 request.acks -= 1;
@@ -95,8 +95,8 @@ impl Interconnect for DirectoryNetwork {
                     return Effect::Complete(a);
                 }
             }
-            Kind::Intervene => self.intervene(e, a, b),
-            Kind::HomeUpdate => self.home_update(e, a),
+            EventKind::Intervene => self.intervene(e, a, b),
+            EventKind::HomeUpdate => self.home_update(e, a),
             _ => unreachable!("{kind:?} in a directory network"),
         }
         Effect::Nothing
@@ -196,7 +196,7 @@ impl DirectoryNetwork {
             Answer::Reply { data } => {
                 e.cpus[cpu].request.served = true;
                 let at = self.network.reply(now + latency, home, cpu, data);
-                e.events.push(at, Kind::Reply, cpu, 0);
+                e.events.push(at, EventKind::Reply, cpu, 0);
                 if data {
                     let distance = self.network.distance(cpu, home * e.p.per_node as usize);
                     e.counters.misses[distance.min(DISTANCES - 1)] += 1;
@@ -219,14 +219,14 @@ impl DirectoryNetwork {
     fn refuse(&mut self, e: &mut Engine, home: usize, cpu: usize, occupancy: Time) {
         e.counters.refusals += 1;
         let at = self.network.reply(e.now + occupancy, home, cpu, false);
-        e.events.push(at + e.p.retry, Kind::Retry, cpu, 0);
+        e.events.push(at + e.p.retry, EventKind::Retry, cpu, 0);
         self.is_occupied(e, home, occupancy);
     }
 
     #[inline]
     fn is_occupied(&mut self, e: &mut Engine, home: usize, occupancy: Time) {
         self.homes[home].busy += occupancy;
-        e.events.push(e.now + occupancy, Kind::HomeFree, home, 0);
+        e.events.push(e.now + occupancy, EventKind::HomeFree, home, 0);
     }
 
     fn fetch_occupancy(&mut self, e: &mut Engine, home: usize, word: u32) -> Time {
@@ -302,7 +302,7 @@ impl DirectoryNetwork {
         e.counters.interventions += 1;
         e.counters.interventions_received += e.p.per_node;
         let at = self.network.forward(e.now + e.p.occupancy_lookup, home, asked, owner);
-        e.events.push(at, Kind::Intervene, owner, asked);
+        e.events.push(at, EventKind::Intervene, owner, asked);
     }
 
     /// Sends invalidations to the nodes of all sharers, but (if it has no other sharer)
@@ -323,7 +323,7 @@ impl DirectoryNetwork {
             sent += 1;
             leaves += e.p.occupancy_invalidation;
             let at = self.network.forward(leaves, home, asked, usize::from(sharer));
-            e.events.push(at, Kind::Invalidate, line, node << 16 | asked);
+            e.events.push(at, EventKind::Invalidate, line, node << 16 | asked);
         }
         self.buffer = sharers;
         e.cpus[asked].request.acks += sent as i32;
@@ -346,7 +346,7 @@ impl DirectoryNetwork {
             }
         }
         let at = self.network.direct(e.now, first, asked, false);
-        e.events.push(at, Kind::Acknowledge, asked, 0);
+        e.events.push(at, EventKind::Acknowledge, asked, 0);
     }
 
     fn intervene(&mut self, e: &mut Engine, owner: usize, asked: usize) {
@@ -377,12 +377,12 @@ impl DirectoryNetwork {
             it.state = State::Exclusive;
             it.owner = asked as u16;
         }
-        e.events.push(at, Kind::Reply, asked, 0);
+        e.events.push(at, EventKind::Reply, asked, 0);
         let distance = self.network.distance(asked, owner);
         e.counters.misses[distance.min(DISTANCES - 1)] += 1;
         e.counters.from_caches += 1;
         let at = self.network.back(supplies, owner, home, read);
-        e.events.push(at, Kind::HomeUpdate, line, 0);
+        e.events.push(at, EventKind::HomeUpdate, line, 0);
     }
 
     fn home_update(&mut self, e: &mut Engine, line: usize) {

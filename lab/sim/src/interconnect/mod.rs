@@ -19,7 +19,7 @@ mod write_once;
 
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::events::Kind;
+use crate::events::EventKind;
 use crate::request::Op;
 
 /// Effect of an interconnect's event on other parts of the machine.
@@ -38,11 +38,11 @@ pub(crate) trait Interconnect: std::fmt::Debug {
     /// Sends the request of a processor (`Cpu::request`) on its way.
     fn issue(&mut self, e: &mut Engine, cpu: usize);
 
-    /// Handles one of the interconnect's own events, by its kind and numbers ([`Kind`]).
+    /// Handles one of the interconnect's own events, by its kind and its numbers.
     ///
     /// They come in registers: the host's processor reads an event that goes through the stack
     /// back before it is written.
-    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect;
+    fn on_event(&mut self, e: &mut Engine, kind: EventKind, a: usize, b: usize) -> Effect;
 
     /// Takes a line out of a cache that needs its place.
     fn evict(&mut self, e: &mut Engine, line: usize, cpu: usize);

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::events::{Kind, Time};
+use crate::events::{EventKind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::{State, copy};
 use crate::request::Want;
@@ -66,13 +66,13 @@ impl Interconnect for SplitBus {
         let at = self.address.max(e.now + jitter);
         self.address = at + e.p.bus_address;
         e.counters.bus_transactions += 1;
-        e.events.push(at, Kind::BusGrant, cpu, 0);
+        e.events.push(at, EventKind::BusGrant, cpu, 0);
     }
 
-    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, b: usize) -> Effect {
+    fn on_event(&mut self, e: &mut Engine, kind: EventKind, a: usize, b: usize) -> Effect {
         match kind {
-            Kind::BusGrant => self.grant(e, a),
-            Kind::BusSnoop => self.snoop(e, a, b),
+            EventKind::BusGrant => self.grant(e, a),
+            EventKind::BusSnoop => self.snoop(e, a, b),
             _ => unreachable!("{kind:?} on a split bus"),
         }
         Effect::Nothing
@@ -99,7 +99,7 @@ impl SplitBus {
         if want == Want::Fetch {
             // No operations at memory on this bus: an uncached access to it.
             e.operate_at_memory(cpu);
-            return e.events.push(e.now + e.p.bus_memory, Kind::Reply, cpu, 0);
+            return e.events.push(e.now + e.p.bus_memory, EventKind::Reply, cpu, 0);
         }
         let it = e.memory.lines[line];
         let starts = e.now.max(it.settled);
@@ -107,7 +107,7 @@ impl SplitBus {
         let has_it = owns || e.memory.is_sharer(line, cpu);
         if want == Want::Conditional && !has_it {
             e.cpus[cpu].request.failed = true;
-            return e.events.push(starts + e.p.bus_snoop, Kind::Reply, cpu, 0);
+            return e.events.push(starts + e.p.bus_snoop, EventKind::Reply, cpu, 0);
         }
         let upgrade = matches!(want, Want::Upgrade | Want::Conditional) && has_it;
         let done = if upgrade {
@@ -144,8 +144,8 @@ impl SplitBus {
             e.memory.clear_sharers(line);
             e.memory.add_sharer(line, cpu);
         }
-        e.events.push(starts + e.p.bus_snoop, Kind::BusSnoop, cpu, line);
-        e.events.push(done, Kind::Reply, cpu, 0);
+        e.events.push(starts + e.p.bus_snoop, EventKind::BusSnoop, cpu, line);
+        e.events.push(done, EventKind::Reply, cpu, 0);
     }
 
     /// The other caches see the request.

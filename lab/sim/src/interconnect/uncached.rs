@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use crate::engine::Engine;
-use crate::events::{Kind, Time};
+use crate::events::{EventKind, Time};
 use crate::interconnect::{Effect, Interconnect};
 use crate::memory::copy;
 use crate::request::{NONE, Op};
@@ -112,9 +112,9 @@ impl Interconnect for Uncached {
         unreachable!("processor {cpu} asks for a line: no access waits for one without coherence");
     }
 
-    fn on_event(&mut self, e: &mut Engine, kind: Kind, a: usize, _b: usize) -> Effect {
+    fn on_event(&mut self, e: &mut Engine, kind: EventKind, a: usize, _b: usize) -> Effect {
         match kind {
-            Kind::Visible => self.0.borrow_mut().visible(e, a),
+            EventKind::Visible => self.0.borrow_mut().visible(e, a),
             _ => unreachable!("{kind:?} without coherence"),
         }
         Effect::Nothing
@@ -156,7 +156,7 @@ impl UncachedMemory {
         let number = self.next;
         self.next = number.wrapping_add(1);
         self.posted.insert(number, Posted { cpu, range, values });
-        e.events.push(time, Kind::Visible, number as usize, 0);
+        e.events.push(time, EventKind::Visible, number as usize, 0);
     }
 
     /// A store becomes visible.
