@@ -19,6 +19,7 @@ use towpath_sync::locks::TestAndSet;
 
 use super::ours::Opened;
 use super::semaphore::Semaphores;
+use super::{Anything, LadderEnd};
 use crate::shared::{PingPong, RingPlace};
 use crate::transport::Circumstances;
 use towpath_host::Error;
@@ -144,8 +145,6 @@ struct Memory<'a> {
     /// Begin of the control packets.
     start: u64,
 }
-
-pub(super) type Anything = Box<dyn std::error::Error>;
 
 impl<'a> Memory<'a> {
     fn new(area: &'a Area, procs: usize) -> Result<Self, Anything> {
@@ -302,14 +301,6 @@ impl Part<'_> {
         }
         round(LAST)
     }
-}
-
-/// A version of the device, as ping-pong uses it.
-pub(super) trait LadderEnd {
-    /// Returns when the buffer can be used again.
-    fn send(&self, to: usize, tag: u64, data: &[u8]) -> Result<(), Anything>;
-    /// Returns the tag and the length.
-    fn receive(&self, from: usize, buffer: &mut [u8]) -> Result<(u64, usize), Anything>;
 }
 
 impl<C: ControlPackets<Native>, X: LadderLock<Native>> LadderEnd for Theirs<'_, C, X> {

@@ -22,7 +22,7 @@ use towpath_papers::ladder::{INLINE, Ours as Rings, RingBytes};
 use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 use towpath_sync::{Wait, Waiting};
 
-use super::native::{Anything, LadderEnd};
+use super::{Anything, LadderEnd};
 use crate::shared::RingPlace;
 
 /// First look for an answer, in nanoseconds: longer than a partner that is running takes,
