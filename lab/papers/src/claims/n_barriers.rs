@@ -13,7 +13,7 @@ use towpath_report::record::metrics::{
 
 const PROCS: [usize; 6] = [2, 4, 8, 16, 32, 64];
 const AT_MEMORY: &str = "centralized/fetch-op";
-const CACHED: &str = "centralized/ll-sc";
+pub(super) const CACHED: &str = "centralized/ll-sc";
 const TREE: &str = "mcs-tree";
 
 pub(super) const CLAIMS: &[Claim] = &[

@@ -2,8 +2,9 @@
 //! and under flat gang scheduling (N29 to N31). Run as the queues' in `n_multiprogramming.rs`.
 
 use super::context::Series;
+use super::n_barriers::CACHED;
 use super::n_multiprogramming::{
-    COMPETITIVE, DISCIPLINES, Figure, GANG, SHARED, SPIN, at, charts, gap, gaps, median, question,
+    BARRIERS, COMPETITIVE, DISCIPLINES, Figure, GANG, SHARED, SPIN, at, charts, gap, gaps, median, question,
 };
 use super::{Claim, Context, Finding, above, not_above};
 use towpath_host::Error;
@@ -39,12 +40,6 @@ pub(super) const CLAIMS: &[Claim] = &[
         native: None,
     },
 ];
-
-const CACHED: &str = "centralized/ll-sc";
-
-/// The barriers of figure 8, with as many operations as see ten time slices.
-pub(super) const BARRIERS: [(&str, u64); 3] =
-    [(CACHED, 9_600), ("centralized/fetch-op", 19_200), ("mcs-tree", 19_200)];
 
 fn barriers(context: &Context<'_>, copies: &[usize], spread: f64) -> Result<Series, Error> {
     let both = |&(name, operations): &(&'static str, u64)| {

@@ -10,6 +10,7 @@
 use towpath_sync::Policy;
 
 use super::context::{At, Series};
+use super::n_barriers::CACHED;
 use super::{Claim, Context, Finding, TIE, above, not_above};
 use crate::sim::Sweep;
 use towpath_host::Error;
@@ -107,6 +108,10 @@ const QUEUES: [(&str, u64, u64); 10] = [
 pub(super) const DISCIPLINES: [(&str, Policy); 3] =
     [(SPIN, Policy::Spin), (COMPETITIVE, Policy::SpinThenPark), (BLOCKING, Policy::Park)];
 
+/// The barriers of figure 8, with as many operations as see ten time slices.
+pub(super) const BARRIERS: [(&str, u64); 3] =
+    [(CACHED, 9_600), ("centralized/fetch-op", 19_200), ("mcs-tree", 19_200)];
+
 /// A way to look figures up.
 pub(super) type Figure<'a> = &'a dyn Fn(At<'_>, Metric) -> f64;
 
@@ -115,7 +120,7 @@ fn short(name: &str) -> &str {
 }
 
 fn is_barrier(name: &str) -> bool {
-    super::n_multiprogrammed_barriers::BARRIERS.iter().any(|b| b.0 == name)
+    BARRIERS.iter().any(|b| b.0 == name)
 }
 
 fn is_lock(name: &str) -> bool {
