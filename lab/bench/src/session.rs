@@ -12,8 +12,8 @@ use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::Placement;
 use towpath_report::console::Progress;
+use towpath_report::files::write;
 use towpath_report::record::{Record, Subject};
-use towpath_report::report::write;
 use towpath_report::results::{Missing, Results};
 
 /// A run: settings, experiments, contenders, and the destination of the results.

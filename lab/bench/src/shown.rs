@@ -15,7 +15,7 @@ const MOST_PICTURES: usize = 4;
 ///
 /// [`Report::advice`] is the recommendation in a sentence, [`Report::pictures`] are at most four
 /// plots with short tables of their numbers: what a terminal shows on one screen.
-/// [`towpath_report::console::render`] and [`towpath_report::report::write`] show all.
+/// [`towpath_report::console::render`] and [`towpath_report::files::write`] show all.
 pub fn report(results: &Results, targets: bool) -> Report {
     let measured = || EXPERIMENTS.iter().filter(|e| results.has(e.name()));
     let chapter = |e: &&&'static dyn crate::Measure| {

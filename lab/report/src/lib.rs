@@ -8,6 +8,7 @@
 pub mod console;
 pub mod curves;
 pub mod experiment;
+pub mod files;
 pub mod format;
 pub mod names;
 pub mod page;

@@ -1,12 +1,5 @@
-//! The parts of a report, and the files into which it is written.
+//! The parts of a report.
 
-use std::fs;
-use std::path::Path;
-
-use towpath_host::Error;
-
-use crate::page::page;
-use crate::results::Results;
 use crate::table::{Kind, Table};
 
 /// A table, and the plots that go before it.
@@ -64,7 +57,7 @@ pub struct Chapter {
 /// The parts of a report of a run on this machine, in this order.
 ///
 /// A terminal shows the first parts on one screen; [`console::render`](crate::console::render)
-/// shows all of it, and [`write()`] makes the page.
+/// shows all of it, and [`write()`](crate::files::write) makes the page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// The recommendation for this machine, with its reasons: one sentence.
@@ -92,9 +85,9 @@ impl Report {
 
 /// Returns the results and the report of a made-up run, for tests.
 #[cfg(test)]
-pub(crate) fn made_up() -> (Results, Report) {
+pub(crate) fn made_up() -> (crate::Results, Report) {
     use crate::record::{Subject, metrics::ROUND_TRIP};
-    use crate::results::Missing;
+    use crate::results::{Missing, Results};
     use crate::table::{Cell, header};
 
     let subject = |name| Subject::new("logp", name, "adaptive", 2);
@@ -125,34 +118,4 @@ pub(crate) fn made_up() -> (Results, Report) {
         sources: vec!["Paper L.".into()],
     };
     (results, report)
-}
-
-/// Writes the report of these results into `folder`, which is made if need be.
-///
-/// # Errors
-///
-/// The system's, with the folder's name.
-pub fn write(results: &Results, report: &Report, folder: &Path) -> Result<(), Error> {
-    write_files(folder, &results.to_json_lines(), &page(results, report))
-}
-
-/// Writes records and a page, as `results.jsonl` and `index.html`.
-///
-/// # Errors
-///
-/// As [`write()`].
-pub fn write_files(folder: &Path, records: &str, page: &str) -> Result<(), Error> {
-    let failed = |path: &Path| {
-        let what = format!(
-            "writing the report to {} (choose another folder with --report)",
-            towpath_shm::shown(path)
-        );
-        move |source| Error::system(what, source)
-    };
-    fs::create_dir_all(folder).map_err(failed(folder))?;
-    for (name, text) in [("results.jsonl", records), ("index.html", page)] {
-        let path = folder.join(name);
-        fs::write(&path, text).map_err(failed(&path))?;
-    }
-    Ok(())
 }

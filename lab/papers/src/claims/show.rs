@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{Judged, Verdict, lost, recorded};
 use towpath_host::Error;
 use towpath_report::console::render_table;
+use towpath_report::files::write_files;
 use towpath_report::page::plain_page;
-use towpath_report::report::write_files;
 use towpath_report::table::{Cell, Kind, Table};
 use towpath_report::{ClaimLine, Section};
 
