@@ -1,4 +1,4 @@
-//! State behind a [`World`] handle: the header's making by the creator, its check by each
+//! State behind a world's handle: its header, made by the creator and checked by each
 //! process that opens the world, and what the process keeps beside the segment.
 //!
 //! A segment states its own magic number, layout version, sizes and offsets in its header. The
@@ -21,7 +21,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use towpath_machine::Native;
 
@@ -31,8 +31,25 @@ use crate::participant::ParticipantId;
 use crate::parts::Parts;
 use crate::segment::Segment;
 use crate::watchlist::Watchlist;
-use crate::world::{World, WorldSpec};
 use crate::{Error, shown};
+
+/// Specification of a new world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorldSpec {
+    /// Its name; `None`: anonymous.
+    pub name: Option<String>,
+    /// Number of its ranks: 1 to 4,096.
+    pub processes: u32,
+    /// The length of its area.
+    pub area_bytes: u64,
+    /// Number of bytes for its named objects together
+    /// ([`World::shared`](crate::World::shared)), at least [`OBJECT_BYTES`](crate::OBJECT_BYTES).
+    /// The first 64 objects take what their types take; each further one takes 256 bytes more, for
+    /// its name and type. Sizes are rounded up to 64.
+    pub object_bytes: u64,
+    /// Message from the users of the area to processes that open the world.
+    pub params: [u64; 16],
+}
 
 /// One process's part of a world, shared by the clones of its handle.
 #[derive(Debug)]
@@ -76,7 +93,7 @@ pub(crate) fn adopt(
     segment: Segment,
     name: Option<(String, PathBuf)>,
     suggested: Option<u32>,
-) -> Result<World, Error> {
+) -> Result<Inner, Error> {
     let header = &segment.control().header;
     // (H2) Acquire: pairs with the Release (H1) in `write_header`. The loads below may then be
     // Relaxed.
@@ -120,7 +137,7 @@ pub(crate) fn adopt(
     local.opener.store(1, Ordering::Relaxed);
     // Its length was compared above.
     let segment = Parts::new(segment, geometry).ok_or(Error::TooLarge(bytes))?;
-    Ok(World(Arc::new(Inner {
+    Ok(Inner {
         segment,
         local,
         processes,
@@ -129,7 +146,7 @@ pub(crate) fn adopt(
         suggested,
         watched: Mutex::new(Watchlist::new(processes)),
         lock: Mutex::new(None),
-    })))
+    })
 }
 
 impl Inner {

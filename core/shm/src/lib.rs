@@ -48,6 +48,7 @@ pub use barrier::Episode;
 pub use directory::Shared;
 pub use error::Error;
 pub use handover::Handover;
+pub use inner::WorldSpec;
 pub use interrupts::{Interrupts, Ticker};
 pub use layout::{LAYOUT_VERSION, OBJECT_BYTES};
 pub use memory::Memory;
@@ -56,7 +57,7 @@ pub use segment::directory as named_worlds_directory;
 pub use shown::{shown, shown_size};
 pub use sweep::{Leftover, NamedFiles, OtherFile, leftovers, named_files};
 pub use watch::{Process, Watch};
-pub use world::{World, WorldSpec};
+pub use world::World;
 
 /// The README's example compiles and runs.
 #[cfg(doctest)]

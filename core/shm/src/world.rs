@@ -3,32 +3,16 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use towpath_sync::{Policy, Surroundings};
 
-use crate::inner::{Inner, adopt, write_header};
+use crate::inner::{Inner, WorldSpec, adopt, write_header};
 use crate::layout::Geometry;
 use crate::participant::{Ending, EntryWord, ParticipantId, State};
 use crate::segment::{Segment, open_again, path_of};
 use crate::{Error, environment, sweep};
-
-/// Specification of a new world.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorldSpec {
-    /// Its name; `None`: anonymous.
-    pub name: Option<String>,
-    /// Number of its ranks: 1 to 4,096.
-    pub processes: u32,
-    /// The length of its area.
-    pub area_bytes: u64,
-    /// Number of bytes for its named objects together ([`World::shared`]), at least
-    /// [`OBJECT_BYTES`](crate::OBJECT_BYTES). The first 64 objects take what their types take; each
-    /// further one takes 256 bytes more, for its name and type. Sizes are rounded up to 64.
-    pub object_bytes: u64,
-    /// Message from the users of the area to processes that open the world.
-    pub params: [u64; 16],
-}
 
 /// A world of processes that share a segment; this is one process's handle. Clones are
 /// the same handle.
@@ -69,7 +53,7 @@ impl World {
         let Some(name) = &spec.name else {
             let segment = Segment::anonymous(bytes)?;
             write_header(&segment, spec, &geometry);
-            return adopt(segment, None, None);
+            return World::adopt(segment, None, None);
         };
         let path = path_of(name)?;
         sweep::remove_if_dead(&path)?;
@@ -79,7 +63,7 @@ impl World {
             // Another process was faster. If its world is dead already, once more.
             sweep::remove_if_dead(&path)?;
         }
-        adopt(segment, Some((name.clone(), path)), None)
+        World::adopt(segment, Some((name.clone(), path)), None)
     }
 
     /// Opens a named world of the same user.
@@ -98,10 +82,19 @@ impl World {
         Self::open_as(name, None)
     }
 
+    /// A handle of a segment whose header is right.
+    fn adopt(
+        segment: Segment,
+        name: Option<(String, PathBuf)>,
+        suggested: Option<u32>,
+    ) -> Result<World, Error> {
+        Ok(World(Arc::new(adopt(segment, name, suggested)?)))
+    }
+
     fn open_as(name: &str, suggested: Option<u32>) -> Result<World, Error> {
         let path = path_of(name)?;
         match Segment::open(&path)? {
-            Some(segment) => adopt(segment, Some((name.to_owned(), path)), suggested),
+            Some(segment) => World::adopt(segment, Some((name.to_owned(), path)), suggested),
             None => Err(Error::NoSuchWorld { name: name.to_owned(), path }),
         }
     }
@@ -129,7 +122,7 @@ impl World {
                 }
                 world
             }
-            None => adopt(Segment::from_descriptor(place.receive()?)?, None, Some(place.rank))?,
+            None => World::adopt(Segment::from_descriptor(place.receive()?)?, None, Some(place.rank))?,
         };
         if place.rank < world.size() {
             Ok(world)
@@ -175,7 +168,7 @@ impl World {
             Some((name, _)) => Self::open(name),
             None => {
                 let file = open_again(self.0.segment.file()).map_err(Error::io("opening a segment again"))?;
-                adopt(Segment::from_descriptor(file)?, None, None)
+                World::adopt(Segment::from_descriptor(file)?, None, None)
             }
         }
     }
