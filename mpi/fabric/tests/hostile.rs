@@ -11,7 +11,7 @@ use towpath_fi::device::link::{Link, Sent};
 use towpath_fi::device::protocol::frame::Kind;
 use towpath_fi::device::protocol::wire::{Content, RawFrame, WORDS};
 use towpath_fi::device::resource::completion::{Class, error};
-use towpath_fi::device::rma::onesided::Target;
+use towpath_fi::device::rma::onesided::RmaTarget;
 use towpath_fi::device::rma::regions::Region;
 use towpath_fi::device::tune::settings::Settings;
 use towpath_machine::Random;
@@ -76,7 +76,7 @@ fn attack(seed: u64, settings: Settings) {
             let sent = n[VICTIM].endpoint.core.send(&message);
             assert!(matches!(sent, Ok(()) | Err(Refusal::Again | Refusal::Unreachable)));
             n[VICTIM].receive(Some(STRANGER as u32), round, 7, &mut space, 1 << 20);
-            let from = Target { peer: STRANGER as u32, address: 0, key: 1 };
+            let from = RmaTarget { peer: STRANGER as u32, address: 0, key: 1 };
             let read = n[VICTIM].endpoint.core.read(from, &over(&space2), ticket(0, Class::Read));
             assert!(matches!(read, Ok(()) | Err(Refusal::Again | Refusal::Unreachable)));
         }

@@ -10,7 +10,7 @@ use towpath_fi::device::endpoint::{Core, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, error};
-use towpath_fi::device::rma::onesided::Target;
+use towpath_fi::device::rma::onesided::RmaTarget;
 use towpath_fi::device::rma::regions::Region;
 use towpath_fi::device::tune::settings::Settings;
 
@@ -160,7 +160,7 @@ fn memory_is_written_and_read(from: &Repeated, into: &Repeated) {
     // SAFETY: mapped as long as the endpoints live.
     assert!(unsafe { n[1].endpoint.core.regions.add(9, region) });
     fill(from, into);
-    let at = Target { peer: 1, address: 1 << 40, key: 9 };
+    let at = RmaTarget { peer: 1, address: 1 << 40, key: 9 };
     let ended = |n: &mut [Node]| n[0].next_sent().map(|Completion { context, error, .. }| (context, error));
     n[0].endpoint.core.write(at, &from.whole(), None, ticket(1, Class::Write), false).expect("it starts");
     settle(&mut n);
@@ -173,7 +173,7 @@ fn memory_is_written_and_read(from: &Repeated, into: &Repeated) {
     assert_came(into, from, "a read");
     assert!(from.one().iter().any(|&b| b != 0));
     // One byte beyond the end is no part of it.
-    let beyond = Target { address: at.address + 1, ..at };
+    let beyond = RmaTarget { address: at.address + 1, ..at };
     n[0].endpoint.core.read(beyond, &from.whole(), ticket(3, Class::Read)).expect("it starts");
     settle(&mut n);
     assert_eq!(ended(&mut n), Some((3, error::NO_KEY)));

@@ -243,8 +243,8 @@ fn ten_thousand_receives_and_a_hundred_thousand_messages_wait() {
 
 #[test]
 fn memory_of_others_is_read_written_and_changed() {
-    use towpath_fi::device::rma::atomics::{Atomic, Op, Type};
-    use towpath_fi::device::rma::onesided::Target;
+    use towpath_fi::device::rma::atomics::{Atomic, AtomicOp, Type};
+    use towpath_fi::device::rma::onesided::RmaTarget;
     use towpath_fi::device::rma::regions::Region;
     for settings in ways() {
         let mut n = nodes(2, settings);
@@ -261,7 +261,7 @@ fn memory_of_others_is_read_written_and_changed() {
         assert!(unsafe { n[1].endpoint.core.regions.add(9, region) });
         for len in [0, 1, 40, 5000, 300_000] {
             let (bytes, back) = (pattern(len, 4), vec![0u8; len]);
-            let at = Target { peer: 1, address: 17, key: 9 };
+            let at = RmaTarget { peer: 1, address: 17, key: 9 };
             n[0].endpoint.core.write(at, &over(&bytes), None, ticket(1, Class::Write), false).unwrap();
             n[0].endpoint.core.read(at, &over(&back), ticket(2, Class::Read)).unwrap();
             settle(&mut n);
@@ -272,7 +272,7 @@ fn memory_of_others_is_read_written_and_changed() {
         }
         // Beyond the end, and by a wrong key.
         for (address, key) in [(1 << 20, 9), (0, 8)] {
-            let at = Target { peer: 1, address, key };
+            let at = RmaTarget { peer: 1, address, key };
             n[0].endpoint.core.write(at, &over(&[1; 4]), None, ticket(3, Class::Write), false).unwrap();
             n[0].endpoint.core.read(at, &over(&[0; 4]), ticket(4, Class::Read)).unwrap();
             settle(&mut n);
@@ -281,13 +281,13 @@ fn memory_of_others_is_read_written_and_changed() {
             }
         }
         // 5 + 7, and what was there before.
-        let at = Target { peer: 1, address: 64, key: 9 };
+        let at = RmaTarget { peer: 1, address: 64, key: 9 };
         let found = [0u8; 8];
         let five = 5u64.to_ne_bytes();
         n[0].endpoint.core.write(at, &over(&five), None, ticket(1, Class::Write), true).unwrap();
         let atomic = Atomic {
             target: at,
-            op: Op::Sum,
+            op: AtomicOp::Sum,
             of: Type::U64,
             count: 1,
             operand: &7u64.to_ne_bytes(),

@@ -16,9 +16,9 @@ use crate::device::peer::{ConnectionState, Peer};
 use crate::device::port::Port;
 use crate::device::protocol::matching::Matcher;
 use crate::device::protocol::receive::{Active, Message, Receive};
-use crate::device::protocol::stream::{Source, Stream};
+use crate::device::protocol::stream::{Stream, TransferSource};
 use crate::device::resource::buffers::Buffer;
-use crate::device::resource::completion::{Reports, Ticket};
+use crate::device::resource::completion::{CompletionTicket, Reports};
 use crate::device::resource::slab::Slab;
 use crate::device::rma::onesided::OneSided;
 use crate::device::rma::regions::Regions;
@@ -54,7 +54,7 @@ pub struct SendRequest<'a> {
     /// Data for the receiver's completion.
     pub data: Option<u64>,
     /// The completion to report.
-    pub ticket: Ticket,
+    pub ticket: CompletionTicket,
     /// The buffer is the caller's again when the call returns.
     pub inject: bool,
     /// Report only when the message has found its receive.
@@ -68,9 +68,9 @@ pub struct Held {
     /// Number of the receiver.
     pub peer: u32,
     /// Its bytes.
-    pub source: Source,
+    pub source: TransferSource,
     /// The completion to report.
-    pub ticket: Ticket,
+    pub ticket: CompletionTicket,
 }
 
 /// Number of entries in a peer's queue from which on sends to it are refused.

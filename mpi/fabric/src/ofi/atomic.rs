@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::device::resource::buffers::{Buffer, MAX_PIECES};
 use crate::device::resource::completion::Class;
-use crate::device::rma::atomics::{Atomic, LONGEST, Op, Type, is_valid};
+use crate::device::rma::atomics::{Atomic, AtomicOp, LONGEST, Type, is_valid};
 
 use super::entry::{Context, Desc, Descs, In, Out, entries};
 use super::ep::Ep;
@@ -139,17 +139,17 @@ unsafe fn start(
     compare: Pieces<'_>,
     result: Pieces<'_>,
 ) -> isize {
-    let kinds = (Op::from_number(what.op.into()), Type::from_number(what.datatype.into()));
+    let kinds = (AtomicOp::from_number(what.op.into()), Type::from_number(what.datatype.into()));
     let (Some(op), Some(of)) = kinds else { return failed(FI_EOPNOTSUPP) as isize };
     if !is_valid(op, of) {
         return failed(FI_EOPNOTSUPP) as isize;
     }
     let fetches = !result.is_empty();
-    let n = if op == Op::Read { count(result) } else { count(operand) };
+    let n = if op == AtomicOp::Read { count(result) } else { count(operand) };
     // SAFETY: the caller's promise; the domain outlives its endpoints.
     unsafe {
         let bytes = |pieces| buffer(pieces, of.size());
-        let operand = if op == Op::Read { Some(Buffer::default()) } else { bytes(operand) };
+        let operand = if op == AtomicOp::Read { Some(Buffer::default()) } else { bytes(operand) };
         let (Some(operand), Some(compare), Some(result)) = (operand, bytes(compare), bytes(result)) else {
             return failed(FI_EINVAL) as isize;
         };
@@ -208,8 +208,8 @@ unsafe fn start_message(
 /// Maximum number of elements of an operation, and their size; `None` if there is no such
 /// operation.
 fn valid(datatype: fi_datatype, op: fi_op, compares: bool, fetches: bool) -> Option<(usize, usize)> {
-    let (op, of) = (Op::from_number(op.into())?, Type::from_number(datatype.into())?);
-    let fits = is_valid(op, of) && op.compares() == compares && (op != Op::Read || fetches);
+    let (op, of) = (AtomicOp::from_number(op.into())?, Type::from_number(datatype.into())?);
+    let fits = is_valid(op, of) && op.compares() == compares && (op != AtomicOp::Read || fetches);
     fits.then(|| (LONGEST / of.size(), of.size()))
 }
 

@@ -8,7 +8,7 @@ use crate::device::connect::address::{ADDRESS_BYTES, Address};
 use crate::device::connect::locator::Locator;
 
 use super::domain::Domain;
-use super::eq::{Eq, Failure};
+use super::eq::{Eq, EqFailure};
 use super::no::{NOTHING, no};
 use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
@@ -198,7 +198,7 @@ impl Av {
                 }
                 match queue {
                     Some(queue) if error != 0 => {
-                        queue.report_failure(Failure { fid: own, context, data: i as u64, error });
+                        queue.report_failure(EqFailure { fid: own, context, data: i as u64, error });
                     }
                     None if flags & FI_SYNC_ERR != 0 && !context.is_null() => {
                         *context.cast::<c_int>().add(i) = error as c_int;

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::device::resource::completion::Counter;
+use crate::device::resource::completion::CompletionCounter;
 use crate::device::wait::idle::Idle;
 
 use super::domain::Domain;
@@ -12,13 +12,13 @@ use super::failed;
 use super::no::NOTHING;
 use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
-use super::wait::{Listener, News, is_offered, wait_object};
+use super::wait::{AwaitedEvents, Listener, is_offered, wait_object};
 
 #[repr(C)]
 pub struct Cntr {
     fid: fid_cntr,
     pub domain: *const Domain,
-    pub counter: Rc<Counter>,
+    pub counter: Rc<CompletionCounter>,
     idle: RefCell<Idle>,
     /// Counts at the last read: successes, errors.
     seen: Rc<Cell<(u64, u64)>>,
@@ -64,8 +64,8 @@ pub unsafe extern "C" fn open(
     let wait = attr.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
     let Some(listens) = is_offered(wait) else { return failed(FI_ENOSYS) };
     let domain: *const Domain = domain.cast();
-    let (counter, seen) = (Rc::<Counter>::default(), Rc::default());
-    let news = || News::Count(Rc::clone(&counter), Rc::clone(&seen));
+    let (counter, seen) = (Rc::<CompletionCounter>::default(), Rc::default());
+    let news = || AwaitedEvents::Count(Rc::clone(&counter), Rc::clone(&seen));
     // SAFETY: libfabric's contract: an open domain.
     let listener = match unsafe { (*domain).listener(listens, news) } {
         Ok(listener) => listener,
@@ -121,7 +121,7 @@ impl Cntr {
     }
 
     /// Changes the counter by hand, and wakes its waiters.
-    unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&Counter)) -> c_int {
+    unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&CompletionCounter)) -> c_int {
         // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
         let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
         let _guard = domain.enter();

@@ -12,7 +12,7 @@ use super::failed;
 use super::no::NOTHING;
 use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
-use super::wait::{Listener, News, is_offered, wait_object};
+use super::wait::{AwaitedEvents, Listener, is_offered, wait_object};
 
 /// Number of completions from which on a read with room for them drains the queue. Such a
 /// program reads until there are none (Open MPI: 100; MPICH has room for 8, reads once, and yields
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn open(
         }
         let domain: *const Domain = domain.cast();
         let queue: Rc<CompletionQueue> = Rc::default();
-        let listener = match (*domain).listener(listens, || News::Reports(Rc::clone(&queue))) {
+        let listener = match (*domain).listener(listens, || AwaitedEvents::Reports(Rc::clone(&queue))) {
             Ok(listener) => listener,
             Err(errno) => return -errno,
         };

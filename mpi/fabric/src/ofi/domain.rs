@@ -24,7 +24,7 @@ use super::fabric::Fabric;
 use super::no::{NOTHING, no};
 use super::object::{Hold, Object, Users, close, hand_out, header};
 use super::sys::*;
-use super::wait::{Listener, Listeners, News};
+use super::wait::{AwaitedEvents, Listener, Listeners};
 use super::{atomic, av, cntr, cq, ep, failed, mr};
 
 /// Maximum sleep while a frame waits for space, in nanoseconds: receivers that make space
@@ -417,7 +417,11 @@ impl Domain {
     /// # Errors
     ///
     /// The system's.
-    pub fn listener(&self, wanted: bool, news: impl FnOnce() -> News) -> Result<Option<Rc<Listener>>, c_int> {
+    pub fn listener(
+        &self,
+        wanted: bool,
+        news: impl FnOnce() -> AwaitedEvents,
+    ) -> Result<Option<Rc<Listener>>, c_int> {
         if !wanted {
             return Ok(None);
         }

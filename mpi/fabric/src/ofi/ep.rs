@@ -9,8 +9,8 @@ use crate::device::connect::locator::Locator;
 use crate::device::connect::service::{Service, Taken};
 use crate::device::endpoint::{Endpoint, Refusal};
 use crate::device::peer::NOT_LISTED;
-use crate::device::resource::completion::{Class, Ticket};
-use crate::device::rma::onesided::Target;
+use crate::device::resource::completion::{Class, CompletionTicket};
+use crate::device::rma::onesided::RmaTarget;
 
 use super::av::Av;
 use super::cntr::Cntr;
@@ -458,17 +458,25 @@ impl Ep {
     }
 
     /// Target of a one-sided operation.
-    pub fn target(&self, of: fi_addr_t, address: u64, key: u64) -> Target {
-        Target { peer: self.to(of), address, key }
+    pub fn target(&self, of: fi_addr_t, address: u64, key: u64) -> RmaTarget {
+        RmaTarget { peer: self.to(of), address, key }
     }
 
     /// Ticket of an operation with these flags; without any it is injected, and only its
     /// errors are reported.
     #[inline(always)]
-    pub fn ticket(&self, context: *mut c_void, what: u64, flags: Option<u64>, class: Class) -> Ticket {
-        let Some(flags) = flags else { return Ticket { context: 0, flags: what, notify: false, class } };
+    pub fn ticket(
+        &self,
+        context: *mut c_void,
+        what: u64,
+        flags: Option<u64>,
+        class: Class,
+    ) -> CompletionTicket {
+        let Some(flags) = flags else {
+            return CompletionTicket { context: 0, flags: what, notify: false, class };
+        };
         let notify = !self.tx_selective || flags & FI_COMPLETION as u64 != 0;
-        Ticket { context: context as usize, flags: what, notify, class }
+        CompletionTicket { context: context as usize, flags: what, notify, class }
     }
 
     /// Return value of a call that starts an operation.

@@ -28,7 +28,7 @@ struct Event {
 
 /// An operation that failed.
 #[derive(Clone, Copy)]
-pub struct Failure {
+pub struct EqFailure {
     /// The object that it was about.
     pub fid: *mut fid,
     /// Its context.
@@ -42,7 +42,7 @@ pub struct Failure {
 #[derive(Default)]
 struct Events {
     good: VecDeque<Event>,
-    bad: VecDeque<Failure>,
+    bad: VecDeque<EqFailure>,
 }
 
 impl Events {
@@ -156,7 +156,7 @@ impl Eq {
     }
 
     /// An operation, or a part of it, has failed.
-    pub fn report_failure(&self, failure: Failure) {
+    pub fn report_failure(&self, failure: EqFailure) {
         let mut events = self.lock();
         events.bad.push_back(failure);
         self.changed(events);
@@ -256,7 +256,7 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, entry: *mut fi_eq_err_entry, flags
         return failed(FI_EINVAL) as isize;
     }
     let mut events = eq.lock();
-    let Some(&Failure { fid, context, data, error }) = events.bad.front() else {
+    let Some(&EqFailure { fid, context, data, error }) = events.bad.front() else {
         return failed(FI_EAGAIN) as isize;
     };
     let (err, err_data) = (error as c_int, core::ptr::null_mut());

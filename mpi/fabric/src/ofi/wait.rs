@@ -18,7 +18,7 @@ use rustix::time::{
 };
 
 use crate::device::port::Port;
-use crate::device::resource::completion::{CompletionQueue, Counter};
+use crate::device::resource::completion::{CompletionCounter, CompletionQueue};
 
 use super::failed;
 use super::sys::*;
@@ -105,19 +105,19 @@ fn clear(fd: &OwnedFd) {
 }
 
 /// Events that a listener listens for.
-pub enum News {
+pub enum AwaitedEvents {
     /// Reports.
     Reports(Rc<CompletionQueue>),
     /// A count that is not the one that was read last: successes, errors.
-    Count(Rc<Counter>, Rc<Cell<(u64, u64)>>),
+    Count(Rc<CompletionCounter>, Rc<Cell<(u64, u64)>>),
 }
 
-impl News {
+impl AwaitedEvents {
     /// Returns whether there are any.
     pub fn has_come(&self) -> bool {
         match self {
-            News::Reports(queue) => !queue.is_empty(),
-            News::Count(counter, seen) => (counter.value.get(), counter.errors.get()) != seen.get(),
+            AwaitedEvents::Reports(queue) => !queue.is_empty(),
+            AwaitedEvents::Count(counter, seen) => (counter.value.get(), counter.errors.get()) != seen.get(),
         }
     }
 }
@@ -127,7 +127,7 @@ pub struct Listener {
     set: OwnedFd,
     event: OwnedFd,
     timer: OwnedFd,
-    news: News,
+    news: AwaitedEvents,
     armed: Cell<bool>,
     /// The endpoints whose wake pipes are in the set, by their nonces.
     known: RefCell<Vec<u64>>,
@@ -139,7 +139,7 @@ impl Listener {
     /// # Errors
     ///
     /// The system's: mostly that there are too many descriptors.
-    pub fn new(news: News) -> io::Result<Rc<Listener>> {
+    pub fn new(news: AwaitedEvents) -> io::Result<Rc<Listener>> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let (event, timer) = (event()?, timerfd_create(TimerfdClockId::Monotonic, flags)?);

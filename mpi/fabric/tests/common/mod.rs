@@ -12,7 +12,7 @@ use towpath_fi::device::connect::address::{ADDRESS_BYTES, Address};
 use towpath_fi::device::endpoint::{Core, Endpoint, Refusal, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::buffers::Buffer;
-use towpath_fi::device::resource::completion::{Class, Completion, CompletionQueue, Ticket};
+use towpath_fi::device::resource::completion::{Class, Completion, CompletionQueue, CompletionTicket};
 use towpath_fi::device::tune::settings::Settings;
 
 /// An endpoint, and where it reports.
@@ -80,8 +80,8 @@ pub fn over(bytes: &[u8]) -> Buffer {
     unsafe { Buffer::one(bytes.as_ptr() as usize, bytes.len()) }
 }
 
-pub fn ticket(context: usize, class: Class) -> Ticket {
-    Ticket { context, flags: 0, notify: true, class }
+pub fn ticket(context: usize, class: Class) -> CompletionTicket {
+    CompletionTicket { context, flags: 0, notify: true, class }
 }
 
 impl Node {

@@ -18,7 +18,7 @@ use crate::device::peer::{Assembly, ConnectionState};
 use crate::device::port::Port;
 use crate::device::protocol::frame::{Frame, LONGEST};
 use crate::device::protocol::receive::{Active, Body, Envelope, Message};
-use crate::device::protocol::stream::{Queued, Source, Stream, StreamKind};
+use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::{Arrived, Content};
 use crate::device::tune::settings::{INJECT, Settings};
 
@@ -91,13 +91,13 @@ impl Core {
         let (id, then) = if request.matched {
             // Reported when the receiver says so; the bytes are sent all the same, so nothing of
             // them is kept.
-            let held = Held { peer: to, source: Source::Copy(Vec::new()), ticket };
+            let held = Held { peer: to, source: TransferSource::Copy(Vec::new()), ticket };
             (self.held.insert(held), None)
         } else {
             (0, Some(ticket))
         };
         let first = Frame::EagerFirst { tag, data, len: len as u64, id };
-        let source = Source::new(buffer, request.inject);
+        let source = TransferSource::new(buffer, request.inject);
         let mut stream = Stream { kind: StreamKind::Eager, source, at: 0, end: len, then };
         let peer = &mut self.peers[to as usize];
         let ConnectionState::Open(link) = &mut peer.connection else { return Err(Refusal::Unreachable) };

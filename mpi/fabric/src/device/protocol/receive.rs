@@ -11,7 +11,7 @@ use crate::device::protocol::frame::Frame;
 use crate::device::protocol::matching::{ANY, Pattern, Place};
 use crate::device::resource::buffers::{Buffer, Payload};
 use crate::device::resource::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
-use crate::device::tune::copy_mode::Trial;
+use crate::device::tune::copy_mode::CopyTrial;
 use crate::device::tune::settings::INJECT;
 
 /// A receive that was posted.
@@ -86,7 +86,7 @@ pub struct Active {
     /// Number of bytes that will come.
     pub wanted: usize,
     /// The trial that the transfer is measured for.
-    pub trial: Option<Trial>,
+    pub trial: Option<CopyTrial>,
 }
 
 impl Endpoint {

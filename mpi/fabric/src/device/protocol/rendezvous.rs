@@ -19,16 +19,16 @@ use crate::device::peer::Peer;
 use crate::device::protocol::cross_memory;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::receive::{Active, Envelope, Receive};
-use crate::device::protocol::stream::{Queued, Source, Stream, StreamKind};
+use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::Arrived;
-use crate::device::tune::copy_mode::{CopyMode, Placement, Trial, now};
+use crate::device::tune::copy_mode::{CopyMode, CopyTrial, PairPlacement, now};
 use crate::device::tune::settings::Settings;
 
 impl Core {
     /// Queues the request to send a message, which is kept until the receiver answers.
     pub(crate) fn request_to_send(&mut self, request: &SendRequest<'_>) {
         let SendRequest { peer, tag, buffer, data, ticket, .. } = *request;
-        let source = Source::new(buffer, request.inject);
+        let source = TransferSource::new(buffer, request.inject);
         let address = source.address();
         let id = self.held.insert(Held { peer, source, ticket });
         let frame = Frame::Rts { tag, data, len: buffer.len() as u64, id, address };
@@ -135,7 +135,7 @@ impl Core {
     }
 
     /// Chooses how the bytes of a contiguous message come, and whether that is measured.
-    fn copy_mode(&mut self, peer: u32, wanted: usize) -> (CopyMode, Option<Trial>) {
+    fn copy_mode(&mut self, peer: u32, wanted: usize) -> (CopyMode, Option<CopyTrial>) {
         let peer = &self.peers[peer as usize];
         if !self.may_read(peer) {
             return (CopyMode::Pipelined, None);
@@ -146,11 +146,11 @@ impl Core {
             Some(_) => (CopyMode::Pipelined, None),
             None => {
                 let placement = if peer.address == self.own {
-                    Placement::Own
+                    PairPlacement::Own
                 } else if self.oversubscribed {
-                    Placement::Oversubscribed
+                    PairPlacement::Oversubscribed
                 } else {
-                    Placement::Apart
+                    PairPlacement::Apart
                 };
                 self.copy_modes.choose(placement, wanted, now)
             }

@@ -4,28 +4,28 @@ use crate::device::link::{Link, Sent};
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::wire::Content;
 use crate::device::resource::buffers::Buffer;
-use crate::device::resource::completion::Ticket;
+use crate::device::resource::completion::CompletionTicket;
 
 /// Bytes of a transfer.
 #[derive(Debug)]
-pub enum Source {
+pub enum TransferSource {
     /// The caller's.
     Buffer(Buffer),
     /// A copy.
     Copy(Vec<u8>),
 }
 
-impl Source {
+impl TransferSource {
     /// The bytes of a buffer; `inject`: copied now, since the caller may change it.
-    pub fn new(buffer: &Buffer, inject: bool) -> Source {
-        if inject { Source::Copy(buffer.to_vec()) } else { Source::Buffer(buffer.clone()) }
+    pub fn new(buffer: &Buffer, inject: bool) -> TransferSource {
+        if inject { TransferSource::Copy(buffer.to_vec()) } else { TransferSource::Buffer(buffer.clone()) }
     }
 
     /// Number of bytes.
     pub fn len(&self) -> usize {
         match self {
-            Source::Buffer(buffer) => buffer.len(),
-            Source::Copy(bytes) => bytes.len(),
+            TransferSource::Buffer(buffer) => buffer.len(),
+            TransferSource::Copy(bytes) => bytes.len(),
         }
     }
 
@@ -37,15 +37,15 @@ impl Source {
     /// A part of the bytes, which must exist.
     pub fn part(&self, at: usize, len: usize) -> Content<'_> {
         match self {
-            Source::Buffer(buffer) => Content::Part(buffer, at, len),
-            Source::Copy(bytes) => Content::Bytes(&bytes[at..at + len]),
+            TransferSource::Buffer(buffer) => Content::Part(buffer, at, len),
+            TransferSource::Copy(bytes) => Content::Bytes(&bytes[at..at + len]),
         }
     }
 
     /// Address in this process's memory; 0 if the bytes are scattered, or a copy.
     pub fn address(&self) -> u64 {
         match self {
-            Source::Buffer(buffer) if buffer.is_contiguous() => buffer.address() as u64,
+            TransferSource::Buffer(buffer) if buffer.is_contiguous() => buffer.address() as u64,
             _ => 0,
         }
     }
@@ -80,13 +80,13 @@ pub struct Stream {
     /// Kind of its frames.
     pub kind: StreamKind,
     /// The bytes.
-    pub source: Source,
+    pub source: TransferSource,
     /// Number of bytes sent so far.
     pub at: usize,
     /// Number of bytes to send.
     pub end: usize,
     /// The completion to report at the end.
-    pub then: Option<Ticket>,
+    pub then: Option<CompletionTicket>,
 }
 
 impl Stream {

@@ -94,14 +94,14 @@ impl CompletionQueue {
 
 /// A counter of successes and of errors.
 #[derive(Debug, Default)]
-pub struct Counter {
+pub struct CompletionCounter {
     /// Successes.
     pub value: Cell<u64>,
     /// Errors.
     pub errors: Cell<u64>,
 }
 
-impl Counter {
+impl CompletionCounter {
     /// Counts one.
     pub fn count(&self, error: i32) {
         let cell = if error == 0 { &self.value } else { &self.errors };
@@ -129,7 +129,7 @@ pub enum Class {
 
 /// Ticket of an operation: the completion to report at its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticket {
+pub struct CompletionTicket {
     /// The caller's context.
     pub context: usize,
     /// Kind of the operation.
@@ -148,13 +148,13 @@ pub struct Reports {
     /// Receives.
     pub receive: Option<Rc<CompletionQueue>>,
     /// By [`Class`].
-    pub counters: [Option<Rc<Counter>>; 6],
+    pub counters: [Option<Rc<CompletionCounter>>; 6],
 }
 
 impl Reports {
     /// An operation of this side has ended.
     #[inline]
-    pub fn end(&self, ticket: &Ticket, error: i32) {
+    pub fn end(&self, ticket: &CompletionTicket, error: i32) {
         if let Some(counter) = &self.counters[ticket.class as usize] {
             counter.count(error);
         }

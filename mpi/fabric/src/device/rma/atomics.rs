@@ -6,8 +6,8 @@ use crate::device::endpoint::{Core, Refusal};
 use crate::device::protocol::frame::Frame;
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::buffers::Payload;
-use crate::device::resource::completion::{Class, Ticket, error};
-use crate::device::rma::onesided::{OneSided, Target};
+use crate::device::resource::completion::{Class, CompletionTicket, error};
+use crate::device::rma::onesided::{OneSided, RmaTarget};
 
 /// The most bytes of operands (each of operand and comparand): both fit in one frame,
 /// whatever way it takes.
@@ -16,7 +16,7 @@ pub const LONGEST: usize = BLOCK / 2;
 /// Operations, numbered as libfabric numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "libfabric's names")]
-pub enum Op {
+pub enum AtomicOp {
     Min,
     Max,
     Sum,
@@ -56,37 +56,37 @@ pub enum Type {
     C64,
 }
 
-impl Op {
-    const ALL: [Op; 19] = [
-        Op::Min,
-        Op::Max,
-        Op::Sum,
-        Op::Prod,
-        Op::Lor,
-        Op::Land,
-        Op::Bor,
-        Op::Band,
-        Op::Lxor,
-        Op::Bxor,
-        Op::Read,
-        Op::Write,
-        Op::Cswap,
-        Op::CswapNe,
-        Op::CswapLe,
-        Op::CswapLt,
-        Op::CswapGe,
-        Op::CswapGt,
-        Op::Mswap,
+impl AtomicOp {
+    const ALL: [AtomicOp; 19] = [
+        AtomicOp::Min,
+        AtomicOp::Max,
+        AtomicOp::Sum,
+        AtomicOp::Prod,
+        AtomicOp::Lor,
+        AtomicOp::Land,
+        AtomicOp::Bor,
+        AtomicOp::Band,
+        AtomicOp::Lxor,
+        AtomicOp::Bxor,
+        AtomicOp::Read,
+        AtomicOp::Write,
+        AtomicOp::Cswap,
+        AtomicOp::CswapNe,
+        AtomicOp::CswapLe,
+        AtomicOp::CswapLt,
+        AtomicOp::CswapGe,
+        AtomicOp::CswapGt,
+        AtomicOp::Mswap,
     ];
 
     /// By its number.
-    pub fn from_number(number: u64) -> Option<Op> {
-        Op::ALL.get(usize::try_from(number).ok()?).copied()
+    pub fn from_number(number: u64) -> Option<AtomicOp> {
+        AtomicOp::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
     /// Returns whether the operation compares.
     pub fn compares(self) -> bool {
-        self as u8 >= Op::Cswap as u8
+        self as u8 >= AtomicOp::Cswap as u8
     }
 }
 
@@ -118,9 +118,17 @@ impl Type {
 }
 
 /// Returns whether the operation exists for the type.
-pub fn is_valid(op: Op, of: Type) -> bool {
-    let bits = matches!(op, Op::Bor | Op::Band | Op::Bxor | Op::Mswap);
-    let order = matches!(op, Op::Min | Op::Max | Op::CswapLe | Op::CswapLt | Op::CswapGe | Op::CswapGt);
+pub fn is_valid(op: AtomicOp, of: Type) -> bool {
+    let bits = matches!(op, AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor | AtomicOp::Mswap);
+    let order = matches!(
+        op,
+        AtomicOp::Min
+            | AtomicOp::Max
+            | AtomicOp::CswapLe
+            | AtomicOp::CswapLt
+            | AtomicOp::CswapGe
+            | AtomicOp::CswapGt
+    );
     match of {
         Type::F32 | Type::F64 => !bits,
         Type::C32 | Type::C64 => !bits && !order,
@@ -129,32 +137,32 @@ pub fn is_valid(op: Op, of: Type) -> bool {
 }
 
 /// New value of one element: `None` if it stays.
-fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Option<Vec<u8>> {
+fn apply(op: AtomicOp, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Option<Vec<u8>> {
     macro_rules! whole {
         ($t:ty) => {{
             let get = |b: &[u8]| b.try_into().map(<$t>::from_ne_bytes).unwrap_or_default();
             let (t, v, c) = (get(target), get(operand), get(compare));
             let truth = |b: bool| <$t>::from(b);
             let new = match op {
-                Op::Min => t.min(v),
-                Op::Max => t.max(v),
-                Op::Sum => t.wrapping_add(v),
-                Op::Prod => t.wrapping_mul(v),
-                Op::Lor => truth(t != 0 || v != 0),
-                Op::Land => truth(t != 0 && v != 0),
-                Op::Lxor => truth((t != 0) != (v != 0)),
-                Op::Bor => t | v,
-                Op::Band => t & v,
-                Op::Bxor => t ^ v,
-                Op::Read => return None,
-                Op::Write => v,
-                Op::Cswap => (c == t).then_some(v)?,
-                Op::CswapNe => (c != t).then_some(v)?,
-                Op::CswapLe => (c <= t).then_some(v)?,
-                Op::CswapLt => (c < t).then_some(v)?,
-                Op::CswapGe => (c >= t).then_some(v)?,
-                Op::CswapGt => (c > t).then_some(v)?,
-                Op::Mswap => (v & c) | (t & !c),
+                AtomicOp::Min => t.min(v),
+                AtomicOp::Max => t.max(v),
+                AtomicOp::Sum => t.wrapping_add(v),
+                AtomicOp::Prod => t.wrapping_mul(v),
+                AtomicOp::Lor => truth(t != 0 || v != 0),
+                AtomicOp::Land => truth(t != 0 && v != 0),
+                AtomicOp::Lxor => truth((t != 0) != (v != 0)),
+                AtomicOp::Bor => t | v,
+                AtomicOp::Band => t & v,
+                AtomicOp::Bxor => t ^ v,
+                AtomicOp::Read => return None,
+                AtomicOp::Write => v,
+                AtomicOp::Cswap => (c == t).then_some(v)?,
+                AtomicOp::CswapNe => (c != t).then_some(v)?,
+                AtomicOp::CswapLe => (c <= t).then_some(v)?,
+                AtomicOp::CswapLt => (c < t).then_some(v)?,
+                AtomicOp::CswapGe => (c >= t).then_some(v)?,
+                AtomicOp::CswapGt => (c > t).then_some(v)?,
+                AtomicOp::Mswap => (v & c) | (t & !c),
             };
             Some(new.to_ne_bytes().to_vec())
         }};
@@ -165,33 +173,35 @@ fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Opt
             let (t, v, c) = (get(target), get(operand), get(compare));
             let truth = |b: bool| if b { 1.0 } else { 0.0 };
             let new = match op {
-                Op::Min => {
+                AtomicOp::Min => {
                     if v < t {
                         v
                     } else {
                         t
                     }
                 }
-                Op::Max => {
+                AtomicOp::Max => {
                     if v > t {
                         v
                     } else {
                         t
                     }
                 }
-                Op::Sum => t + v,
-                Op::Prod => t * v,
-                Op::Lor => truth(t != 0.0 || v != 0.0),
-                Op::Land => truth(t != 0.0 && v != 0.0),
-                Op::Lxor => truth((t != 0.0) != (v != 0.0)),
-                Op::Write => v,
-                Op::Cswap => (c == t).then_some(v)?,
-                Op::CswapNe => (c != t).then_some(v)?,
-                Op::CswapLe => (c <= t).then_some(v)?,
-                Op::CswapLt => (c < t).then_some(v)?,
-                Op::CswapGe => (c >= t).then_some(v)?,
-                Op::CswapGt => (c > t).then_some(v)?,
-                Op::Read | Op::Bor | Op::Band | Op::Bxor | Op::Mswap => return None,
+                AtomicOp::Sum => t + v,
+                AtomicOp::Prod => t * v,
+                AtomicOp::Lor => truth(t != 0.0 || v != 0.0),
+                AtomicOp::Land => truth(t != 0.0 && v != 0.0),
+                AtomicOp::Lxor => truth((t != 0.0) != (v != 0.0)),
+                AtomicOp::Write => v,
+                AtomicOp::Cswap => (c == t).then_some(v)?,
+                AtomicOp::CswapNe => (c != t).then_some(v)?,
+                AtomicOp::CswapLe => (c <= t).then_some(v)?,
+                AtomicOp::CswapLt => (c < t).then_some(v)?,
+                AtomicOp::CswapGe => (c >= t).then_some(v)?,
+                AtomicOp::CswapGt => (c > t).then_some(v)?,
+                AtomicOp::Read | AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor | AtomicOp::Mswap => {
+                    return None;
+                }
             };
             Some(new.to_ne_bytes().to_vec())
         }};
@@ -206,14 +216,14 @@ fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Opt
             let is = |x: ($t, $t)| x.0 != 0.0 || x.1 != 0.0;
             let truth = |b: bool| (if b { 1.0 } else { 0.0 }, 0.0);
             let new: ($t, $t) = match op {
-                Op::Sum => (t.0 + v.0, t.1 + v.1),
-                Op::Prod => (t.0 * v.0 - t.1 * v.1, t.0 * v.1 + t.1 * v.0),
-                Op::Lor => truth(is(t) || is(v)),
-                Op::Land => truth(is(t) && is(v)),
-                Op::Lxor => truth(is(t) != is(v)),
-                Op::Write => v,
-                Op::Cswap => (c == t).then_some(v)?,
-                Op::CswapNe => (c != t).then_some(v)?,
+                AtomicOp::Sum => (t.0 + v.0, t.1 + v.1),
+                AtomicOp::Prod => (t.0 * v.0 - t.1 * v.1, t.0 * v.1 + t.1 * v.0),
+                AtomicOp::Lor => truth(is(t) || is(v)),
+                AtomicOp::Land => truth(is(t) && is(v)),
+                AtomicOp::Lxor => truth(is(t) != is(v)),
+                AtomicOp::Write => v,
+                AtomicOp::Cswap => (c == t).then_some(v)?,
+                AtomicOp::CswapNe => (c != t).then_some(v)?,
                 _ => return None,
             };
             Some([new.0.to_ne_bytes(), new.1.to_ne_bytes()].concat())
@@ -239,14 +249,14 @@ fn apply(op: Op, of: Type, target: &[u8], operand: &[u8], compare: &[u8]) -> Opt
 #[derive(Clone, Debug)]
 pub struct Atomic<'a> {
     /// On which memory.
-    pub target: Target,
+    pub target: RmaTarget,
     /// The operation.
-    pub op: Op,
+    pub op: AtomicOp,
     /// On which type.
     pub of: Type,
     /// Number of elements.
     pub count: usize,
-    /// The operands; nothing for [`Op::Read`].
+    /// The operands; nothing for [`AtomicOp::Read`].
     pub operand: &'a [u8],
     /// The comparands, if it compares.
     pub compare: &'a [u8],
@@ -263,7 +273,7 @@ impl Core {
     /// # Errors
     ///
     /// It did not start.
-    pub fn start_atomic(&mut self, atomic: &Atomic<'_>, ticket: Ticket) -> Result<(), Refusal> {
+    pub fn start_atomic(&mut self, atomic: &Atomic<'_>, ticket: CompletionTicket) -> Result<(), Refusal> {
         let Atomic { target, op, of, count, operand, compare, ref into } = *atomic;
         let bytes = count.saturating_mul(of.size());
         let fits = |b: &[u8], needed: bool| if needed { b.len() == bytes } else { b.is_empty() };
@@ -272,7 +282,7 @@ impl Core {
         }
         if !is_valid(op, of)
             || count == 0
-            || !fits(operand, op != Op::Read)
+            || !fits(operand, op != AtomicOp::Read)
             || !fits(compare, op.compares())
             || into.as_ref().is_some_and(|b| b.len() < bytes)
         {
@@ -281,7 +291,7 @@ impl Core {
         self.check(target.peer)?;
         self.activity.called(false);
         let operation = op as u64 | (of as u64) << 8 | if into.is_some() { FETCH } else { 0 };
-        let Target { peer, address, key } = target;
+        let RmaTarget { peer, address, key } = target;
         let into = into.clone().unwrap_or_default();
         let id = self.onesided.insert(OneSided { peer, ticket, into, came: 0 });
         let frame = Frame::Atomic { operation, address, key, id, count: count as u64 };
@@ -308,18 +318,19 @@ impl Core {
         count: u64,
         operands: Vec<u8>,
     ) -> Result<Option<Vec<u8>>, i32> {
-        let (op, of) = match (Op::from_number(operation & 0xff), Type::from_number(operation >> 8 & 0xff)) {
-            (Some(op), Some(of)) if is_valid(op, of) && count <= LONGEST as u64 => (op, of),
-            _ => return Err(error::INVALID),
-        };
+        let (op, of) =
+            match (AtomicOp::from_number(operation & 0xff), Type::from_number(operation >> 8 & 0xff)) {
+                (Some(op), Some(of)) if is_valid(op, of) && count <= LONGEST as u64 => (op, of),
+                _ => return Err(error::INVALID),
+            };
         let size = of.size();
         let bytes = count as usize * size;
         let (compare, operand) =
             operands.split_at_checked(if op.compares() { bytes } else { 0 }).ok_or(error::INVALID)?;
-        if operand.len() != if op == Op::Read { 0 } else { bytes } {
+        if operand.len() != if op == AtomicOp::Read { 0 } else { bytes } {
             return Err(error::INVALID);
         }
-        let write = op != Op::Read;
+        let write = op != AtomicOp::Read;
         let part = self.regions.part(key, address, bytes as u64, write).ok_or(error::NO_KEY)?;
         let old = part.to_vec();
         let mut new = old.clone();
@@ -343,7 +354,7 @@ impl Core {
 mod tests {
     use super::*;
 
-    fn one(op: Op, t: i32, v: i32, c: i32) -> i32 {
+    fn one(op: AtomicOp, t: i32, v: i32, c: i32) -> i32 {
         let [t, v, c] = [t, v, c].map(i32::to_ne_bytes);
         let new = apply(op, Type::I32, &t, &v, &c).unwrap_or(t.to_vec());
         i32::from_ne_bytes(new.try_into().unwrap())
@@ -351,28 +362,30 @@ mod tests {
 
     #[test]
     fn whole_numbers() {
-        assert_eq!(one(Op::Min, 3, -4, 0), -4);
-        assert_eq!(one(Op::Max, 3, -4, 0), 3);
-        assert_eq!(one(Op::Sum, i32::MAX, 1, 0), i32::MIN);
-        assert_eq!(one(Op::Land, 3, 4, 0), 1);
-        assert_eq!(one(Op::Lxor, 3, 4, 0), 0);
-        assert_eq!(one(Op::Bxor, 6, 3, 0), 5);
-        assert_eq!(one(Op::Read, 6, 3, 0), 6);
-        assert_eq!(one(Op::Cswap, 6, 3, 6), 3);
-        assert_eq!(one(Op::Cswap, 6, 3, 7), 6);
+        assert_eq!(one(AtomicOp::Min, 3, -4, 0), -4);
+        assert_eq!(one(AtomicOp::Max, 3, -4, 0), 3);
+        assert_eq!(one(AtomicOp::Sum, i32::MAX, 1, 0), i32::MIN);
+        assert_eq!(one(AtomicOp::Land, 3, 4, 0), 1);
+        assert_eq!(one(AtomicOp::Lxor, 3, 4, 0), 0);
+        assert_eq!(one(AtomicOp::Bxor, 6, 3, 0), 5);
+        assert_eq!(one(AtomicOp::Read, 6, 3, 0), 6);
+        assert_eq!(one(AtomicOp::Cswap, 6, 3, 6), 3);
+        assert_eq!(one(AtomicOp::Cswap, 6, 3, 7), 6);
         // The comparand is on the left: the operand is written if comparand < target.
-        assert_eq!(one(Op::CswapLt, 6, 3, 5), 3);
-        assert_eq!(one(Op::CswapGt, 6, 3, 5), 6);
-        assert_eq!(one(Op::Mswap, 0b1100, 0b1010, 0b0110), 0b1010);
+        assert_eq!(one(AtomicOp::CswapLt, 6, 3, 5), 3);
+        assert_eq!(one(AtomicOp::CswapGt, 6, 3, 5), 6);
+        assert_eq!(one(AtomicOp::Mswap, 0b1100, 0b1010, 0b0110), 0b1010);
     }
 
     #[test]
     fn complex_numbers_multiply() {
         let pair = |a: f64, b: f64| [a.to_ne_bytes(), b.to_ne_bytes()].concat();
-        let product = apply(Op::Prod, Type::C64, &pair(1.0, 2.0), &pair(3.0, -1.0), &[]).unwrap();
+        let product = apply(AtomicOp::Prod, Type::C64, &pair(1.0, 2.0), &pair(3.0, -1.0), &[]).unwrap();
         assert_eq!(product, pair(5.0, 5.0));
         assert!(
-            !is_valid(Op::Max, Type::C64) && !is_valid(Op::Bor, Type::F32) && is_valid(Op::Cswap, Type::C32)
+            !is_valid(AtomicOp::Max, Type::C64)
+                && !is_valid(AtomicOp::Bor, Type::F32)
+                && is_valid(AtomicOp::Cswap, Type::C32)
         );
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::device::endpoint::{Core, Refusal};
 use crate::device::protocol::frame::{Frame, LONGEST};
-use crate::device::protocol::stream::{Queued, Source, Stream, StreamKind};
+use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::Arrived;
 use crate::device::resource::buffers::{Buffer, Payload};
-use crate::device::resource::completion::{Class, Completion, Ticket, WITH_DATA, error};
+use crate::device::resource::completion::{Class, Completion, CompletionTicket, WITH_DATA, error};
 
 /// An operation that waits for its answer.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct OneSided {
     /// Number of the peer that answers.
     pub peer: u32,
     /// The completion to report.
-    pub ticket: Ticket,
+    pub ticket: CompletionTicket,
     /// Buffer of a read.
     pub into: Buffer,
     /// Number of bytes of it that have come.
@@ -30,7 +30,7 @@ const REMOTE_WRITE: u64 = 1 << 2 | 1 << 13;
 
 /// Target of a one-sided operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct RmaTarget {
     /// Number of the peer whose memory it is.
     pub peer: u32,
     /// The offset in the region.
@@ -47,10 +47,10 @@ impl Core {
     /// It did not start.
     pub fn write(
         &mut self,
-        to: Target,
+        to: RmaTarget,
         buffer: &Buffer,
         data: Option<u64>,
-        ticket: Ticket,
+        ticket: CompletionTicket,
         inject: bool,
     ) -> Result<(), Refusal> {
         if buffer.len() > LONGEST {
@@ -61,7 +61,7 @@ impl Core {
         let into = Buffer::default();
         let id = self.onesided.insert(OneSided { peer: to.peer, ticket, into, came: 0 });
         let kind = StreamKind::Write { address: to.address, key: to.key, id, data };
-        let source = Source::new(buffer, inject);
+        let source = TransferSource::new(buffer, inject);
         let stream = Stream { kind, source, at: 0, end: buffer.len(), then: None };
         self.enqueue(to.peer, Queued::Stream(stream));
         self.push_peer(to.peer);
@@ -73,7 +73,12 @@ impl Core {
     /// # Errors
     ///
     /// It did not start.
-    pub fn read(&mut self, from: Target, buffer: &Buffer, ticket: Ticket) -> Result<(), Refusal> {
+    pub fn read(
+        &mut self,
+        from: RmaTarget,
+        buffer: &Buffer,
+        ticket: CompletionTicket,
+    ) -> Result<(), Refusal> {
         if buffer.len() > LONGEST {
             return Err(Refusal::TooLong);
         }
@@ -81,7 +86,7 @@ impl Core {
         self.activity.called(false);
         let into = buffer.clone();
         let id = self.onesided.insert(OneSided { peer: from.peer, ticket, into, came: 0 });
-        let Target { address, key, .. } = from;
+        let RmaTarget { address, key, .. } = from;
         self.post(from.peer, Frame::Read { address, key, id, len: buffer.len() as u64 }, &[]);
         Ok(())
     }
@@ -126,7 +131,7 @@ impl Core {
             Some(part) if len > 0 => {
                 self.reports.remote(Class::RemoteRead);
                 self.regions.count(key, false);
-                let (kind, source) = (StreamKind::Rendezvous { receive: id }, Source::Buffer(part));
+                let (kind, source) = (StreamKind::Rendezvous { receive: id }, TransferSource::Buffer(part));
                 let stream = Stream { kind, source, at: 0, end: len as usize, then: None };
                 if self.check(peer) != Err(Refusal::Unreachable) {
                     self.stream(peer, stream);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::device::resource::buffers::Buffer;
-use crate::device::resource::completion::Counter;
+use crate::device::resource::completion::CompletionCounter;
 
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,8 @@ pub struct Region {
 /// Counters of peers' operations on a region.
 #[derive(Clone, Debug, Default)]
 struct Counters {
-    reads: Option<Rc<Counter>>,
-    writes: Option<Rc<Counter>>,
+    reads: Option<Rc<CompletionCounter>>,
+    writes: Option<Rc<CompletionCounter>>,
 }
 
 /// All regions of a domain, shared by its endpoints.
@@ -67,7 +67,7 @@ impl Regions {
 
     /// Binds a counter of peers' operations to a region. `false`: another counter is
     /// bound already.
-    pub fn bind(&self, key: u64, counter: &Rc<Counter>, reads: bool, writes: bool) -> bool {
+    pub fn bind(&self, key: u64, counter: &Rc<CompletionCounter>, reads: bool, writes: bool) -> bool {
         let mut counters = self.counters.borrow_mut();
         let of = counters.entry(key).or_default();
         if reads && of.reads.is_some() || writes && of.writes.is_some() {

@@ -10,7 +10,7 @@
 //! lost turns of the core make single values too large and never too small: the least of a few
 //! counts.
 //!
-//! **Classes.** One [`AbTest`] for each size (powers of two) and [`Placement`].
+//! **Classes.** One [`AbTest`] for each size (powers of two) and [`PairPlacement`].
 //!
 //! **A refusal.** A system that has no such copies (ENOSYS) is not asked again; one that does not
 //! permit them (EPERM) is not asked again for that peer. **A death.** A message that never arrives
@@ -45,7 +45,7 @@ pub enum CopyMode {
 
 /// Placement of sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum PairPlacement {
     /// Two that have a core each.
     Apart = 0,
     /// Two of more processes than there are cores.
@@ -56,7 +56,7 @@ pub enum Placement {
 
 /// A message that is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial {
+pub struct CopyTrial {
     place: u8,
     class: u8,
     round: Round,
@@ -92,10 +92,10 @@ impl CopyModes {
     /// now on, by this clock.
     pub fn choose(
         &mut self,
-        place: Placement,
+        place: PairPlacement,
         len: usize,
         now: impl FnOnce() -> u64,
-    ) -> (CopyMode, Option<Trial>) {
+    ) -> (CopyMode, Option<CopyTrial>) {
         if self.refused {
             return (CopyMode::Pipelined, None);
         }
@@ -103,7 +103,7 @@ impl CopyModes {
         let (direct, round) = self.classes[place as usize][size as usize].turn();
         let way = if direct { CopyMode::Direct } else { CopyMode::Pipelined };
         let trial =
-            |round| Trial { place: place as u8, class: size as u8, round, at: now(), moved: self.moved };
+            |round| CopyTrial { place: place as u8, class: size as u8, round, at: now(), moved: self.moved };
         (way, round.map(trial))
     }
 
@@ -114,7 +114,7 @@ impl CopyModes {
     }
 
     /// A message that is measured has come, whole.
-    pub fn arrived(&mut self, trial: &Trial, now: u64) {
+    pub fn arrived(&mut self, trial: &CopyTrial, now: u64) {
         let class = &mut self.classes[usize::from(trial.place)][usize::from(trial.class)];
         let bytes = self.moved.wrapping_sub(trial.moved);
         if bytes == 0 {
@@ -162,7 +162,7 @@ mod tests {
         }
 
         /// One message, `late` nanoseconds later than usual.
-        fn message(&mut self, place: Placement, len: usize, late: u64) -> CopyMode {
+        fn message(&mut self, place: PairPlacement, len: usize, late: u64) -> CopyMode {
             let now = self.now;
             let (way, trial) = self.copy_modes.choose(place, len, || now);
             self.now += len as u64 * self.costs[way as usize] / 1000 + late;
@@ -174,7 +174,7 @@ mod tests {
             way
         }
 
-        fn messages(&mut self, place: Placement, len: usize, count: usize) -> [u32; 2] {
+        fn messages(&mut self, place: PairPlacement, len: usize, count: usize) -> [u32; 2] {
             self.came = [0; 2];
             (0..count).for_each(|_| {
                 self.message(place, len, 0);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     const TRIALS: usize = SAMPLES as usize * 2;
-    const ALL: [Placement; 3] = [Placement::Apart, Placement::Oversubscribed, Placement::Own];
+    const ALL: [PairPlacement; 3] = [PairPlacement::Apart, PairPlacement::Oversubscribed, PairPlacement::Own];
 
     #[test]
     fn the_better_way_is_found_for_each_size_and_place() {
@@ -214,9 +214,9 @@ mod tests {
         // Direct is better, but all its messages but one are late, as are some of the others.
         let mut machine = Machine::new([100, 50]);
         for i in 0..TRIALS {
-            machine.message(Placement::Apart, 1 << 20, if i % 4 == 2 { 0 } else { 1_000_000_000 });
+            machine.message(PairPlacement::Apart, 1 << 20, if i % 4 == 2 { 0 } else { 1_000_000_000 });
         }
-        assert_eq!(machine.message(Placement::Apart, 1 << 20, 0), CopyMode::Direct);
+        assert_eq!(machine.message(PairPlacement::Apart, 1 << 20, 0), CopyMode::Direct);
     }
 
     #[test]
@@ -232,15 +232,15 @@ mod tests {
     #[test]
     fn it_looks_again_now_and_then_and_follows_what_has_changed() {
         let mut machine = Machine::new([100, 50]);
-        machine.messages(Placement::Apart, 1 << 20, TRIALS);
+        machine.messages(PairPlacement::Apart, 1 << 20, TRIALS);
         // Less and less often: four in a hundred, then next to none.
-        let came = machine.messages(Placement::Apart, 1 << 20, 1000);
+        let came = machine.messages(PairPlacement::Apart, 1 << 20, 1000);
         assert!(came[0] >= u32::from(SAMPLES) && came[0] <= 40, "{came:?}");
-        let came = machine.messages(Placement::Apart, 1 << 20, 100_000);
+        let came = machine.messages(PairPlacement::Apart, 1 << 20, 100_000);
         assert!(came[0] >= u32::from(SAMPLES) && came[0] <= 60, "{came:?}");
         machine.costs = [20, 50];
-        machine.messages(Placement::Apart, 1 << 20, REST.1 as usize + TRIALS);
-        assert_eq!(machine.message(Placement::Apart, 1 << 20, 0), CopyMode::Pipelined);
+        machine.messages(PairPlacement::Apart, 1 << 20, REST.1 as usize + TRIALS);
+        assert_eq!(machine.message(PairPlacement::Apart, 1 << 20, 0), CopyMode::Pipelined);
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         for _ in 0..10 {
             let mut window = Vec::new();
             for _ in 0..8 {
-                match choice.choose(Placement::Apart, len, || now) {
+                match choice.choose(PairPlacement::Apart, len, || now) {
                     (CopyMode::Pipelined, trial) => window.push(trial),
                     (CopyMode::Direct, trial) => {
                         // Half as fast.
@@ -270,7 +270,7 @@ mod tests {
                 choice.arrived(&trial, now);
             }
         }
-        assert_eq!(choice.choose(Placement::Apart, len, || now).0, CopyMode::Pipelined);
+        assert_eq!(choice.choose(PairPlacement::Apart, len, || now).0, CopyMode::Pipelined);
     }
 
     #[test]
@@ -287,21 +287,21 @@ mod tests {
     fn messages_that_never_arrive_keep_it_from_judging() {
         let mut choice = CopyModes::default();
         for i in 0..100 {
-            let (way, trial) = choice.choose(Placement::Apart, 1 << 20, || i);
+            let (way, trial) = choice.choose(PairPlacement::Apart, 1 << 20, || i);
             assert_eq!((way, trial.is_some()), (CopyMode::Pipelined, true));
         }
         // What comes too late, or without a byte, is no value.
-        let (_, old) = choice.choose(Placement::Apart, 1 << 20, || 0);
+        let (_, old) = choice.choose(PairPlacement::Apart, 1 << 20, || 0);
         for _ in 0..SAMPLES {
-            let (_, trial) = choice.choose(Placement::Apart, 1 << 20, || 0);
+            let (_, trial) = choice.choose(PairPlacement::Apart, 1 << 20, || 0);
             choice.arrived(&trial.unwrap(), 5);
             choice.moved(10);
             choice.arrived(&trial.unwrap(), 5);
         }
-        assert_eq!(choice.choose(Placement::Apart, 1 << 20, || 0).0, CopyMode::Direct);
+        assert_eq!(choice.choose(PairPlacement::Apart, 1 << 20, || 0).0, CopyMode::Direct);
         for _ in 0..SAMPLES {
             choice.arrived(&old.unwrap(), 5);
         }
-        assert_eq!(choice.choose(Placement::Apart, 1 << 20, || 0).0, CopyMode::Direct);
+        assert_eq!(choice.choose(PairPlacement::Apart, 1 << 20, || 0).0, CopyMode::Direct);
     }
 }

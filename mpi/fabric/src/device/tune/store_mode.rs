@@ -37,14 +37,14 @@ pub fn report(ticket: u64, ns: u64) -> u64 {
 
 /// A piece that is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial {
+pub struct StoreTrial {
     class: u8,
     round: Round,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    trial: Trial,
+    trial: StoreTrial,
     ticket: u64,
     bytes: u64,
     ns: u64,
@@ -69,7 +69,12 @@ impl StoreModes {
     /// Chooses whether a piece is written past the caches, and whether it is measured.
     /// `told`: the receiver's last report, which is read only if it is waited for.
     #[inline]
-    pub fn choose(&mut self, ticket: u64, len: usize, told: impl FnOnce() -> u64) -> (bool, Option<Trial>) {
+    pub fn choose(
+        &mut self,
+        ticket: u64,
+        len: usize,
+        told: impl FnOnce() -> u64,
+    ) -> (bool, Option<StoreTrial>) {
         if let Some(from) = self.fixed {
             return (from != 0 && len >= from, None);
         }
@@ -89,11 +94,11 @@ impl StoreModes {
         let class = len.ilog2().min(SLOT_PIECE.ilog2()) - SHORTEST.ilog2();
         let (past, round) = self.classes[class as usize].turn();
         let trial = round.filter(|_| self.pending.is_none());
-        (past, trial.map(|round| Trial { class: class as u8, round }))
+        (past, trial.map(|round| StoreTrial { class: class as u8, round }))
     }
 
     /// A piece that is measured has been written, in so many nanoseconds.
-    pub fn wrote(&mut self, trial: Trial, ticket: u64, len: usize, ns: u64) {
+    pub fn wrote(&mut self, trial: StoreTrial, ticket: u64, len: usize, ns: u64) {
         let ns = ns.min(u64::from(u32::MAX));
         self.pending = Some(Pending { trial, ticket, bytes: len.max(1) as u64, ns });
     }

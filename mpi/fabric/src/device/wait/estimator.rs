@@ -33,7 +33,7 @@ pub enum Event {
 
 /// Difference between two empty polls.
 #[derive(Clone, Copy, Debug)]
-pub struct News {
+pub struct PollDifference {
     /// The event between them.
     pub event: Event,
     /// True if nothing at all has happened.
@@ -73,7 +73,7 @@ struct Expected {
 
 /// A gap between two polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct PollGap {
     /// The program did foreign work in it.
     pub is_work: bool,
     /// Time that the thread was off its core, in nanoseconds, as far as that was
@@ -136,7 +136,7 @@ impl Estimator {
     }
 
     /// Compares an empty poll with the one before.
-    pub fn on_empty_poll(&mut self, activity: Activity) -> News {
+    pub fn on_empty_poll(&mut self, activity: Activity) -> PollDifference {
         let before = core::mem::replace(&mut self.activity, activity);
         let event = if activity.calls != before.calls {
             Event::Operation { without_frames: activity.frames == before.frames }
@@ -147,7 +147,7 @@ impl Estimator {
         } else {
             Event::None
         };
-        News {
+        PollDifference {
             event,
             is_still: activity == before,
             drains: core::mem::take(&mut self.has_completed) && activity.calls == before.calls,
@@ -177,7 +177,7 @@ impl Estimator {
         thread_time: Option<u64>,
         is_still: bool,
         longest_sleep: u64,
-    ) -> Measured {
+    ) -> PollGap {
         let clocks = &mut self.clocks;
         let was_timed = core::mem::replace(&mut clocks.is_timed, thread_time.is_some());
         let is_timed = was_timed && clocks.is_timed;
@@ -193,7 +193,7 @@ impl Estimator {
             is_work = gap >= TIGHT || is_clear && self.gaps.judge(gap) == Gap::Work;
         }
         let off_core = if is_timed && elapsed > gap + SWITCHED { elapsed - gap } else { 0 };
-        Measured { is_work, off_core }
+        PollGap { is_work, off_core }
     }
 
     /// Counts a poll since the last foreign work.

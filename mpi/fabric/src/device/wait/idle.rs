@@ -39,7 +39,7 @@ use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Activity;
-use crate::device::wait::estimator::{Estimator, Event, News, SWITCHED, TIGHT};
+use crate::device::wait::estimator::{Estimator, Event, PollDifference, SWITCHED, TIGHT};
 use crate::device::wait::yield_cost::YieldCost;
 
 /// Time between two looks at the peers' liveness while nothing happens, in nanoseconds.
@@ -192,7 +192,7 @@ impl Idle {
         others: impl Fn() -> bool,
     ) -> Pause {
         let elapsed = self.estimator.elapsed(now);
-        let News { event, is_still, drains, refused } = self.estimator.on_empty_poll(activity);
+        let PollDifference { event, is_still, drains, refused } = self.estimator.on_empty_poll(activity);
         match event {
             Event::Operation { without_frames } => {
                 if without_frames {
