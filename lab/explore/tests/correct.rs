@@ -89,24 +89,24 @@ fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<
     let collected = seen.clone();
     let make = move |_: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
         let words = [0, 1].map(|_| memory.word(Place::NewLine, 0));
-        Ok(Rc::new(Random { words, scripts, calls: History::default(), seen: seen.clone() }))
+        Ok(Rc::new(Scripted { words, scripts, calls: History::default(), seen: seen.clone() }))
     };
     let method = Method::Dfs { preemptions };
-    let report = run(&Case::new("random", "", make), &settings(method, 2, 1, 200_000));
+    let report = run(&Case::new("scripted", "", make), &settings(method, 2, 1, 200_000));
     assert!(report.exhausted, "{report:?}");
     let set = collected.take();
     (set, report)
 }
 
 /// Threads that follow a script: a letter for each access.
-struct Random {
+struct Scripted {
     words: [Word; 2],
     scripts: [&'static [u8]; 2],
     calls: History<char, u64>,
     seen: Rc<RefCell<BTreeSet<String>>>,
 }
 
-impl Body for Random {
+impl Body for Scripted {
     fn thread(&self, cpu: &Explorer) {
         for &letter in self.scripts[cpu.id()] {
             let word = &self.words[usize::from(letter.is_ascii_uppercase())];
