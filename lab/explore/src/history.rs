@@ -37,18 +37,26 @@ impl<Op, Res> Default for History<Op, Res> {
 impl<Op: Clone + Debug, Res: Clone + Debug> History<Op, Res> {
     /// Calls the operation and records its times and its result.
     pub fn call(&self, cpu: &Explorer, op: Op, run: impl FnOnce() -> Res) -> Res {
-        cpu.begin(|| format!("{op:?}"));
-        let index = {
-            let mut calls = self.0.borrow_mut();
-            calls.push(Call { thread: cpu.index, op, invoked: NOT_YET, responded: None });
-            calls.len() - 1
-        };
+        let index = self.begin(cpu, op);
         let result = run();
-        let (invoked, responded) = cpu.end(|| format!("{result:?}"));
+        self.end(cpu, index, &result);
+        result
+    }
+
+    /// Records an invocation, to which an index belongs.
+    fn begin(&self, cpu: &Explorer, op: Op) -> usize {
+        cpu.begin(cpu.is_traced().then(|| format!("{op:?}")));
+        let mut calls = self.0.borrow_mut();
+        calls.push(Call { thread: cpu.index, op, invoked: NOT_YET, responded: None });
+        calls.len() - 1
+    }
+
+    /// Records the result, and both times.
+    fn end(&self, cpu: &Explorer, index: usize, result: &Res) {
+        let (invoked, responded) = cpu.end(cpu.is_traced().then(|| format!("{result:?}")));
         let mut calls = self.0.borrow_mut();
         calls[index].invoked = invoked;
         calls[index].responded = Some((responded, result.clone()));
-        result
     }
 
     /// All calls that have touched anything, once the run is over.

@@ -77,6 +77,11 @@ impl Explorer {
 
     /// Announces a step, and takes it when its turn comes.
     pub(crate) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
+        self.await_turn(pending);
+        access(&mut self.memory.0.inner.borrow_mut())
+    }
+
+    fn await_turn(&self, pending: Pending) {
         if self.runs() {
             self.memory.0.inner.borrow_mut().threads[self.index].pending = pending;
             // SAFETY: it is not null, as only running explorers are ever current; it outlives the
@@ -85,7 +90,6 @@ impl Explorer {
         } else if !self.may_pass(pending.gate) {
             self.must_not_wait(pending.what);
         }
-        access(&mut self.memory.0.inner.borrow_mut())
     }
 
     /// Returns whether there is nothing to wait for.
@@ -194,20 +198,43 @@ impl Explorer {
         self.turn(pending, |inner| inner.line(self.index, what, Default::default));
     }
 
-    /// Begins a call: its first access is its invocation.
-    pub(crate) fn begin(&self, call: impl FnOnce() -> String) {
+    /// Waits until a word has another value than the one seen, and loads it; `None` if the
+    /// budget ran out.
+    fn await_change(&self, word: &Word, order: Ordering, budget: u64, seen: u64) -> Option<u64> {
+        if budget == 0 {
+            return None;
+        }
+        let gate = Gate::Changed { word: word.0, seen };
+        let other = match budget {
+            ENDLESS.. => Other::None,
+            _ => Other::SpinEnds { early: budget < PATIENT },
+        };
+        let pending = Pending { gate, other, ns: budget, ..Pending::open("spin", Object::Word(word.0)) };
+        self.turn(pending, |inner| {
+            if inner.ends_otherwise(self.index) {
+                let name = inner.name_of(Object::Word(word.0));
+                inner.line(self.index, "stops spinning", || (name, show(seen)));
+                return None;
+            }
+            Some(self.access(inner, "spin", word.0, (order, order), |_| None))
+        })
+    }
+
+    /// Begins a call: its first access is its invocation. `call` is its text, if the run
+    /// [is traced](Self::is_traced).
+    pub(crate) fn begin(&self, call: Option<String>) {
         let mut inner = self.memory.0.inner.borrow_mut();
-        let traced = inner.trace.is_some();
         if let Some(t) = inner.threads.get_mut(self.index) {
             (t.beginning, t.invoked) = (true, None);
-            if traced {
-                t.call = call();
+            if let Some(call) = call {
+                t.call = call;
             }
         }
     }
 
     /// Ends it: when it was invoked, and now. A call without an access takes no time.
-    pub(crate) fn end(&self, call: impl FnOnce() -> String) -> (u64, u64) {
+    /// `result` is its text, if the run is traced.
+    pub(crate) fn end(&self, result: Option<String>) -> (u64, u64) {
         let mut inner = self.memory.0.inner.borrow_mut();
         if let Some(t) = inner.threads.get_mut(self.index)
             && t.beginning
@@ -215,7 +242,7 @@ impl Explorer {
             let call = std::mem::take(&mut t.call);
             inner.line(self.index, "begins", || (String::new(), call));
         }
-        inner.line(self.index, "ends", || (String::new(), call()));
+        inner.line(self.index, "ends", || (String::new(), result.unwrap_or_default()));
         inner.stamp += 2;
         let now = inner.stamp;
         inner.footprint.ends = true;
@@ -226,6 +253,11 @@ impl Explorer {
             inner.footprint.begins = true;
         }
         (invoked, now)
+    }
+
+    /// Returns whether the run is written down.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.memory.0.inner.borrow().trace.is_some()
     }
 
     /// Describes this thread's doings at this instant, for traces.
@@ -242,14 +274,23 @@ impl Inner {
         what: &'static str,
         text: impl FnOnce() -> (String, String),
     ) {
+        if self.is_heard(thread) {
+            self.write_line(thread, what, text());
+        }
+    }
+
+    /// Returns whether the trace, if there is one, takes a line of this thread's.
+    fn is_heard(&self, thread: usize) -> bool {
         // A thread that looks again and again sees no change: twice is enough for the reader.
-        let tired = self.threads.get(thread).is_some_and(|t| t.futile > 2);
-        if let Some(trace) = &mut self.trace
-            && thread < CLOCKS
-            && !tired
-        {
-            let (object, detail) = text();
-            trace.push(Line { step: self.steps, thread, what: what.into(), object, detail });
+        let tired = || self.threads.get(thread).is_some_and(|t| t.futile > 2);
+        self.trace.is_some() && thread < CLOCKS && !tired()
+    }
+
+    #[cold]
+    fn write_line(&mut self, thread: usize, what: &'static str, (object, detail): (String, String)) {
+        let step = self.steps;
+        if let Some(trace) = &mut self.trace {
+            trace.push(Line { step, thread, what: what.into(), object, detail });
         }
     }
 
@@ -377,27 +418,7 @@ impl Processor for Explorer {
             if done(value) {
                 return Ok(value);
             }
-            if budget == 0 {
-                return Err(value);
-            }
-            let gate = Gate::Changed { word: word.0, seen: value };
-            let other = match budget {
-                ENDLESS.. => Other::None,
-                _ => Other::SpinEnds { early: budget < PATIENT },
-            };
-            let pending = Pending { gate, other, ns: budget, ..Pending::open("spin", Object::Word(word.0)) };
-            let next = self.turn(pending, |inner| {
-                if inner.ends_otherwise(self.index) {
-                    let name = inner.name_of(Object::Word(word.0));
-                    inner.line(self.index, "stops spinning", || (name, show(value)));
-                    return None;
-                }
-                Some(self.access(inner, "spin", word.0, (order, order), |_| None))
-            });
-            match next {
-                Some(seen) => value = seen,
-                None => return Err(value),
-            }
+            value = self.await_change(word, order, budget, value).ok_or(value)?;
         }
     }
 
