@@ -150,6 +150,11 @@ impl Series {
     /// up and returns what contradicts it. Each contradiction is told once, with how often it was
     /// seen.
     pub fn judge(&self, claim: impl Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String>) -> Vec<String> {
+        self.judge_by(&claim)
+    }
+
+    /// The same, compiled once for all claims.
+    fn judge_by(&self, claim: &dyn Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String>) -> Vec<String> {
         let by_median = claim(&|at, metric| self.median(at, metric));
         if !by_median.is_empty() {
             return by_median;

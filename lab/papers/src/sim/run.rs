@@ -20,6 +20,10 @@ pub struct Work {
     pub spread: f64,
 }
 
+/// An operation on the shared state of a copy of the program: by a processor, in its way
+/// of waiting, with the operation's number.
+type Operation = Rc<dyn Fn(&Sim, &Patience, u64)>;
+
 /// One setting of an experiment on a simulated machine.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -117,6 +121,15 @@ impl Run {
         make: impl Fn(&SimArena) -> T,
         operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
     ) -> Result<Ran, Error> {
+        self.run_loop(&|arena| {
+            let (shared, operation) = (make(arena), operation.clone());
+            Rc::new(move |cpu, patience, i| operation(cpu, &shared, patience, i))
+        })
+    }
+
+    /// The loop itself, compiled once for all algorithms. `make` makes the operation of a
+    /// copy, on its own shared state.
+    fn run_loop(&self, make: &dyn Fn(&SimArena) -> Operation) -> Result<Ran, Error> {
         let mut simulation = Simulation::new(&self.machine, self.procs, self.seed);
         let arena = simulation.arena();
         let each = (self.operations / self.procs as u64).max(1);
@@ -125,9 +138,9 @@ impl Run {
         let noted = Rc::new(RefCell::new(vec![Program::default(); copies]));
         let long = (self.machine.quantum / 4).max(1);
         for copy in 0..copies {
-            let shared = Rc::new(make(&arena));
+            let operation = make(&arena);
             for processor in 0..self.procs {
-                let (shared, operation, patience) = (Rc::clone(&shared), operation.clone(), patience.clone());
+                let (operation, patience) = (Rc::clone(&operation), patience.clone());
                 let noted = Rc::clone(&noted);
                 simulation.spawn_in_job(processor, processor, copy, move |cpu| {
                     for i in 0..each {
@@ -136,7 +149,7 @@ impl Run {
                             cpu.compute(ps);
                         }
                         let start = cpu.clock();
-                        operation(cpu, &shared, &patience, i);
+                        operation(cpu, &patience, i);
                         noted.borrow_mut()[copy].operation(start, cpu.clock(), long);
                     }
                     let noted = &mut noted.borrow_mut()[copy];
@@ -159,22 +172,28 @@ impl Run {
         make: impl Fn(&SimArena) -> T,
         operation: impl Fn(&Sim, &T, &Patience, u64) + Clone + 'static,
     ) -> Result<Measured, Error> {
-        let ran = self.run(make, operation)?;
-        let mut values = figures(&ran.outcome, ran.operations);
-        let ends: f64 = ran.copies.iter().map(|c| c.end as f64).sum();
-        let copies = ran.copies.len() as f64;
+        Ok(self.run(make, operation)?.measured(self.procs))
+    }
+}
+
+impl Ran {
+    /// The figures of the paper's loop on so many processors.
+    fn measured(&self, procs: usize) -> Measured {
+        let mut values = figures(&self.outcome, self.operations);
+        let ends: f64 = self.copies.iter().map(|c| c.end as f64).sum();
+        let copies = self.copies.len() as f64;
         // The mean over the copies, of a part of each one's own time.
         let part = |of: fn(&Program) -> Time| {
-            ran.copies.iter().map(|c| of(c) as f64 / c.end.max(1) as f64).sum::<f64>() / copies
+            self.copies.iter().map(|c| of(c) as f64 / c.end.max(1) as f64).sum::<f64>() / copies
         };
-        let threads = self.procs as f64 * copies;
+        let threads = procs as f64 * copies;
         values.extend([
-            (metrics::PROGRAM_TIME, ends / 1e3 / ran.operations),
+            (metrics::PROGRAM_TIME, ends / 1e3 / self.operations),
             (metrics::CONTENDERS, part(|c| c.within)),
             (metrics::STANDSTILL, part(|c| c.still)),
-            (metrics::SLICES, 1.0 + ran.outcome.counters.preemptions as f64 / threads),
+            (metrics::SLICES, 1.0 + self.outcome.counters.preemptions as f64 / threads),
         ]);
-        Ok(Measured { values })
+        Measured { values }
     }
 }
 

@@ -8,13 +8,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_am::claim::Claim;
 use towpath_machine::{Arena, Processor};
-use towpath_sim::{Counters, Sim, SimArena, SimBytes, Simulation, Stuck};
+use towpath_sim::{Counters, Sim, SimBytes, Simulation, Stuck};
 
 use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
-use super::{Layer, MessageAlgorithm, Sizes, ns, with_claim};
+use super::{Layer, MessageAlgorithm, Sizes, ns};
 
 /// Figures of bulk transfers.
 #[derive(Clone, Debug, Default)]
@@ -65,17 +64,9 @@ pub fn copy_rate(layer: &Layer) -> Result<f64, Stuck> {
 ///
 /// [`Stuck`] if the programs don't end.
 pub fn bulk(layer: &Layer, algorithm: MessageAlgorithm) -> Result<BulkFigures, Stuck> {
-    with_claim!(algorithm, make => run(layer, algorithm, make))
-}
-
-fn run<C: Claim<Sim> + 'static>(
-    layer: &Layer,
-    algorithm: MessageAlgorithm,
-    make: impl Fn(&SimArena) -> C,
-) -> Result<BulkFigures, Stuck> {
     let mut simulation = Simulation::new(&layer.run.machine, 2, layer.run.seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, Sizes::PAPER.config(2, algorithm.kind()), || make(&arena)));
+    let world = Rc::new(World::new(&arena, Sizes::PAPER.config(2, algorithm.kind()), algorithm));
     let (from, to) = (arena.bytes(ARRAY), arena.bytes(ARRAY));
     let over = Rc::new(Cell::new(false));
     let figures = Rc::new(RefCell::new(BulkFigures::default()));
@@ -106,12 +97,7 @@ fn run<C: Claim<Sim> + 'static>(
     Ok(figures.take())
 }
 
-fn send<C: Claim<Sim>>(
-    cpu: &Sim,
-    endpoint: &Endpoint<'_, C>,
-    from: &SimBytes,
-    replies: &Cell<usize>,
-) -> BulkFigures {
+fn send(cpu: &Sim, endpoint: &Endpoint<'_>, from: &SimBytes, replies: &Cell<usize>) -> BulkFigures {
     let mut block = vec![0; BLOCK];
     let transfer = |block: &mut [u8], n: usize| {
         let at = n * BLOCK % ARRAY;

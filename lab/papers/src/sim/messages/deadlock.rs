@@ -11,11 +11,12 @@ use towpath_am::domain::{Memory, Side};
 use towpath_am::packet::{Form, Header, READY_BULK, source_code};
 use towpath_am::queue::{ClaimError, Sender};
 use towpath_machine::Processor;
-use towpath_sim::{Sim, SimArena, Simulation, Stuck};
+use towpath_sim::{Sim, Simulation, Stuck};
 
+use super::claim::AnyClaim;
 use super::domain::{Endpoint, Habits, Simulated, name_of, on};
 use super::world::{Sizes, World};
-use super::{Layer, MessageAlgorithm, with_claim};
+use super::{Layer, MessageAlgorithm};
 
 /// The kind of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +42,6 @@ pub enum Way {
 /// Simulated time within which everything is over many times, in picoseconds.
 const LIMIT: u64 = 1_000_000_000_000;
 
-/// Runs some traffic among endpoints that behave in some way, with queues of two packets
-/// and one block. `Err` if they stand still.
-///
-/// # Errors
-///
-/// [`Stuck`]: who waits where.
-pub fn traffic(layer: &Layer, algorithm: MessageAlgorithm, traffic: Traffic, way: Way) -> Result<(), Stuck> {
-    with_claim!(algorithm, make => run(layer, algorithm, traffic, way, make))
-}
-
 const MEMBERS: usize = 4;
 const MESSAGES: usize = 40;
 const PAYLOAD: [u8; 64] = [7; 64];
@@ -58,17 +49,17 @@ const PAYLOAD: [u8; 64] = [7; 64];
 const ASK: u8 = 1;
 const ANSWER: u8 = 2;
 
-fn run<C: Claim<Sim> + 'static>(
-    layer: &Layer,
-    algorithm: MessageAlgorithm,
-    traffic: Traffic,
-    way: Way,
-    make: impl Fn(&SimArena) -> C,
-) -> Result<(), Stuck> {
+/// Runs some traffic among endpoints that behave in some way, with queues of two packets
+/// and one block. `Err` if they stand still.
+///
+/// # Errors
+///
+/// [`Stuck`]: who waits where.
+pub fn traffic(layer: &Layer, algorithm: MessageAlgorithm, traffic: Traffic, way: Way) -> Result<(), Stuck> {
     let sizes = Sizes { packets: 2, blocks: 1, block_size: 64, segment_bytes: 0 };
     let mut simulation = Simulation::new(&layer.run.machine, MEMBERS, layer.run.seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, sizes.config(MEMBERS, algorithm.kind()), || make(&arena)));
+    let world = Rc::new(World::new(&arena, sizes.config(MEMBERS, algorithm.kind()), algorithm));
     let unfinished = Rc::new(Cell::new(MEMBERS));
     let habits = layer.habits;
     for me in 0..MEMBERS {
@@ -113,16 +104,16 @@ fn run<C: Claim<Sim> + 'static>(
 }
 
 /// Ways of sending to one endpoint that are wrong, for showing that they are.
-struct Wrongly<'a, 'm, C: Claim<Sim>> {
+struct Wrongly<'a, 'm> {
     cpu: &'m Sim,
-    endpoint: &'a Endpoint<'m, C>,
+    endpoint: &'a Endpoint<'m>,
     to: usize,
     habits: Habits,
     sender: RefCell<Sender>,
 }
 
-impl<'a, 'm, C: Claim<Sim>> Wrongly<'a, 'm, C> {
-    fn new(cpu: &'m Sim, endpoint: &'a Endpoint<'m, C>, to: usize, habits: Habits) -> Self {
+impl<'a, 'm> Wrongly<'a, 'm> {
+    fn new(cpu: &'m Sim, endpoint: &'a Endpoint<'m>, to: usize, habits: Habits) -> Self {
         let [me, other] = [endpoint.name(), name_of(endpoint, to)].map(|name| name.to_bits());
         let sender = RefCell::new(Sender::new(me as u16, (me >> 16) as u16, other >> 16));
         Wrongly { cpu, endpoint, to, habits, sender }
@@ -161,7 +152,7 @@ impl<'a, 'm, C: Claim<Sim>> Wrongly<'a, 'm, C> {
 
     fn until_claimed<T>(
         &self,
-        side: &impl Side<Sim, Claim = C>,
+        side: &impl Side<Sim, Claim = AnyClaim>,
         mut attempt: impl FnMut(&mut Sender) -> Result<T, ClaimError>,
     ) -> T {
         let mut round = 0;

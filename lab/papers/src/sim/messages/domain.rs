@@ -3,7 +3,6 @@
 //!
 //! What an endpoint executes besides its accesses to shared memory is charged as [`Costs`].
 
-use towpath_am::claim::Claim;
 use towpath_am::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
 use towpath_am::queue::Queue;
 use towpath_am::{Direction, Domain, Error, Name, SegmentKind, Token, WorldConfig};
@@ -12,6 +11,7 @@ use towpath_shm::ParticipantId;
 use towpath_sim::{Sim, SimBytes, SimWord};
 use towpath_sync::Policy;
 
+use super::claim::AnyClaim;
 use super::waiting::Period;
 use super::world::{Ring, World};
 
@@ -40,23 +40,23 @@ pub struct Habits {
 }
 
 /// A simulated machine's memory, seen by one process.
-pub struct Simulated<'m, C> {
+pub struct Simulated<'m> {
     cpu: &'m Sim,
-    world: &'m World<C>,
+    world: &'m World,
     rank: u32,
     habits: Habits,
 }
 
 /// An endpoint that lives there.
-pub type Endpoint<'m, C> = towpath_am::Endpoint<Simulated<'m, C>>;
+pub type Endpoint<'m> = towpath_am::Endpoint<Simulated<'m>>;
 
 /// About the cost of a context switch, in nanoseconds: the spinning time of waiters that
 /// would rather sleep.
 const SWITCH: u64 = 20_000;
 
-impl<'m, C: Claim<Sim>> Simulated<'m, C> {
+impl<'m> Simulated<'m> {
     /// The world as the process of that rank sees it.
-    pub fn new(cpu: &'m Sim, world: &'m World<C>, rank: usize, habits: Habits) -> Self {
+    pub fn new(cpu: &'m Sim, world: &'m World, rank: usize, habits: Habits) -> Self {
         Simulated { cpu, world, rank: rank as u32, habits }
     }
 
@@ -65,7 +65,7 @@ impl<'m, C: Claim<Sim>> Simulated<'m, C> {
     /// # Panics
     ///
     /// If all endpoints are taken.
-    pub fn endpoint(self) -> Endpoint<'m, C> {
+    pub fn endpoint(self) -> Endpoint<'m> {
         let endpoint = self.endpoint_with(SegmentKind::None);
         on(&endpoint, 0, |token| panic!("a message came back: {token:?}"));
         endpoint
@@ -76,22 +76,18 @@ impl<'m, C: Claim<Sim>> Simulated<'m, C> {
     /// # Panics
     ///
     /// As [`Simulated::endpoint`].
-    pub fn endpoint_with(self, segment: SegmentKind) -> Endpoint<'m, C> {
+    pub fn endpoint_with(self, segment: SegmentKind) -> Endpoint<'m> {
         Endpoint::in_domain(self, segment).expect("a place for another endpoint")
     }
 }
 
 /// Sets a handler.
-pub fn on<'m, C: Claim<Sim>>(
-    endpoint: &Endpoint<'m, C>,
-    index: u8,
-    handler: impl Fn(&Token<'_, Simulated<'m, C>>) + 'm,
-) {
+pub fn on<'m>(endpoint: &Endpoint<'m>, index: u8, handler: impl Fn(&Token<'_, Simulated<'m>>) + 'm) {
     endpoint.set_boxed_handler(index, Box::new(handler));
 }
 
 /// The name of a rank's endpoint, as soon as it has one.
-pub fn name_of<C: Claim<Sim>>(endpoint: &Endpoint<'_, C>, rank: usize) -> Name {
+pub fn name_of(endpoint: &Endpoint<'_>, rank: usize) -> Name {
     loop {
         if let Some(name) = endpoint.name_of_rank(rank as u32) {
             return name;
@@ -101,17 +97,17 @@ pub fn name_of<C: Claim<Sim>>(endpoint: &Endpoint<'_, C>, rank: usize) -> Name {
 }
 
 /// A queue there.
-pub struct SimSide<'m, C> {
+pub struct SimSide<'m> {
     queue: Queue<'m, Sim>,
-    ring: &'m Ring<C>,
+    ring: &'m Ring,
 }
 
-impl<C: Claim<Sim>> Side<Sim> for SimSide<'_, C> {
-    type Claim = C;
+impl Side<Sim> for SimSide<'_> {
+    type Claim = AnyClaim;
     fn queue(&self) -> &Queue<'_, Sim> {
         &self.queue
     }
-    fn claim(&self) -> &C {
+    fn claim(&self) -> &AnyClaim {
         &self.ring.claim
     }
     /// Does nothing: the locks are new or free, since no process dies here holding one.
@@ -137,8 +133,8 @@ impl Stored for SimSegment<'_> {
     }
 }
 
-impl<'m, C: Claim<Sim>> Simulated<'m, C> {
-    fn part(&self, endpoint: u16) -> Result<&'m super::world::Part<C>, Error> {
+impl<'m> Simulated<'m> {
+    fn part(&self, endpoint: u16) -> Result<&'m super::world::Part, Error> {
         self.world.parts.get(usize::from(endpoint)).ok_or_else(|| {
             let n = self.world.parts.len();
             Error::BadArgument(format!("endpoint {endpoint} does not exist: this world has {n}"))
@@ -146,13 +142,13 @@ impl<'m, C: Claim<Sim>> Simulated<'m, C> {
     }
 }
 
-impl<'m, C: Claim<Sim>> Domain for Simulated<'m, C> {
+impl<'m> Domain for Simulated<'m> {
     type Handler = dyn Fn(&Token<'_, Self>) + 'm;
 }
 
-impl<'m, C: Claim<Sim>> Memory for Simulated<'m, C> {
+impl<'m> Memory for Simulated<'m> {
     type Cpu = Sim;
-    type Side = SimSide<'m, C>;
+    type Side = SimSide<'m>;
     type Entry = &'m Entry<Sim>;
     type Segment = SimSegment<'m>;
 
@@ -167,7 +163,7 @@ impl<'m, C: Claim<Sim>> Memory for Simulated<'m, C> {
     fn entry(&self, endpoint: u16) -> Result<&'m Entry<Sim>, Error> {
         Ok(&self.part(endpoint)?.entry)
     }
-    fn side(&self, endpoint: u16, direction: Direction) -> Result<SimSide<'m, C>, Error> {
+    fn side(&self, endpoint: u16, direction: Direction) -> Result<SimSide<'m>, Error> {
         let ring = &self.part(endpoint)?.rings[usize::from(direction.is_reply())];
         Ok(SimSide { queue: ring.queue(), ring })
     }
@@ -177,7 +173,7 @@ impl<'m, C: Claim<Sim>> Memory for Simulated<'m, C> {
     }
 }
 
-impl<C: Claim<Sim>> Membership for Simulated<'_, C> {
+impl Membership for Simulated<'_> {
     fn me(&self) -> Option<ParticipantId> {
         Some(ParticipantId { index: self.rank, generation: 1 })
     }
@@ -203,7 +199,7 @@ impl<C: Claim<Sim>> Membership for Simulated<'_, C> {
     }
 }
 
-impl<C: Claim<Sim>> Hooks for Simulated<'_, C> {
+impl Hooks for Simulated<'_> {
     type Around<'a>
         = ()
     where

@@ -11,7 +11,7 @@ use towpath_am::domain::{Memory, Side};
 use towpath_am::queue::Sender;
 use towpath_am::{Name, Operation, Payload, SegmentKind, Status, Tag};
 use towpath_machine::{Park, Processor};
-use towpath_sim::{Sim, SimArena, Simulation, machines};
+use towpath_sim::{Sim, Simulation, machines};
 use towpath_sync::Policy;
 
 use super::domain::Habits;
@@ -24,20 +24,20 @@ use super::{Layer, MessageAlgorithm};
 trait Program: Clone + 'static {
     const SIZES: Sizes = Sizes::SHORT;
     const WAITING: Policy = Policy::Spin;
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>);
+    fn run(&self, place: &Spot<'_>);
 }
 
 /// The place of one process.
-struct Spot<'m, C> {
+struct Spot<'m> {
     cpu: &'m Sim,
-    world: &'m World<C>,
+    world: &'m World,
     me: usize,
     members: usize,
     habits: Habits,
 }
 
-impl<C: Claim<Sim>> Spot<'_, C> {
-    fn endpoint(&self, segment: SegmentKind) -> Endpoint<'_, C> {
+impl Spot<'_> {
+    fn endpoint(&self, segment: SegmentKind) -> Endpoint<'_> {
         Simulated::new(self.cpu, self.world, self.me, self.habits).endpoint_with(segment)
     }
 
@@ -57,30 +57,21 @@ impl<C: Claim<Sim>> Spot<'_, C> {
 
 /// Runs a program under an algorithm.
 fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
-    fn start<T: Program, C: Claim<Sim> + 'static>(
-        program: &T,
-        algorithm: MessageAlgorithm,
-        members: usize,
-        seed: u64,
-        make: impl Fn(&SimArena) -> C,
-    ) {
-        let Layer { run, habits, .. } = Layer::on(machines::by_name("enterprise5000").unwrap(), members, 0);
-        let mut simulation = Simulation::new(&run.machine, members, seed);
-        let arena = simulation.arena();
-        let mut config = T::SIZES.config(members, algorithm.kind());
-        config.waiting = T::WAITING;
-        let world = Rc::new(World::new(&arena, config, || make(&arena)));
-        for me in 0..members {
-            let (program, world) = (program.clone(), world.clone());
-            simulation.spawn(me, me, move |cpu| {
-                program.run(&Spot { cpu, world: &world, me, members, habits });
-            });
-        }
-        // Far longer than any of it takes.
-        simulation.run_until(500_000_000_000).unwrap();
-    }
     let algorithm = MessageAlgorithm::from_name(name).unwrap();
-    with_claim!(algorithm, make => start(program, algorithm, members, seed, make));
+    let Layer { run, habits, .. } = Layer::on(machines::by_name("enterprise5000").unwrap(), members, 0);
+    let mut simulation = Simulation::new(&run.machine, members, seed);
+    let arena = simulation.arena();
+    let mut config = T::SIZES.config(members, algorithm.kind());
+    config.waiting = T::WAITING;
+    let world = Rc::new(World::new(&arena, config, algorithm));
+    for me in 0..members {
+        let (program, world) = (program.clone(), world.clone());
+        simulation.spawn(me, me, move |cpu| {
+            program.run(&Spot { cpu, world: &world, me, members, habits });
+        });
+    }
+    // Far longer than any of it takes.
+    simulation.run_until(500_000_000_000).unwrap();
 }
 
 /// Runs all algorithms whose dead leave different things, with two, three and eight
@@ -109,7 +100,7 @@ struct Fate {
 
 impl Fate {
     /// Sets the handlers that note it.
-    fn note<'m, C: Claim<Sim>>(&'m self, endpoint: &Endpoint<'m, C>, operation: Operation) {
+    fn note<'m>(&'m self, endpoint: &Endpoint<'m>, operation: Operation) {
         on(endpoint, ANSWER, |token| self.answered.borrow_mut().push(token.args()[0]));
         on(endpoint, 0, move |token| {
             let back = token.returned().expect("handler 0 gets what came back");
@@ -123,7 +114,7 @@ impl Fate {
     }
 }
 
-fn answer<'m, C: Claim<Sim>>(endpoint: &Endpoint<'m, C>) {
+fn answer<'m>(endpoint: &Endpoint<'m>) {
     on(endpoint, ASK, |token| token.reply(ANSWER, &token.args()[..1]).unwrap());
 }
 
@@ -135,7 +126,7 @@ struct Death {
 }
 
 impl Program for Death {
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         const REQUESTS: u32 = 60;
         let fate = Fate::default();
         let endpoint = place.endpoint(SegmentKind::None);
@@ -186,7 +177,7 @@ struct Tags {
 }
 
 impl Program for Tags {
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         let fate = Fate::default();
         let endpoint = place.endpoint(SegmentKind::None);
         if place.me == 0 {
@@ -240,7 +231,7 @@ fn pattern(rank: usize) -> Vec<u8> {
 
 impl Program for Stores {
     const SIZES: Sizes = Sizes { packets: 4, blocks: 2, block_size: 64, segment_bytes: SEGMENT as u64 };
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         let fate = Fate::default();
         let at = |rank: usize| 256 * rank as u64;
         if place.me == 0 {
@@ -293,7 +284,7 @@ struct Claimed {
 
 impl Program for Claimed {
     const SIZES: Sizes = Sizes { packets: 8, ..Sizes::SHORT };
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         const REQUESTS: usize = 40;
         let fate = Fate::default();
         let endpoint = place.endpoint(SegmentKind::None);
@@ -344,7 +335,7 @@ struct Succession {
 }
 
 impl Program for Succession {
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         let fate = Fate::default();
         let endpoint = place.endpoint(SegmentKind::None);
         let others = place.members - 1;
@@ -398,7 +389,7 @@ struct Sleepers {
 
 impl Program for Sleepers {
     const WAITING: Policy = Policy::Park;
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         let fate = Fate::default();
         let endpoint = place.endpoint(SegmentKind::None);
         if place.me == 0 {
@@ -450,7 +441,7 @@ struct Blocked {
 }
 
 impl Program for Blocked {
-    fn run<C: Claim<Sim>>(&self, place: &Spot<'_, C>) {
+    fn run(&self, place: &Spot<'_>) {
         let endpoint = place.endpoint(SegmentKind::None);
         if place.me == 0 {
             // Long enough for the queue to fill, and for turns to have reached their full length.

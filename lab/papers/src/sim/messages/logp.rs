@@ -9,13 +9,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towpath_am::claim::Claim;
 use towpath_machine::Processor;
-use towpath_sim::{Counters, Sim, SimArena, Simulation, Stuck};
+use towpath_sim::{Counters, Sim, Simulation, Stuck};
 
 use super::domain::{Endpoint, Simulated, on};
 use super::world::World;
-use super::{Layer, MessageAlgorithm, ns, with_claim};
+use super::{Layer, MessageAlgorithm, ns};
 use crate::paper::LogP;
 
 /// Figures of LogP.
@@ -43,17 +42,9 @@ const COUNT: u8 = 2;
 ///
 /// [`Stuck`] if the programs don't end.
 pub fn logp(layer: &Layer, algorithm: MessageAlgorithm) -> Result<LogPWithSend, Stuck> {
-    with_claim!(algorithm, make => run(layer, algorithm, make))
-}
-
-fn run<C: Claim<Sim> + 'static>(
-    layer: &Layer,
-    algorithm: MessageAlgorithm,
-    make: impl Fn(&SimArena) -> C,
-) -> Result<LogPWithSend, Stuck> {
     let mut simulation = Simulation::new(&layer.run.machine, 2, layer.run.seed);
     let arena = simulation.arena();
-    let world = Rc::new(World::new(&arena, layer.sizes.config(2, algorithm.kind()), || make(&arena)));
+    let world = Rc::new(World::new(&arena, layer.sizes.config(2, algorithm.kind()), algorithm));
     let over = Rc::new(Cell::new(false));
     let figures = Rc::new(RefCell::new(LogPWithSend::default()));
     let habits = layer.habits;
@@ -81,13 +72,13 @@ fn run<C: Claim<Sim> + 'static>(
     Ok(figures.take())
 }
 
-struct Client<'m, C: Claim<Sim>> {
+struct Client<'m> {
     cpu: &'m Sim,
-    endpoint: Endpoint<'m, C>,
+    endpoint: Endpoint<'m>,
     replies: &'m Cell<u64>,
 }
 
-impl<C: Claim<Sim>> Client<'_, C> {
+impl Client<'_> {
     fn request(&self) {
         self.endpoint.request(0, ECHO, &[1, 2]).expect("the server is mapped");
     }

@@ -4,6 +4,7 @@
 //! Each experiment is a function that returns plain figures for one algorithm and one seed.
 
 pub mod bulk;
+mod claim;
 pub mod deadlock;
 pub mod domain;
 pub mod hand_over;
@@ -85,47 +86,6 @@ impl MessageAlgorithm {
         MessageAlgorithm::ALL.into_iter().find(|a| a.name() == name)
     }
 }
-
-/// Runs an expression with a function that makes the algorithm's claims in an arena.
-macro_rules! with_claim {
-    ($algorithm:expr, $make:ident => $body:expr) => {{
-        use std::rc::Rc;
-        use towpath_am::Algorithm::*;
-        use towpath_am::claim::{LockFree as F, Locked, Towpath as T};
-        use towpath_sim::{Sim, SimArena};
-        use towpath_sync::Lock;
-        use towpath_sync::locks;
-        fn over<L: Lock<Sim>>(arena: &SimArena) -> Locked<Rc<L>> {
-            let lock = L::new(arena);
-            Locked(Rc::new(lock))
-        }
-        macro_rules! lock {
-            ($lock:ty) => {{
-                let $make = over::<$lock>;
-                $body
-            }};
-        }
-        match $algorithm {
-            $crate::sim::messages::MessageAlgorithm::Known(TestAndSet) => lock!(locks::TestAndSet<Sim>),
-            $crate::sim::messages::MessageAlgorithm::Known(TestAndTestAndSet) => lock!(locks::TestAndTestAndSet<Sim>),
-            $crate::sim::messages::MessageAlgorithm::Known(Ticket) => lock!(locks::Ticket<Sim>),
-            $crate::sim::messages::MessageAlgorithm::Known(Anderson) => lock!(locks::Anderson<Sim, 64>),
-            $crate::sim::messages::MessageAlgorithm::Known(Mcs) => lock!(locks::Mcs<Sim, 64>),
-            $crate::sim::messages::MessageAlgorithm::Known(Posix) => lock!(locks::Posix<Sim>),
-            $crate::sim::messages::MessageAlgorithm::HandOver => lock!($crate::sim::messages::hand_over::HandOver),
-            $crate::sim::messages::MessageAlgorithm::TicketTwoLines => lock!(locks::TicketTwoLines<Sim>),
-            $crate::sim::messages::MessageAlgorithm::Known(LockFree) => {
-                let $make = |_: &SimArena| F;
-                $body
-            }
-            $crate::sim::messages::MessageAlgorithm::Known(Towpath) => {
-                let $make = |_: &SimArena| T;
-                $body
-            }
-        }
-    }};
-}
-use with_claim;
 
 /// The message layer in a run.
 #[derive(Clone, Debug)]

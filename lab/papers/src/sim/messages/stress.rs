@@ -9,13 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use towpath_am::Tag;
-use towpath_am::claim::Claim;
 use towpath_machine::Event;
-use towpath_sim::{Counters, Note, Sim, SimArena, Simulation, Stuck, Time};
+use towpath_sim::{Counters, Note, Sim, Simulation, Stuck, Time};
 
 use super::domain::{Simulated, name_of, on};
 use super::world::World;
-use super::{Layer, MessageAlgorithm, ns, with_claim};
+use super::{Layer, MessageAlgorithm, ns};
 
 /// Figures of one run.
 #[derive(Clone, Debug, Default)]
@@ -69,15 +68,6 @@ struct Program {
 /// If a message is lost, comes twice, or overtakes another of its sender.
 pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigures, Stuck> {
     let program = Program { writers: layer.run.procs - 1, messages: layer.run.operations };
-    with_claim!(algorithm, make => run(layer, algorithm, program, make))
-}
-
-fn run<C: Claim<Sim> + 'static>(
-    layer: &Layer,
-    algorithm: MessageAlgorithm,
-    program: Program,
-    make: impl Fn(&SimArena) -> C,
-) -> Result<StressFigures, Stuck> {
     let members = program.writers + 1;
     let mut simulation = Simulation::new(&layer.run.machine, members, layer.run.seed);
     let arena = simulation.arena();
@@ -85,7 +75,7 @@ fn run<C: Claim<Sim> + 'static>(
     let mut results = Vec::new();
     for job in 0..layer.run.copies.max(1) {
         let config = layer.sizes.config(members, algorithm.kind());
-        let world = Rc::new(World::new(&arena, config, || make(&arena)));
+        let world = Rc::new(World::new(&arena, config, algorithm));
         let board = Rc::new(Board::default());
         let result = Rc::new(RefCell::new(StressFigures::default()));
         results.push(result.clone());
@@ -129,13 +119,7 @@ fn run<C: Claim<Sim> + 'static>(
     Ok(figures)
 }
 
-fn read<C: Claim<Sim>>(
-    cpu: &Sim,
-    world: &World<C>,
-    board: &Board,
-    program: Program,
-    habits: super::Habits,
-) -> StressFigures {
+fn read(cpu: &Sim, world: &World, board: &Board, program: Program, habits: super::Habits) -> StressFigures {
     let arrived = RefCell::new(vec![0u32; program.writers]);
     let handled = Cell::new(0u64);
     let first = program.messages / 8;

@@ -4,13 +4,16 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use towpath_am::WorldConfig;
 use towpath_am::domain::Entry;
 use towpath_am::packet::{BlockHead, Extra, Slot};
 use towpath_am::queue::{Control, Queue};
-use towpath_am::{Algorithm, WorldConfig};
 use towpath_machine::{Arena, Place};
 use towpath_sim::{Sim, SimArena, SimBytes, SimWord};
 use towpath_sync::Policy;
+
+use super::MessageAlgorithm;
+use super::claim::AnyClaim;
 
 /// Sizes of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,7 @@ impl Sizes {
     pub const SHORT: Sizes = Sizes { packets: 256, blocks: 1, block_size: 64, segment_bytes: 0 };
 
     /// The configuration of a world of so many processes with an endpoint each.
-    pub fn config(&self, processes: usize, algorithm: Algorithm) -> WorldConfig {
+    pub fn config(&self, processes: usize, algorithm: towpath_am::Algorithm) -> WorldConfig {
         let Sizes { packets, blocks, block_size, segment_bytes } = *self;
         let config = WorldConfig::new(processes as u32);
         let waiting = Policy::Spin;
@@ -43,7 +46,7 @@ impl Sizes {
 }
 
 /// A destination queue's memory, and how it is claimed from.
-pub(super) struct Ring<C> {
+pub(super) struct Ring {
     control: Control<Sim>,
     slots: Vec<Slot<Sim>>,
     extras: Vec<Extra<Sim>>,
@@ -52,11 +55,11 @@ pub(super) struct Ring<C> {
     block_size: usize,
     id: u32,
     /// The claim algorithm, with its lock if it has one.
-    pub claim: C,
+    pub claim: AnyClaim,
 }
 
-impl<C> Ring<C> {
-    fn new(arena: &SimArena, config: &WorldConfig, id: u32, claim: C) -> Self {
+impl Ring {
+    fn new(arena: &SimArena, config: &WorldConfig, id: u32, claim: AnyClaim) -> Self {
         Ring {
             control: Control::new(arena),
             slots: (0..config.packets).map(|_| Slot::new(arena)).collect(),
@@ -84,37 +87,38 @@ impl<C> Ring<C> {
 }
 
 /// One endpoint's part of the memory.
-pub(super) struct Part<C> {
+pub(super) struct Part {
     /// Its entry in the directory.
     pub entry: Entry<Sim>,
     /// Its receive block: the request queue and the reply queue.
-    pub rings: [Ring<C>; 2],
+    pub rings: [Ring; 2],
     /// Its segment.
     pub segment: SimBytes,
 }
 
 /// The memory of all endpoints, and the living processes. Only [`World::kill`] makes one
 /// die.
-pub struct World<C> {
+pub struct World {
     pub(super) config: WorldConfig,
-    pub(super) parts: Vec<Part<C>>,
+    pub(super) parts: Vec<Part>,
     pub(super) bells: Vec<SimWord>,
     dead: RefCell<Vec<bool>>,
     deaths: Cell<u64>,
 }
 
-impl<C> World<C> {
-    /// Everything empty. `claim` makes the algorithm of one queue.
+impl World {
+    /// Everything empty. The algorithm is the one that the configuration takes it for.
     ///
     /// # Panics
     ///
     /// If the configuration makes no sense.
-    pub fn new(arena: &SimArena, config: WorldConfig, mut claim: impl FnMut() -> C) -> Self {
+    pub fn new(arena: &SimArena, config: WorldConfig, algorithm: MessageAlgorithm) -> Self {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
         let part = |e: u32| Part {
-            rings: [0, 1].map(|kind| Ring::new(arena, &config, 2 * e + kind, claim())),
+            rings: [0, 1]
+                .map(|kind| Ring::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
             entry: Entry::new(arena),
             segment: arena.bytes(config.segment_bytes as usize),
         };
