@@ -198,8 +198,8 @@ impl Explorer {
         self.turn(pending, |inner| inner.line(self.index, what, Default::default));
     }
 
-    /// Waits until a word has another value than the one seen, and loads it; `None` if the
-    /// budget ran out.
+    /// Waits until a word has another value than the one seen, and loads it.
+    /// `None` if the budget ran out.
     fn await_change(&self, word: &Word, order: Ordering, budget: u64, seen: u64) -> Option<u64> {
         if budget == 0 {
             return None;

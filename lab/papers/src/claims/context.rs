@@ -116,6 +116,9 @@ impl<'a> At<'a> {
     }
 }
 
+/// A claim as a function of a way to look figures up: what contradicts it.
+type Contradictions<'a> = dyn Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String> + 'a;
+
 impl Series {
     /// A figure, for each seed. Empty if it was not measured.
     pub fn each(&self, at: At<'_>, metric: Metric) -> &[f64] {
@@ -153,8 +156,8 @@ impl Series {
         self.judge_by(&claim)
     }
 
-    /// The same, compiled once for all claims.
-    fn judge_by(&self, claim: &dyn Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String>) -> Vec<String> {
+    /// Judges any claim: compiled once.
+    fn judge_by(&self, claim: &Contradictions<'_>) -> Vec<String> {
         let by_median = claim(&|at, metric| self.median(at, metric));
         if !by_median.is_empty() {
             return by_median;
