@@ -116,7 +116,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// A claim as a function of a way to look figures up: what contradicts it.
+/// The contradictions of a claim, from a way to look figures up.
 type Contradictions<'a> = dyn Fn(&dyn Fn(At<'_>, Metric) -> f64) -> Vec<String> + 'a;
 
 impl Series {
