@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
@@ -52,27 +53,19 @@ struct Interrupted {
 const UPDATES: usize = 0;
 const HANDLED: usize = 1;
 
-/// Ends the process if the handler's operation unwinds, without a lock that another
-/// thread may have held when it forked.
-struct ExitOnUnwind;
-
-impl Drop for ExitOnUnwind {
-    fn drop(&mut self) {
-        // SAFETY: `_exit` has no preconditions.
-        unsafe { libc::_exit(PANICKED) }
-    }
-}
-
 extern "C" fn on_signal(_: libc::c_int) {
-    let panicked = ExitOnUnwind;
     // Relaxed: written by this thread before the signal could come.
     let it = HANDLER.load(Ordering::Relaxed);
     // SAFETY: not null when the handler is installed, and leaked: it lives as long as the process.
     let it = unsafe { &*it };
     // Relaxed, here and below: counts, which are only compared with themselves.
     let n = it.pages.word(HANDLED).load(Ordering::Relaxed);
-    (it.handle)(n);
-    core::mem::forget(panicked);
+    // Caught here: the search for a catcher must not go on into the interrupted code, of which not
+    // every instruction can be unwound.
+    if catch_unwind(AssertUnwindSafe(|| (it.handle)(n))).is_err() {
+        // SAFETY: `_exit` has no preconditions.
+        unsafe { libc::_exit(PANICKED) }
+    }
     it.pages.word(HANDLED).fetch_add(1, Ordering::Relaxed);
 }
 
