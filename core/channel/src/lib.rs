@@ -3,6 +3,7 @@
 //! * [`queue`]: packets and blocks of one receiver, written by many senders; [`claim`]: the
 //!   algorithms by which a sender takes a packet; [`path`]: sending into a queue and receiving from
 //!   it; [`suspicion`]: finding a damaged lock in front of a queue; [`packet`]: a packet's layout.
+//! * [`answer_line`]: the line of two endpoints that answer each other, beside their queues.
 //! * [`ring`]: slots of one sender and one receiver; [`shared_line`]: the line that two rings share
 //!   for messages that answer each other.
 //! * [`doorbell`]: the word on which a receiver sleeps, and the handshake by which no wake-up is
@@ -13,6 +14,7 @@
 //! handlers (endpoints, the provider's links) lies in the rooms above.
 #![deny(unsafe_code)]
 
+pub mod answer_line;
 mod census;
 pub mod claim;
 pub mod doorbell;

@@ -341,7 +341,7 @@ fn write_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &[u32]) {
 /// Reads as many arguments as `args` has places, an even number, out of cells
 /// ([`write_args`]).
 #[inline(always)]
-fn read_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &mut [u32]) {
+pub(crate) fn read_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &mut [u32]) {
     let mut n = 0;
     while n + 1 < args.len() {
         let both = cpu.read(&cells[n / 2]);

@@ -3,6 +3,7 @@
 
 use towpath_machine::{Native, Plain};
 
+use crate::answer_line::AnswerLine;
 use crate::claim::Locks;
 use crate::doorbell::Doorbell;
 use crate::packet::{BlockHead, Extra, Slot};
@@ -26,3 +27,5 @@ unsafe impl Plain for RingControl<Native> {}
 unsafe impl<const SLOTS: usize> Plain for Ring<Native, SLOTS> {}
 // SAFETY: as for the first four.
 unsafe impl Plain for Doorbell<Native> {}
+// SAFETY: as for the first four.
+unsafe impl Plain for AnswerLine<Native> {}

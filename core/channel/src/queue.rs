@@ -327,6 +327,16 @@ impl Receiver {
         next
     }
 
+    /// Returns whether a message is there whose turn has passed.
+    #[cold]
+    pub fn has_late<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
+        self.late.iter().any(|late| {
+            // (Q1) Acquire: pairs with the Release (Q2).
+            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
+            c.is_ready_late(q, header, late.ticket, self.head)
+        })
+    }
+
     /// Passes over tickets that no sender will use.
     fn skip_void<P: Processor>(&mut self, q: &Queue<'_, P>) {
         while self.valid_from.get(q.index(self.head)).is_some_and(|&valid| self.head < valid) {
