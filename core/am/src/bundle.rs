@@ -363,12 +363,14 @@ impl<D: Domain> Core<D> {
     }
 
     fn fall_asleep(&self) -> bool {
-        [&self.request, &self.reply]
-            .iter()
-            .all(|own| own.side.claim().fall_asleep(own.side.queue(), &own.receiver.borrow(), self.cpu()))
+        self.arm_lines()
+            && [&self.request, &self.reply]
+                .iter()
+                .all(|own| own.side.claim().fall_asleep(own.side.queue(), &own.receiver.borrow(), self.cpu()))
     }
 
     fn wake_up(&self) {
+        self.disarm_lines();
         for own in [&self.request, &self.reply] {
             own.side.claim().wake_up(own.side.queue(), self.cpu());
         }

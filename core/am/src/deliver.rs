@@ -22,10 +22,13 @@ use crate::outstanding::Outstanding;
 use crate::packet::{Form, LINE_ARGS, MAX_ARGS, from_source_code, unpack_range};
 use crate::path::{ReceivePath, extra_args, free_afterwards, line_args};
 use crate::queue::{Arrival, Queue, TICKET};
-use crate::state::{Core, Domain, Token};
+use crate::state::{Core, Domain, Peer, Token};
 
 /// Number of empty polls between two looks at deaths and late packets.
 const LOOK_EVERY: u32 = 8192;
+
+/// Number of polls that find messages in lines, of which one looks at the queues, too.
+const QUEUES_EVERY: u32 = 8;
 
 /// Mark of a running handler, until it is dropped.
 struct Running<'a>(&'a Cell<u32>);
@@ -68,7 +71,15 @@ impl<D: Domain> Core<D> {
             return 0;
         }
         self.domain.charge(Step::Poll);
-        let mut delivered = self.poll_queue(Direction::Reply);
+        let mut delivered = self.poll_lines(false);
+        if delivered > 0 {
+            let in_turn = self.answers.in_turn.get().wrapping_add(1);
+            self.answers.in_turn.set(in_turn);
+            if !in_turn.is_multiple_of(QUEUES_EVERY) {
+                return delivered;
+            }
+        }
+        delivered += self.poll_queue(Direction::Reply);
         delivered += self.poll_queue(Direction::Request);
         if delivered == 0 {
             let idle = self.upkeep.idle_polls.get().wrapping_add(1);
@@ -88,7 +99,7 @@ impl<D: Domain> Core<D> {
 
     /// Polls only replies: while a reply waits for space.
     pub(crate) fn poll_replies(&self) -> usize {
-        self.poll_queue(Direction::Reply)
+        self.poll_lines(true) + self.poll_queue(Direction::Reply)
     }
 
     /// Polls only replies, of every endpoint that is polled with this one.
@@ -117,7 +128,17 @@ impl<D: Domain> Core<D> {
         let around = self.domain.around(q);
         let inbox =
             ReceivePath { queue: q, claim: own.side.claim(), receiver: &own.receiver, quota: &own.quota };
-        inbox.poll(self.cpu(), || self.domain.wait(&around), |arrival| self.deliver(q, arrival, direction))
+        let mut in_lines = 0;
+        let in_queue = inbox.poll(
+            self.cpu(),
+            || self.domain.wait(&around),
+            |arrival| {
+                // What its sender sent before it is there by now.
+                in_lines += self.poll_all_lines(direction.is_reply());
+                self.deliver(q, arrival, direction);
+            },
+        );
+        in_queue + in_lines
     }
 
     /// Checks one message and runs its handler.
@@ -128,32 +149,50 @@ impl<D: Domain> Core<D> {
         let header = arrival.header;
         self.anticipate(header.source());
         let slot = q.slot(arrival.ticket);
+        self.dispatch(q, arrival, direction, None, |args| {
+            line_args(cpu, slot, args);
+            Tag(cpu.read(&slot.tag))
+        });
+    }
+
+    /// Checks a message that was taken and runs its handler.
+    #[inline(always)]
+    pub(crate) fn dispatch(
+        &self,
+        q: &Queue<'_, D::Cpu>,
+        arrival: Arrival,
+        direction: Direction,
+        from: Option<&Peer<D>>,
+        take: impl FnOnce(&mut [u32; MAX_ARGS]) -> Tag,
+    ) {
+        let header = arrival.header;
         let count = header.args();
-        let mut args = [0u32; MAX_ARGS];
-        line_args(cpu, slot, &mut args);
-        let tag = Tag(cpu.read(&slot.tag));
+        // Filled in its place.
+        let mut token = Token {
+            core: self,
+            source: Source::Coded(header.source()),
+            tag: Tag::ALL,
+            args: [0; MAX_ARGS],
+            count,
+            payload: Payload::None,
+            direction,
+            replied: Cell::new(false),
+            returned: None,
+            from,
+        };
+        let tag = take(&mut token.args);
+        token.tag = tag;
         let simple = header.form() == Some(Form::Short)
             && count <= LINE_ARGS
             && (direction.is_reply() || self.tag.get().accepts(tag))
             && !header.has_block();
         // Borrowed while it runs: a handler can't reach the table.
         if simple && let Some(handler) = &self.tables.handlers.borrow()[usize::from(header.handler())] {
-            let token = Token {
-                core: self,
-                source: Source::Coded(header.source()),
-                tag,
-                args,
-                count,
-                payload: Payload::None,
-                direction,
-                replied: Cell::new(false),
-                returned: None,
-            };
             let _running = Running::new(&self.dispatch.depth);
             (**handler)(&token);
             return;
         }
-        self.deliver_slowly(q, Received { arrival, direction, tag, args });
+        self.deliver_slowly(q, Received { arrival, direction, tag, args: token.args });
     }
 
     /// Prefetches the line of the packet that is likely to answer a message of this
@@ -346,6 +385,7 @@ impl<D: Domain> Core<D> {
             direction: message.direction,
             replied: Cell::new(false),
             returned: None,
+            from: None,
         }
     }
 
@@ -368,6 +408,7 @@ impl<D: Domain> Core<D> {
             direction: Direction::Reply,
             replied: Cell::new(true),
             returned: Some(back.returned),
+            from: None,
         };
         self.run(|| handler(&token));
     }
@@ -388,6 +429,7 @@ impl<D: Domain> Core<D> {
     /// Returns whether a poll would deliver a message.
     pub(crate) fn has_message(&self) -> bool {
         !self.back.returns.borrow().is_empty()
+            || self.has_answer()
             || [&self.reply, &self.request].iter().any(|own| {
                 own.receiver.borrow_mut().next(own.side.claim(), own.side.queue(), self.cpu()).is_some()
             })

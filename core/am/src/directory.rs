@@ -89,7 +89,7 @@ pub(crate) trait Directory: Membership + Hooks {
             self.wait_for_stragglers(me)?;
             let side = self.side(me, Direction::Request)?;
             let destination = Name { endpoint: me, generation: last };
-            outstanding = Outstanding::take_all(cpu, side.queue(), side.claim(), destination, |_| true);
+            outstanding = Outstanding::take_all(cpu, side.queue(), side.claim(), destination, |_, _| true);
         }
         let generation = last + 1;
         // (E4) Release: as above; pairs with the Acquire (E6).

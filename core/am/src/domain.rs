@@ -18,6 +18,7 @@
 
 use core::ops::Deref;
 
+use towpath_channel::answer_line::AnswerLine;
 use towpath_machine::{Park, Processor};
 use towpath_shm::ParticipantId;
 use towpath_sync::{Policy, WaitForSpace};
@@ -67,6 +68,8 @@ pub trait Memory: Sized {
     type Entry: Copy + Deref<Target = Entry<Self::Cpu>>;
     /// Segment of an endpoint in the domain's memory.
     type Segment: Stored;
+    /// Reference to an answer line.
+    type Line: Deref<Target = AnswerLine<Self::Cpu>>;
 
     /// Returns the processor.
     fn cpu(&self) -> &Self::Cpu;
@@ -92,6 +95,8 @@ pub trait Memory: Sized {
     ///
     /// As [`Memory::entry`].
     fn segment(&self, endpoint: u16) -> Result<Self::Segment, Error>;
+    /// Returns the line in which two endpoints answer each other, if they have one.
+    fn answer_line(&self, one: u16, other: u16) -> Option<Self::Line>;
 }
 
 /// Members of a domain: participants, their deaths, their doorbells.

@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use towpath_machine::Processor;
 use towpath_shm::World;
 
+use crate::answers::Answers;
 use crate::directory::Directory;
 use crate::domain::Side;
 use crate::error::Error;
@@ -41,11 +42,11 @@ impl<D: Domain> core::fmt::Debug for Endpoint<D> {
 /// message is on the way to it and none was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Packets of the request queue.
+    /// Packets of the request queue, and requests in lines.
     pub request_packets: u64,
     /// Blocks of the request queue.
     pub request_blocks: u64,
-    /// Packets of the reply queue.
+    /// Packets of the reply queue, and replies in lines.
     pub reply_packets: u64,
     /// Blocks of the reply queue.
     pub reply_blocks: u64,
@@ -211,6 +212,7 @@ impl<D: Domain> Endpoint<D> {
                 peers: RefCell::new((0..domain.config().endpoints).map(|_| None).collect()),
             },
             dispatch: Dispatch::default(),
+            answers: Answers::new(&domain),
             back: Back { owed: RefCell::new(owed), ..Back::default() },
             upkeep: Upkeep { deaths_seen: Cell::new(domain.deaths()), ..Upkeep::default() },
             company: Company { bundle: RefCell::new(Weak::new()), poll_replies: RefCell::new(None) },
@@ -517,7 +519,26 @@ impl<D: Domain> Endpoint<D> {
             |own: &Own<D>| own.receiver.borrow().in_use(own.side.claim(), own.side.queue(), self.core.cpu());
         let ((request_packets, request_blocks), (reply_packets, reply_blocks)) =
             (count(&self.core.request), count(&self.core.reply));
-        Audit { request_packets, request_blocks, reply_packets, reply_blocks }
+        Audit {
+            request_packets: request_packets + self.core.count_in_lines(Direction::Request),
+            request_blocks,
+            reply_packets: reply_packets + self.core.count_in_lines(Direction::Reply),
+            reply_blocks,
+        }
+    }
+
+    /// Returns the number of peers with which it uses an answer line
+    /// ([`WorldConfig::answer_lines`]).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.answer_lines(), 0, "it has answered no peer");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn answer_lines(&self) -> usize {
+        self.core.answers.count.get()
     }
 
     /// Looks after the receive block now, instead of some time while no message arrives:

@@ -5,6 +5,8 @@ use towpath_machine::{LINE, Native};
 use towpath_shm::{OBJECT_BYTES, WorldSpec};
 use towpath_sync::Policy;
 
+use towpath_channel::answer_line::AnswerLine;
+
 use crate::claim::{Algorithm, Locks, MAX_CONTENDERS};
 use crate::entry::Entry;
 use crate::error::Error;
@@ -12,7 +14,11 @@ use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::Control;
 
 /// Version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 3;
+pub const LAYOUT: u64 = 4;
+
+/// Number of endpoints on each side, in a circle of all, with which an endpoint has an
+/// answer line.
+const NEIGHBOURS: u32 = 32;
 
 /// Maximum number of endpoints in a world, and of its processes.
 pub const MAX_ENDPOINTS: u32 = 1 << ENDPOINT_BITS;
@@ -41,6 +47,10 @@ pub struct WorldConfig {
     pub algorithm: Algorithm,
     /// Policy by which all participants wait.
     pub waiting: Policy,
+    /// Use of answer lines: endpoints that answer each other send short messages in a
+    /// line of their own. An endpoint has one with each of 32 neighbours on each side. Only under
+    /// [`Algorithm::Towpath`]; the other algorithms are those of the papers: queues alone.
+    pub answer_lines: bool,
 }
 
 impl WorldConfig {
@@ -48,7 +58,7 @@ impl WorldConfig {
     ///
     /// Up to 64 processes have 1,024 packets and 12 blocks in each queue, about 1 MiB a process.
     /// More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes take 62
-    /// MiB, 256 take 66 MiB, 1,024 take 161 MiB. Blocks are 32 KiB in every world, so that the same
+    /// MiB, 256 take 68 MiB, 1,024 take 168 MiB. Blocks are 32 KiB in every world, so that the same
     /// payloads fit.
     ///
     /// ```
@@ -67,6 +77,7 @@ impl WorldConfig {
             object_bytes: OBJECT_BYTES,
             algorithm: Algorithm::default(),
             waiting: Policy::default(),
+            answer_lines: true,
         }
     }
 
@@ -158,6 +169,15 @@ impl WorldConfig {
         Ok(())
     }
 
+    /// Returns whether endpoints have answer lines: only under [`Algorithm::Towpath`].
+    ///
+    /// ```
+    /// assert!(towpath::WorldConfig::new(2).has_answer_lines());
+    /// ```
+    pub fn has_answer_lines(&self) -> bool {
+        self.answer_lines && self.algorithm == Algorithm::Towpath
+    }
+
     /// Returns the size of the area, in bytes.
     ///
     /// ```
@@ -205,6 +225,7 @@ impl WorldConfig {
         p[7] = self.algorithm as u64;
         p[8] = Policy::ALL.iter().position(|(policy, _)| *policy == self.waiting).unwrap_or(0) as u64;
         p[9] = self.object_bytes;
+        p[10] = self.answer_lines.into();
         p
     }
 
@@ -248,6 +269,7 @@ impl WorldConfig {
                 .get(small(p[8]) as usize)
                 .map(|(policy, _)| *policy)
                 .ok_or_else(|| Error::BadWorld(format!("unknown waiting policy {}", p[8])))?,
+            answer_lines: p[10] != 0,
         };
         config.check().map_err(|e| Error::BadWorld(e.to_string()))?;
         Ok(config)
@@ -269,6 +291,8 @@ pub struct Layout {
     pub segment: u64,
     /// Within a queue.
     pub queue: QueueLayout,
+    /// The answer lines.
+    pub lines: u64,
     /// The area's size.
     pub total: u64,
 }
@@ -321,9 +345,37 @@ impl Layout {
             reply: queue.total,
             segment: 2 * queue.total,
             queue,
-            total: directory_bytes + stride * u64::from(config.endpoints),
+            lines: directory_bytes + stride * u64::from(config.endpoints),
+            total: directory_bytes
+                + stride * u64::from(config.endpoints)
+                + (u64::from(neighbours(config) * config.endpoints) * size_of::<AnswerLine<Native>>() as u64)
+                    .next_multiple_of(4096),
         }
     }
+
+    /// Returns the offset of the line of two endpoints, if they have one.
+    pub(crate) fn answer_line(&self, config: &WorldConfig, one: u16, other: u16) -> Option<u64> {
+        let (low, high) = (u32::from(one.min(other)), u32::from(one.max(other)));
+        let (n, most) = (config.endpoints, neighbours(config));
+        if low == high || high >= n {
+            return None;
+        }
+        let (up, down) = (high - low, n - (high - low));
+        let index = match () {
+            () if up <= most => low * most + up - 1,
+            () if down <= most => high * most + down - 1,
+            () => return None,
+        };
+        Some(self.lines + u64::from(index) * size_of::<AnswerLine<Native>>() as u64)
+    }
+}
+
+/// Returns the number of endpoints above each one with which it has an answer line.
+fn neighbours(config: &WorldConfig) -> u32 {
+    if !config.has_answer_lines() {
+        return 0;
+    }
+    (config.endpoints / 2).min(NEIGHBOURS)
 }
 
 #[cfg(test)]
@@ -346,7 +398,7 @@ mod tests {
             let config = WorldConfig::new(processes);
             config.check().unwrap();
             assert_eq!(config.block_size, 32_768);
-            let most = if processes <= 512 { 100 << 20 } else { u64::from(processes) * 170_000 };
+            let most = if processes <= 512 { 100 << 20 } else { u64::from(processes) * 180_000 };
             assert!(config.area_bytes() <= most, "{processes}: {}", config.area_bytes());
         }
     }
@@ -362,8 +414,10 @@ mod tests {
     fn parameters_survive_the_journey_and_nonsense_does_not() {
         for algorithm in Algorithm::ALL {
             for (waiting, _) in Policy::ALL {
-                let config = WorldConfig { algorithm, waiting, ..WorldConfig::new(5) };
-                assert_eq!(WorldConfig::from_params(&config.params()).unwrap(), config);
+                for answer_lines in [false, true] {
+                    let config = WorldConfig { algorithm, waiting, answer_lines, ..WorldConfig::new(5) };
+                    assert_eq!(WorldConfig::from_params(&config.params()).unwrap(), config);
+                }
             }
         }
         for i in 0..9 {

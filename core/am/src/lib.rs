@@ -22,6 +22,7 @@
 //! | `reply_predictor.rs` | prefetch of the line that an answer will use |
 #![deny(unsafe_code)]
 
+mod answers;
 mod barrier;
 mod bundle;
 mod census;
@@ -48,7 +49,7 @@ mod token;
 mod translation;
 mod upkeep;
 
-pub use towpath_channel::{claim, packet, path, queue, suspicion};
+pub use towpath_channel::{answer_line, claim, packet, path, queue, suspicion};
 
 pub use bundle::{Bundle, Events};
 pub use claim::Algorithm;

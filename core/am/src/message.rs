@@ -18,6 +18,12 @@ impl Direction {
     /// Both, replies first: the order in which queues are polled.
     pub const REPLIES_FIRST: [Direction; 2] = [Direction::Reply, Direction::Request];
 
+    /// Returns the direction of a reply, or of a request.
+    #[inline(always)]
+    pub const fn of(is_reply: bool) -> Direction {
+        if is_reply { Direction::Reply } else { Direction::Request }
+    }
+
     /// Returns whether it is a reply.
     #[inline(always)]
     pub const fn is_reply(self) -> bool {

@@ -29,14 +29,14 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// Takes all requests out of a queue that `mine` accepts by their source, and frees
-    /// their blocks.
+    /// Takes all requests out of a queue that `mine` accepts by source and ticket, and
+    /// frees their blocks.
     pub fn take_all<P: Processor>(
         cpu: &P,
         q: &Queue<'_, P>,
         claim: &impl Claim<P>,
         destination: Name,
-        mine: impl Fn(u32) -> bool,
+        mine: impl Fn(u32, u64) -> bool,
     ) -> Vec<Outstanding> {
         // (O1) Acquire: pairs with the Release (Q3) in `Receiver::done`.
         let consumed = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
@@ -45,7 +45,7 @@ impl Outstanding {
             let word = &q.slot(ticket).header;
             // (O2) Acquire: pairs with the Release (Q2) of the publication.
             let header = Header(cpu.load(word, Ordering::Acquire));
-            if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source()) {
+            if !claim.is_undelivered(q, cpu, header, ticket) || !mine(header.source(), ticket) {
                 continue;
             }
             // So that no other survivor returns it, too. Relaxed: nothing else hangs on it.

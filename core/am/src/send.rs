@@ -204,6 +204,9 @@ impl<D: Domain> Core<D> {
         if out.args.len() > MAX_ARGS {
             return Err(too_many(out.args));
         }
+        if self.send_in_line(peer, out) {
+            return Ok(());
+        }
         let content = self.content(out, Form::Short, 0);
         self.outcome(self.packet(peer, out.direction, &content, None, out.on_full), peer, out)
     }
@@ -350,7 +353,7 @@ impl<D: Domain> Core<D> {
     #[inline(always)]
     pub(crate) fn packet(
         &self,
-        peer: &Peer<D>,
+        peer: &Rc<Peer<D>>,
         direction: Direction,
         content: &path::Outgoing<'_>,
         piece: Option<Piece<'_>>,
@@ -378,6 +381,7 @@ impl<D: Domain> Core<D> {
         let known = || (link.sender.borrow().alone, link.sender.borrow().next_ticket);
         if let Some(predictor) = peer.predictor.get().on_send(direction, known) {
             peer.predictor.set(predictor);
+            self.has_answered(peer);
         }
         if must_wake {
             self.wake(peer);
@@ -387,7 +391,7 @@ impl<D: Domain> Core<D> {
 
     /// Wakes the process that owns an endpoint.
     #[cold]
-    fn wake(&self, peer: &Peer<D>) {
+    pub(crate) fn wake(&self, peer: &Peer<D>) {
         if let Some(doorbell) = self.domain.doorbell(peer.participant.index) {
             doorbell::wake(self.cpu(), doorbell);
         }

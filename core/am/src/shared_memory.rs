@@ -6,6 +6,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use towpath_channel::answer_line::AnswerLine;
 use towpath_machine::{Native, Plain, Processor};
 use towpath_shm::{Area, ParticipantId, World};
 use towpath_sync::{Policy, Surroundings, Wait};
@@ -243,6 +244,7 @@ impl Memory for SharedMemory {
     type Side = NativeSide;
     type Entry = &'static Entry<Native>;
     type Segment = SharedSegment;
+    type Line = &'static AnswerLine<Native>;
 
     #[inline(always)]
     fn cpu(&self) -> &Native {
@@ -263,6 +265,10 @@ impl Memory for SharedMemory {
     }
     fn segment(&self, endpoint: u16) -> Result<SharedSegment, Error> {
         self.attached.segment(endpoint)
+    }
+    fn answer_line(&self, one: u16, other: u16) -> Option<&'static AnswerLine<Native>> {
+        let offset = self.attached.layout.answer_line(&self.attached.config, one, other)?;
+        Some(&self.attached.slice(offset, 1).ok()?[0])
     }
 }
 

@@ -126,6 +126,10 @@ impl<D: Domain> Core<D> {
         let Ok(mut receiver) = own.receiver.try_borrow_mut() else { return Front::Other };
         let (q, cpu) = (own.side.queue(), self.cpu());
         let Some(arrival) = receiver.next(own.side.claim(), q, cpu) else { return Front::Nothing };
+        if self.answers.has_lines() {
+            // A message of a line may come before it.
+            return Front::Other;
+        }
         let header = arrival.header;
         let is_simple =
             header.form() == Some(Form::Short) && header.args() <= LINE_ARGS && !header.has_block();
@@ -200,6 +204,8 @@ impl<D: Domain> Core<D> {
 /// Some messages wait for an ordinary poll: those that the signal may not handle, and those behind
 /// the packet of a sender that has died or stands still in the middle of a send. So poll now and
 /// then where there is time.
+///
+/// So do answers of endpoints with which this one had exchanged several messages before.
 ///
 /// System calls of the thread may be interrupted: twenty times a second at least. They are begun
 /// again where the system does that (`SA_RESTART`); `sleep` and `poll` end early.
@@ -358,6 +364,8 @@ impl SignalEndpoint {
         if endpoint.core.company.bundle.borrow().strong_count() > 0 {
             return Err(Error::BadArgument("an endpoint that a signal polls can't be in a bundle".into()));
         }
+        endpoint.core.answers.enabled.set(false);
+        endpoint.core.rest_lines();
         let inner = Rc::new(Inner {
             endpoint,
             address: Cell::new(0),
@@ -438,6 +446,9 @@ impl SignalEndpoint {
             inner.endpoint.core.send_kept();
         }
         let result = act(&inner.endpoint);
+        if !nested {
+            inner.endpoint.core.rest_lines();
+        }
         drop(busy);
         if !nested {
             inner.serve();

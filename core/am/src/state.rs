@@ -6,6 +6,7 @@
 //! | `request`, `reply` | its own queues | `deliver.rs`, `signal.rs`, `bundle.rs` |
 //! | `tables` | handlers, translations, peers | `translation.rs`, `send.rs`, `deliver.rs` |
 //! | `dispatch` | running handlers, and replies that wait | `deliver.rs`, `send.rs`, `signal.rs` |
+//! | `answers` | lines in which a message is expected | `answers.rs` |
 //! | `back` | messages on their way back | `send.rs`, `deliver.rs`, `upkeep.rs` |
 //! | `upkeep` | times and counts of the looks at deaths | `upkeep.rs`, `send.rs` |
 //! | `company` | the endpoints that are polled with it | `bundle.rs`, `parallel.rs` |
@@ -19,6 +20,7 @@ use std::rc::{Rc, Weak};
 
 use towpath_shm::ParticipantId;
 
+use crate::answers::{Answers, Talk};
 use crate::domain::{Hooks, Membership, Memory, Word};
 use crate::message::{Direction, Payload, Returned, Source};
 use crate::name::{Name, Tag};
@@ -47,6 +49,8 @@ impl Domain for SharedMemory {
 pub struct Token<'a, D: Domain = SharedMemory> {
     pub(crate) core: &'a Core<D>,
     pub(crate) source: Source,
+    /// Sender of a message that came in a line: the answer goes there.
+    pub(crate) from: Option<&'a Peer<D>>,
     pub(crate) tag: Tag,
     pub(crate) args: [u32; MAX_ARGS],
     pub(crate) count: usize,
@@ -74,6 +78,8 @@ pub(crate) struct Peer<D: Domain> {
     pub gone: Cell<bool>,
     /// Prediction of the packet that answers its next message.
     pub predictor: Cell<ReplyPredictor>,
+    /// Line in which the two answer each other.
+    pub talk: Talk<D>,
 }
 
 impl<D: Domain> Peer<D> {
@@ -173,6 +179,7 @@ pub struct Core<D: Domain> {
     pub(crate) reply: Own<D>,
     pub(crate) tables: Tables<D>,
     pub(crate) dispatch: Dispatch,
+    pub(crate) answers: Answers<D>,
     pub(crate) back: Back,
     pub(crate) upkeep: Upkeep,
     pub(crate) company: Company<D>,

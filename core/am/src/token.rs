@@ -227,7 +227,11 @@ impl<'a, D: Domain> Token<'a, D> {
     #[inline(always)]
     pub fn reply(&self, handler: u8, args: &[u32]) -> Result<(), Error> {
         self.may_reply()?;
-        self.core.reply_to(self.source, Outgoing::reply(handler, self.tag, args, Body::Short))
+        let out = Outgoing::reply(handler, self.tag, args, Body::Short);
+        match self.from {
+            Some(peer) if self.core.send_in_line(peer, &out) => Ok(()),
+            _ => self.core.reply_to(self.source, out),
+        }
     }
 
     /// Replies with a payload for the handler.

@@ -10,6 +10,9 @@ use std::rc::Rc;
 use towpath_machine::Processor;
 use towpath_sync::PARKED;
 
+use towpath_channel::answer_line::AnswerEnd;
+
+use crate::answers::Talk;
 use crate::directory::Directory;
 use crate::domain::Side;
 use crate::endpoint::Endpoint;
@@ -173,10 +176,10 @@ impl<D: Domain> Core<D> {
     /// Attaches the destination of that name.
     pub(crate) fn peer(&self, name: Name) -> Result<Rc<Peer<D>>, Error> {
         let known = self.tables.peers.borrow().get(usize::from(name.endpoint)).and_then(Clone::clone);
-        if let Some(peer) = known
+        if let Some(peer) = &known
             && peer.name == name
         {
-            return Ok(peer);
+            return Ok(peer.clone());
         }
         let (entry, owner) = match self.domain.opened(name.endpoint) {
             Some((entry, owner, generation)) if generation == name.generation => (entry, owner),
@@ -190,6 +193,9 @@ impl<D: Domain> Core<D> {
             sender.head_seen = self.cpu().load(&side.queue().control.head, Ordering::Acquire) & !PARKED;
             Ok(Link { side, sender: RefCell::new(sender) })
         };
+        let line = self.domain.answer_line(self.name.endpoint, name.endpoint);
+        let of = |name: Name| (name.endpoint, name.generation);
+        let (me, other) = (of(self.name), of(name));
         let peer = Rc::new(Peer {
             name,
             entry,
@@ -198,7 +204,12 @@ impl<D: Domain> Core<D> {
             reply: link(Direction::Reply)?,
             gone: Cell::new(false),
             predictor: Cell::new(ReplyPredictor::NONE),
+            talk: Talk { end: AnswerEnd::new(line, me, other), times: Cell::new(0) },
         });
+        if let Some(predecessor) = known {
+            // Before this endpoint talks to the successor in the same line.
+            self.lose(&predecessor);
+        }
         self.tables.peers.borrow_mut()[usize::from(name.endpoint)] = Some(peer.clone());
         Ok(peer)
     }

@@ -53,6 +53,7 @@ impl<D: Domain> Core<D> {
         for peer in gone {
             self.lose(&peer);
         }
+        self.forget_lines();
         self.return_owed();
         for own in [&self.reply, &self.request] {
             self.look_after_queue(own, died || now, died || due);
@@ -108,19 +109,31 @@ impl<D: Domain> Core<D> {
 
     /// Brings back the requests that an endpoint which is gone did not finish.
     fn return_outstanding(&self, peer: &Rc<Peer<D>>) {
+        let in_line = self.take_unhandled(peer);
+        let mut returns = self.back.returns.borrow_mut();
         // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
         if self.cpu().load(&peer.entry.generation, Ordering::Acquire) != peer.name.generation {
-            return; // Its successor has reset the queues, and sends them back.
+            // Its successor has reset the queues, and sends back what was there.
+            returns.extend(in_line.map(|(_, back)| back));
+            return;
         }
         let me = source_code(self.name.endpoint, self.name.generation);
         let side = &peer.request.side;
         let status = self.reason(peer);
-        let all = Outstanding::take_all(self.cpu(), side.queue(), side.claim(), peer.name, |s| s == me);
-        let all = all.into_iter().map(|mut back| {
-            back.returned.status = status;
-            back
-        });
-        self.back.returns.borrow_mut().extend(all);
+        let in_queue = |until: u64| {
+            let mine = |source, ticket| source == me && ticket < until;
+            let all = Outstanding::take_all(self.cpu(), side.queue(), side.claim(), peer.name, mine);
+            all.into_iter().map(move |mut back| {
+                back.returned.status = status;
+                back
+            })
+        };
+        // In the order in which they were sent.
+        if let Some((after, back)) = in_line {
+            returns.extend(in_queue(after));
+            returns.push_back(back);
+        }
+        returns.extend(in_queue(u64::MAX));
     }
 
     /// Sends back requests that a predecessor did not finish, and replies that this

@@ -3,6 +3,7 @@
 //!
 //! What an endpoint executes besides its accesses to shared memory is charged as [`Costs`].
 
+use towpath_am::answer_line::AnswerLine;
 use towpath_am::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
 use towpath_am::queue::Queue;
 use towpath_am::{Direction, Domain, Error, Name, SegmentKind, Token, WorldConfig};
@@ -151,6 +152,7 @@ impl<'m> Memory for Simulated<'m> {
     type Side = SimSide<'m>;
     type Entry = &'m Entry<Sim>;
     type Segment = SimSegment<'m>;
+    type Line = &'m AnswerLine<Sim>;
 
     fn cpu(&self) -> &Sim {
         self.cpu
@@ -166,6 +168,9 @@ impl<'m> Memory for Simulated<'m> {
     fn side(&self, endpoint: u16, direction: Direction) -> Result<SimSide<'m>, Error> {
         let ring = &self.part(endpoint)?.rings[usize::from(direction.is_reply())];
         Ok(SimSide { queue: ring.queue(), ring })
+    }
+    fn answer_line(&self, one: u16, other: u16) -> Option<&'m AnswerLine<Sim>> {
+        self.world.line(one, other)
     }
     fn segment(&self, endpoint: u16) -> Result<SimSegment<'m>, Error> {
         let bytes = self.part(endpoint)?.segment;

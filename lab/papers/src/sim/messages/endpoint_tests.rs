@@ -62,6 +62,7 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     let mut simulation = Simulation::new(&run.machine, members, seed);
     let arena = simulation.arena();
     let mut config = T::SIZES.config(members, algorithm.kind());
+    config.answer_lines = true;
     config.waiting = T::WAITING;
     let world = Rc::new(World::new(&arena, config, algorithm));
     for me in 0..members {

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use towpath_am::WorldConfig;
+use towpath_am::answer_line::AnswerLine;
 use towpath_am::domain::Entry;
 use towpath_am::packet::{BlockHead, Extra, Slot};
 use towpath_am::queue::{Control, Queue};
@@ -41,7 +42,9 @@ impl Sizes {
         let Sizes { packets, blocks, block_size, segment_bytes } = *self;
         let config = WorldConfig::new(processes as u32);
         let waiting = Policy::Spin;
-        WorldConfig { packets, blocks, block_size, segment_bytes, algorithm, waiting, ..config }
+        // What is compared is claiming.
+        let answer_lines = false;
+        WorldConfig { answer_lines, packets, blocks, block_size, segment_bytes, algorithm, waiting, ..config }
     }
 }
 
@@ -102,6 +105,8 @@ pub struct World {
     pub(super) config: WorldConfig,
     pub(super) parts: Vec<Part>,
     pub(super) bells: Vec<SimWord>,
+    /// A line for each two endpoints, under the one algorithm whose endpoints use it.
+    lines: Vec<AnswerLine<Sim>>,
     dead: RefCell<Vec<bool>>,
     deaths: Cell<u64>,
 }
@@ -122,9 +127,14 @@ impl World {
             entry: Entry::new(arena),
             segment: arena.bytes(config.segment_bytes as usize),
         };
+        let parts = (0..config.endpoints).map(part).collect();
+        let bells = (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect();
+        let n = config.endpoints as usize;
+        let pairs = if config.has_answer_lines() { n * (n - 1) / 2 } else { 0 };
         World {
-            parts: (0..config.endpoints).map(part).collect(),
-            bells: (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect(),
+            parts,
+            bells,
+            lines: (0..pairs).map(|_| AnswerLine::new(arena)).collect(),
             dead: RefCell::new(vec![false; config.processes as usize]),
             deaths: Cell::new(0),
             config,
@@ -142,6 +152,12 @@ impl World {
     /// Returns whether there is such a process, and it lives.
     pub fn lives(&self, rank: u32) -> bool {
         self.dead.borrow().get(rank as usize) == Some(&false)
+    }
+
+    /// The line in which two endpoints answer each other.
+    pub(super) fn line(&self, one: u16, other: u16) -> Option<&AnswerLine<Sim>> {
+        let (low, high) = (usize::from(one.min(other)), usize::from(one.max(other)));
+        if low == high { None } else { self.lines.get(high * (high - 1) / 2 + low) }
     }
 
     /// Number of deaths.

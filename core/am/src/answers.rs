@@ -1,0 +1,284 @@
+//! Answers: short messages between endpoints that answer each other, in the line of the
+//! two ([`towpath_channel::answer_line`]).
+//!
+//! An endpoint that has answered a peer a few times says that it uses the line. From then on each
+//! short message goes there while the endpoint may write it, and into a queue otherwise. A poll
+//! looks at the lines in which the endpoint expects a message, at most [`MOST`], and then at its
+//! queues; a message of a queue is delivered after those of the lines, which may have been sent
+//! before it.
+//!
+//! Only where the claim algorithm is `towpath`: the others are what their papers say. Not from or
+//! to an endpoint that a signal polls, unless it has begun to use the line before.
+//!
+//! **A receiver that dies** leaves the number of messages that it has handled: its peer gets a
+//! request back that was not among them, out of its own copy.
+
+use core::cell::{Cell, RefCell};
+use core::mem::ManuallyDrop;
+use std::rc::Rc;
+
+use towpath_channel::answer_line::{ANSWER_ARGS, Answer, AnswerEnd, Unhandled};
+
+use crate::domain::{Memory, Side, Step};
+use crate::message::{Direction, Operation, Returned};
+use crate::name::Tag;
+use crate::outgoing::Outgoing;
+use crate::outstanding::Outstanding;
+use crate::packet::{Form, MAX_ARGS, source_code};
+use crate::queue::Arrival;
+use crate::state::{Core, Domain, Peer};
+
+/// Maximum number of lines in which an endpoint expects messages at one time.
+const MOST: usize = 8;
+/// Longest time for which a poll spins on a line in which an answer is likely, in
+/// nanoseconds.
+const TURN: u64 = 100;
+/// Number of such polls after a message was sent in a line.
+const PATIENCE: u32 = 64;
+/// Number of times that an endpoint answers a peer before it uses the line.
+const TALKS: u32 = 4;
+
+/// Lines of an endpoint in use.
+pub(crate) struct Answers<D: Domain> {
+    /// True where the line may be used.
+    pub enabled: Cell<bool>,
+    /// Number of polls that may still spin on a line.
+    pub patience: Cell<u32>,
+    /// Number of polls that have found messages in lines.
+    pub in_turn: Cell<u32>,
+    /// Peers with which it uses a line.
+    pub lines: RefCell<Vec<Rc<Peer<D>>>>,
+    /// Number of these.
+    pub count: Cell<usize>,
+}
+
+impl<D: Domain> Answers<D> {
+    /// Returns whether the endpoint uses a line.
+    pub fn has_lines(&self) -> bool {
+        self.count.get() > 0
+    }
+
+    /// Makes those of a new endpoint.
+    pub fn new(domain: &D) -> Self {
+        Answers {
+            enabled: Cell::new(domain.config().has_answer_lines()),
+            in_turn: Cell::new(0),
+            patience: Cell::new(0),
+            lines: RefCell::new(Vec::with_capacity(MOST)),
+            count: Cell::new(0),
+        }
+    }
+}
+
+/// End of an endpoint's line with a peer.
+pub(crate) struct Talk<D: Domain> {
+    pub end: AnswerEnd<<D as Memory>::Line>,
+    /// Number of times that this endpoint has answered the peer.
+    pub times: Cell<u32>,
+}
+
+/// Mark of a message that is being handled, until it is dropped: it counts as handled
+/// then.
+struct Done<'a, D: Domain>(&'a Core<D>, &'a Peer<D>, u64);
+
+impl<D: Domain> Done<'_, D> {
+    #[inline(always)]
+    fn end(&self) {
+        self.1.talk.end.done(self.0.cpu(), self.2);
+    }
+}
+
+impl<D: Domain> Drop for Done<'_, D> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<D: Domain> Core<D> {
+    /// Notes that this endpoint has answered a peer by its queue: uses the line from some
+    /// time on.
+    #[cold]
+    pub(crate) fn has_answered(&self, peer: &Rc<Peer<D>>) {
+        let times = peer.talk.times.get().saturating_add(1);
+        peer.talk.times.set(times);
+        if times < TALKS || !self.answers.enabled.get() || peer.talk.end.is_settled() {
+            return;
+        }
+        // A handler that runs for a message of a line: next time.
+        let Ok(mut lines) = self.answers.lines.try_borrow_mut() else { return };
+        // The last incarnation's message is delivered first, out of the same line.
+        if lines.iter().any(|other| other.name.endpoint == peer.name.endpoint) {
+            return;
+        }
+        if lines.len() == MOST {
+            // One that this endpoint would be next to write, if there is any.
+            let Some(at) = lines.iter().position(|other| other.talk.end.rest()) else { return };
+            lines.swap_remove(at);
+        }
+        if peer.talk.end.attach(self.cpu()) {
+            lines.push(peer.clone());
+        }
+        self.answers.count.set(lines.len());
+    }
+
+    /// Sends a short message in the line, if that is possible now.
+    #[inline(always)]
+    pub(crate) fn send_in_line(&self, peer: &Peer<D>, out: &Outgoing<'_>) -> bool {
+        let end = &peer.talk.end;
+        if !end.is_ours() || out.args.len() > ANSWER_ARGS || peer.gone.get() {
+            return false;
+        }
+        self.domain.charge(Step::Send);
+        let after = peer.link(out.direction).sender.borrow().next_ticket;
+        let content = self.content(out, Form::Short, 0);
+        let must_wake = end.send(self.cpu(), &content, out.direction.is_reply(), after);
+        self.answers.patience.set(PATIENCE);
+        if must_wake {
+            self.wake(peer);
+        }
+        true
+    }
+
+    /// Returns whether a message in a line is the next one of its sender: those before it
+    /// in the queue have been delivered.
+    #[inline(always)]
+    fn is_next(&self, answer: &Answer) -> bool {
+        let own = self.own(Direction::of(answer.is_reply));
+        let receiver = own.receiver.borrow();
+        receiver.head >= answer.after
+            && (receiver.late.is_empty()
+                || !receiver.has_late(own.side.claim(), own.side.queue(), self.cpu()))
+    }
+
+    /// Returns the message in a peer's line, if it can be delivered.
+    #[inline(always)]
+    fn answer_of(&self, peer: &Peer<D>) -> Option<Answer> {
+        peer.talk.end.look(self.cpu()).filter(|answer| self.is_next(answer))
+    }
+
+    /// Delivers a message of a line, if there is one. Spins for a moment if an answer is
+    /// likely.
+    #[inline(always)]
+    pub(crate) fn poll_lines(&self, replies_only: bool) -> usize {
+        if self.answers.count.get() == 0 {
+            return 0;
+        }
+        let turn = match self.answers.patience.get() {
+            0 => 0,
+            left => {
+                self.answers.patience.set(left - 1);
+                TURN
+            }
+        };
+        let lines = self.answers.lines.borrow();
+        for peer in lines.iter() {
+            if peer.talk.end.is_theirs()
+                && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
+                && (answer.is_reply || !replies_only)
+                && self.is_next(&answer)
+            {
+                self.deliver_answer(peer, answer);
+                return 1;
+            }
+        }
+        0
+    }
+
+    /// Delivers the messages of all lines, before a message of a queue. Returns their
+    /// number.
+    #[inline(always)]
+    pub(crate) fn poll_all_lines(&self, replies_only: bool) -> usize {
+        if self.answers.has_lines() { self.poll_each_line(replies_only) } else { 0 }
+    }
+
+    fn poll_each_line(&self, replies_only: bool) -> usize {
+        let mut delivered = 0;
+        for peer in self.answers.lines.borrow().iter() {
+            if let Some(answer) = self.answer_of(peer)
+                && (answer.is_reply || !replies_only)
+            {
+                self.deliver_answer(peer, answer);
+                delivered += 1;
+            }
+        }
+        delivered
+    }
+
+    #[inline(always)]
+    fn deliver_answer(&self, peer: &Peer<D>, answer: Answer) {
+        self.domain.charge(Step::Dispatch);
+        let (cpu, end) = (self.cpu(), &peer.talk.end);
+        let direction = Direction::of(answer.is_reply);
+        let arrival = Arrival { ticket: 0, header: answer.header, late: false };
+        // Dropped only if the handler panics: its drop is a call without LTO.
+        let done = Done(self, peer, end.number());
+        let q = self.own(direction).side.queue();
+        self.dispatch(q, arrival, direction, Some(peer), |args| Tag(end.take(cpu, args)));
+        ManuallyDrop::new(done).end();
+    }
+
+    /// Returns the number of requests, or of replies, that wait in lines.
+    pub(crate) fn count_in_lines(&self, direction: Direction) -> u64 {
+        let lines = self.answers.lines.borrow();
+        let waiting = lines.iter().filter_map(|peer| peer.talk.end.look(self.cpu()));
+        waiting.filter(|answer| answer.is_reply == direction.is_reply()).count() as u64
+    }
+
+    /// Returns whether a message in a line can be delivered.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.answers.lines.borrow().iter().any(|peer| self.answer_of(peer).is_some())
+    }
+
+    /// Says in each line in which it expects a message that the endpoint will sleep.
+    /// `false`: one has come.
+    pub(crate) fn arm_lines(&self) -> bool {
+        let lines = self.answers.lines.borrow();
+        lines.iter().all(|peer| peer.talk.end.arm(self.cpu()) || self.answer_of(peer).is_none())
+    }
+
+    /// Takes that back.
+    pub(crate) fn disarm_lines(&self) {
+        for peer in self.answers.lines.borrow().iter() {
+            peer.talk.end.disarm(self.cpu());
+        }
+    }
+
+    /// Stops using the lines that this endpoint would be next to write.
+    pub(crate) fn rest_lines(&self) {
+        if self.answers.has_lines()
+            && let Ok(mut lines) = self.answers.lines.try_borrow_mut()
+        {
+            lines.retain(|peer| !peer.talk.end.rest());
+            self.answers.count.set(lines.len());
+        }
+    }
+
+    /// Stops using the lines with peers that are gone, but for messages that are there.
+    pub(crate) fn forget_lines(&self) {
+        if let Ok(mut lines) = self.answers.lines.try_borrow_mut() {
+            lines.retain(|peer| !peer.gone.get() || peer.talk.end.look(self.cpu()).is_some());
+            self.answers.count.set(lines.len());
+        }
+    }
+
+    /// Returns the request in the line that a peer which is gone did not handle, and the
+    /// ticket after those that were sent before it.
+    pub(crate) fn take_unhandled(&self, peer: &Rc<Peer<D>>) -> Option<(u64, Outstanding)> {
+        let unhandled = peer.talk.end.unhandled(self.cpu());
+        let Unhandled { header, tag, args: few, after } = unhandled?;
+        let mut args = [0; MAX_ARGS];
+        args[..ANSWER_ARGS].copy_from_slice(&few);
+        let operation = Operation::of(Form::Short, Direction::Request);
+        let returned = Returned {
+            status: self.reason(peer),
+            operation,
+            handler: header.handler(),
+            destination: peer.name,
+        };
+        let source = source_code(self.name.endpoint, self.name.generation);
+        let back =
+            Outstanding { returned, source, tag: Tag(tag), args, count: header.args().min(ANSWER_ARGS) };
+        Some((after, back))
+    }
+}
