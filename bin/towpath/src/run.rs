@@ -52,7 +52,7 @@ Exit codes: that of the rank that failed first (128 + the signal's number for a 
 )]
 pub struct Arguments {
     /// Number of processes, 1 to 4096. More than 64 have smaller queues, unless --packets
-    /// and --blocks say otherwise: 64 take 62 MiB together, 256 take 66 MiB, 1024 take 161 MiB
+    /// and --blocks say otherwise: 64 take 62 MiB together, 256 take 68 MiB, 1024 take 168 MiB
     #[arg(short = 'n', long = "processes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: u32,
     /// Name of the world, by which other processes of the same user can open it
