@@ -227,9 +227,11 @@ impl<L> AnswerEnd<L> {
         let Some(line) = self.line.as_deref() else { return false };
         let (own, other) = (&line.ends[self.side], &line.ends[1 - self.side]);
         if self.state.get() == State::Unused {
-            // (A5) Acquire, both: pairs with the Release (A6) below, of a predecessor or the other
-            // end.
-            let last = cpu.load(&own.attached, Ordering::Acquire);
+            // Relaxed: of a predecessor only the record counts. What else it did is ordered by the
+            // other end's record (A5), or came before the endpoint was taken over.
+            let last = cpu.load(&own.attached, Ordering::Relaxed);
+            // (A5) Acquire: the survivor has read the predecessor's record; pairs with the Release
+            // (A6) of the other end.
             let now = cpu.load(&other.attached, Ordering::Acquire);
             let half = 0xffff_ffff;
             // A predecessor's record is for the survivor at the other end, until it has looked.
@@ -247,7 +249,8 @@ impl<L> AnswerEnd<L> {
             cpu.store(&own.attached, self.record, Ordering::Release);
             self.state.set(if self.side == 0 { State::Attached } else { State::Theirs });
         }
-        // (A5) Acquire: pairs with the Release (A6) of the other end.
+        // (A5) Acquire: the other end is done with what the line held before; pairs with its
+        // Release (A6).
         if self.state.get() == State::Attached
             && cpu.load(&other.attached, Ordering::Acquire) == self.other_record
         {
@@ -418,8 +421,9 @@ impl<L> AnswerEnd<L> {
             return None;
         }
         let record = &line.ends[1 - self.side];
-        // (A4) Acquire, both: pairs with the Release (A3) in `done`, and (A6).
-        let handled = cpu.load(&record.attached, Ordering::Acquire) == self.other_record
+        // `attached` Relaxed: an end that has sent has seen the other's record, by (A5) or with a
+        // message (A2). (A4) Acquire: pairs with the Release (A3) in `done`.
+        let handled = cpu.load(&record.attached, Ordering::Relaxed) == self.other_record
             && cpu.load(&record.handled, Ordering::Acquire) >= self.sent.get();
         // An answer says that it was handled, though its sender died before it noted it.
         let mut args = [0; ANSWER_ARGS];
