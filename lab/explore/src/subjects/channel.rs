@@ -1,5 +1,5 @@
-//! The channel: ring, shared line, doorbell, wake pipe, and the queue of many senders
-//! under each claim.
+//! The channel: ring, shared line, answer line, doorbell, wake pipe, and the queue of
+//! many senders under each claim.
 //!
 //! Thread 0 receives, all others send to it; each checks what it gets. A message that can be read
 //! before it is written, or overwritten before it is read, is a race; a receiver that sleeps on
@@ -9,9 +9,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use towpath_channel::answer_line::{self, AnswerEnd, AnswerLine};
 use towpath_channel::claim::{Algorithm, Any, Claim, Locks};
 use towpath_channel::doorbell::{self, Doorbell};
-use towpath_channel::packet::{Extra, Form, Header, Slot};
+use towpath_channel::packet::{Extra, Form, Header, MAX_ARGS, Slot};
 use towpath_channel::path::{FIRST_QUOTA, Outgoing, ReceivePath, SendPath, WhileFull};
 use towpath_channel::queue::{Control, Queue, Receiver, Sender};
 use towpath_channel::ring::{Ring, RingMemory, RingReceiver, RingSender};
@@ -48,6 +49,11 @@ pub fn all(cases: &mut Vec<Case>) {
             Rc::new(Lines { pairs: (1..plan.threads).map(|_| Pair::new(memory)).collect(), plan: *plan })
         },
     ));
+    cases.push(case(
+        "channel/answer-line",
+        "questions and answers, once and whole; sleeping ends are woken",
+        |plan, memory| Talks::body(plan, memory, false),
+    ));
     cases.push(case("channel/doorbell", "a sleeping receiver is woken for each message", |plan, memory| {
         Rings::body(plan, memory, Sleep::Doorbell { looks: true })
     }));
@@ -71,6 +77,9 @@ pub fn planted(cases: &mut Vec<Case>) {
     let about = "wrong on purpose";
     cases.push(Case::new("planted/doorbell-without-a-second-look", about, |plan: &Plan, memory: &Memory| {
         Ok(Rings::body(plan, memory, Sleep::Doorbell { looks: false }))
+    }));
+    cases.push(Case::new("planted/answer-line-disarmed-for-both", about, |plan: &Plan, memory: &Memory| {
+        Ok(Talks::body(plan, memory, true))
     }));
     cases.push(Case::new("planted/pipe-emptied-late", about, |plan: &Plan, memory: &Memory| {
         Ok(Rings::body(plan, memory, Sleep::Pipe { empties_first: false }))
@@ -327,6 +336,102 @@ impl Body for Lines {
             ends.iter_mut().for_each(|end| end.take_two(cpu));
         }
         assert!(ends.iter().all(|end| !end.into.is_ready(cpu)), "no message comes twice");
+    }
+    fn judge(&self, _end: &End) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Questions of thread 0 to each other one, and their answers, in the answer line of the
+/// two. Both ends sleep until a message comes.
+struct Talks {
+    lines: Vec<Rc<AnswerLine<Explorer>>>,
+    /// One for each thread.
+    doorbells: Vec<Word>,
+    /// The fault: an end that wakes takes back the other end's mark, too.
+    disarms_both: bool,
+    plan: Plan,
+}
+
+type TalkEnd = AnswerEnd<Rc<AnswerLine<Explorer>>>;
+
+impl Talks {
+    fn body(plan: &Plan, memory: &Memory, disarms_both: bool) -> Rc<dyn Body> {
+        Rc::new(Talks {
+            lines: (1..plan.threads).map(|_| Rc::new(AnswerLine::new(memory))).collect(),
+            doorbells: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
+            disarms_both,
+            plan: *plan,
+        })
+    }
+
+    /// The end of this thread in its line with another one.
+    fn end(&self, cpu: &Explorer, other: usize) -> TalkEnd {
+        let line = Rc::clone(&self.lines[cpu.id().max(other) - 1]);
+        AnswerEnd::new(Some(line), (cpu.id() as u16, 1), (other as u16, 1))
+    }
+
+    fn send(&self, cpu: &Explorer, end: &TalkEnd, other: usize, value: u64) {
+        let args = [value as u32; 4];
+        let out = Outgoing { form: Form::Short, handler: 0, tag: value, args: &args, aux: 0, source: 0 };
+        assert!(end.is_ours(), "it is this end's turn");
+        if end.send(cpu, &out, cpu.id() != 0, 0) {
+            doorbell::wake(cpu, &self.doorbells[other]);
+        }
+    }
+
+    fn receive(&self, cpu: &Explorer, end: &TalkEnd, expected: u64) {
+        let bell = &self.doorbells[cpu.id()];
+        loop {
+            if let Some(answer) = end.look(cpu) {
+                let mut args = [0; MAX_ARGS];
+                assert_eq!((end.take(cpu, &mut args), answer.header.args()), (expected, 4), "in order");
+                assert_eq!(args[..4], [expected as u32; 4], "a message's parts");
+                return;
+            }
+            let count = doorbell::count(cpu, bell);
+            if end.arm(cpu) {
+                cpu.park(bell, count, ENDLESS);
+            }
+            if self.disarms_both
+                && let Some(header) = end.awaited()
+            {
+                // Relaxed: as in `disarm`.
+                cpu.fetch_and(header, !answer_line::SLEEPS, Ordering::Relaxed);
+            }
+            end.disarm(cpu);
+        }
+    }
+}
+
+impl Body for Talks {
+    fn thread(&self, cpu: &Explorer) {
+        let rounds = self.plan.ops as u64;
+        if cpu.id() != 0 {
+            let end = self.end(cpu, 0);
+            assert!(end.attach(cpu), "the end that does not begin looks at once");
+            doorbell::wake(cpu, &self.doorbells[0]);
+            for n in 0..rounds {
+                self.receive(cpu, &end, n);
+                self.send(cpu, &end, 0, n);
+            }
+            assert!(end.look(cpu).is_none(), "no message comes twice");
+            return;
+        }
+        let ends: Vec<_> = (1..self.plan.threads).map(|other| (self.end(cpu, other), other)).collect();
+        for (end, _) in &ends {
+            loop {
+                let count = doorbell::count(cpu, &self.doorbells[0]);
+                if end.attach(cpu) {
+                    break;
+                }
+                cpu.park(&self.doorbells[0], count, ENDLESS);
+            }
+        }
+        for n in 0..rounds {
+            ends.iter().for_each(|(end, other)| self.send(cpu, end, *other, n));
+            ends.iter().for_each(|(end, _)| self.receive(cpu, end, n));
+        }
     }
     fn judge(&self, _end: &End) -> Result<(), Failure> {
         Ok(())
