@@ -101,6 +101,12 @@ pub trait Processor: Sized + 'static {
     fn write(&self, cell: &Self::Cell, value: u64);
     /// Copies `from` into the bytes that start at offset `at`. Panics if it does not fit.
     fn copy_in(&self, to: &Self::Bytes, at: usize, from: &[u8]);
+    /// Copies as [`Processor::copy_in`] does, for another processor that reads the bytes
+    /// next: this processor's caches need not keep them. Panics if they do not fit.
+    #[inline]
+    fn copy_away(&self, to: &Self::Bytes, at: usize, from: &[u8]) {
+        self.copy_in(to, at, from);
+    }
     /// Copies the bytes that start at offset `at` to `to`. Panics if they are not all
     /// there.
     fn copy_out(&self, from: &Self::Bytes, at: usize, to: &mut [u8]);

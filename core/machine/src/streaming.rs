@@ -47,7 +47,7 @@ pub unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 ///
 /// As [`copy_by_lines`].
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), miri))]
 unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) }
@@ -56,7 +56,7 @@ unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 ///
 /// As [`copy_by_lines`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize) {
     use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_storeu_si128, _mm_stream_si128};
     const LINE: usize = crate::LINE;
@@ -98,6 +98,7 @@ unsafe fn copy<const PAST: bool>(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Arena, Heap, Native, Processor};
 
     #[test]
     fn copies_of_any_length_and_offset_change_nothing_beside() {
@@ -115,6 +116,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn bytes_for_another_processor_are_the_same_bytes() {
+        let source: Vec<u8> = (0..9000u32).map(|i| (i * 7 + 1) as u8 | 1).collect();
+        let cpu = Native::with_id(0);
+        for (from, at) in [(0, 0), (1, 0), (3, 61)] {
+            for len in [0, 1, 64, 8191, 8192, 8193, 8900] {
+                let (shared, mut read) = (Heap.bytes(9000), vec![0; 9000]);
+                cpu.copy_away(&shared, at, &source[from..from + len]);
+                cpu.copy_out(&shared, 0, &mut read);
+                assert!(read[..at].iter().all(|b| *b == 0), "{from} {at} {len}: before");
+                assert!(read[at..at + len] == source[from..from + len], "{from} {at} {len}");
+                assert!(read[at + len..].iter().all(|b| *b == 0), "{from} {at} {len}: behind");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the end")]
+    fn no_byte_is_written_beyond_the_end_for_another_processor() {
+        Native::with_id(0).copy_away(&Heap.bytes(16 << 10), 8193, &[1; 8192]);
     }
 
     #[test]
