@@ -232,7 +232,7 @@ impl<D: Domain> Core<D> {
             )));
         }
         let content = self.content(out, Form::Medium, 0);
-        let piece = Piece { bytes: payload, offset: 0, whole: (0, 0) };
+        let piece = Piece { bytes: payload, offset: 0, whole: (0, 0), away: false };
         self.outcome(self.packet(peer, out.direction, &content, Some(piece), out.on_full), peer, out)
     }
 
@@ -249,6 +249,8 @@ impl<D: Domain> Core<D> {
             return self.store_directly(peer, out, payload, offset, shared);
         }
         let block_size = self.domain.config().block_size as usize;
+        // A sender that shares a core with the receiver shares its caches.
+        let away = !self.domain.oversubscribed();
         let mut at = 0;
         loop {
             let end = (at + block_size).min(payload.len());
@@ -257,7 +259,8 @@ impl<D: Domain> Core<D> {
                 true => self.content(out, Form::Long, 0),
                 false => path::Outgoing { args: &[], ..self.content(out, Form::LongPart, 0) },
             };
-            let piece = Piece { bytes: &payload[at..end], offset: offset + at as u64, whole: (offset, len) };
+            let bytes = &payload[at..end];
+            let piece = Piece { bytes, offset: offset + at as u64, whole: (offset, len), away };
             // Once a piece is out the rest must follow.
             let on_full = if at > 0 { OnFull::Wait } else { out.on_full };
             let result = self.packet(peer, out.direction, &content, Some(piece), on_full);

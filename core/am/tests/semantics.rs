@@ -73,6 +73,28 @@ fn long_payloads_of_a_megabyte_into_either_kind_of_segment() {
 }
 
 #[test]
+fn long_payloads_of_any_length_and_offset_change_nothing_beside() {
+    let pair = Pair::with(&WorldConfig::new(2), Some(128 << 10));
+    let block = pair.a.config().block_size as usize;
+    let source: Vec<u8> = (0..3 * block).map(|i| ((i * 7) >> 3) as u8 | 1).collect();
+    let room = pair.b.segment().len() as usize;
+    // Pieces shorter and longer than those that are written past the caches.
+    let lengths = [1, 63, 8191, 8192, 8193, block - 1, block, block + 1, block + 8192, 2 * block + 9001];
+    for (n, len) in lengths.into_iter().enumerate() {
+        let (from, offset) = (n * 5, 64 + n * 7);
+        pair.b.segment().write(0, &vec![0; room]);
+        pair.a.request_long(0, 1, &[], &source[from..from + len], offset as u64).unwrap();
+        pair.settle();
+        assert_eq!(take(&pair.at_b).len(), 1);
+        let mut stored = vec![0; room];
+        pair.b.segment().read(0, &mut stored);
+        assert!(stored[..offset].iter().all(|b| *b == 0), "{len}: before");
+        assert!(stored[offset..offset + len] == source[from..from + len], "{len}");
+        assert!(stored[offset + len..].iter().all(|b| *b == 0), "{len}: behind");
+    }
+}
+
+#[test]
 fn replies_at_most_one_and_not_to_replies() {
     let pair = Pair::new();
     pair.b.set_handler(7, |message| {

@@ -49,6 +49,9 @@ pub struct Piece<'a> {
     pub offset: u64,
     /// Long: the whole transfer's offset and length.
     pub whole: (u64, u64),
+    /// The receiver runs elsewhere, and its processor reads the bytes next: they are
+    /// written by [`Processor::copy_away`].
+    pub away: bool,
 }
 
 /// Reason for which a message did not go out.
@@ -189,7 +192,8 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         cpu.write(&head.offset, piece.offset);
         cpu.write(&head.whole[0], piece.whole.0);
         cpu.write(&head.whole[1], piece.whole.1);
-        cpu.copy_in(&q.bytes, q.block_at(block), piece.bytes);
+        let (bytes, at) = (&q.bytes, q.block_at(block));
+        if piece.away { cpu.copy_away(bytes, at, piece.bytes) } else { cpu.copy_in(bytes, at, piece.bytes) }
     }
 
     #[cold]

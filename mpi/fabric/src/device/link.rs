@@ -244,7 +244,7 @@ impl Link {
                 Some(&self.staging[..])
             }
         };
-        let piece = bytes.map(|bytes| Piece { bytes, offset: 0, whole: (0, 0) });
+        let piece = bytes.map(|bytes| Piece { bytes, offset: 0, whole: (0, 0), away: false });
         let entry = &self.segment.members()[usize::from(self.me.place)];
         let route = SendPath {
             queue: self.segment.queue(),
