@@ -111,12 +111,12 @@ impl<D: Domain> Core<D> {
         if lines.iter().any(|other| other.name.endpoint == peer.name.endpoint) {
             return;
         }
-        if lines.len() == MOST {
-            // One that this endpoint would be next to write, if there is any.
-            let Some(at) = lines.iter().position(|other| other.talk.end.rest()) else { return };
-            lines.swap_remove(at);
-        }
-        if peer.talk.end.attach(self.cpu()) {
+        // If there are as many already: one that this endpoint would be next to write goes.
+        let rests = lines.iter().position(|other| lines.len() == MOST && other.talk.end.is_ours());
+        if (lines.len() < MOST || rests.is_some()) && peer.talk.end.attach(self.cpu()) {
+            if let Some(at) = rests {
+                lines.swap_remove(at).talk.end.rest();
+            }
             lines.push(peer.clone());
         }
         self.answers.count.set(lines.len());
@@ -157,32 +157,31 @@ impl<D: Domain> Core<D> {
         peer.talk.end.look(self.cpu()).filter(|answer| self.is_next(answer))
     }
 
-    /// Delivers a message of a line, if there is one. Spins for a moment if an answer is
-    /// likely.
+    /// Delivers the messages of lines, at most one of each. Returns their number. Spins
+    /// for a moment where there is one line, in which an answer is likely.
     #[inline(always)]
     pub(crate) fn poll_lines(&self, replies_only: bool) -> usize {
-        if self.answers.count.get() == 0 {
-            return 0;
-        }
-        let turn = match self.answers.patience.get() {
-            0 => 0,
-            left => {
-                self.answers.patience.set(left - 1);
-                TURN
+        let turn = match self.answers.count.get() {
+            0 => return 0,
+            1 => {
+                let left = self.answers.patience.get();
+                self.answers.patience.set(left.saturating_sub(1));
+                if left > 0 { TURN } else { 0 }
             }
+            _ => 0,
         };
-        let lines = self.answers.lines.borrow();
-        for peer in lines.iter() {
+        let mut delivered = 0;
+        for peer in self.answers.lines.borrow().iter() {
             if peer.talk.end.is_theirs()
                 && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
                 && (answer.is_reply || !replies_only)
                 && self.is_next(&answer)
             {
                 self.deliver_answer(peer, answer);
-                return 1;
+                delivered += 1;
             }
         }
-        0
+        delivered
     }
 
     /// Delivers the messages of all lines, before a message of a queue. Returns their

@@ -1,0 +1,133 @@
+//! Short messages of endpoints that answer each other, in the line beside their queues.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use support::{members, tiny};
+use towpath_am::{Algorithm, Endpoint, Error, Status, Tag, WorldConfig};
+
+const ASK: u8 = 1;
+const ANSWER: u8 = 2;
+const HEAR: u8 = 3;
+
+type Log = Arc<Mutex<Vec<u32>>>;
+
+fn log(endpoint: &Endpoint, handler: u8) -> Log {
+    let log = Log::default();
+    let noted = log.clone();
+    endpoint.set_handler(handler, move |message| noted.lock().unwrap().push(message.args()[0]));
+    log
+}
+
+fn taken(log: &Log) -> Vec<u32> {
+    std::mem::take(&mut log.lock().unwrap())
+}
+
+/// A server that answers, and clients that know it, in one process.
+fn server_and_clients(config: &WorldConfig) -> (Endpoint, Vec<(Endpoint, Log)>) {
+    let mut ends: Vec<Endpoint> = members(config).iter().map(|world| Endpoint::new(world).unwrap()).collect();
+    let server = ends.remove(0);
+    server.set_handler(ASK, |question| question.reply(ANSWER, question.args()).unwrap());
+    let clients = ends.into_iter().map(|client| {
+        client.map(0, server.name(), Tag::ALL).unwrap();
+        let answers = log(&client, ANSWER);
+        (client, answers)
+    });
+    let clients = clients.collect();
+    (server, clients)
+}
+
+/// One question of each client, and its answer.
+fn round(server: &Endpoint, clients: &[(Endpoint, Log)], number: u32) {
+    for (client, _) in clients {
+        client.request(0, ASK, &[number]).unwrap();
+    }
+    while server.poll() > 0 {}
+    for (client, answers) in clients {
+        while client.poll() > 0 {}
+        assert_eq!(taken(answers), [number]);
+    }
+}
+
+#[test]
+fn line_is_used_after_a_few_answers_and_keeps_the_order() {
+    let config = WorldConfig { packets: 2, ..tiny(2, Algorithm::Towpath) };
+    let (server, clients) = server_and_clients(&config);
+    for number in 0..20 {
+        round(&server, &clients, number);
+    }
+    let client = &clients[0].0;
+    assert_eq!((server.answer_lines(), client.answer_lines()), (1, 1));
+    let heard = log(&server, HEAR);
+    // One in the line, two in the queue.
+    for number in 1..=3 {
+        client.try_request(0, HEAR, &[number]).unwrap();
+    }
+    assert!(matches!(client.try_request(0, HEAR, &[4]), Err(Error::NotSent)));
+    assert_eq!(server.audit().request_packets, 3);
+    while server.poll() > 0 {}
+    assert_eq!(taken(&heard), [1, 2, 3]);
+    // The line is the server's now: the client's go through the queue.
+    client.request(0, HEAR, &[5]).unwrap();
+    server.map(0, client.name(), Tag::ALL).unwrap();
+    let heard_back = log(client, HEAR);
+    server.request(0, HEAR, &[6]).unwrap();
+    while server.poll() + client.poll() > 0 {}
+    assert_eq!((taken(&heard), taken(&heard_back)), (vec![5], vec![6]));
+    assert!(server.audit().is_clean() && client.audit().is_clean());
+}
+
+#[test]
+fn other_algorithms_and_configurations_use_queues_alone() {
+    let without = WorldConfig { answer_lines: false, ..tiny(2, Algorithm::Towpath) };
+    for config in [tiny(2, Algorithm::LockFree), tiny(2, Algorithm::Ticket), without] {
+        let (server, clients) = server_and_clients(&config);
+        for number in 0..20 {
+            round(&server, &clients, number);
+        }
+        assert_eq!((server.answer_lines(), clients[0].0.answer_lines()), (0, 0));
+    }
+}
+
+#[test]
+fn server_of_many_uses_some_lines_and_answers_all() {
+    let (server, clients) = server_and_clients(&WorldConfig { packets: 16, ..tiny(12, Algorithm::Towpath) });
+    for number in 0..60 {
+        round(&server, &clients, number);
+    }
+    assert_eq!(server.answer_lines(), 8);
+    // Those that talk now get a line, for those that no longer do.
+    let (quiet, busy) = clients.split_at(6);
+    for number in 60..90 {
+        round(&server, busy, number);
+    }
+    assert!(busy.iter().all(|(client, _)| client.answer_lines() == 1));
+    for number in 90..120 {
+        round(&server, quiet, number);
+        round(&server, busy, number);
+    }
+}
+
+#[test]
+fn requests_of_line_and_queue_come_back_in_order() {
+    let (server, mut clients) = server_and_clients(&tiny(2, Algorithm::Towpath));
+    for number in 0..20 {
+        round(&server, &clients, number);
+    }
+    let (client, _) = clients.remove(0);
+    let back = Arc::new(Mutex::new(Vec::new()));
+    let noted = back.clone();
+    client.set_handler(0, move |message| {
+        assert_eq!(message.returned().unwrap().status, Status::Unreachable);
+        noted.lock().unwrap().push((message.args()[0], message.tag()));
+    });
+    client.map(1, server.name(), Tag(7)).unwrap();
+    for number in 1..=3 {
+        client.request(1, ASK, &[number]).unwrap();
+    }
+    drop(server);
+    client.recover();
+    while client.poll() > 0 {}
+    assert_eq!(*back.lock().unwrap(), [(1, Tag(7)), (2, Tag(7)), (3, Tag(7))]);
+}
