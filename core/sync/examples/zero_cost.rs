@@ -9,13 +9,20 @@ use towpath_machine::{Heap, Native};
 use towpath_sync::locks::Ticket;
 use towpath_sync::{Lock, Spinning};
 
+/// Lock of the library, and the processor that a thread keeps.
+#[repr(C)]
+struct Thread {
+    lock: Ticket<Native>,
+    cpu: Native,
+}
+
 /// The lock of the library.
 #[inline(never)]
 #[unsafe(no_mangle)]
-extern "C" fn zero_cost_generic(lock: &Ticket<Native>) {
-    let cpu = Native::with_id(0);
-    if let Ok(held) = lock.lock(&cpu, &Spinning) {
-        lock.unlock(&cpu, &Spinning, held);
+extern "C" fn zero_cost_generic(thread: &Thread) {
+    let Thread { lock, cpu } = thread;
+    if let Ok(held) = lock.lock(cpu, &Spinning) {
+        lock.unlock(cpu, &Spinning, held);
     }
 }
 
@@ -212,7 +219,10 @@ fn main() {
     };
     let essence = |steps: &[Vec<u8>]| steps.iter().map(|i| steps::essence(i)).collect::<Vec<_>>();
     let lock = by_hand::Ticket::default();
-    let generic = steps::of(black_box(zero_cost_generic), &Ticket::new(&Heap));
+    let generic = steps::of(
+        black_box(zero_cost_generic),
+        &Thread { lock: Ticket::new(&Heap), cpu: Native::with_id(0) },
+    );
     let by_hand = steps::of(black_box(by_hand::zero_cost_by_hand), &lock);
     let one_more = steps::of(black_box(by_hand::zero_cost_one_load_more), &lock);
     print("generic", &generic);
