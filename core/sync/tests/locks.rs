@@ -103,10 +103,13 @@ fn robust_serves_everybody() {
     let mutex: Mutex<u64> = Mutex::new(0);
     let stop = AtomicBool::new(false);
     let counts: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
+    // A thread that is started while others run starts late.
+    let start = std::sync::Barrier::new(17);
     std::thread::scope(|scope| {
         for count in &counts {
-            let (mutex, stop) = (&mutex, &stop);
+            let (mutex, stop, start) = (&mutex, &stop, &start);
             scope.spawn(move || {
+                start.wait();
                 while !stop.load(Ordering::Relaxed) {
                     *mutex.lock().unwrap() += 1;
                     count.fetch_add(1, Ordering::Relaxed);
@@ -114,6 +117,7 @@ fn robust_serves_everybody() {
                 }
             });
         }
+        start.wait();
         std::thread::sleep(Duration::from_secs(3));
         stop.store(true, Ordering::Relaxed);
     });
