@@ -49,7 +49,7 @@ use core::ops::Deref;
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use crate::packet::{Header, MAX_ARGS, READY, Slot, source_code};
-use crate::path::{Outgoing, read_args};
+use crate::path::{Outgoing, read_args, two_args};
 
 /// Maximum number of arguments of a message in the line: the last cell has its order.
 pub const ANSWER_ARGS: usize = 10;
@@ -147,6 +147,18 @@ pub struct Answer {
     pub is_reply: bool,
     /// Ticket that the receiver's head must have reached.
     pub after: u64,
+}
+
+impl Answer {
+    /// Message in the line, by its header as read.
+    #[inline(always)]
+    fn of<P: Processor>(cpu: &P, slot: &Slot<P>, header: u64) -> Answer {
+        Answer {
+            header: Header(header & !SLEEPS),
+            is_reply: header & REPLY != 0,
+            after: cpu.read(&slot.args[ANSWER_ARGS / 2]),
+        }
+    }
 }
 
 /// One end of an answer line: its private state.
@@ -276,8 +288,7 @@ impl<L> AnswerEnd<L> {
         cpu.write(&slot.tag, out.tag);
         let mut n = 0;
         while n < ANSWER_ARGS / 2 && 2 * n < out.args.len() {
-            let high = if 2 * n + 1 < out.args.len() { out.args[2 * n + 1] } else { 0 };
-            let both = u64::from(out.args[2 * n]) | u64::from(high) << 32;
+            let both = two_args(out.args, 2 * n);
             cpu.write(&slot.args[n], both);
             self.last.args[n].set(both);
             n += 1;
@@ -308,11 +319,7 @@ impl<L> AnswerEnd<L> {
         let slot = &self.line.as_deref()?.slot;
         // (A2) Acquire: pairs with the Release (A1) in `send`.
         let header = cpu.load(&slot.header, Ordering::Acquire);
-        (header & MARKS == self.theirs).then(|| Answer {
-            header: Header(header & !SLEEPS),
-            is_reply: header & REPLY != 0,
-            after: cpu.read(&slot.args[ANSWER_ARGS / 2]),
-        })
+        (header & MARKS == self.theirs).then(|| Answer::of(cpu, slot, header))
     }
 
     /// Spins for at most about `ns` nanoseconds until the other end has sent a message.
@@ -325,11 +332,7 @@ impl<L> AnswerEnd<L> {
         // (A2) Acquire: pairs with the Release (A1) in `send`.
         let header =
             cpu.spin_until(&slot.header, Ordering::Acquire, ns, |h| h & MARKS == self.theirs).ok()?;
-        Some(Answer {
-            header: Header(header & !SLEEPS),
-            is_reply: header & REPLY != 0,
-            after: cpu.read(&slot.args[ANSWER_ARGS / 2]),
-        })
+        Some(Answer::of(cpu, slot, header))
     }
 
     /// Takes the message that a look has found: reads its arguments and returns its tag.

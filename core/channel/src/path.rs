@@ -328,6 +328,14 @@ pub fn free_afterwards<'a, P: Processor>(
     Block(q, cpu, header)
 }
 
+/// Returns two arguments as they lie in a cell: the one of this number, and the next, if
+/// there is one.
+#[inline(always)]
+pub(crate) fn two_args(args: &[u32], n: usize) -> u64 {
+    let high = if n + 1 < args.len() { args[n + 1] } else { 0 };
+    u64::from(args[n]) | u64::from(high) << 32
+}
+
 /// Writes arguments into cells, two in each, the even one in the low half, as far as they
 /// go.
 ///
@@ -336,8 +344,7 @@ pub fn free_afterwards<'a, P: Processor>(
 fn write_args<P: Processor>(cpu: &P, cells: &[P::Cell], args: &[u32]) {
     let mut n = 0;
     while n < args.len().min(cells.len() * 2) {
-        let high = if n + 1 < args.len() { args[n + 1] } else { 0 };
-        cpu.write(&cells[n / 2], u64::from(args[n]) | u64::from(high) << 32);
+        cpu.write(&cells[n / 2], two_args(args, n));
         n += 2;
     }
 }

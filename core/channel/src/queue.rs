@@ -314,9 +314,22 @@ impl Receiver {
             c.is_ready(q, header, self.head).then_some(Arrival { ticket: self.head, header, late: false });
         // Only now the late ones: if the head's message was sent after a late one by the same
         // endpoint, then the late one is visible here and goes first.
+        let next_place = next.map(|_| q.index(self.head));
+        self.find_late(c, q, cpu, next_place).or(next)
+    }
+
+    /// Returns a message whose turn has passed, if one is there. `but`: a place whose
+    /// message is in its turn now.
+    fn find_late<P: Processor, C: Claim<P>>(
+        &self,
+        c: &C,
+        q: &Queue<'_, P>,
+        cpu: &P,
+        but: Option<usize>,
+    ) -> Option<Arrival> {
         for late in &self.late {
-            if next.is_some() && q.index(late.ticket) == q.index(self.head) {
-                continue; // The same packet: in its turn now.
+            if but == Some(q.index(late.ticket)) {
+                continue;
             }
             // (Q1) Acquire: pairs with the Release (Q2).
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
@@ -324,17 +337,13 @@ impl Receiver {
                 return Some(Arrival { ticket: late.ticket, header, late: true });
             }
         }
-        next
+        None
     }
 
     /// Returns whether a message is there whose turn has passed.
     #[cold]
     pub fn has_late<P: Processor, C: Claim<P>>(&self, c: &C, q: &Queue<'_, P>, cpu: &P) -> bool {
-        self.late.iter().any(|late| {
-            // (Q1) Acquire: pairs with the Release (Q2).
-            let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
-            c.is_ready_late(q, header, late.ticket, self.head)
-        })
+        self.find_late(c, q, cpu, None).is_some()
     }
 
     /// Passes over tickets that no sender will use.
