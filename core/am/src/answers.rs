@@ -98,28 +98,43 @@ impl<D: Domain> Drop for Done<'_, D> {
 impl<D: Domain> Core<D> {
     /// Notes that this endpoint has answered a peer by its queue: uses the line from some
     /// time on.
-    #[cold]
+    #[inline(always)]
     pub(crate) fn has_answered(&self, peer: &Rc<Peer<D>>) {
+        if self.answers.enabled.get() && !peer.talk.end.is_settled() {
+            self.use_line_soon(peer);
+        }
+    }
+
+    #[cold]
+    fn use_line_soon(&self, peer: &Rc<Peer<D>>) {
         let times = peer.talk.times.get().saturating_add(1);
         peer.talk.times.set(times);
-        if times < TALKS || !self.answers.enabled.get() || peer.talk.end.is_settled() {
+        if times < TALKS {
             return;
         }
-        // A handler that runs for a message of a line: next time.
-        let Ok(mut lines) = self.answers.lines.try_borrow_mut() else { return };
-        // The last incarnation's message is delivered first, out of the same line.
-        if lines.iter().any(|other| other.name.endpoint == peer.name.endpoint) {
-            return;
-        }
-        // If there are as many already: one that this endpoint would be next to write goes.
-        let rests = lines.iter().position(|other| lines.len() == MOST && other.talk.end.is_ours());
-        if (lines.len() < MOST || rests.is_some()) && peer.talk.end.attach(self.cpu()) {
-            if let Some(at) = rests {
-                lines.swap_remove(at).talk.end.rest();
+        self.change_lines(|lines| {
+            // The last incarnation's message is delivered first, out of the same line.
+            if lines.iter().any(|other| other.name.endpoint == peer.name.endpoint) {
+                return;
             }
-            lines.push(peer.clone());
+            // If there are as many already: one that this endpoint would be next to write goes.
+            let rests = lines.iter().position(|other| lines.len() == MOST && other.talk.end.is_ours());
+            if (lines.len() < MOST || rests.is_some()) && peer.talk.end.attach(self.cpu()) {
+                if let Some(at) = rests {
+                    lines.swap_remove(at).talk.end.rest();
+                }
+                lines.push(peer.clone());
+            }
+        });
+    }
+
+    /// Changes the list of lines in use, but not while a message of one of them is being
+    /// handled: each change is tried again.
+    fn change_lines(&self, act: impl FnOnce(&mut Vec<Rc<Peer<D>>>)) {
+        if let Ok(mut lines) = self.answers.lines.try_borrow_mut() {
+            act(&mut lines);
+            self.answers.count.set(lines.len());
         }
-        self.answers.count.set(lines.len());
     }
 
     /// Sends a short message in the line, if that is possible now.
@@ -170,32 +185,29 @@ impl<D: Domain> Core<D> {
             }
             _ => 0,
         };
-        let mut delivered = 0;
-        for peer in self.answers.lines.borrow().iter() {
-            if peer.talk.end.is_theirs()
-                && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
-                && (answer.is_reply || !replies_only)
-                && self.is_next(&answer)
-            {
-                self.deliver_answer(peer, answer);
-                delivered += 1;
-            }
-        }
-        delivered
+        self.poll_each_line(turn, replies_only)
     }
 
     /// Delivers the messages of all lines, before a message of a queue. Returns their
     /// number.
     #[inline(always)]
     pub(crate) fn poll_all_lines(&self, replies_only: bool) -> usize {
-        if self.answers.has_lines() { self.poll_each_line(replies_only) } else { 0 }
+        if self.answers.has_lines() { self.look_at_lines(replies_only) } else { 0 }
     }
 
-    fn poll_each_line(&self, replies_only: bool) -> usize {
+    #[inline(never)]
+    fn look_at_lines(&self, replies_only: bool) -> usize {
+        self.poll_each_line(0, replies_only)
+    }
+
+    #[inline(always)]
+    fn poll_each_line(&self, turn: u64, replies_only: bool) -> usize {
         let mut delivered = 0;
         for peer in self.answers.lines.borrow().iter() {
-            if let Some(answer) = self.answer_of(peer)
+            if peer.talk.end.is_theirs()
+                && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
                 && (answer.is_reply || !replies_only)
+                && self.is_next(&answer)
             {
                 self.deliver_answer(peer, answer);
                 delivered += 1;
@@ -245,27 +257,19 @@ impl<D: Domain> Core<D> {
 
     /// Stops using the lines that this endpoint would be next to write.
     pub(crate) fn rest_lines(&self) {
-        if self.answers.has_lines()
-            && let Ok(mut lines) = self.answers.lines.try_borrow_mut()
-        {
-            lines.retain(|peer| !peer.talk.end.rest());
-            self.answers.count.set(lines.len());
-        }
+        self.change_lines(|lines| lines.retain(|peer| !peer.talk.end.rest()));
     }
 
     /// Stops using the lines with peers that are gone, but for messages that are there.
     pub(crate) fn forget_lines(&self) {
-        if let Ok(mut lines) = self.answers.lines.try_borrow_mut() {
-            lines.retain(|peer| !peer.gone.get() || peer.talk.end.look(self.cpu()).is_some());
-            self.answers.count.set(lines.len());
-        }
+        let is_used = |peer: &Rc<Peer<D>>| !peer.gone.get() || peer.talk.end.look(self.cpu()).is_some();
+        self.change_lines(|lines| lines.retain(is_used));
     }
 
     /// Returns the request in the line that a peer which is gone did not handle, and the
     /// ticket after those that were sent before it.
     pub(crate) fn take_unhandled(&self, peer: &Rc<Peer<D>>) -> Option<(u64, Outstanding)> {
-        let unhandled = peer.talk.end.unhandled(self.cpu());
-        let Unhandled { header, tag, args: few, after } = unhandled?;
+        let Unhandled { header, tag, args: few, after } = peer.talk.end.unhandled(self.cpu())?;
         let mut args = [0; MAX_ARGS];
         args[..ANSWER_ARGS].copy_from_slice(&few);
         let operation = Operation::of(Form::Short, Direction::Request);

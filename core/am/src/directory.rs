@@ -293,5 +293,5 @@ impl<D: Membership + Hooks> Directory for D {}
 
 /// Returns the direction of a queue, by its number.
 fn direction_of(queue: u64) -> Direction {
-    if queue % 2 == 1 { Direction::Reply } else { Direction::Request }
+    Direction::of(queue % 2 == 1)
 }

@@ -56,8 +56,7 @@ impl ReplyPredictor {
     #[inline(always)]
     pub fn on_arrival(self) -> (Option<Answer>, Option<ReplyPredictor>) {
         if self.0 & 3 != 0 {
-            let direction = if self.0 & 4 != 0 { Direction::Reply } else { Direction::Request };
-            (Some((direction, self.0 >> 4)), Some(ReplyPredictor((self.0 | HEARD) - 1)))
+            (Some((Direction::of(self.0 & 4 != 0), self.0 >> 4)), Some(ReplyPredictor((self.0 | HEARD) - 1)))
         } else {
             (None, (self.0 & HEARD == 0).then_some(ReplyPredictor(HEARD)))
         }
