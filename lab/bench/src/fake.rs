@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::experiment::{Bench, Settings, Sink};
-use crate::transport::{Circumstances, Contender, Crash, Side, Stress};
+use crate::transport::{Circumstances, Contender, Crash, ShortMessage, Side, Stress};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::Placement;
@@ -47,20 +47,25 @@ pub struct Fake {
     side: Side,
     slowness: f64,
     absent: bool,
+    over_floor: Option<f64>,
 }
 
 impl Fake {
     /// One of our algorithms that is `slowness` times as slow as the fastest.
     pub fn ours(name: &'static str, slowness: f64) -> Fake {
-        Fake { name, side: Side::Ours, slowness, absent: false }
+        Fake { name, side: Side::Ours, slowness, absent: false, over_floor: Some(1.25 * slowness) }
     }
     /// A peer.
     pub fn peer(name: &'static str, slowness: f64) -> Fake {
-        Fake { name, side: Side::Peer, slowness, absent: false }
+        Fake { name, side: Side::Peer, slowness, absent: false, over_floor: None }
     }
     /// A peer that is not installed.
     pub fn absent(name: &'static str) -> Fake {
-        Fake { name, side: Side::Peer, slowness: 1.0, absent: true }
+        Fake { absent: true, ..Fake::peer(name, 1.0) }
+    }
+    /// The contender as a machine with a single core has it.
+    pub fn without_floor(self) -> Fake {
+        Fake { over_floor: None, ..self }
     }
 }
 
@@ -77,12 +82,15 @@ impl Contender for Fake {
     fn available(&self) -> Result<(), String> {
         if self.absent { Err(format!("{} is not installed", self.name)) } else { Ok(()) }
     }
-    fn logp(&mut self, _run: &Circumstances<'_>) -> Result<LogP, Error> {
+    fn logp(&mut self, _run: &Circumstances<'_>) -> Result<ShortMessage, Error> {
         if self.side == Side::Peer {
             return Err(Error::NotSupported);
         }
         let s = self.slowness;
-        Ok(LogP::from_measured(20.0 * s, 15.0 * s, 40.0 * s, 120.0 * s))
+        Ok(ShortMessage {
+            logp: LogP::from_measured(20.0 * s, 15.0 * s, 40.0 * s, 120.0 * s),
+            round_trip_over_floor: self.over_floor,
+        })
     }
     fn round_trip(&mut self, _run: &Circumstances<'_>) -> Result<f64, Error> {
         Ok(120.0 * self.slowness)

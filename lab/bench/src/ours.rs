@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
+use crate::experiments::floor::line::{Lines, Probing};
 use crate::shared::{Left, LogPFigures, StressReader, StressWriter};
-use crate::transport::{Circumstances, Contender, Crash, Side, Stress};
+use crate::transport::{Circumstances, Contender, Crash, ShortMessage, Side, Stress};
 use towpath_host::Error;
-use towpath_host::process::{Shared, cpu_time, team};
+use towpath_host::process::{Shared, SharedPages, cpu_time, team};
 use towpath_papers::paper::LogP;
-use towpath_report::stats::{median_of_batches, percentile};
+use towpath_report::stats::{InTurn, median_of_batches, medians_in_turn, percentile};
 
 /// A claim algorithm under a waiting policy.
 pub struct Ours {
@@ -24,9 +25,15 @@ pub struct Ours {
 const COUNT: u8 = 1;
 const ECHO: u8 = 2;
 const STOP: u8 = 3;
+const FLOOR: u8 = 4;
 
 /// Operations timed together.
 const BATCH: u64 = 200;
+/// Operations before those that are timed, when the processes change from endpoints to
+/// cache lines and back.
+const CHANGE: u64 = 40;
+/// Least number of batches of endpoints' round trips, and of cache lines'.
+const BATCHES_IN_TURN: usize = 20;
 
 /// The exit code of a process whose part failed, with the reason on stderr.
 const FAILED: i32 = 3;
@@ -113,20 +120,58 @@ fn seen(count: &AtomicU64) -> u64 {
 
 /// Answers requests until told to stop.
 fn serve(endpoint: &Endpoint) {
+    serve_beside(endpoint, || ());
+}
+
+/// Answers requests until told to stop, and calls `floor` after each [`FLOOR`].
+fn serve_beside(endpoint: &Endpoint, floor: impl Fn()) {
     let (stopped, stop) = counter();
+    let (asked, ask) = counter();
     endpoint.set_handler(ECHO, |message| {
         // A request is replied to once: this can't fail.
         let _ = message.reply(COUNT, message.args());
     });
+    endpoint.set_handler(FLOOR, move |message| {
+        // As above.
+        let _ = message.reply(COUNT, message.args());
+        ask();
+    });
     endpoint.set_handler(STOP, move |_| stop());
-    endpoint.poll_until(|| seen(&stopped) > 0);
+    let mut floors = 0;
+    while seen(&stopped) == 0 {
+        endpoint.poll_until(|| seen(&stopped) > 0 || seen(&asked) > floors);
+        if seen(&asked) > floors {
+            floors += 1;
+            floor();
+        }
+    }
+}
+
+/// Measures the round trip, in nanoseconds, and its ratio to the two lines' round trip:
+/// batches of one and of the other in turn, since a machine may change its speed within a second.
+fn round_trip_and_floor(
+    endpoint: &Endpoint,
+    replies: &AtomicU64,
+    lines: &Lines<'_>,
+    limit: Duration,
+) -> Result<InTurn, towpath::Error> {
+    medians_in_turn(limit, BATCHES_IN_TURN, || {
+        // A request with a reply, like the others, which the reply predictor goes by.
+        ping(endpoint, FLOOR, replies)?;
+        lines.ask(CHANGE);
+        let floor = lines.ask(BATCH);
+        (0..CHANGE).try_for_each(|_| ping(endpoint, ECHO, replies))?;
+        let start = Instant::now();
+        (0..BATCH).try_for_each(|_| ping(endpoint, ECHO, replies))?;
+        Ok((floor, start.elapsed().as_nanos() as f64 / BATCH as f64))
+    })
 }
 
 /// Sends a request and waits for the reply, polling all the time: the waiting policy is
 /// for what takes longer.
-fn ping(endpoint: &Endpoint, replies: &AtomicU64) -> Result<(), towpath::Error> {
+fn ping(endpoint: &Endpoint, handler: u8, replies: &AtomicU64) -> Result<(), towpath::Error> {
     let before = seen(replies);
-    endpoint.request(0, ECHO, &[1, 2])?;
+    endpoint.request(0, handler, &[1, 2])?;
     let mut polls = 0u32;
     while seen(replies) == before {
         if endpoint.poll() == 0 {
@@ -238,22 +283,30 @@ impl Contender for Ours {
     /// trip from one request at a time; o_s from short bursts; o_r from an iteration that sends,
     /// computes for longer than a round trip, and polls, less the first two (medians of batches,
     /// all of them); g from a long one-way stream.
-    fn logp(&mut self, run: &Circumstances<'_>) -> Result<LogP, Error> {
+    fn logp(&mut self, run: &Circumstances<'_>) -> Result<ShortMessage, Error> {
         let figures: Shared<LogPFigures> = Shared::row(1)?;
         let figures = &figures[0];
+        let pages = SharedPages::new(2)?;
         self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
+            let lines = Lines::new(&pages, 2, Probing::Pausing);
             if rank == 0 {
-                serve(endpoint);
+                serve_beside(endpoint, || lines.answer(CHANGE + BATCH));
                 return Ok(());
             }
             let (replies, bump) = counter();
             endpoint.set_handler(COUNT, move |_| bump());
             for _ in 0..2_000 {
-                ping(endpoint, &replies)?;
+                ping(endpoint, ECHO, &replies)?;
             }
             let share = run.limit / 4;
-            let round_trip =
-                median_of_batches(share, BATCH, |n| (0..n).try_for_each(|_| ping(endpoint, &replies)))?;
+            let round_trip = if run.placement.cores() < 2 {
+                // Lines that travel nowhere are no floor.
+                median_of_batches(share, BATCH, |n| (0..n).try_for_each(|_| ping(endpoint, ECHO, &replies)))?
+            } else {
+                let found = round_trip_and_floor(endpoint, &replies, &lines, share)?;
+                figures.over_floor.put(found.ratio);
+                found.second
+            };
             figures.round_trip.put(round_trip);
 
             // Only the sending is timed: what comes back is waited for between the bursts.
@@ -298,7 +351,11 @@ impl Contender for Ours {
         let messages = ((run.limit.as_secs_f64() / 4.0) * 1e7) as u64;
         let stream = self.stress(1, messages.max(10_000), run)?;
         let gap = stream.seconds * 1e9 / stream.messages.max(1) as f64;
-        Ok(LogP::from_measured(figures.send.get(), figures.receive.get(), gap, figures.round_trip.get()))
+        let (send, receive) = (figures.send.get(), figures.receive.get());
+        Ok(ShortMessage {
+            logp: LogP::from_measured(send, receive, gap, figures.round_trip.get()),
+            round_trip_over_floor: Some(figures.over_floor.get()).filter(|ratio| *ratio > 0.0),
+        })
     }
 
     fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {

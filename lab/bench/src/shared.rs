@@ -80,6 +80,9 @@ impl LeftSamples {
 pub struct LogPFigures {
     /// Round trip.
     pub round_trip: Left,
+    /// Round trip by that of two cache lines between the same processes: a ratio; 0 if
+    /// there are not two cores.
+    pub over_floor: Left,
     /// Overhead of a send.
     pub send: Left,
     /// Overhead of a receive.

@@ -32,6 +32,16 @@ pub struct Circumstances<'a> {
     pub limit: Duration,
 }
 
+/// Figures of one short message and its reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShortMessage {
+    /// The LogP parameters.
+    pub logp: LogP,
+    /// Round trip by that of two cache lines, measured in turn by the same processes;
+    /// `None` where the contender or the machine has no such floor.
+    pub round_trip_over_floor: Option<f64>,
+}
+
 /// Figures of one stress test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stress {
@@ -100,7 +110,7 @@ pub trait Contender {
     /// # Errors
     ///
     /// Why it could not be measured.
-    fn logp(&mut self, run: &Circumstances<'_>) -> Result<LogP, Error> {
+    fn logp(&mut self, run: &Circumstances<'_>) -> Result<ShortMessage, Error> {
         let _ = run;
         Err(Error::NotSupported)
     }
@@ -112,7 +122,7 @@ pub trait Contender {
     ///
     /// Why it could not be measured.
     fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
-        self.logp(run).map(|figures| figures.round_trip)
+        self.logp(run).map(|figures| figures.logp.round_trip)
     }
 
     /// Measures the stress test: process 0 reads from `writers` others that write at full

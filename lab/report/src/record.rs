@@ -225,6 +225,9 @@ pub mod metrics {
         TEST_US = "test_us", "us";
         /// `logp`: request and reply.
         ROUND_TRIP = "round_trip_ns", "ns";
+        /// `logp`: round trip by that of two cache lines, which the same processes
+        /// measure in turn.
+        ROUND_TRIP_OVER_FLOOR = "round_trip_over_floor", "ratio";
         /// `stress`: messages that the reader receives.
         MESSAGES_PER_S = "messages_per_s", "messages/s";
         /// `stress`: Jain's index over the writers' rates (1: all alike, 1/n: one has

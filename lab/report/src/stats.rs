@@ -56,6 +56,38 @@ pub fn median_of_batches<E>(
     Ok(percentile(&times, 50.0).unwrap_or(f64::NAN))
 }
 
+/// Two operations whose batches were measured in turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InTurn {
+    /// The median of the second operation's batches.
+    pub second: f64,
+    /// The median of the pairs' ratios: the second batch's time by the first's.
+    pub ratio: f64,
+}
+
+/// Repeats a pair of neighbouring batches of two operations until `limit` has passed, at
+/// least `least` times. The pair returns the time of each operation. A machine that changes its
+/// speed from one second to the next changes both batches of nearly all pairs: their ratios stay.
+///
+/// # Errors
+///
+/// The first one of a pair.
+pub fn medians_in_turn<E>(
+    limit: Duration,
+    least: usize,
+    mut pair: impl FnMut() -> Result<(f64, f64), E>,
+) -> Result<InTurn, E> {
+    let begun = Instant::now();
+    let (mut seconds, mut ratios) = (Vec::new(), Vec::new());
+    while ratios.len() < least || begun.elapsed() < limit {
+        let (first, second) = pair()?;
+        seconds.push(second);
+        ratios.push(second / first);
+    }
+    let median = |samples: &[f64]| percentile(samples, 50.0).unwrap_or(f64::NAN);
+    Ok(InTurn { second: median(&seconds), ratio: median(&ratios) })
+}
+
 fn sorted(samples: &[f64]) -> Vec<f64> {
     let mut finite: Vec<f64> = samples.iter().copied().filter(|x| x.is_finite()).collect();
     finite.sort_by(f64::total_cmp);
@@ -122,6 +154,28 @@ mod tests {
         assert_eq!(percentile(&samples, 100.0), Some(101.0));
         assert_eq!(percentile(&[1.0, 2.0], 25.0), Some(1.25));
         assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn batches_in_turn_keep_their_ratio_when_the_machine_changes() {
+        // Slow for three pairs of ten, and then once between the two batches of a pair.
+        let mut pairs = 0;
+        let found = medians_in_turn(Duration::ZERO, 20, || {
+            let pair = pairs % 10;
+            pairs += 1;
+            let (first, second) = if pair < 3 { (2.0, 2.0) } else { (1.0, 1.0) };
+            Ok::<_, ()>((100.0 * first, if pair == 3 { 2.0 } else { second } * 120.0))
+        });
+        assert_eq!((pairs, found), (20, Ok(InTurn { second: 120.0, ratio: 1.2 })));
+        assert_eq!(medians_in_turn(Duration::ZERO, 20, || Err("lost")), Err("lost"));
+        let mut more = 0;
+        medians_in_turn(Duration::from_millis(2), 1, || {
+            more += 1;
+            std::thread::sleep(Duration::from_micros(100));
+            Ok::<_, ()>((1.0, 1.0))
+        })
+        .unwrap();
+        assert!(more > 1, "it goes on for as long as it may: {more}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The floor of all communication: a cache line to another process and back.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ use towpath_host::topology::Placement;
 
 use crate::shared::LeftSamples;
 
-/// Round trips between two looks at the clock.
-const BATCH: u64 = 200;
+/// Number of round trips between two looks at the clock.
+pub const BATCH: u64 = 200;
 /// Word by which the asking process says that it has finished.
 const FINISHED: u64 = u64::MAX;
 
@@ -25,6 +26,64 @@ pub enum Probing {
     Pausing,
     /// Without.
     Bare,
+}
+
+/// One process's view of the lines through which two processes ask and answer.
+pub struct Lines<'a> {
+    ask: &'a AtomicU64,
+    answer: &'a AtomicU64,
+    probing: Probing,
+    /// Last value that was answered. Of a round trip's two values the odd one asks.
+    turn: Cell<u64>,
+}
+
+impl<'a> Lines<'a> {
+    /// The view of one of the two processes. With 1 line both write the first of the
+    /// pages' words; with 2 each writes one and reads the other, as a request and a reply do.
+    ///
+    /// # Panics
+    ///
+    /// If the pages have fewer words than lines.
+    pub fn new(pages: &'a SharedPages, lines: usize, probing: Probing) -> Self {
+        Lines { ask: pages.word(0), answer: pages.word(lines.min(2) - 1), probing, turn: Cell::new(0) }
+    }
+
+    /// Asks so many times, and waits for each answer. Returns the time of one round trip,
+    /// in nanoseconds.
+    #[inline(never)]
+    pub fn ask(&self, count: u64) -> f64 {
+        let mut turn = self.turn.get();
+        let begun = Instant::now();
+        for _ in 0..count {
+            // (1) Release, pairs with Acquire (2): the line itself is the message.
+            self.ask.store(turn + 1, Ordering::Release);
+            turn += 2;
+            wait_for(self.answer, turn, self.probing);
+        }
+        self.turn.set(turn);
+        begun.elapsed().as_nanos() as f64 / count as f64
+    }
+
+    /// Answers so many times, or until the asking process has finished.
+    #[inline(never)]
+    pub fn answer(&self, count: u64) {
+        let mut turn = self.turn.get();
+        for _ in 0..count {
+            if wait_for(self.ask, turn + 1, self.probing) == FINISHED {
+                return;
+            }
+            turn += 2;
+            // (3) Release, pairs with Acquire (2) in the asking process.
+            self.answer.store(turn, Ordering::Release);
+        }
+        self.turn.set(turn);
+    }
+
+    /// Ends the other process's answers.
+    pub fn finish(&self) {
+        // (4) Release: pairs with Acquire (2) in `wait_for`, like (1).
+        self.ask.store(FINISHED, Ordering::Release);
+    }
 }
 
 /// Number of starts. Partners that have fallen into step stay in it, and the steps differ
@@ -56,46 +115,28 @@ fn one_start(lines: usize, probing: Probing, placement: &Placement, time: Durati
         return Err(Error::NotAvailable("it needs two cores, and this process may use only one".into()));
     };
     let (pages, batches) = (SharedPages::new(2)?, Shared::<LeftSamples>::row(1)?);
-    let (ask, answer, batches) = (pages.word(0), pages.word(lines.min(2) - 1), &batches[0]);
+    let batches = &batches[0];
     team(&[Some(here), Some(there)], time + GRACE, |rank| {
+        let lines = Lines::new(&pages, lines, probing);
         if rank == 1 {
-            reply(ask, answer, probing);
+            lines.answer(u64::MAX);
             return 0;
         }
         let end = Instant::now() + time;
-        let mut turn = 0;
         while !batches.is_full() && (batches.len() < 3 || Instant::now() < end) {
-            let begun = Instant::now();
-            for _ in 0..BATCH {
-                // (1) Release, pairs with Acquire (2): the line itself is the message. Two values
-                // per round trip: odd asks, even answers.
-                ask.store(turn + 1, Ordering::Release);
-                wait_for(answer, turn + 2, probing);
-                turn += 2;
-            }
-            batches.keep(begun.elapsed().as_nanos() as f64 / BATCH as f64);
+            batches.keep(lines.ask(BATCH));
         }
-        // Release: pairs with Acquire (2) in `wait_for`, like (1).
-        ask.store(FINISHED, Ordering::Release);
+        lines.finish();
         0
     })?;
     batches.median().ok_or_else(|| Error::NotAvailable("no round trip was completed".into()))
-}
-
-fn reply(ask: &AtomicU64, answer: &AtomicU64, probing: Probing) {
-    let mut turn = 1;
-    while wait_for(ask, turn, probing) != FINISHED {
-        // (3) Release, pairs with Acquire (2) in the asking process.
-        answer.store(turn + 1, Ordering::Release);
-        turn += 2;
-    }
 }
 
 /// Spins until the word has that value, or says that all is over.
 #[inline(always)]
 fn wait_for(word: &AtomicU64, value: u64, probing: Probing) -> u64 {
     loop {
-        // (2) Acquire, pairs with Release (1), (3).
+        // (2) Acquire, pairs with Release (1), (3), (4).
         let seen = word.load(Ordering::Acquire);
         if seen == value || seen == FINISHED {
             return seen;
@@ -110,6 +151,31 @@ fn wait_for(word: &AtomicU64, value: u64, probing: Probing) -> u64 {
 mod tests {
     use super::*;
     use towpath_host::topology::Pin;
+
+    #[test]
+    fn lines_are_used_again_after_a_pause() {
+        for lines in [1, 2] {
+            let pages = SharedPages::new(2).unwrap();
+            let (batches, last) = ([1, 7, 20], std::sync::Barrier::new(2));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let lines = Lines::new(&pages, lines, Probing::Pausing);
+                    batches.iter().for_each(|&n| {
+                        lines.answer(n);
+                        last.wait();
+                    });
+                    lines.answer(u64::MAX);
+                });
+                let lines = Lines::new(&pages, lines, Probing::Pausing);
+                for n in batches {
+                    assert!(lines.ask(n) > 0.0);
+                    last.wait();
+                }
+                assert_eq!(lines.turn.get(), 2 * 28, "each is answered once");
+                lines.finish();
+            });
+        }
+    }
 
     #[test]
     fn a_line_travels_or_the_reason_is_given() {
