@@ -9,6 +9,8 @@ mod child;
 mod choice;
 #[cfg(feature = "loom")]
 mod model;
+#[cfg(all(feature = "loom", target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+mod stacks;
 mod victim;
 pub mod watchdog;
 
