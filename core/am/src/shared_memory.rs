@@ -136,8 +136,7 @@ impl Side<Native> for NativeSide {
         if !first {
             let bytes = size_of::<Locks<Native>>();
             // SAFETY: the locks are mapped and writable, made of atomics and libc's mutex (interior
-            // mutability, `Plain`), all zero is a valid value, and the caller is the only one who
-            // uses them now.
+            // mutability, `Plain`), all zero is a valid value, and no other process uses them now.
             unsafe {
                 core::ptr::write_bytes(core::ptr::from_ref(self.locks).cast_mut().cast::<u8>(), 0, bytes);
             }

@@ -378,8 +378,9 @@ impl SignalEndpoint {
         let data = Rc::as_ptr(&inner).cast::<()>();
         // SAFETY: `interrupted` does what a handler may: it touches this endpoint only while no
         // call of it is under way (`busy`), allocates nothing and takes no lock, and the handlers
-        // that it runs were marked by who vouches for them (`set_signal_handler`); a panic in one
-        // of them ends the process. The data lives until `interrupts` has been dropped.
+        // that it runs were marked by the caller that vouches for them (`set_signal_handler`); a
+        // panic in one of them ends the process. The data lives until `interrupts` has been
+        // dropped.
         let interrupts = unsafe { Interrupts::install(inner.endpoint.world(), number, interrupted, data)? };
         inner.address.set(interrupts.address());
         let ticker = interrupts.ticker();

@@ -63,7 +63,7 @@ fn barrier_returned_messages_sent_before_were_handled() {
                 endpoint.barrier().unwrap();
                 let handled = count.load(Ordering::Relaxed);
                 assert!(handled >= round * RANKS, "{handled} of {round} rounds, {config:?}");
-                // Nobody sends for the next round before all have looked.
+                // No rank sends for the next round before all have looked.
                 endpoint.barrier().unwrap();
                 assert_eq!(handled, round * RANKS, "{config:?}");
             }

@@ -1,5 +1,5 @@
 //! Kills a process after instruction k of a send or a poll, and looks whether the others
-//! go on: nothing lost, nothing twice, nothing leaked, nobody hangs.
+//! go on: nothing lost, nothing twice, nothing leaked, no process hangs.
 //!
 //! `cargo test -p towpath-am --test kill_every_step -- every towpath` does it for every k (a minute
 //! for each algorithm; without a name, all of them). In the ordinary tests k grows by a thirtieth

@@ -17,7 +17,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use reference::{
-    BLOCK, End, Form, HANDLERS, Model, NOBODY, Outgoing, REPLIES, REQUESTS, SEGMENT, Seen, answer, pattern,
+    BLOCK, End, Form, HANDLERS, Model, NO_NAME, Outgoing, REPLIES, REQUESTS, SEGMENT, Seen, answer, pattern,
 };
 use support::{Watchdog, members, tiny};
 use towpath_am::{
@@ -284,7 +284,7 @@ impl Both {
         self.ends[at] = None;
         self.model.order.retain(|i| *i != at);
         let end = &mut self.model.ends[at];
-        let (before, shared) = (std::mem::replace(&mut end.name, NOBODY), end.shared);
+        let (before, shared) = (std::mem::replace(&mut end.name, NO_NAME), end.shared);
         self.model.closed = (before, std::mem::take(&mut end.queues[REQUESTS]));
         if noticed {
             for i in others {

@@ -36,7 +36,7 @@ fn a_missing_handler_comes_back() {
     pair.b.clear_handler(1);
     pair.a.request_long(0, 1, &[4], &[1; 40], 0).unwrap();
     assert_eq!(pair.came_back(), (Status::BadHandler, Operation::RequestLong, vec![4]));
-    // A reply that its requester has no handler for comes back to the one who replied.
+    // A reply that its requester has no handler for comes back to the replier.
     pair.b.set_handler(7, |message| message.reply(98, &[5]).unwrap());
     pair.a.request(0, 7, &[]).unwrap();
     pair.settle();
@@ -73,7 +73,7 @@ fn ranges_outside_the_segment_come_back() {
 }
 
 #[test]
-fn messages_to_somebody_who_left_come_back() {
+fn messages_to_a_peer_that_left_come_back() {
     let pair = Pair::new();
     let b = pair.b.name();
     drop(pair.b);
@@ -90,7 +90,7 @@ fn messages_to_somebody_who_left_come_back() {
 }
 
 #[test]
-fn what_was_on_the_way_to_somebody_who_left_comes_back() {
+fn messages_on_the_way_to_a_peer_that_left_come_back() {
     for replaced in [false, true] {
         let pair = Pair::new();
         let (b, world) = (pair.b.name(), pair.b.world().clone());
@@ -126,7 +126,7 @@ fn what_was_on_the_way_to_somebody_who_left_comes_back() {
 }
 
 #[test]
-fn a_reply_to_somebody_who_left_comes_back() {
+fn a_reply_to_a_peer_that_left_comes_back() {
     let pair = Pair::new();
     pair.b.set_handler(7, |message| message.reply(1, &[5]).unwrap());
     pair.a.request(0, 7, &[]).unwrap();

@@ -165,8 +165,8 @@ fn the_translation_table() {
     pair.a.unmap(300).unwrap();
     assert!(matches!(pair.a.request(300, 1, &[]), Err(Error::NotInitialised(_))));
     assert!(matches!(pair.a.map(70_000, pair.b.name(), Tag::ALL), Err(Error::BadArgument(_))));
-    let nobody = Name::from_bits(pair.b.name().to_bits() + (1 << 16));
-    assert!(matches!(pair.a.map(2, nobody, Tag::ALL), Err(Error::BadArgument(_))));
+    let unknown = Name::from_bits(pair.b.name().to_bits() + (1 << 16));
+    assert!(matches!(pair.a.map(2, unknown, Tag::ALL), Err(Error::BadArgument(_))));
     assert!(matches!(pair.a.map(2, Name::from_bits(u64::MAX), Tag::ALL), Err(Error::BadArgument(_))));
     // To itself.
     pair.a.map(3, pair.a.name(), Tag::ALL).unwrap();
@@ -196,7 +196,7 @@ fn an_asynchronous_transfer_says_when_it_cannot_go_out() {
     for algorithm in Algorithm::ALL {
         let worlds = members(&tiny(2, algorithm));
         let sender = Endpoint::new(&worlds[0]).unwrap();
-        // Not in the sender's bundle: nobody polls it while the sender waits.
+        // Not in the sender's bundle: no wait of the sender polls it.
         let receiver = Endpoint::with_private_segment(&worlds[1], 8192).unwrap();
         let log = Log::default();
         receiver.set_handler(1, logging(&log));
@@ -361,7 +361,7 @@ fn a_parallel_endpoint_is_used_by_many_threads() {
         for endpoint in &parallel {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    // Nobody polls but who waits: for space, or for the end.
+                    // Only waiters poll: for space, or for the end.
                     for n in 0..EACH {
                         endpoint.request(0, 1, &[n]).unwrap();
                     }

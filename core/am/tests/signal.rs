@@ -1,7 +1,7 @@
 //! An endpoint that is polled by a real-time signal: a process that never polls answers
 //! requests from the handler, on the table that it is updating itself; what is not safe there
-//! waits, and the order is kept; no space for a reply holds up nobody; and wherever a call of the
-//! endpoint is interrupted, nothing is lost and nothing is done twice.
+//! waits, and the order is kept; no space for a reply holds up no endpoint; and wherever a call of
+//! the endpoint is interrupted, nothing is lost and nothing is done twice.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -203,7 +203,7 @@ fn answers_while_computing() {
     scene.end(&child);
     scene.check(1_000);
     assert!(updates > 0, "it did nothing else");
-    assert!(signals >= 200, "{signals} signals: who told it?");
+    assert!(signals >= 200, "{signals} signals: what told it?");
     println!("{signals} signals for 1000 requests, {updates} updates of its own");
 }
 
@@ -372,7 +372,7 @@ fn calls_are_interrupted(choice: &Choice) {
             }
         };
         until(2, 1);
-        // Once more, to one who is away.
+        // Once more, to a peer that is away.
         scene.request(INSERT, 2);
         until(3, 1);
         page.order.store(END, SeqCst);

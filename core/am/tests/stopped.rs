@@ -1,10 +1,10 @@
 //! Stops a process after instruction k of a send, and leaves it stopped (not dead): finds
 //! the processes that it holds up, and lets it go on.
 //!
-//! * Under `towpath` and `lock-free`: nobody. Another sender goes round the ring five times
-//!   meanwhile, and all of it arrives.
-//! * Under the locks: everybody, while it has the lock or a packet, or stands in a FIFO queue; the
-//!   others go on as soon as it does.
+//! * Under `towpath` and `lock-free`: no other process. Another sender goes round the ring five
+//!   times meanwhile, and all of it arrives.
+//! * Under the locks: every other process, while it has the lock or a packet, or stands in a FIFO
+//!   queue; the others go on as soon as it does.
 //!
 //! In any case its own message arrives exactly once, before the one that it sends next, nothing is
 //! lost, and nothing stays in use. `docs/crashes.md` has the table.
@@ -183,7 +183,7 @@ impl Scene {
     fn new(algorithm: Algorithm, what: What, page: Page, cores: [usize; 2]) -> Scene {
         let config = WorldConfig {
             algorithm,
-            // Who waits for a lock then spins and yields, and does not sleep (except for `posix`).
+            // A waiter for a lock then spins and yields, and does not sleep (except for `posix`).
             waiting: if algorithm.is_locked() { Policy::SpinThenYield } else { Policy::Adaptive },
             packets: PACKETS as u32,
             blocks: 4,
@@ -377,7 +377,7 @@ fn run(scene: &Scene, algorithm: Algorithm, what: What, choice: &Choice) -> Summ
         }
         steps += match (choice.every(), algorithm.is_locked()) {
             (true, _) => 1,
-            // Each one that holds somebody up takes a while to be seen.
+            // Each one that holds another process up takes a while to be seen.
             (false, true) => 1 + steps / 10,
             (false, false) => 1 + steps / 30,
         };
@@ -399,7 +399,7 @@ fn stop_waiter(scene: &Scene, step: u64, patient: bool) -> bool {
     scene.until(|| page.get(WAITING) > 0);
     let mut vain = Vain::default();
     scene.until(|| {
-        assert_eq!(page.get(WAITING), 1, "nobody holds the lock");
+        assert_eq!(page.get(WAITING), 1, "the lock has no holder");
         vain.tries(&waiter, Some(0))
     });
     waiter.stop();
@@ -448,7 +448,7 @@ fn main() {
             let summary = run(&scene, algorithm, what, &choice);
             println!("{name:<24}{:<10}{:>8}{:>9}", format!("{what:?}"), summary.steps, summary.held_up);
             assert!(summary.steps > 20, "{} steps", summary.steps);
-            assert_eq!(summary.held_up > 0, algorithm.is_locked(), "who holds the lock holds everybody up");
+            assert_eq!(summary.held_up > 0, algorithm.is_locked(), "the lock's holder holds all others up");
             if what == What::Short {
                 locked = summary.locked;
             }
@@ -460,11 +460,7 @@ fn main() {
             for patient in [false, true] {
                 let scene = Scene::new(algorithm, What::Short, page, cores);
                 let held_up = stop_waiter(&scene, step, patient);
-                assert_eq!(
-                    held_up,
-                    algorithm.is_fifo(),
-                    "who waits in a FIFO queue holds up who comes later"
-                );
+                assert_eq!(held_up, algorithm.is_fifo(), "a waiter in a FIFO queue holds up later ones");
                 println!("{name:<24}{:<10}{:>8}{:>9}", "waiting", 1, u64::from(held_up));
                 cases += 1;
             }

@@ -223,7 +223,7 @@ fn member(world: &World, me: usize, count: u64, tallies: &[Tally]) {
     }
     .expect("an endpoint");
     let mine = &tallies[me];
-    endpoint.map_world().expect("everybody has an endpoint");
+    endpoint.map_world().expect("every rank has an endpoint");
     let names: Vec<Name> = (0..RANKS).map(|rank| endpoint.mapping(rank).expect("mapped").0).collect();
     endpoint.set_handler(0, |message| panic!("came back: {message:?}"));
     for (form, handler) in FORMS {

@@ -1,11 +1,11 @@
 //! Finding out, without a clock, that the words of a spin lock in front of a queue are
 //! damaged.
 //!
-//! **Source.** Ours. A spin lock does not say who holds it. Senders say before they touch it that
+//! **Source.** Ours. A spin lock does not name its holder. Senders say before they touch it that
 //! they are about to (intent [`LOCKING`](intent::LOCKING)), and when they have it ([`HOLDS`]); in
 //! between they may be anywhere: waiting, or served and not yet aware of it, and then stopped for
-//! as long as somebody likes. If no living sender has the lock or ever will, its words are damaged,
-//! and the queue must be closed, or all that wait do so for ever.
+//! any length of time. If no living sender has the lock or ever will, its words are damaged, and
+//! the queue must be closed, or all that wait do so for ever.
 //!
 //! **How.** The waiter with the lowest endpoint asks all others; each answers only from its own
 //! wait loop, so one that is stopped, or runs elsewhere, does not answer, and nothing is decided
@@ -13,21 +13,21 @@
 //!
 //! | step | the one that asks | the others |
 //! | --- | --- | --- |
-//! | 1 | sets [`SUSPECTED`] in the tail, then notes who is LOCKING; gives up if one HOLDS | a sender that begins to lock, and one that claims, clears the bit |
+//! | 1 | sets [`SUSPECTED`] in the tail, then notes the senders that are LOCKING; gives up if one HOLDS | a sender that begins to lock, and one that claims, clears the bit |
 //! | 2 | writes a new round into its intent | a waiter that reads the round looks at the lock once more |
 //! | 3 | | if it still waits then, it writes the round into its own intent |
-//! | 4 | if those noted, and nobody else, are LOCKING and have answered: closes the queue, provided that the bit is still set | |
+//! | 4 | if those noted, and no others, are LOCKING and have answered: closes the queue, provided that the bit is still set | |
 //!
 //! *Why that is right.* Let the bit be set from 1 to 4. Then no call began meanwhile: it would have
 //! cleared the bit, or its intent came before the bit and was noted. Those noted are in one call
-//! each from 1 to 4, since an end of a call shows in 4. Whoever had left the lock before 1 had done
-//! so before the round was written (its intent was read), so each answer came after looking at a
-//! lock that was released by all of them, and found it not its own. The noted ones released nothing
-//! since. So nobody has the lock, and nobody is left who could hand it over.
+//! each from 1 to 4, since an end of a call shows in 4. A sender that had left the lock before 1
+//! had done so before the round was written (its intent was read), so each answer came after
+//! looking at a lock that was released by all of them, and found it not its own. The noted ones
+//! released nothing since. So no sender has the lock, and none is left that could hand it over.
 //!
 //! **Progress.** Obstruction-free: calls that begin meanwhile make the asking waiter begin again.
 //!
-//! **Fields.** `tail`: everybody. Intents: their endpoint. A round is a number that no earlier
+//! **Fields.** `tail`: all endpoints. Intents: their endpoint. A round is a number that no earlier
 //! round of that endpoint had; it is written by the one that asks and copied by those that answer,
 //! with the asking endpoint.
 //!
@@ -168,7 +168,7 @@ impl Suspicion {
         // Relaxed: (4) decides.
         let now = cpu.load(tail, Ordering::Relaxed);
         if waiting() != Some(self.noted.load(Relaxed)) || now & (SUSPECTED | CLOSED) != SUSPECTED {
-            // Somebody has begun, ended, or got the lock: asks again next time.
+            // A sender has begun, ended, or got the lock: asks again next time.
             self.question.store(0, Relaxed);
             return false;
         }

@@ -1,23 +1,23 @@
 //! Freedom from deadlock (L19), under the model checker: tiny queues, every schedule up
-//! to a number of preemptions, and the checker's word that somebody can always go on. Each test has
-//! a twin that does the wrong thing, in which the checker must find the deadlock; it prints the
-//! schedule that led there.
+//! to a number of preemptions, and the checker's word that some endpoint can always go on. Each
+//! test has a twin that does the wrong thing, in which the checker must find the deadlock; it
+//! prints the schedule that led there.
 //!
 //! The two arguments are those of Lumetta & Culler 1998:
 //!
 //! * **Cycles of requests** (§3.1). "Consider a group of endpoints with full request queues": if
-//!   each now sends another request before it looks at its own queue, nobody's queue ever gets
-//!   room. "Polling during backoff creates space in the queues and breaks the deadlock." A *reply*
-//!   that waits polls replies only. That is enough, since handling a reply sends nothing: reply
-//!   queues always drain.
+//!   each now sends another request before it looks at its own queue, no queue ever gets room.
+//!   "Polling during backoff creates space in the queues and breaks the deadlock." A *reply* that
+//!   waits polls replies only. That is enough, since handling a reply sends nothing: reply queues
+//!   always drain.
 //! * **Bulk transfers** (§3.2). A transfer needs a packet and a block. Packets are delivered in
 //!   order, and a block is free again when its packet has been delivered. Suppose that a sender
 //!   takes its packet first, the one at the head, and then finds no block free, because those
 //!   behind it in the packet queue have them all. It waits for a block; the receiver can't deliver
 //!   what has the blocks before it has delivered the head; the head waits for its sender. Polling
-//!   does not help: what is missing is nothing that the sender could deliver. Whoever takes the
-//!   block first never holds a packet that it can't publish, so the head is always published sooner
-//!   or later.
+//!   does not help: what is missing is nothing that the sender could deliver. A sender that takes
+//!   the block first never holds a packet that it can't publish, so the head is always published
+//!   sooner or later.
 //!
 //! The receivers here don't pass over a head that keeps them waiting. Our lock-free algorithms do
 //! after a millisecond, which would end the second deadlock too, a millisecond at a time; the
@@ -153,7 +153,7 @@ impl<'a, C: Claim<LoomProcessor>> Agent<'a, C> {
                 }
                 Err(ClaimError::Full) if !waits => self.tell(&format!("waits for {what}")),
                 Err(ClaimError::Full) => {}
-                Err(ClaimError::Closed) => panic!("nobody closes a queue"),
+                Err(ClaimError::Closed) => panic!("no call closes a queue"),
             }
             waits = true;
             let delivered = match kind {
@@ -337,7 +337,7 @@ fn cycles_are_resolved<C: Claim<LoomProcessor> + Send + Sync + 'static>(
     for bounds in BOUNDS {
         assert_eq!(cycle(bounds, true, claim), Ok(()), "{bounds:?}");
         let story = cycle(bounds, false, claim).expect_err("without polling");
-        // Everybody's last word.
+        // The last line of each endpoint.
         for id in 0..bounds.1 {
             let last = story.iter().rfind(|line| line.starts_with(&id.to_string()));
             assert_eq!(
@@ -367,7 +367,7 @@ fn the_order_of_bulk_claims_matters<C: Claim<LoomProcessor> + Send + Sync + 'sta
         assert_eq!(bulk(bounds, Order::BlockFirst, claim), Ok(()), "{bounds:?}");
     }
     let story = bulk((2, 3, 2), Order::PacketFirst, claim).expect_err("the packet first");
-    // Whoever has the head waits for the block, which the other has published behind it.
+    // The sender of the head waits for the block, which the other has published behind it.
     let head = story.iter().find(|line| line.ends_with("has a packet for a request to 0")).expect("a head");
     let (first, second) = if head.starts_with('1') { (1, 2) } else { (2, 1) };
     let said = |line: String| assert!(story.contains(&line), "{line}: {story:#?}");

@@ -65,9 +65,9 @@ impl Shared {
 }
 
 /// A census in which all live, with the intents that are there.
-struct Everybody<'a>(&'a Shared, LoomProcessor);
+struct AllMembers<'a>(&'a Shared, LoomProcessor);
 
-impl Census for Everybody<'_> {
+impl Census for AllMembers<'_> {
     fn endpoints(&self) -> usize {
         self.0.intents.len()
     }
@@ -103,7 +103,7 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
             match self.claim.claim(&self.shared.queue(), sender, &self.cpu(), &Spinning, intent) {
                 Ok(ticket) => return ticket,
                 Err(ClaimError::Full) => self.shared.changed[self.id].wait(),
-                Err(ClaimError::Closed) => panic!("nobody closes the queue"),
+                Err(ClaimError::Closed) => panic!("no call closes the queue"),
             }
         }
     }
@@ -114,7 +114,7 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
             match self.claim.claim_block(&self.shared.queue(), sender, &self.cpu(), &Spinning, intent) {
                 Ok(block) => return block,
                 Err(ClaimError::Full) => self.shared.changed[self.id].wait(),
-                Err(ClaimError::Closed) => panic!("nobody closes the queue"),
+                Err(ClaimError::Closed) => panic!("no call closes the queue"),
             }
         }
     }
@@ -290,7 +290,7 @@ fn passed_over_and_late<C: Claim<LoomProcessor> + Send + Sync + 'static>(
         let threads = start_senders(&shared, senders, each, false);
         let side = Side { claim: &shared.1, shared: &shared.0, id: 0 };
         let (q, cpu) = (shared.0.queue(), side.cpu());
-        let census = Everybody(&shared.0, cpu);
+        let census = AllMembers(&shared.0, cpu);
         let mut receiver = Receiver::default();
         let mut got = Vec::new();
         while got.len() < senders * each as usize {

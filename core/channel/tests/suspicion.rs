@@ -62,8 +62,8 @@ impl Shared {
         let suspicion = Suspicion::new(me);
         let words = self.intents.iter().enumerate().map(|(endpoint, word)| (endpoint as u16, word));
         for _ in 0..looks {
-            // Acquire: the lock's own. A load, which may see an old value, where nobody else takes
-            // it.
+            // Acquire: the lock's own. A load, which may see an old value, where no other sender
+            // takes it.
             let mine = match awaited {
                 FREE => {
                     cpu.compare_exchange(&self.lock, FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -114,7 +114,7 @@ fn waiter_that_was_served_unawares_is_not_passed_over() {
     const SERVES_2: u64 = 3;
     model(3, || {
         let shared = Arc::new(Shared::new(3, HELD));
-        // Who waits already: nothing of that is new.
+        // These wait already: no look at them finds news.
         let holder = LoomProcessor { id: 1 };
         holder.store(&shared.intents[1], locking(HOLDS), Ordering::Relaxed);
         for waiter in [0, 2] {

@@ -43,9 +43,9 @@ mod arch {
     pub unsafe fn cas2(first: &AtomicU64, old: [u64; 2], new: [u64; 2]) -> bool {
         let done: u8;
         // SAFETY: 16 aligned bytes that are only accessed atomically, as the caller promises. A
-        // locked instruction acquires and releases: whoever loads one of the values with Acquire
-        // sees what came before. RBX, in which the instruction wants the first new value, is the
-        // compiler's: it gets it back.
+        // locked instruction acquires and releases: a processor that loads one of the values with
+        // Acquire sees what came before. RBX, in which the instruction wants the first new value,
+        // is the compiler's: it gets it back.
         unsafe {
             core::arch::asm!(
                 "xchg rsi, rbx",

@@ -15,7 +15,7 @@ use crate::processor::{Arena, FetchOp, KernelMutex, LlSc, LockOutcome, Park, Pla
 #[derive(Debug)]
 pub struct LoomWord {
     value: AtomicU64,
-    // Only words that somebody may park on need the queue, and loom explores every object: made by
+    // Only words that a waiter may park on need the queue, and loom explores every object: made by
     // `LoomArena::parking`.
     parked: Option<(Mutex<u64>, Condvar)>,
 }
@@ -120,13 +120,13 @@ impl Processor for LoomProcessor {
         fence(order);
     }
     fn read(&self, cell: &LoomCell) -> u64 {
-        // SAFETY: loom hands out the pointer for the length of the closure and has checked that
-        // nobody writes.
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that no
+        // thread writes.
         cell.0.with(|p| unsafe { *p })
     }
     fn write(&self, cell: &LoomCell, value: u64) {
-        // SAFETY: loom hands out the pointer for the length of the closure and has checked that
-        // nobody else uses it.
+        // SAFETY: loom hands out the pointer for the length of the closure and has checked that no
+        // other thread uses it.
         cell.0.with_mut(|p| unsafe { *p = value });
     }
     fn copy_in(&self, to: &LoomBytes, at: usize, from: &[u8]) {
@@ -252,7 +252,7 @@ impl Prefetch for LoomProcessor {
 }
 
 /// Mutex of the operating system: correct by assumption, so that the data under it can be
-/// checked. Nobody dies here.
+/// checked. No thread dies here.
 #[derive(Debug, Default)]
 pub struct LoomMutex {
     held: Mutex<bool>,

@@ -44,7 +44,7 @@ unsafe impl Plain for NativeKernelMutex {}
 /// alignment are compared as well.
 ///
 /// A type that is also [`Plain`] can be used through a shared reference; one that is not only
-/// through methods of its own handle (a mutex, which must know who locks it).
+/// through methods of its own handle (a mutex, which must know its holder).
 ///
 /// ```
 /// use std::sync::atomic::AtomicU64;

@@ -289,8 +289,8 @@ pub trait AdvisoryLoad: Processor {
 
 /// Capability: an operating system that keeps counts of active threads (Allemany & Felten
 /// 1992; Greenwald & Cheriton §8.4): it takes a thread that it switches out off the count that the
-/// thread is in, and adds it again before the thread goes on. So whoever waits for others to be
-/// done does not wait for one that does not run.
+/// thread is in, and adds it again before the thread goes on. So a thread that waits until others
+/// are done does not wait for one that does not run.
 pub trait ActiveThreads: Processor {
     /// Adds the acting thread to a count, if that is below `most`, in one step with
     /// telling the system. May fail for no reason. A thread is in one count at a time.
@@ -302,10 +302,10 @@ pub trait ActiveThreads: Processor {
 /// Capability: an operating system that knows locks, and the tentative stores of their
 /// holders (Bershad 1993; Greenwald & Cheriton §6.1). When it takes the processor from a holder, or
 /// finds it dead, it puts back what that has stored and frees the lock; the holder learns of it at
-/// its next step, and begins anew. So nobody waits for a holder that does not run.
+/// its next step, and begins anew. So no thread waits for a holder that does not run.
 ///
-/// Such a lock is a word that counts how often it was taken and freed: odd while somebody has it,
-/// by whomever it is freed. A thread has one at a time.
+/// Such a lock is a word that counts how often it was taken and freed: odd while it has a holder,
+/// whichever thread frees it. A thread has one at a time.
 pub trait RollBack: Processor {
     /// Takes the lock if it is free, in one step with telling the system; acquires. May
     /// fail for no reason.

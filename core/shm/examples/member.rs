@@ -116,7 +116,7 @@ fn crash(rank: u32, how: &str, wait: bool) -> Outcome {
     match world.barrier(Policy::default()) {
         Err(Error::MemberDied { rank }) => say(format_args!("rank {} lost {rank}", world.rank())),
         Err(e) => return Err(e.into()),
-        Ok(()) => say(format_args!("rank {} lost nobody", world.rank())),
+        Ok(()) => say(format_args!("rank {} lost no peer", world.rank())),
     }
     // The survivors go on.
     world.barrier(Policy::default())?;

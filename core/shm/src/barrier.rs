@@ -14,12 +14,12 @@
 //! **Source.** The sense-reversing central barrier (Mellor-Crummey & Scott 1991, algorithm 7), with
 //! the count replaced by places.
 //!
-//! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by anybody, by compare-and-swap;
+//! **Fields.** `arrivals[r]`: written by rank r alone. `episode`: by any rank, by compare-and-swap;
 //! waiters add PARKED. `at_doorbells`: by waiters that poll endpoints meanwhile ([`Episode`]) and
 //! are about to sleep at their doorbells.
 //!
-//! **Progress.** Blocking, by nature; a dead member blocks nobody for longer than it takes to
-//! notice.
+//! **Progress.** Blocking, by nature; a dead member blocks the others for no longer than it takes
+//! to notice its death.
 //!
 //! **Crashes.** Before arriving: the survivors find the death, complete the episode without it and
 //! all get `MemberDied`. After arriving, before or after moving on: the same, or the episode
@@ -229,8 +229,8 @@ impl Inner {
         // (B1) Acquire: pairs with the AcqRel (B3). This episode can't end before this participant
         // arrives, so the next number is its own.
         let mine = number(state.episode.load(Ordering::Acquire)).wrapping_add(1);
-        // (B2) SeqCst: of those who arrive and then look whether all have, the last one sees all,
-        // itself included; pairs with (B2) in `complete`.
+        // (B2) SeqCst: of the ranks that arrive and then look whether all have, the last one sees
+        // all, itself included; pairs with (B2) in `complete`.
         self.arrival(me.index).store(mine, Ordering::SeqCst);
         self.complete(mine);
         Ok(mine)
@@ -285,8 +285,8 @@ impl Inner {
                     return;
                 }
             }
-            // Those who were seen to be dead had been counted by then: if that is news, it belongs
-            // to the outcome.
+            // The ranks that were seen to be dead had been counted by then: if that is news, it
+            // belongs to the outcome.
             if self.deaths() != deaths {
                 continue;
             }
@@ -294,14 +294,14 @@ impl Inner {
             let failed = if count == deaths_of(seen) { 0 } else { FAILED | u64::from(deaths.rank()) << RANK };
             let next = failed | count << 32 | u64::from(wanted);
             // (B3) AcqRel: Release pairs with the Acquire (B1) and those in `wait_until`; fails if
-            // somebody else ended it, or parked.
+            // another rank ended it, or parked.
             if state.episode.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 if seen & PARKED != 0 {
                     Native::with_id(0).wake(&state.episode, u32::MAX);
                 }
                 // (B5) SeqCst: the end of the episode before the look; pairs with (B4).
                 core::sync::atomic::fence(Ordering::SeqCst);
-                // Relaxed: ordered by the fence; at worst everybody looks once in vain.
+                // Relaxed: ordered by the fence; at worst all waiters look once too often.
                 if state.at_doorbells.load(Ordering::Relaxed) == u64::from(wanted) {
                     self.ring_all();
                 }

@@ -7,8 +7,8 @@
 //! lock; a process that wants the rank, or looks for deaths, finds it dead and clears the entry
 //! away. One that is stopped there keeps its rank.
 //!
-//! Leaving gives the entry back with one compare-and-swap, and wakes everybody: nobody waits any
-//! more for one who has left.
+//! Leaving gives the entry back with one compare-and-swap, and wakes all waiters: no rank waits any
+//! more for one that has left.
 
 use core::sync::atomic::{Ordering, fence};
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,7 +94,7 @@ impl Inner {
                         state: State::Joining,
                     };
                     // (E3) AcqRel: Acquire pairs with the Release of the predecessor's leaving;
-                    // fails if somebody was faster.
+                    // fails if another process was faster.
                     if entry
                         .word
                         .compare_exchange(bits, claim.pack(), Ordering::AcqRel, Ordering::Acquire)
@@ -196,7 +196,7 @@ impl Inner {
             *held = None;
         }
         self.count_processors();
-        self.wake_everybody();
+        self.wake_all_waiters();
         self.local.entering.store(0, Ordering::Relaxed);
     }
 

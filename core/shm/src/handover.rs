@@ -2,7 +2,8 @@
 //!
 //! A named world travels by its name. An anonymous one is a descriptor: a child inherits it; and
 //! since some programs close what they inherit before they start others (Python's subprocess does),
-//! the launcher also gives it to whoever of the same user asks for it at an abstract Unix socket.
+//! the launcher also gives it to any process of the same user that asks for it at an abstract Unix
+//! socket.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -11,8 +11,8 @@
 //! **Fields.** `local`: a page that a fork clears, written by this process. `watched`, `lock`:
 //! threads of this process, each under its mutex. All others: never changed.
 //!
-//! **Crashes.** A creator that dies before (H1) leaves a segment without `READY`: without a name
-//! nobody finds it, and the kernel frees it. A process that dies later leaves only its entry
+//! **Crashes.** A creator that dies before (H1) leaves a segment without `READY`: without a name no
+//! process finds it, and the kernel frees it. A process that dies later leaves only its entry
 //! (`liveness.rs`); its handle is not dropped, so the name of a world whose last process dies stays
 //! until `sweep.rs` removes it.
 //!
@@ -133,7 +133,7 @@ pub(crate) fn adopt(
     expect("the size of all parts together", geometry.end(), bytes)?;
     let params = std::array::from_fn(|i| get(&header.params[i]));
     let local = LocalPage::new()?;
-    // Relaxed: nobody else has this page yet.
+    // Relaxed: no other process has this page yet.
     local.opener.store(1, Ordering::Relaxed);
     // Its length was compared above.
     let segment = Parts::new(segment, geometry).ok_or(Error::TooLarge(bytes))?;

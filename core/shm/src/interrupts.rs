@@ -6,9 +6,9 @@
 //! interrupts it with [`World::interrupt`]. What the thread then does is a function that was given
 //! beforehand; it runs in the signal handler, on that thread.
 //!
-//! **Who may.** Signals go to processes of the same user, in the same pid namespace; to any other
-//! nothing is sent. An address is checked: it can name no thread but one of the participant's own
-//! process.
+//! **Permission.** Signals go to processes of the same user, in the same pid namespace; to any
+//! other nothing is sent. An address is checked: it can name no thread but one of the participant's
+//! own process.
 //!
 //! **Crashes.** A sender that dies before its signal leaves the thread uninterrupted: so there is a
 //! timer that interrupts it now and then ([`Interrupts::tick`]). A thread that dies is interrupted
@@ -138,12 +138,12 @@ impl Interrupts {
         unsafe {
             let mut former: libc::sigaction = zeroed();
             if libc::sigaction(signal, core::ptr::null(), &mut former) != 0 {
-                return Err(refused("asking who handles a real-time signal"));
+                return Err(refused("asking for the handler of a real-time signal"));
             }
             let ours = handler as extern "C" fn(libc::c_int) as libc::sighandler_t;
             if former.sa_sigaction != libc::SIG_DFL && former.sa_sigaction != ours {
                 return Err(Error::System {
-                    what: "this real-time signal has a handler of somebody else's: use another number",
+                    what: "the program has a handler for this real-time signal already: use another number",
                     source: std::io::ErrorKind::ResourceBusy.into(),
                 });
             }
@@ -208,7 +208,7 @@ impl Drop for Interrupts {
 
 impl World {
     /// Interrupts a participant's thread, by the address that it has given
-    /// ([`Interrupts::address`]). An address of somebody who is gone, or can't be reached by
+    /// ([`Interrupts::address`]). An address of a participant that is gone, or can't be reached by
     /// signals from here, has no effect. May be called in a signal handler.
     ///
     /// Between finding the participant's pid and sending the signal, no more time passes than a few
@@ -269,7 +269,7 @@ mod tests {
         while seen() < 4 {
             std::thread::yield_now();
         }
-        // Another number is no address of anybody's here.
+        // Another number is no participant's address here.
         let before = seen();
         interrupts.ticker().tick(Duration::ZERO, Duration::ZERO);
         for nonsense in [0, address & !(1 << 40), address | 0xff << 32, (1 << 40) | (3 << 32)] {

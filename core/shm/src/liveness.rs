@@ -7,8 +7,8 @@
 //! another one may have it; then the lock that it holds on a byte of the segment decides, and
 //! without one it counts as alive.
 //!
-//! **Noting.** Whoever finds a participant dead moves its entry from ENTERED to DYING. Then the
-//! death is counted in `counts.deaths`:
+//! **Noting.** A process that finds a participant dead moves its entry from ENTERED to DYING. Then
+//! the death is counted in `counts.deaths`:
 //!
 //! ```text
 //! 63    36 35    24 23          0
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! and the entry moves to DEAD. Any process may do the second and third step, so a noter that dies
-//! in between holds up nobody; and each death counts once: before the word changes from one death
+//! in between holds up no other; and each death counts once: before the word changes from one death
 //! to the next, the entry of the former is moved to DEAD, so an entry that is DYING and is not the
 //! last one counted has not been counted.
 //!
@@ -24,7 +24,7 @@
 //! remember them. So a process keeps at most 64 pidfds of a world (`watchlist.rs`). In a world with
 //! more ranks than that, the participants share the work: `counts.looked` says when and up to which
 //! rank one of them has looked last, and the next one that asks goes on there, with as many ranks
-//! as are due since. The clock says how often to ask; the kernel alone says who lives.
+//! as are due since. The clock says how often to ask; the kernel alone says which processes live.
 //!
 //! **Progress.** Lock-free, besides the system calls.
 
@@ -239,14 +239,14 @@ impl Inner {
     /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
         let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
-        // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry; it fails if somebody
-        // else has noted it, or it left.
+        // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry; it fails if another
+        // process has noted it, or it left.
         if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.show_presence(index, false);
         }
         self.count_death(index);
         self.count_processors();
-        self.wake_everybody();
+        self.wake_all_waiters();
     }
 
     /// Counts the death of the participant if its entry is DYING, unless it is counted,
@@ -294,7 +294,7 @@ impl Inner {
     }
 
     /// Wakes all that sleep on a doorbell or at the barrier, so that they look around.
-    pub(crate) fn wake_everybody(&self) {
+    pub(crate) fn wake_all_waiters(&self) {
         let cpu = Native::with_id(0);
         for bell in self.segment.bells() {
             cpu.wake(&bell.0, u32::MAX);
@@ -351,7 +351,7 @@ impl Inner {
                         .is_ok()
                     {
                         self.count_death(index);
-                        self.wake_everybody();
+                        self.wake_all_waiters();
                         return ending;
                     }
                 }

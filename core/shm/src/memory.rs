@@ -32,7 +32,8 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// It belongs to somebody else, or is nothing of ours.
+    /// The file belongs to another user, is too short for a segment, is not reserved, or can't be
+    /// mapped.
     pub fn from_descriptor(file: OwnedFd) -> Result<Memory, Error> {
         Segment::from_descriptor(file).map(|segment| Memory { segment })
     }

@@ -8,20 +8,20 @@
 //!
 //! | state | meaning | leaves to |
 //! | --- | --- | --- |
-//! | FREE | nobody; the generation is that of the last participant (0: there was none) | JOINING, by the newcomer, with the next generation |
+//! | FREE | no participant; the generation is that of the last participant (0: there was none) | JOINING, by the newcomer, with the next generation |
 //! | JOINING | the process named by pid and start hash is filling in the rest | ENTERED, by itself; DYING, if it is dead |
-//! | ENTERED | a participant | FREE, when it leaves; DYING, by whoever finds it dead |
+//! | ENTERED | a participant | FREE, when it leaves; DYING, by a process that finds it dead |
 //! | DYING | dead, perhaps not yet counted | DEAD, once counted (`liveness.rs`) |
 //! | DEAD | dead and counted | JOINING, as from FREE |
 //!
 //! DYING and DEAD share a code: DYING still has its pid, DEAD has pid 0. Every change is one
 //! compare-and-swap of the whole word, so a process that dies between two steps leaves one of these
-//! states, and each names who must be alive for it to go on.
+//! states, and each names the process that must be alive for it to go on.
 
 use crate::process::start_hash;
 
 /// A process's participation in a world: a rank and a generation, so that a later process
-/// with the same rank is somebody else. Never all zero bits.
+/// with the same rank is another participant. Never all zero bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParticipantId {
     /// The rank: the index in the table.
@@ -38,7 +38,7 @@ impl ParticipantId {
     }
 
     /// The reverse of [`ParticipantId::to_bits`]. Any bits give an id, though perhaps one
-    /// that nobody ever had.
+    /// that no participant ever had.
     pub const fn from_bits(bits: u64) -> Self {
         ParticipantId { index: bits as u32, generation: (bits >> 32) as u32 }
     }
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn zero_is_free_and_generations_skip_zero() {
-        let nobody = EntryWord::unpack(0);
-        assert_eq!(nobody.state, State::Free);
-        assert_eq!(nobody.next_generation(), 1);
-        assert_eq!(EntryWord { generation: (1 << 24) - 1, ..nobody }.next_generation(), 1);
+        let free = EntryWord::unpack(0);
+        assert_eq!(free.state, State::Free);
+        assert_eq!(free.next_generation(), 1);
+        assert_eq!(EntryWord { generation: (1 << 24) - 1, ..free }.next_generation(), 1);
     }
 }

@@ -165,7 +165,7 @@ fn stat_of(pid: u32) -> io::Result<Option<(u8, u64)>> {
         Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
         // ESRCH: it went away between opening and reading.
         Err(e) if e.kind() == io::ErrorKind::NotFound || Errno::from_io_error(&e) == Some(Errno::SRCH) => {
-            // Without /proc everybody would seem dead.
+            // Without /proc every process would seem dead.
             if fs::exists("/proc/self/stat").unwrap_or(false) { Ok(None) } else { Err(e) }
         }
         Err(e) => Err(e),

@@ -1,7 +1,7 @@
 //! Segments: files in memory, reserved and mapped.
 //!
 //! A named segment is made without a name and gets it last, in one step: a creator that dies
-//! half-way leaves nothing, and nobody opens a half-made one. Every process that has a named
+//! half-way leaves nothing, and no process opens a half-made one. Every process that has a named
 //! segment open holds a shared lock (flock) on it; a process that gets the exclusive lock knows
 //! that no other one has it open. The kernel lets go of a dead process's locks, whatever its
 //! namespace.

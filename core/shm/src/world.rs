@@ -17,9 +17,9 @@ use crate::{Error, environment, sweep};
 /// A world of processes that share a segment; this is one process's handle. Clones are
 /// the same handle.
 ///
-/// Dropping the last clone leaves the world and unmaps the segment; if the world has a name and
-/// nobody else has it open, the name is removed too. Dropped while its thread unwinds from a panic,
-/// it counts as a death: the others learn of it as of any other.
+/// Dropping the last clone leaves the world and unmaps the segment; if the world has a name and no
+/// other process has it open, the name is removed too. Dropped while its thread unwinds from a
+/// panic, it counts as a death: the others learn of it as of any other.
 #[derive(Clone)]
 pub struct World(pub(crate) Arc<Inner>);
 
@@ -487,8 +487,8 @@ impl World {
         }
     }
 
-    /// Waits until all ranks are here. Those that have left, or are dead and known to be
-    /// by everybody, are not waited for; those that have not come yet are.
+    /// Waits until all ranks are here. Ranks that have left, or whose death all have
+    /// noticed, are not waited for; ranks that have not come yet are.
     ///
     /// # Errors
     ///

@@ -131,7 +131,7 @@ proptest! {
             prop_assert!((4097..=8192).contains(&opened.area().len()));
             use_it(&opened);
         }
-        // He who had it open before.
+        // The handle that was made before the damage.
         use_it(&world);
         let _ = fs::remove_file(path(&name));
     }

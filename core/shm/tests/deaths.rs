@@ -57,7 +57,7 @@ fn a_killed_member_is_dead_even_as_a_zombie() {
     assert!(world.is_alive(id));
     assert_eq!((world.check_deaths(), world.pid_of(id)), (0, Some(member.pid())));
     member.kill();
-    // Nobody has waited for it.
+    // Its parent has not waited for it.
     until(|| !world.is_alive(id));
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", member.pid())).unwrap();
     assert!(stat.contains(") Z "), "{stat}");
@@ -65,7 +65,7 @@ fn a_killed_member_is_dead_even_as_a_zombie() {
     member.wait();
     assert_eq!(world.check_deaths(), 1, "a death is noted once");
 
-    // The next one with this rank is somebody else.
+    // The next one with this rank is another participant.
     let mut next = dog.start(shm(), &["stay", world.name().unwrap()]);
     assert_eq!(next.line(), "entered as 1");
     let next_id = world.participant(1).unwrap();
@@ -148,8 +148,8 @@ fn a_death_ends_the_barrier_for_all_alike() {
 }
 
 #[test]
-fn a_launcher_tells_of_those_who_never_came() {
-    let _dog = Watchdog::new("a_launcher_tells_of_those_who_never_came");
+fn a_launcher_tells_of_ranks_that_never_came() {
+    let _dog = Watchdog::new("a_launcher_tells_of_ranks_that_never_came");
     let world = world("never", 4);
     world.enter(Some(0)).unwrap();
     thread::scope(|s| {
@@ -205,8 +205,8 @@ fn wait_for(pid: i32) -> i32 {
 }
 
 #[test]
-fn a_forked_child_is_somebody_else() {
-    let _dog = Watchdog::new("a_forked_child_is_somebody_else");
+fn a_forked_child_is_another_participant() {
+    let _dog = Watchdog::new("a_forked_child_is_another_participant");
     let spec = WorldSpec { name: None, processes: 4, area_bytes: 4096, object_bytes: 0, params: [0; 16] };
     let world = World::create(&spec).unwrap();
     world.enter(Some(0)).unwrap();
@@ -230,7 +230,7 @@ fn a_forked_child_is_somebody_else() {
         // Dies without leaving.
         0
     });
-    assert_eq!(world.rank(), 0, "the parent is who it was");
+    assert_eq!(world.rank(), 0, "the parent keeps its rank");
     // (2) Acquire: pairs with the Release (1).
     until(|| word.load(Ordering::Acquire) != 0);
     let id = world.participant(2).unwrap();

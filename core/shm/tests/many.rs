@@ -167,7 +167,7 @@ fn a_thousand_meet_and_lose_one() {
     wait_for(met, MANY);
     println!("{MANY} processes have met after {:?}", begin.elapsed());
     let dies = MANY / 2;
-    // The survivors find out by themselves: nobody tells them.
+    // The survivors find out by themselves: no message tells them.
     children.remove(dies as usize).kill();
     wait_for(go, MANY - 1);
     println!("and know of a death after {:?}", begin.elapsed());

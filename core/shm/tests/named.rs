@@ -25,7 +25,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_named_world_lives_as_long_as_somebody_has_it() {
+fn a_named_world_lives_as_long_as_a_process_has_it() {
     let name = unique("life");
     assert!(matches!(World::open(&name), Err(Error::NoSuchWorld { .. })));
     let first = World::create(&spec(&name)).unwrap();

@@ -101,7 +101,7 @@ fn entering_and_leaving() {
 }
 
 #[test]
-fn ids_that_nobody_has_are_not_alive() {
+fn ids_of_no_participant_are_not_alive() {
     let world = World::create(&spec(2)).unwrap();
     world.enter(None).unwrap();
     for bits in [0, 1, u64::MAX, 1 << 32 | 1, 2 << 32, 1 << 32 | 64] {
@@ -263,8 +263,8 @@ fn barriers_keep_threads_in_step() {
 }
 
 #[test]
-fn who_leaves_is_not_waited_for() {
-    let _dog = Watchdog::new("who_leaves_is_not_waited_for");
+fn rank_that_left_is_not_waited_for() {
+    let _dog = Watchdog::new("rank_that_left_is_not_waited_for");
     let world = World::create(&spec(2)).unwrap();
     world.enter(None).unwrap();
     thread::scope(|s| {

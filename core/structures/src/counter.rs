@@ -1,12 +1,12 @@
 //! A shared counter.
 //!
 //! **Source.** Nikolopoulos & Papatheodorou 1999 §4.1: the microbenchmark that shows what a
-//! primitive costs when everybody updates one word.
+//! primitive costs when all participants update one word.
 //!
 //! **Progress.** That of the primitive: wait-free over [`Atomics`] and at memory, lock-free over
 //! load-linked and store-conditional.
 //!
-//! **Fields.** `count`: everybody, by the primitive.
+//! **Fields.** `count`: every participant, by the primitive.
 //!
 //! **Crashes.** An increment happened or did not; nothing is left to repair.
 //!

@@ -11,9 +11,9 @@
 //! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: the owner of node `i`, or of
 //! the chain that it is in. `slots[i].chain`: written by the owner of the chain that begins with
 //! `i`, read by participants that try to pop it. `shared` (index of a chain's first node, version
-//! count), `fresh` (how many nodes were ever handed out): everybody, by compare-and-swap. Node 0 is
-//! never in a list: structures begin with it (so that all-zero memory is a valid initial state),
-//! and in links 0 is "none".
+//! count), `fresh` (how many nodes were ever handed out): every participant, by compare-and-swap.
+//! Node 0 is never in a list: structures begin with it (so that all-zero memory is a valid initial
+//! state), and in links 0 is "none".
 //!
 //! **Crashes.** A participant that dies takes along the nodes in its lists (at most two chains), a
 //! chain that it was pushing or popping, and the node in its hands. No other participant is
@@ -49,7 +49,7 @@ impl core::fmt::Display for PoolError {
         f.write_str(match self {
             PoolError::Exhausted => "no node is free: give some back, or make the pool larger",
             PoolError::UnknownParticipant => "the participant's number is not below the number of participants that the pool was made for: make it for more",
-            PoolError::Corrupt => "an index in the pool's memory names no node, so somebody has written over it: make the pool anew",
+            PoolError::Corrupt => "an index in the pool's memory names no node, so a stray write has hit it: make the pool anew",
         })
     }
 }

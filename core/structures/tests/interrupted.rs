@@ -72,7 +72,8 @@ fn explained(
     during: usize,
 ) -> bool {
     let absent = first.1 == Outcome::Died;
-    // While it was stopped, or, if it died, whenever somebody completed it; or, if it died, never.
+    // While it was stopped, or, if it died, whenever another operation completed it; or, if it
+    // died, never.
     let latest = if absent { others.len() } else { during };
     let mut places: Vec<Option<usize>> = (0..=latest).map(Some).collect();
     places.extend(absent.then_some(None));
@@ -165,7 +166,7 @@ fn search<Q: ConcurrentQueue<Stepped>>(capacity: usize, longest: u32, dies: bool
 
 fn is_explained<Q: ConcurrentQueue<Stepped>>() {
     if Q::BLOCKING && Q::NAME != "fetch-op-array" {
-        return; // Whoever waits for a lock would wait for ever.
+        return; // A waiter for the lock would wait for ever.
     }
     let (case, cases) = search::<Q>(8, 4, false);
     assert_eq!(case, None);

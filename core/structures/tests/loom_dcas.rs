@@ -100,7 +100,7 @@ fn there_and_back<D: DoubleCas<P>>(preemptions: usize) {
         let theirs = other.join().unwrap();
         assert_eq!(there, back);
         let end = [0, 1].map(|word| it.read(0, word));
-        assert!(there || theirs, "nobody was in the way");
+        assert!(there || theirs, "no thread was in the way");
         let expected = if again { [1, 1] } else { [5, 5] };
         assert_eq!(end, expected, "{there} {back} {again} {theirs}");
         assert_eq!(theirs, !again);

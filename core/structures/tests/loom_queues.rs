@@ -65,7 +65,7 @@ fn check<Q: ConcurrentQueue<P>>(
         let mut expected: Vec<u64> = first.iter().chain(second).filter_map(|o| *o).collect();
         expected.sort_unstable();
         assert_eq!(all, expected, "{mine:?} {theirs:?} {left:?}");
-        // Who puts one in and then takes one out finds something.
+        // A thread that puts one in and then takes one out finds something.
         if first.first().is_some_and(Option::is_some) && first.get(1) == Some(&None) && second.len() == 2 {
             assert_eq!((mine.len(), theirs.len(), left.len()), (1, 1, 0));
         }

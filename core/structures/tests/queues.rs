@@ -107,7 +107,7 @@ fn both<Q: ConcurrentQueue<Native>>(threads: usize, rounds: u64) {
 }
 
 #[test]
-fn who_puts_one_in_gets_one_out() {
+fn thread_that_puts_one_in_gets_one_out() {
     for_each_queue!([atomics ll_sc fetch_op published] Native, 64 => both(4, 10_000));
 }
 

@@ -1,7 +1,7 @@
 //! Four processes update structures that they share; in each, two timers, at five and at
 //! one kilohertz, interrupt whatever it does (the second one the first one's handler, too), and the
 //! handlers update the same structures. In the end: what was put in and not taken out is there,
-//! every descriptor is somewhere, and nobody has waited for anybody.
+//! every descriptor is somewhere, and no process has waited for another.
 //!
 //! `TOWPATH_TIMERS` says for how many seconds (by default two, for all structures together).
 #![allow(unsafe_code)]
@@ -103,7 +103,7 @@ impl<T: Subject<Native>> Shared<T> {
     fn drain(&self, kind: Kind) -> u64 {
         let cpu = Native::with_id(PARENT as u32);
         let actor = Actor { cpu: &cpu, wait: &Spinning, me: PARENT };
-        let take = |key| self.subject.act(&actor, Op::Take(key)).expect("nobody is in the way");
+        let take = |key| self.subject.act(&actor, Op::Take(key)).expect("no operation is in the way");
         match kind {
             Kind::Bag => std::iter::from_fn(|| take(0)).map(|answer| answer & 0xffff_ffff).sum(),
             _ => (0..KEYS).filter_map(take).sum(),
@@ -182,7 +182,7 @@ fn case<T: Subject<Native> + Plain>(kind: Kind, time: Duration) {
     let children: Vec<Child> = (0..PROCESSES).map(|me| Child::fork(|| live(shared, me))).collect();
     let start = Instant::now();
     let handled = |me: usize| [0, 1].map(|which| shared.accounts[me].handled[which].load(SeqCst));
-    // However slow the machine: everybody is interrupted some hundred times.
+    // However slow the machine: every process is interrupted some hundred times.
     while start.elapsed() < time || (0..PROCESSES).any(|me| handled(me)[0] < 100 || handled(me)[1] < 20) {
         assert_eq!(shared.failed.load(SeqCst), 0, "{}: an operation failed", T::name());
         std::thread::sleep(Duration::from_millis(5));

@@ -52,10 +52,11 @@ pub trait Barrier<P: Processor>: Sized {
     fn new(arena: &impl Arena<P>, participants: usize) -> Self;
 
     /// Arrives as participant `me` (each number once: 0 to one less than there are) and
-    /// waits for the others. What anybody did before it arrived is visible to everybody afterwards.
+    /// waits for the others. Writes that a participant made before it arrived are visible to all
+    /// participants afterwards.
     ///
-    /// A policy that spins for a while before it sleeps spins in proportion to the number of those
-    /// who have not arrived, as far as the algorithm knows it.
+    /// A policy that spins for a while before it sleeps spins in proportion to the number of
+    /// participants that have not arrived, as far as the algorithm knows it.
     ///
     /// # Errors
     ///

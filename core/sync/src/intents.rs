@@ -1,7 +1,7 @@
 //! Table of the processes that are about to take a lock, hold it, or have yet to finish
 //! letting go: tells waiters of a spin lock that a dead process is in their way.
 //!
-//! **Source.** Ours. A spin lock does not say who holds it, and a queue lock not who queues. So
+//! **Source.** Ours. A spin lock does not name its holder, nor a queue lock its waiters. So
 //! each process that shares it with others writes its identity into a place of this table before it
 //! touches the lock, and clears the place when it has left the lock.
 //!

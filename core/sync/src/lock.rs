@@ -22,7 +22,7 @@ pub enum LockError {
 impl core::fmt::Display for LockError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            LockError::Abandoned => "whoever held or queued for the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
+            LockError::Abandoned => "the holder or a waiter of the lock died, and this kind of lock cannot repair that: use `robust` or `posix`",
             LockError::Poisoned => "the data behind the lock was left inconsistent by a process that died: make it anew",
             LockError::Capacity => "more threads than the lock has places: use a lock with more places, or another kind",
             LockError::NotEntered => "this process has not entered the world in which the lock lies: call World::enter first (after a fork, in the child too)",

@@ -22,7 +22,7 @@ fn adaptive() -> Wait<'static> {
 /// Between threads: made with [`Mutex::new`], locked with [`Mutex::lock`].
 ///
 /// Between processes: a named object of a world. The handle that `World::shared` returns has a
-/// `lock` of its own, which knows the world: it tells the others who holds the lock, and learns of
+/// `lock` of its own, which knows the world: it names the holder to the others, and learns of
 /// their deaths. A mutex in a world can't be reached in any other way, so both kinds of locking
 /// never meet.
 ///
@@ -103,9 +103,9 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
         if L::IN_PLACE && !self.intents.is_of_threads() {
             return Err(LockError::NotEntered);
         }
-        // SAFETY: no process but this one reaches the mutex, and nobody but this function locks it:
-        // what other callers of `lock_between` promise. `Alone` takes nobody for dead; each thread
-        // has a number of its own.
+        // SAFETY: no process but this one reaches the mutex, and no code but this function locks
+        // it: what other callers of `lock_between` promise. `Alone` takes no process for dead; each
+        // thread has a number of its own.
         unsafe { self.lock_between(Native::of_thread(), adaptive()) }
     }
 
@@ -121,7 +121,7 @@ impl<T, L: Lock<Native> + Exclusive> Mutex<T, L> {
     ///
     /// # Safety
     ///
-    /// * All that lock this mutex, by whatever call, agree on who is who: the surroundings of each
+    /// * All that lock this mutex, by whatever call, agree on identities: the surroundings of each
     ///   give it an identity that no other process has, and say of an identity that it is dead only
     ///   if its process holds no guard any more and never will.
     /// * `cpu` has a number that no other thread with the same identity uses with this mutex at the
@@ -245,15 +245,16 @@ impl<T, L: Lock<Native>> Guard<'_, T, L> {
 impl<T, L: Lock<Native>> Deref for Guard<'_, T, L> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held, so nobody writes; the reference cannot outlive the guard.
+        // SAFETY: the lock is held, so no other thread writes; the reference cannot outlive the
+        // guard.
         unsafe { &*self.mutex.data.get() }
     }
 }
 
 impl<T, L: Lock<Native>> DerefMut for Guard<'_, T, L> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, so nobody else reads or writes; the reference cannot outlive
-        // the guard.
+        // SAFETY: the lock is held, so no other thread reads or writes; the reference cannot
+        // outlive the guard.
         unsafe { &mut *self.mutex.data.get() }
     }
 }

@@ -27,7 +27,7 @@ impl PrimitiveKind {
     }
 
     /// Returns whether the words lie in caches. At memory, nothing can be compared, so a
-    /// word cannot be updated on a condition and carries no mark of those who sleep.
+    /// word cannot be updated on a condition and carries no mark of sleepers.
     pub const fn in_cache(self) -> bool {
         !matches!(self, PrimitiveKind::AtMemory)
     }

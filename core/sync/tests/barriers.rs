@@ -78,7 +78,7 @@ fn meets<B: Barrier<Native> + Sync>() {
 }
 
 #[test]
-fn nobody_passes_before_all_have_arrived() {
+fn no_participant_passes_before_all_have_arrived() {
     for_each_barrier!([atomics ll_sc fetch_op] Native, 8 => meets());
 }
 
@@ -122,7 +122,7 @@ fn refuses<B: Barrier<Native>>() {
 }
 
 #[test]
-fn who_does_not_belong_is_refused() {
+fn outsider_is_refused() {
     for_each_barrier!([atomics ll_sc fetch_op] Native, 8 => refuses());
 }
 

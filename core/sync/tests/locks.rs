@@ -99,7 +99,7 @@ fn one_at_a_time() {
 }
 
 #[test]
-fn robust_serves_everybody() {
+fn robust_serves_every_waiter() {
     let mutex: Mutex<u64> = Mutex::new(0);
     let stop = AtomicBool::new(false);
     let counts: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
@@ -192,7 +192,7 @@ impl Surroundings for DiesAsleep {
 }
 
 #[test]
-fn who_dies_in_line_was_no_owner() {
+fn waiter_that_dies_in_line_was_no_owner() {
     let lock: Robust<Native> = Robust::new(&Heap);
     let waiting = Wait { policy: Policy::Park, around: &DiesAsleep, budget: 0 };
     let alive = Wait { policy: Policy::Park, around: &Survivor, budget: 0 };
@@ -221,7 +221,7 @@ impl Surroundings for LetGo<'_> {
 }
 
 #[test]
-fn who_was_handed_the_lock_does_not_give_up() {
+fn waiter_that_was_handed_the_lock_does_not_give_up() {
     for (policy, name) in Policy::ALL {
         let lock = Mcs::new(&Heap);
         let held = std::sync::Mutex::new(lock.lock(&Native::with_id(0), &Spinning).ok());
@@ -300,24 +300,24 @@ static WAITING: AtomicU64 = AtomicU64::new(0);
 
 /// Says of the processors with these numbers (a bit each) that they are preempted.
 #[derive(Debug)]
-struct Claimed<const WHO: usize>;
+struct Claimed<const PREEMPTED: usize>;
 
-impl<const WHO: usize> Preemption<Native> for Claimed<WHO> {
+impl<const PREEMPTED: usize> Preemption<Native> for Claimed<PREEMPTED> {
     const NAME: &'static str = "scheduler-conscious/claimed";
     fn publish(_cpu: &Native, _stamp: &AtomicU64) {
-        // First before it says who it is, then whenever it looks.
+        // First before it writes its identity, then whenever it looks.
         if LOOKS.replace(LOOKS.get() + 1) == 1 {
             WAITING.fetch_add(1, Ordering::SeqCst);
         }
     }
     fn is_preempted(_cpu: &Native, id: usize, _stamp: &AtomicU64) -> bool {
-        WHO & 1 << id != 0
+        PREEMPTED & 1 << id != 0
     }
 }
 
 /// Order in which three waiters in a queue get the lock.
-fn served<const WHO: usize>() -> Vec<u32> {
-    let lock: SchedulerConscious<Native, 4, Claimed<WHO>> = SchedulerConscious::new(&Heap);
+fn served<const PREEMPTED: usize>() -> Vec<u32> {
+    let lock: SchedulerConscious<Native, 4, Claimed<PREEMPTED>> = SchedulerConscious::new(&Heap);
     let wait = Wait { policy: Policy::SpinThenYield, around: &Alone, budget: 1_000 };
     let order = std::sync::Mutex::new(Vec::new());
     let held = lock.lock(&Native::with_id(0), &wait).unwrap();
@@ -341,7 +341,7 @@ fn served<const WHO: usize>() -> Vec<u32> {
 }
 
 #[test]
-fn who_is_preempted_is_passed_over() {
+fn waiter_that_is_preempted_is_passed_over() {
     assert_eq!(served::<0b0000>(), [1, 2, 3]);
     assert_eq!(served::<0b0010>(), [2, 3, 1]);
     assert_eq!(served::<0b0110>()[0], 3);

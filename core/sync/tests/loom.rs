@@ -28,7 +28,7 @@ fn check<
         let work = move |id: usize, shared: &(L, <LoomProcessor as Processor>::Cell)| {
             let cpu = LoomProcessor { id };
             for _ in 0..rounds {
-                let held = shared.0.lock(&cpu, &wait).expect("nobody dies here");
+                let held = shared.0.lock(&cpu, &wait).expect("no thread dies here");
                 let value = cpu.read(&shared.1);
                 cpu.write(&shared.1, value + 1);
                 shared.0.unlock(&cpu, &wait, held);
@@ -202,13 +202,13 @@ fn mcs() {
 /// Claims that those with these numbers (one bit each) are preempted, though they run: a
 /// waiter comes back at any moment of being skipped.
 #[derive(Debug)]
-struct Claimed<const WHO: usize>;
+struct Claimed<const PREEMPTED: usize>;
 
-impl<const WHO: usize> Preemption<LoomProcessor> for Claimed<WHO> {
+impl<const PREEMPTED: usize> Preemption<LoomProcessor> for Claimed<PREEMPTED> {
     const NAME: &'static str = "scheduler-conscious/claimed";
     fn publish(_cpu: &LoomProcessor, _stamp: &<LoomProcessor as Processor>::Word) {}
     fn is_preempted(_cpu: &LoomProcessor, id: usize, _stamp: &<LoomProcessor as Processor>::Word) -> bool {
-        WHO & 1 << id != 0
+        PREEMPTED & 1 << id != 0
     }
 }
 
@@ -253,7 +253,7 @@ fn reactive_entering_the_queue_behind_a_mistaken_one() {
         let shared = Arc::new((Reactive::<_, 2, 0, 0>::new(&arena), arena.cell(Place::NewLine, 0)));
         let work = |id: usize, shared: &(Reactive<_, 2, 0, 0>, <LoomProcessor as Processor>::Cell)| {
             let cpu = LoomProcessor { id };
-            let held = shared.0.lock(&cpu, &Spinning).expect("nobody dies here");
+            let held = shared.0.lock(&cpu, &Spinning).expect("no thread dies here");
             cpu.write(&shared.1, cpu.read(&shared.1) + 1);
             shared.0.unlock(&cpu, &Spinning, held);
         };

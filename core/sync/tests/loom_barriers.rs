@@ -23,10 +23,10 @@ fn check<B: Barrier<LoomProcessor> + Send + Sync + 'static>(
             let cpu = LoomProcessor { id: me };
             for round in 1..=rounds {
                 cpu.write(&shared.1[me], round);
-                shared.0.wait(&cpu, me, &wait).expect("nobody dies here");
+                shared.0.wait(&cpu, me, &wait).expect("no thread dies here");
                 shared.1.iter().for_each(|datum| assert_eq!(cpu.read(datum), round));
                 if round < rounds {
-                    shared.0.wait(&cpu, me, &wait).expect("nobody dies here");
+                    shared.0.wait(&cpu, me, &wait).expect("no thread dies here");
                 }
             }
         };

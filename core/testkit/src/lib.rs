@@ -81,7 +81,7 @@ pub fn settle_on_a_core() {
 /// Lets the other processes on this core go first: for one that spins where another is
 /// stepped.
 pub fn give_way() {
-    // SAFETY: takes a number; anybody may be nicer.
+    // SAFETY: takes a number; any process may lower its own priority.
     unsafe { libc::nice(19) };
 }
 

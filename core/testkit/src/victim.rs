@@ -89,8 +89,8 @@ impl Victim {
     /// `true`.
     ///
     /// `look` is called before each step with the number of steps taken, and once more, with
-    /// `true`, if the step sleeps in a system call and isn't the last one: whoever the victim waits
-    /// for should then do something about it.
+    /// `true`, if the step sleeps in a system call and isn't the last one: the process that the
+    /// victim waits for should then end that wait.
     ///
     /// # Panics
     ///
@@ -123,8 +123,8 @@ impl Victim {
         assert_eq!(self.stop(0), Some(libc::SIGTRAP), "the victim has no handler for signal {signal}");
     }
 
-    /// Stops it where it stands by SIGSTOP, as anybody could; [`Victim::go_on`] lets it
-    /// go on.
+    /// Stops it where it stands by SIGSTOP, as any process could; [`Victim::go_on`] lets
+    /// it go on.
     ///
     /// # Panics
     ///

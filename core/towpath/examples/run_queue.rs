@@ -36,7 +36,7 @@ fn main() -> Outcome {
     let (mut done, mut next) = (0u64, None);
     let run = |(urgency, job): (u64, u64)| {
         if urgency >= 8 {
-            return Err(format!("job {job} of urgency {urgency}: nobody has brought that"));
+            return Err(format!("job {job} of urgency {urgency}: no process has brought that"));
         }
         std::hint::black_box((0..urgency * 10).sum::<u64>());
         Ok(())

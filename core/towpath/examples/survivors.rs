@@ -51,7 +51,7 @@ fn main() -> Outcome {
         if why.status != Status::Unreachable {
             s.fetch_add(1, Relaxed);
         }
-        // Our replies to its last requests come back as well: nobody waits for those.
+        // Our replies to its last requests come back as well: no peer waits for those.
         if why.operation.is_request() {
             b.fetch_add(1, Relaxed);
         }

@@ -146,7 +146,7 @@ fn leaving_with_an_open_mutex_is_refused() {
     world.shared::<AtomicU64>("word", |_| ()).unwrap();
     world.leave().unwrap();
     assert_eq!(world.entered(), None);
-    // Without being a member nobody locks.
+    // Only a member may lock.
     world.enter(Some(1)).unwrap();
     let mutex = world.shared::<Mutex<Table>>("other", Mutex::prepare).unwrap();
     let child = Child::fork(|| {

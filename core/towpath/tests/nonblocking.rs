@@ -67,7 +67,7 @@ fn the_dead_leave_nothing_behind() {
         }
         drop(child.take()); // Killed.
         world.check_deaths();
-        // Half of them are looked after by us, the others by who comes next.
+        // Half of them are recovered by us, the others by the next process.
         if round % 2 == 0 {
             let audit = table.recover().unwrap();
             assert_eq!(audit.pending, 0);

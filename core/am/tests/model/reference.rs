@@ -161,11 +161,11 @@ pub struct Model {
     pub closed: (Name, VecDeque<Message>),
 }
 
-pub const NOBODY: Name = Name::from_bits(u64::MAX);
+pub const NO_NAME: Name = Name::from_bits(u64::MAX);
 
 impl Default for Model {
     fn default() -> Model {
-        Model { ends: Vec::new(), order: Vec::new(), closed: (NOBODY, VecDeque::new()) }
+        Model { ends: Vec::new(), order: Vec::new(), closed: (NO_NAME, VecDeque::new()) }
     }
 }
 
@@ -326,7 +326,7 @@ impl Model {
     /// Lets an endpoint notice that another one was closed: the messages that the other
     /// one did not handle come back.
     pub fn notice(&mut self, i: usize) {
-        let (gone, requests) = std::mem::replace(&mut self.closed, (NOBODY, VecDeque::new()));
+        let (gone, requests) = std::mem::replace(&mut self.closed, (NO_NAME, VecDeque::new()));
         let (mine, others) = requests.into_iter().partition(|m| m.from == self.ends[i].name);
         let back = |m: Message| m.returned(Status::BadEndpoint, gone, false);
         self.ends[i].returns.extend(VecDeque::into_iter(mine).filter_map(back));
@@ -336,7 +336,7 @@ impl Model {
     /// Lets the successor send back the messages that no endpoint noticed, the last
     /// first, while there is space.
     pub fn succeed(&mut self, i: usize) {
-        let (gone, requests) = std::mem::replace(&mut self.closed, (NOBODY, VecDeque::new()));
+        let (gone, requests) = std::mem::replace(&mut self.closed, (NO_NAME, VecDeque::new()));
         for message in requests.into_iter().rev() {
             if let Some(back) = message.returned(Status::Unreachable, gone, false)
                 && let Some(to) = self.find(message.from)

@@ -23,9 +23,9 @@ fn meet<B: Barrier<Sequential> + Sync>(
     machine.run(participants, |cpu| {
         for round in 1..=ROUNDS {
             cpu.write(&data[cpu.id()], round);
-            barrier.wait(cpu, cpu.id(), wait).expect("nobody dies here");
+            barrier.wait(cpu, cpu.id(), wait).expect("no thread dies here");
             data.iter().for_each(|d| assert_eq!(cpu.read(d), round, "passes too early"));
-            barrier.wait(cpu, cpu.id(), wait).expect("nobody dies here");
+            barrier.wait(cpu, cpu.id(), wait).expect("no thread dies here");
             cpu.note(Event::Acquired(0));
         }
     })?;
@@ -41,7 +41,7 @@ fn meets<B: Barrier<Sequential> + Sync>() {
                 for (wait, policy) in waits() {
                     let overslept = meet::<B>(participants, &wait, schedule)
                         .unwrap_or_else(|e| panic!("{} under {policy}: {e}", B::NAME));
-                    // If nobody is stopped, a sleeper that was not woken was forgotten.
+                    // If no processor is stopped, a sleeper that was not woken was forgotten.
                     assert!(
                         stops || overslept == 0,
                         "{} under {policy}: a wake-up was lost: {schedule:?}",
@@ -54,6 +54,6 @@ fn meets<B: Barrier<Sequential> + Sync>() {
 }
 
 #[test]
-fn nobody_passes_a_barrier_before_all_have_arrived() {
+fn no_participant_passes_a_barrier_before_all_have_arrived() {
     for_each_barrier!([atomics ll_sc fetch_op] Sequential, 8 => meets());
 }

@@ -37,7 +37,7 @@ fn exclude<L: Lock<Sequential> + Sync>(
     let inside = AtomicU32::new(0);
     machine.run(processors, |cpu| {
         for _ in 0..ROUNDS {
-            let held = lock.lock(cpu, wait).expect("nobody dies here");
+            let held = lock.lock(cpu, wait).expect("no thread dies here");
             assert_eq!(inside.fetch_add(1, Relaxed), 0, "two hold the lock");
             // The race check asks whether what the last holder did is visible.
             let value = cpu.read(&count);
@@ -75,8 +75,8 @@ fn excludes<L: Lock<Sequential> + Sync>() {
             for (wait, policy) in waits().filter(|_| L::NAME != "posix") {
                 let overslept = exclude::<L>(processors, &wait, schedule)
                     .unwrap_or_else(|e| panic!("{} under {policy}: {e}", L::NAME));
-                // Nobody is stopped: a sleeper that was not woken was forgotten. (Those who wait
-                // for `robust` look again by themselves.)
+                // No processor is stopped: a sleeper that was not woken was forgotten. (Waiters for
+                // `robust` look again by themselves.)
                 assert!(
                     overslept == 0 || L::NAME == "robust",
                     "{} under {policy}: a wake-up was lost: {schedule:?}",
@@ -102,7 +102,7 @@ fn excludes_while_holders_are_stopped<L: Lock<Sequential> + Sync>() {
 }
 
 #[test]
-fn every_lock_endures_that_somebody_is_stopped() {
+fn every_lock_endures_a_stopped_processor() {
     every_lock!(excludes_while_holders_are_stopped);
 }
 
@@ -261,13 +261,13 @@ fn a_deadlock_is_found_out() {
             machine.run(2, both).err()
         })
         .collect();
-    assert!(contains(&found, "deadlock: nobody can go on"), "{found:#?}");
+    assert!(contains(&found, "deadlock: no processor can go on"), "{found:#?}");
     assert!(found.len() < SEEDS as usize, "some schedules find their way");
 }
 
 #[test]
 fn a_forgotten_sleeper_is_found_out() {
-    // It excludes, and everybody is served in the end: only too late.
+    // It excludes, and every waiter is served in the end: only too late.
     let wait = Wait { policy: Policy::Park, around: &towpath_sync::Alone, budget: 0 };
     let overslept = |s| exclude::<Broken<NO_WAKE_UP>>(3, &wait, s).expect("only late");
     assert!(schedules(SEEDS).map(overslept).sum::<u64>() > 0);

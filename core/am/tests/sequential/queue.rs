@@ -93,7 +93,7 @@ impl Census for Members<'_> {
         true
     }
     fn alive(&self, endpoint: u16, generation: u16) -> bool {
-        assert!(usize::from(endpoint) < SENDERS && u64::from(generation) == GENERATION, "asks for nobody");
+        assert!(usize::from(endpoint) < SENDERS && u64::from(generation) == GENERATION, "asks for no sender");
         true
     }
     fn holds_block(&self, _endpoint: u16, _queue: u32) -> bool {
@@ -184,7 +184,7 @@ impl<W: Waiting<Sequential>> Out<'_, W> {
 
     /// Waits for space, or gives up.
     fn full(&mut self, error: ClaimError, round: &mut u32) -> Option<()> {
-        assert_eq!(error, ClaimError::Full, "nobody closes the queue");
+        assert_eq!(error, ClaimError::Full, "no call closes the queue");
         if self.way == Way::Fickle && *round == 3 {
             self.claim.give_up(&mut self.sender, self.cpu, &self.memory.intents[self.cpu.id()]);
             return None;
@@ -287,7 +287,7 @@ impl<W: Waiting<Sequential>> In<'_, W> {
         let (cpu, header) = (self.cpu, arrival.header);
         let (slot, extra) = (self.q.slot(arrival.ticket), self.q.extra(arrival.ticket));
         let sender = usize::from(from_source_code(header.source()).0);
-        assert!(sender < SENDERS, "a message of nobody: {header:?}");
+        assert!(sender < SENDERS, "a message without a sender: {header:?}");
         let message = Message { sender, number: self.next[sender] };
         let found = cpu.read(&slot.tag) & !(1 << 63);
         assert_eq!(found, message.tag() & !(1 << 63), "out of order, lost or twice: {message:?} was next");
@@ -450,12 +450,12 @@ fn likewise_if_senders_give_up_and_come_again() {
 }
 
 #[test]
-fn likewise_if_anybody_is_stopped_for_a_while() {
+fn every_queue_delivers_if_a_sender_is_stopped_for_a_while() {
     let mut late = [0; 8];
     run_all(200, true, &[Way::Patient, Way::Fickle], |algorithm, told, _| {
         late[algorithm as usize] += told.late;
     });
-    // The locked ones wait for whoever holds a packet.
+    // The locked ones wait for the holder of a packet.
     let expected = Algorithm::ALL.map(|a| !a.is_locked());
     assert_eq!(late.map(|n| n > 0), expected, "messages that came late: {late:?}");
 }

@@ -12,16 +12,16 @@
 //! **Progress.** The assignment is lock-free. A sender whose packet is not free waits for it,
 //! polling (the caller does that); the receiver waits for packets in order.
 //!
-//! **Fields.** `tail`, `bulk_tail`: senders, by compare-and-swap. Header: whoever makes it CLAIMED,
-//! until READY; then the receiver.
+//! **Fields.** `tail`, `bulk_tail`: senders, by compare-and-swap. Header: the sender that makes it
+//! CLAIMED, until READY; then the receiver.
 //!
 //! **A sender that stops or dies.** The paper leaves it open. Our receiver passes over a place that
 //! keeps it waiting for [`STALL`](crate::queue::STALL), and writes down that a message is *owed*
 //! there: the place's turn came without one, so one may come out of turn. It is delivered when it
 //! comes, before anything that the same sender sends later.
 //! * A ticket that its sender gave up (no living endpoint's intent names it, and its packet is
-//!   FREE) is passed over at once. Whoever will not wait looks first whether as many tickets are
-//!   out as there are packets.
+//!   FREE) is passed over at once. A sender that will not wait looks first whether as many tickets
+//!   are out as there are packets.
 //! * Between the two compare-and-swaps (its intent names the ticket): the packet is FREE; owed
 //!   until no living endpoint's intent names a ticket of that place whose turn has passed. Another
 //!   sender may get the place a lap later; then the one that comes late is the stopped one's.
@@ -52,8 +52,8 @@ pub struct LockFree;
 
 /// Number of vain attempts after which a sender gives up its assigned packet or block, if
 /// its holder doesn't move: those that `back_off_and_poll` puts close together. After them a sender
-/// may sleep for a millisecond between two, and a stopped process would cost everybody that many in
-/// each lap.
+/// may sleep for a millisecond between two, and a stopped process would cost every sender that many
+/// in each lap.
 const PATIENCE: u32 = 8;
 
 /// The first step: an assignment. `None` if the queue is closed.
@@ -273,8 +273,8 @@ impl<P: Processor> Claim<P> for LockFree {
         let index = q.index(receiver.head);
         // (F5) Acquire: pairs with the Release (F2) of the claim.
         let header = Header(cpu.load(word, Ordering::Acquire));
-        // (F5) First the intents, then the packet (both Acquire): whoever has let go of the ticket
-        // has claimed the packet, or gave up.
+        // (F5) First the intents, then the packet (both Acquire): a sender that has let go of the
+        // ticket has claimed the packet, or gave up.
         if header.state() == FREE && given_up(q, receiver.head, census, || cpu.load(word, Ordering::Acquire))
         {
             receiver.head += 1;
@@ -306,13 +306,13 @@ impl<P: Processor> Claim<P> for LockFree {
         let head = receiver.head;
         receiver.late.retain_mut(|late| {
             let place = q.index(late.ticket);
-            let nobodys = late.is_nobodys(census.members(), |m| may_owe(q, census.intent(m), place, head));
+            let ownerless = late.is_nobodys(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
             // (F5) The intents first, then the packet (both Acquire): a sender that has let go of
             // its ticket has claimed the packet, or gave up; pairs with the Release (F2), (I2).
             let header = Header(cpu.load(word, Ordering::Acquire));
-            !nobodys || header.state() != FREE
+            !ownerless || header.state() != FREE
         });
         before != receiver.late.len()
     }
@@ -358,8 +358,8 @@ fn given_up<P: Processor>(
     census: &dyn Census,
     header: impl Fn() -> u64,
 ) -> bool {
-    let nobody = (0..census.members()).all(|m| !intent::may_own(census.intent(m), q.id, ticket));
-    nobody && header() == FREE
+    let ownerless = (0..census.members()).all(|m| !intent::may_own(census.intent(m), q.id, ticket));
+    ownerless && header() == FREE
 }
 
 /// Returns whether an intent's writer may still publish in a place after its turn.

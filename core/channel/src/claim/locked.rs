@@ -12,9 +12,9 @@
 //!
 //! **A sender that stops or dies.**
 //! * Between wanting the lock and having left it (intent [`intent::LOCKING`]): a stopped sender
-//!   holds everybody up for as long as it is stopped. If it dies, `posix` passes the lock on and
+//!   holds all others up for as long as it is stopped. If it dies, `posix` passes the lock on and
 //!   the next owner finds the queue as it is (each step below leaves it valid); the spin locks
-//!   cannot: whoever waits learns of the death, the queue is closed, and its senders get their
+//!   cannot: a waiter learns of the death, the queue is closed, and its senders get their
 //!   messages back (`Status::QueueAbandoned`). If its words are damaged,
 //!   `suspicion.rs` finds that out.
 //! * With a claimed packet: the receiver waits for a stopped one; the place of a dead one is passed
@@ -51,9 +51,9 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
     intent: &P::Word,
     body: impl FnOnce() -> Result<T, ClaimError>,
 ) -> Result<T, ClaimError> {
-    // SeqCst (C4), the exchange and the look at the tail: either whoever resets the queue for a new
-    // owner sees our intent and waits for us, or we see that the queue is closed and don't touch
-    // its lock; pairs with the exchange that closes the tail and the census after it.
+    // SeqCst (C4), the exchange and the look at the tail: either the process that resets the queue
+    // for a new owner sees our intent and waits for us, or we see that the queue is closed and
+    // don't touch its lock; pairs with the exchange that closes the tail and the census after it.
     cpu.swap(intent, intent::encode(q.id, intent::LOCKING, 0), Ordering::SeqCst);
     let mut tail = cpu.load(&q.control.tail, Ordering::SeqCst);
     if tail & SUSPECTED != 0 {
@@ -80,7 +80,7 @@ fn locked<P: Processor, L: Lock<P>, W: WaitForSpace<P>, T>(
             result
         }
         Err(_) => {
-            // Nobody can claim any more. Relaxed: whoever sees the bit only stops.
+            // No sender can claim any more. Relaxed: a sender that sees the bit only stops.
             cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
             Err(ClaimError::Closed)
         }
@@ -321,7 +321,7 @@ pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
 }
 
 /// Frees packets in a state that no packet can be in: those above `last`, and ready ones
-/// that nobody was assigned.
+/// that no sender was assigned.
 pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P, last: u64) -> bool {
     let mut changed = false;
     for ticket in receiver.head..receiver.head + q.len() {

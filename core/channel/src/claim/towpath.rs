@@ -81,8 +81,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             cpu.prefetch_exclusive(&q.slot(ticket).header);
             // Relaxed: ordered before the tail by the Release in (T1).
             cpu.store(intent, intent::encode(q.id, intent::CLAIMING, 0), Ordering::Relaxed);
-            // (T1) Release: whoever sees the ticket taken sees our intent; pairs with the Acquire
-            // in `Receiver::behind`. Acquire: if the tail had `HOLES`, then `valid_from` is
+            // (T1) Release: a receiver that sees the ticket taken sees our intent; pairs with the
+            // Acquire in `Receiver::behind`. Acquire: if the tail had `HOLES`, then `valid_from` is
             // visible; pairs with (T5) in `resolve_head`.
             let claimed = cpu.compare_exchange(
                 &q.control.tail,
@@ -138,7 +138,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
                 continue;
             }
             // (B1) Acquire: the receiver has read what was there; pairs with the Release (B2) in
-            // `free_block`. Release: the sweep that sees our name sees who we are.
+            // `free_block`. Release: the sweep that sees our name sees our intent.
             if cpu.compare_exchange(owner, 0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 // A long transfer comes back for the next one as soon as this one is filled.
                 cpu.prefetch_exclusive(&q.blocks[(block + 1) % q.blocks.len()].owner);
@@ -253,7 +253,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         // (T6) Release: pairs with the Acquire after (T1).
         cpu.store(&q.extra(ticket).valid_from, u64::MAX, Ordering::Release);
         // (T5) Release: `valid_from` comes before; pairs with the Acquire in (T1). Before the head
-        // moves, so that nobody gets the place's next ticket without seeing it.
+        // moves, so that no sender gets the place's next ticket without seeing it.
         cpu.fetch_or(&q.control.tail, HOLES, Ordering::Release);
         receiver.late.push(Late { ticket, owed: 1, cleared: 0 });
         receiver.head += 1;
@@ -264,12 +264,12 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         let mut dead = Vec::new();
         for late in &mut receiver.late {
             let ticket = late.ticket;
-            let nobodys =
+            let ownerless =
                 late.is_nobodys(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
             // (Q1) The intents first, then the packet (both Acquire): an owner that has let go of
             // it has published it; pairs with the Release (Q2), (I2).
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));
-            if nobodys && !self.is_ready(q, header, late.ticket) {
+            if ownerless && !self.is_ready(q, header, late.ticket) {
                 dead.push(late.ticket);
             }
         }
@@ -281,7 +281,8 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
             && receiver.valid_from.iter().all(|&valid| valid <= receiver.published)
             && !receiver.valid_from.is_empty()
         {
-            // Every void ticket has been drawn and passed: nobody needs to look for holes any more.
+            // Every void ticket has been drawn and passed: no sender needs to look for holes any
+            // more.
             receiver.valid_from = Vec::new();
             // Relaxed: a sender that still sees the flag finds its ticket valid.
             cpu.fetch_and(&q.control.tail, !HOLES, Ordering::Relaxed);
@@ -319,7 +320,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
 }
 
 /// Returns whether a ticket has to wait for the receiver's progress. Signed, since the
-/// receiver passes over a void ticket even before somebody draws it.
+/// receiver passes over a void ticket even before a sender draws it.
 #[inline(always)]
 pub(super) fn beyond(ticket: u64, head: u64, len: u64) -> bool {
     ticket.wrapping_sub(head) as i64 >= len as i64

@@ -1,15 +1,15 @@
 //! Kills a process after instruction k of locking, changing two words that belong
-//! together, and unlocking; and looks whether the others go on: whoever comes next learns of the
-//! death if and only if the dead one held the lock (`mcs`: or stood in its queue), the lock then
-//! works for everybody who waits, or says to everybody that it can't, and nobody hangs.
+//! together, and unlocking; and looks whether the others go on: the next process that locks learns
+//! of the death if and only if the dead one held the lock (`mcs`: or stood in its queue), the lock
+//! then works for every waiter, or tells every waiter that it can't, and no process hangs.
 //!
 //! `cargo test -p towpath-shm --test lock_kill_every_step -- every robust` does it for every k
 //! (names of a lock, an act or a policy choose among the cases). In the ordinary tests k grows by a
 //! thirtieth at a time, for each policy from another remainder.
 //!
 //! This process is the tracer, the judge, and one survivor; a forked child is the other survivor.
-//! `robust` and `posix` know their owners; for `mcs` it is the mutex that knows who may be in the
-//! way.
+//! `robust` and `posix` know their owners; for `mcs` it is the mutex that knows which processes may
+//! be in the way.
 //!
 //! * `subject.rs`: the locks, and what their memory says.
 //! * `player.rs`: what the victim and the survivors do.

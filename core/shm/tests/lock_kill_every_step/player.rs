@@ -96,8 +96,8 @@ impl<'a, L: Subject> Player<'a, L> {
 
     pub fn lock(&self) -> Result<Guard<'a, Data, L>, LockError> {
         let rank = self.around.world.rank();
-        // SAFETY: all lock it so, each as a participant of one world, which says who lives; each
-        // process has one thread.
+        // SAFETY: all lock it so, each as a participant of one world, which says which of them
+        // live; each process has one thread.
         unsafe { self.around.scene.mutex.lock_between(Native::of_participant(rank), self.wait) }
     }
 
@@ -119,7 +119,7 @@ impl<'a, L: Subject> Player<'a, L> {
                 assert_eq!(
                     value,
                     second.load(Relaxed),
-                    "changed in part, and nobody said that an owner died"
+                    "changed in part, and no error said that an owner died"
                 );
                 first.store(value + 1, Relaxed);
                 (0..20).for_each(|_| spin_loop());

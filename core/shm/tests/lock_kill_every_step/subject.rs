@@ -42,7 +42,7 @@ pub trait Subject: Lock<Native> + Exclusive + Plain + Send {
     const DEATH: Found;
     /// Returns whether all that come are held up (or are to be told) by that process, if
     /// it dies now.
-    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool;
+    fn in_the_way(words: &[AtomicU64], dead: &Dead) -> bool;
     /// Returns whether the other survivor stands in line.
     fn in_line(words: &[AtomicU64], other: &Child) -> bool;
 }
@@ -57,9 +57,9 @@ impl Subject for Robust<Native> {
     const DEATH: Found = OwnerDied;
 
     /// `word`: names the owner, which has noticed that it is (bit 31 is off).
-    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
+    fn in_the_way(words: &[AtomicU64], dead: &Dead) -> bool {
         let word = words[0].load(SeqCst) & !PARKED;
-        word >> 32 == who.identity && word & 1 << 31 == 0
+        word >> 32 == dead.identity && word & 1 << 31 == 0
     }
 
     /// `turns`, a line each, after the head's.
@@ -74,9 +74,9 @@ impl Subject for Posix<Native> {
 
     /// The word of the kernel's robust futexes, with which glibc's mutex begins:
     /// bits 0 to 29 name the owner, bit 30 says that one died.
-    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
+    fn in_the_way(words: &[AtomicU64], dead: &Dead) -> bool {
         let word = words[0].load(SeqCst);
-        word & 0x3fff_ffff == who.pid || who.rank == FORMER && word & 1 << 30 != 0
+        word & 0x3fff_ffff == dead.pid || dead.rank == FORMER && word & 1 << 30 != 0
     }
 
     fn in_line(_words: &[AtomicU64], other: &Child) -> bool {
@@ -101,8 +101,8 @@ impl Subject for Queue {
     const DEATH: Found = Abandoned;
 
     /// `tail`: it is the last in the queue.
-    fn in_the_way(words: &[AtomicU64], who: &Dead) -> bool {
-        node_of(words, who.rank) == Some(words[0].load(SeqCst) & !PARKED)
+    fn in_the_way(words: &[AtomicU64], dead: &Dead) -> bool {
+        node_of(words, dead.rank) == Some(words[0].load(SeqCst) & !PARKED)
     }
 
     /// `nodes`, a line each, after the tail's: the other's says that it waits, and
@@ -121,7 +121,7 @@ macro_rules! held_by_the_dead_alone {
         impl Subject for $lock<Native> {
             const ACTS: &'static [Act] = &[Act::Alone];
             const DEATH: Found = Abandoned;
-            fn in_the_way($words: &[AtomicU64], _who: &Dead) -> bool {
+            fn in_the_way($words: &[AtomicU64], _dead: &Dead) -> bool {
                 $in_the_way
             }
             fn in_line(_words: &[AtomicU64], _other: &Child) -> bool {

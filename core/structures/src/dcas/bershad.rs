@@ -3,8 +3,8 @@
 //!
 //! **Source.** Bershad 1993 (ICDCS, *Practical Considerations for Non-Blocking Concurrent
 //! Objects*); Greenwald & Cheriton 1996, §6.1. There, the operating system rolls a process back
-//! that it preempts with the lock. Natively no operating system does that, and nobody can stop a
-//! process that is only asleep from writing later: so here it is the *dead* that are rolled, by
+//! that it preempts with the lock. Natively no operating system does that, and no survivor can stop
+//! a process that is only asleep from writing later: so here it is the *dead* that are rolled, by
 //! survivors. [`super::RolledBack`] is for machines whose system does its part.
 //!
 //! **Readers may see tentative values** (G19): the first word is written before the second one is
@@ -14,7 +14,7 @@
 //! never was: let the version be the word with the higher number then, or have readers not trust a
 //! version alone.
 //!
-//! **Progress.** Blocking: a stopped holder stops all. A dead one is found out by who waits
+//! **Progress.** Blocking: a stopped holder stops all. A dead one is found out by waiters
 //! ([`Waiting::is_alive`]).
 //!
 //! ```text
@@ -31,8 +31,9 @@
 //! happened. Dies with `COMMITTED`: the second word gets its new value; it has happened. Rolling
 //! twice does no harm.
 //!
-//! **Signals.** A handler on top of a holder gets [`DcasError::TooDeep`]; on top of somebody else's
-//! holder it waits. **Memory.** A line, and one per participant. Values have 64 bits.
+//! **Signals.** A handler that interrupts the holder gets [`DcasError::TooDeep`]; if another
+//! participant holds the lock, the handler waits. **Memory.** A line, and one per participant.
+//! Values have 64 bits.
 //!
 //! **Don't use it** except to compare: where processes are stopped, or values must be true.
 
@@ -114,7 +115,7 @@ impl<P: Processor, S: Storage> Bershad<P, S> {
     }
 
     /// Takes the lock from a dead holder, and rolls back or forward the operation that
-    /// it, or a dead one before it, has begun. If somebody else is faster, waits for the lock
+    /// it, or a dead one before it, has begun. If another survivor is faster, waits for the lock
     /// again.
     #[cold]
     fn take_over<W: Waiting<P>, T: Words<P> + ?Sized>(

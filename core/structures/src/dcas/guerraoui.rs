@@ -228,8 +228,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         let cpu = actor.cpu;
         let other = self.descriptors.behind(identity)?;
         let operation = other.operation(cpu, identity);
-        // (7) AcqRel: before our marks; pairs with the (4) of the owner, who looks for them when it
-        // settles. Succeeds, or finds it set, only if the fields were the operation's.
+        // (7) AcqRel: before our marks; pairs with the (4) of the owner, which looks for them when
+        // it settles. Succeeds, or finds it set, only if the fields were the operation's.
         let asked = cpu.compare_exchange(
             &other.status,
             active(identity),
@@ -255,8 +255,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> Guerraoui<P, S, V> {
         done.map(|_| ())
     }
 
-    /// The owner's way where anybody else is about: until the operation has succeeded, or
-    /// a word had another value. `begun`: this operation is under way.
+    /// The owner's way where another participant is about: until the operation has
+    /// succeeded, or a word had another value. `begun`: this operation is under way.
     #[cold]
     fn contend<W: Waiting<P>, T: Words<P> + ?Sized>(
         &self,
@@ -356,8 +356,8 @@ impl<P: Processor, S: Storage, V: GuerraouiVariant> DoubleCas<P> for Guerraoui<P
             }
             let to = Self::raised(seen.plain, value);
             let word = words.find(word)?;
-            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
-            // Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
+            // (6) AcqRel: what made the word the caller's, for participants that are late; pairs
+            // with the Acquire (1) in `marks.rs`. Relaxed if it fails: looked at again.
             let done =
                 actor.cpu.compare_exchange(word, seen.content, to, Ordering::AcqRel, Ordering::Relaxed);
             if done.is_ok() {

@@ -27,10 +27,10 @@
 //!             participant) -> ACTIVE with the next use (owner)
 //! ```
 //!
-//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by anybody.
-//! `condition.usage`: the owner. The other fields: the owner, before that use is in a word; read by
-//! those who have seen it there, and believed if the use is still the same afterwards. Words: by
-//! compare-and-swap, anybody.
+//! **Fields.** `status`: stored by the owner with a new use, then by compare-and-swap by any
+//! participant. `condition.usage`: the owner. The other fields: the owner, before that use is in a
+//! word; read by participants that have seen it there, and believed if the use is still the same
+//! afterwards. Words: by compare-and-swap, any participant.
 //!
 //! **Crashes.** Dies before (1) for the first word: nothing has happened. Dies before the decision
 //! (3): the operation stands in the way of a participant that comes to a marked word, which
@@ -167,8 +167,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
     fn decide(&self, cpu: &P, identity: u64, state: u64) -> Result<u64, DcasError> {
         let status = &self.descriptors.behind(identity)?.status;
         let (old, new) = (active(identity), active(identity) & !STATE | state);
-        // (3) AcqRel: the marks are in, and whoever sees the decision sees them; pairs with the
-        // Acquire (7c) in `look` and itself.
+        // (3) AcqRel: the marks are in, and a participant that sees the decision sees them; pairs
+        // with the Acquire (7c) in `look` and itself.
         match cpu.compare_exchange(status, old, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(state),
             Err(now) => Ok(now & STATE),
@@ -196,7 +196,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         }
         let to = if undecided { MARK | content & SECOND | operation } else { old };
         // (5) AcqRel: the operation's descriptor, or what came before the value; pairs with the
-        // Acquire (4). If it fails, somebody else was faster. Relaxed then: nothing is read.
+        // Acquire (4). If it fails, another participant was faster. Relaxed then: nothing is read.
         let _ = cpu.compare_exchange(word, content, to, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
@@ -312,8 +312,8 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         if let (value, Some((content, false))) = self.look(cpu, words, number)?
             && content & IDENTITY == identity
         {
-            // (6) AcqRel: hands on what (4) saw; pairs with the Acquire (4). If it fails, somebody
-            // else was faster. Relaxed then: nothing is read.
+            // (6) AcqRel: hands on what (4) saw; pairs with the Acquire (4). If it fails, another
+            // participant was faster. Relaxed then: nothing is read.
             let _ = cpu.compare_exchange(word, content, value, Ordering::AcqRel, Ordering::Relaxed);
         }
         Ok(())
@@ -395,8 +395,8 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
         let (number, word) = (word, words.find(word)?);
         let mut now = self.look(actor.cpu, words, number)?.0;
         loop {
-            // (6) AcqRel: what made the word the caller's, for those who are late; pairs with the
-            // Acquire (4).
+            // (6) AcqRel: what made the word the caller's, for participants that are late; pairs
+            // with the Acquire (4).
             match actor.cpu.compare_exchange(word, now, value, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(other) if other & MARK == 0 => now = other,

@@ -13,7 +13,7 @@
 //!
 //! **Fields.** `locks[i]`: see above. Words `n` with `n mod 32 = i`: the holder of `locks[i]`.
 //!
-//! **Crashes.** Dies with a lock: nobody gets it any more, and waiting ends with
+//! **Crashes.** Dies with a lock: no participant gets it any more, and waiting ends with
 //! [`DcasError::Abandoned`] if the surroundings know of the death. [`DoubleCas::recover`] says so
 //! as well.
 //!
@@ -146,7 +146,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Locked<P, S> {
         let [a, b] = in_order(changes, Self::MAX)?;
         let word = |change: Change| words.find(change.word);
         let (cpu, first, second) = (actor.cpu, word(a)?, word(b)?);
-        // In the order of the locks, so that nobody waits in a circle.
+        // In the order of the locks, so that there is no cycle of waiters.
         let (low, high) = {
             let (x, y) = (a.word as usize % LOCKS, b.word as usize % LOCKS);
             (x.min(y), x.max(y))

@@ -14,11 +14,11 @@
 //!
 //! | implementation | non-blocking | locked instructions, uncontended | values | readers see |
 //! | --- | --- | --- | --- | --- |
-//! | [`Guerraoui`] | yes | 3 (and up to 2 that are made later, if nobody changes the words meanwhile) | 32 bits | only what was decided |
+//! | [`Guerraoui`] | yes | 3 (and up to 2 that are made later, if no other participant changes the words meanwhile) | 32 bits | only what was decided |
 //! | [`Harris`] | yes | 7 | 63 bits | only what was decided |
 //! | [`Locked`] | no | 2 (1 if one lock covers both words) | 64 bits | only what was decided |
 //! | [`Bershad`] | no; survivors of a dead holder go on | 1 | 64 bits | **tentative values too** |
-//! | [`RolledBack`] | if the system rolls back who does not run | 1 | 64 bits | only what was decided |
+//! | [`RolledBack`] | if the system rolls back a holder that does not run | 1 | 64 bits | only what was decided |
 //! | [`Adjacent`] | yes | 1, and only on two words beside each other | 64 bits | only what was decided |
 //! | [`Hardware`] | as the machine has it | as the machine has it | 64 bits | only what was decided |
 //!
@@ -79,9 +79,9 @@ impl core::fmt::Display for DcasError {
             DcasError::SameWord => "a double compare-and-swap takes two different words: use a compare-and-swap",
             DcasError::UnknownParticipant => "the participant's number is not below the number of participants that this was made for: make it for more",
             DcasError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
-            DcasError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
+            DcasError::Corrupt => "the memory holds what no operation writes, so a stray write has hit it: make the structure anew",
             DcasError::Unsuited => "this DCAS changes two words beside each other, by an instruction that not every processor has: use another DCAS here",
-            DcasError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
+            DcasError::Abandoned => "a participant died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
         })
     }
 }
@@ -97,7 +97,7 @@ impl From<Abandoned> for DcasError {
 /// Participant that acts, and its way of waiting and of backing off.
 ///
 /// Participants are numbered from 0; of those that act at one time no two have the same number
-/// `me`, except a signal handler and whom it interrupts.
+/// `me`, except a signal handler and the thread that it interrupts.
 #[derive(Debug)]
 pub struct Actor<'a, P, W> {
     /// The acting processor.

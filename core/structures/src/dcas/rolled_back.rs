@@ -8,12 +8,12 @@
 //!
 //! **Readers.** Between the two stores the first word has a value that may be taken back (G19).
 //! Reads that must not act on such a value look at the lock, which counts, before and after
-//! ([`RolledBack::read`] of the trait, [`RolledBack::look`]), and wait while somebody has it: that
+//! ([`RolledBack::read`] of the trait, [`RolledBack::look`]), and wait while it has a holder: that
 //! is what *unless they take the lock* comes to. The second word, in the order in which
 //! [`RolledBack::change`] is given them, never has a tentative value: a structure that reads it
 //! plainly, and compares the first one with what `look` has returned, is safe too.
 //!
-//! **Progress.** Who waits, waits for somebody who runs: lock-free, if the system does its part.
+//! **Progress.** A waiter waits for a holder that runs: lock-free, if the system does its part.
 //! **Fields.** `lock`: by [`RollBack::take`] and [`RollBack::free`], and by the system.
 //! **Crashes.** The dead are rolled back like the preempted: before the second store nothing has
 //! happened, after it both changes have. **Signals.** None: simulated threads get no signals.

@@ -3,8 +3,8 @@
 //! **Source.** Greenwald & Cheriton 1996, §5, as [`super::ArrayStack`].
 //!
 //! **Progress.** As the DCAS. **Fields.** `head`, `tail` (how many were taken out and put in,
-//! modulo 2³²), `slots[i]` (0: empty; otherwise the value plus one): by DCAS, anybody. Slots from
-//! the head to the tail are full, the others empty.
+//! modulo 2³²), `slots[i]` (0: empty; otherwise the value plus one): by DCAS, any participant.
+//! Slots from the head to the tail are full, the others empty.
 //!
 //! **Crashes.** Dies before the DCAS: nothing has happened; after it: it has. There is nothing to
 //! be left behind but the DCAS's own. **Signals.** May be used in handlers, over a DCAS that may.

@@ -5,7 +5,7 @@
 //! stacks and FIFO queues”).
 //!
 //! **Progress.** As the DCAS. **Fields.** `height`, `slots[i]` (0: empty; otherwise the value plus
-//! one): by DCAS, anybody. Slots below the height are full, the others empty.
+//! one): by DCAS, any participant. Slots below the height are full, the others empty.
 //!
 //! **Crashes.** Dies before the DCAS: nothing has happened; after it: it has. There is nothing to
 //! be left behind but the DCAS's own. **Signals.** May be used in handlers, over a DCAS that may.

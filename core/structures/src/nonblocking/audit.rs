@@ -9,12 +9,12 @@
 //! into its hands before it takes it from the first (1), changes its state after that (2), and
 //! strikes it out after it has put it into the second. The auditor of a descriptor reads its state,
 //! looks into the hands of the living, into the places, into the hands of the living again, and
-//! reads the state again. If it found it nowhere and the state is the same, then nobody living had
-//! it, or has moved it: a move that took it from a place before we looked there and has not changed
-//! the state by now is in the mover's hands at the second look; one that had changed the state
-//! before the first reading and has not struck it out at the first look is in the mover's hands;
-//! one that has, had put it into a place. So it has been left behind, and stays so. One auditor
-//! wins the compare-and-swap of its state, and frees it.
+//! reads the state again. If it found it nowhere and the state is the same, then no living
+//! participant had it, or has moved it: a move that took it from a place before we looked there and
+//! has not changed the state by now is in the mover's hands at the second look; one that had
+//! changed the state before the first reading and has not struck it out at the first look is in the
+//! mover's hands; one that has, had put it into a place. So it has been left behind, and stays so.
+//! One auditor wins the compare-and-swap of its state, and frees it.
 //!
 //! **Where it looks.** The state is the same all the time, so it says where the descriptor can be
 //! at all: `FREE` from before it is pushed on a free list until after it is popped, `TAKEN` from

@@ -14,7 +14,7 @@
 //! **Fields.** A chain's `version` (how often it was changed) and `first`, an entry's `next` (0:
 //! the last): by DCAS, any participant; `next` of an entry that is in no chain: the participant
 //! that holds it, by [`DoubleCas::write`]. An entry's `key`, `value`: the participant that holds
-//! it; read by those who are late, whose version is not the chain's any more.
+//! it; read by participants that are late, whose version is not the chain's any more.
 //!
 //! A search believes nothing that it reads until the version is seen again (by the DCAS, or by
 //! [`Chains::unchanged`]): entries are type-stable, so what it reads on the way is an entry, if

@@ -3,7 +3,7 @@
 //!
 //! **Source.** Greenwald & Cheriton 1996, §5 and §5.3 (whose text of 24 lines is not printed).
 //! There is always an item in front of the first, as in Michael & Scott's queue; but tail and link
-//! change in one step, so that nobody has to help a tail that lags behind.
+//! change in one step, so that no participant has to help a tail that lags behind.
 //!
 //! **Progress.** As the DCAS.
 //!

@@ -4,7 +4,7 @@
 //! **Source.** Michael 2002 (SPAA, *High Performance Dynamic Lock-Free Hash Tables and List-Based
 //! Sets*), Figure 5, with counts in the links, after Harris 2001 (DISC). An entry is taken out in
 //! two steps: its link is marked, so that nothing can be linked behind it, and then the link before
-//! it is changed, by whoever comes past.
+//! it is changed, by a participant that comes past.
 //!
 //! **Progress.** Lock-free; searches, too: they begin again when a link behind them was changed.
 //!
@@ -13,13 +13,13 @@
 //!         counts; a marked link changes no more in this life
 //! ```
 //!
-//! **Fields.** `first`, an entry's `next`: by compare-and-swap, anybody; `next` of an entry that is
-//! in no list: the participant that holds it, counting up. An entry's `key`, `value`: the
-//! participant that holds it; read by those who are late.
+//! **Fields.** `first`, an entry's `next`: by compare-and-swap, any participant; `next` of an entry
+//! that is in no list: the participant that holds it, counting up. An entry's `key`, `value`: the
+//! participant that holds it; read by participants that are late.
 //!
 //! **Crashes.** Dies before the compare-and-swap that links: the entry is in its hands. Dies after
-//! the mark: it is out, and whoever comes past unlinks it. After unlinking: it is in its hands. The
-//! audit finds what is in the hands of the dead.
+//! the mark: it is out, and a participant that comes past unlinks it. After unlinking: it is in its
+//! hands. The audit finds what is in the hands of the dead.
 //!
 //! **Signals.** May be used in handlers. **Memory.** A line per entry, one, and what [`Pool`]
 //! needs.

@@ -16,7 +16,7 @@
 //! | [`HashMap`] | a list and a version per bucket |
 //! | [`PriorityQueue`] | ready and delay queues |
 //! | [`PageMap`] | three levels, 128 × 128 × 64 |
-//! | [`DependencyMap`] | who depends on whom |
+//! | [`DependencyMap`] | which object depends on which |
 //! | [`HarrisMichaelList`], [`ValoisList`] | compare-and-swap only, to compare with |
 //!
 //! Every operation takes an [`Actor`]: the participant, its processor, and its way of backing off.
@@ -84,13 +84,13 @@ pub enum StableError {
 impl core::fmt::Display for StableError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            StableError::Exhausted => "no descriptor is free: take something out, run an audit if somebody has died, or make the structure larger",
+            StableError::Exhausted => "no descriptor is free: take something out, run an audit if a participant has died, or make the structure larger",
             StableError::UnknownParticipant => "the participant's number is not below the number of participants that the structure was made for: make it for more",
             StableError::TooDeep => "too many interrupted operations below this one: let handlers be interrupted less deep, or use a DCAS without locks",
             StableError::TooLarge => "the value does not fit: use smaller ones, or a DCAS that leaves more bits to a word",
-            StableError::Corrupt => "the memory holds what nobody can have put there, so somebody has written over it: make the structure anew",
+            StableError::Corrupt => "the memory holds what no operation writes, so a stray write has hit it: make the structure anew",
             StableError::Unsuited => "this structure, or this processor, needs another DCAS: `Adjacent` is for a stack, where there is an instruction for two words",
-            StableError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
+            StableError::Abandoned => "a participant died in the middle of an operation that all others wait for: make the structure anew, or use a DCAS without locks",
         })
     }
 }
@@ -145,7 +145,7 @@ pub trait Recover<P: Processor> {
     ) -> Result<Audit, StableError>;
 
     /// Numbers of descriptors that are free, and in the structure. Exact if no
-    /// participant acts meanwhile: then they are all there are, unless somebody has died and there
+    /// participant acts meanwhile: then they are all there are, unless one has died and there
     /// was no recovery.
     ///
     /// # Errors

@@ -280,8 +280,8 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     ) -> Result<Audit, StableError> {
         recover_all(&self.dcas, actor, self, &is_dead)?;
         self.tables.audit(actor.cpu, actor.me, is_dead, |table| {
-            // Relaxed: the dead one's last word; if somebody living has the table, its state says
-            // so.
+            // Relaxed: the dead one's last word; if a living participant has the table, its state
+            // says so.
             let region = actor.cpu.load(&self.tables.get(table)?.region, Ordering::Relaxed);
             if region >= (A * B) as u64 {
                 return Err(StableError::Corrupt);

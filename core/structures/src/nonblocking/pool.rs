@@ -1,6 +1,6 @@
 //! Type-stable memory: descriptors of one kind, made once, named by number, never
-//! anything else while the pool lives; free ones on stacks from which anybody may take; and a
-//! record of what is in whose hands, so that what the dead leave behind is found
+//! anything else while the pool lives; free ones on stacks from which any participant may take; and
+//! a record of what is in whose hands, so that what the dead leave behind is found
 //! ([`super::audit`]).
 //!
 //! **Source.** Greenwald & Cheriton 1996, §2 (type-stable memory), §5 (free lists as stacks with a
@@ -20,13 +20,13 @@
 //!
 //! No value of `state` ever comes back.
 //!
-//! **Fields.** `shared`, `members[p].list`: index of the top and version count, anybody, by
+//! **Fields.** `shared`, `members[p].list`: index of the top and version count, any participant, by
 //! compare-and-swap: the lists of the participants are theirs by preference only; a participant
 //! that finds nothing else takes from the others', the dead ones' too. `fresh`: how many were ever
-//! handed out; anybody, by compare-and-swap. `members[p].hands`: only `p` and its handlers, and
-//! auditors once it is dead. `slots[i].state`, `.link`: the participant that holds `i`. `.link`:
-//! the next one's number, and the low half of the next one's count, by which an auditor knows that
-//! it is still in the list. `length`: a hint.
+//! handed out; any participant, by compare-and-swap. `members[p].hands`: only `p` and its handlers,
+//! and auditors once it is dead. `slots[i].state`, `.link`: the participant that holds `i`.
+//! `.link`: the next one's number, and the low half of the next one's count, by which an auditor
+//! knows that it is still in the list. `length`: a hint.
 //!
 //! **Crashes.** A participant writes down which descriptor it is after before it takes it from
 //! anywhere, and strikes it out after it has put it anywhere. So whatever the dead one had is in
@@ -209,7 +209,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             return Err(StableError::Exhausted);
         };
         let slot = self.slot(node)?;
-        // Relaxed: written before it was pushed, by who had it then.
+        // Relaxed: written before it was pushed, by its holder then.
         let before = cpu.load(&slot.state, Ordering::Relaxed);
         if before & KIND != FREE {
             return Err(StableError::Corrupt);

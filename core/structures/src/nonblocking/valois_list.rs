@@ -11,9 +11,9 @@
 //! each node that it passes.
 //!
 //! **Fields.** `next`, `back`, `references` of nodes to which one has a reference: by
-//! compare-and-swap, anybody (`back`: stored once, by who deleted the cell). `key`, `value`,
-//! `kind`, and `next` of a node that is not linked: its owner. `key` of a node that nobody refers
-//! to any more links those that a participant is giving back.
+//! compare-and-swap, any participant (`back`: stored once, by the one that deleted the cell).
+//! `key`, `value`, `kind`, and `next` of a node that is not linked: its owner. `key` of a node
+//! without references links those that a participant is giving back.
 //!
 //! ```text
 //! references      node                          leads to
@@ -21,10 +21,10 @@
 //! 2n              free (n that are late)        2n + 2, 2n - 2, 2n + 3 (taken out of the pool)
 //! ```
 //!
-//! **Crashes.** Whatever step somebody dies at, the list is whole. What the dead one referred to is
-//! never used again, **nor is what was deleted after it and can be reached from there**: there is
-//! no audit, and the pool runs dry. Two auxiliary nodes in a row that it left behind are taken out
-//! by who comes past.
+//! **Crashes.** At whatever step a participant dies, the list is whole. What the dead one referred
+//! to is never used again, **nor is what was deleted after it and can be reached from there**:
+//! there is no audit, and the pool runs dry. Two auxiliary nodes in a row that it left behind are
+//! taken out by participants that come past.
 //!
 //! **Signals.** Must not be used in handlers on top of itself: the pool's lists are one
 //! participant's alone. **Memory.** A line per node, two nodes per entry, four, and what [`Pool`]
@@ -47,7 +47,7 @@ const IN_USE: u64 = 1;
 /// One reference.
 const ONE: u64 = 2;
 /// Node behind all keys: node 0 of the pool, which it never hands out. Always there, so
-/// nobody counts.
+/// its references are not counted.
 const LAST: u32 = 0;
 /// Cell before all keys. Always there as well.
 const FIRST: u32 = u32::MAX;
@@ -228,7 +228,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
 
     fn give_back(&self, cpu: &P, me: usize, index: u32) -> Result<(), StableError> {
         // Those to be given back, one more than the first; each one's key leads to the next.
-        // Relaxed, here and below: nobody else refers to them any more.
+        // Relaxed, here and below: no other participant refers to them any more.
         let mut left = u64::from(index) + 1;
         cpu.store(&self.node(index)?.key, 0, Ordering::Relaxed);
         while left != 0 {
@@ -424,7 +424,7 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
             if self.swing(cpu, me, at.auxiliary, at.target, cell)? {
                 break None;
             }
-            // Relaxed: nobody else has seen it.
+            // Relaxed: no other participant has seen it.
             cpu.store(&self.node(auxiliary)?.next, link(auxiliary, LAST), Ordering::Relaxed);
             self.release(cpu, me, at.target)?;
             actor.back_off(&mut round);

@@ -11,8 +11,8 @@
 //! the other, return "empty". Nor can it tell 0 from "nothing", nor a full array from one with
 //! room.
 //!
-//! **Fields.** `head`: by increment, everybody. `tail`: nobody writes it. `nodes[i]`: stored by
-//! `enqueue`, cleared by `dequeue`.
+//! **Fields.** `head`: by increment, every participant. `tail`: is never written. `nodes[i]`:
+//! stored by `enqueue`, cleared by `dequeue`.
 //!
 //! **Crashes.** No matter.
 //!

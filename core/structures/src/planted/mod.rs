@@ -9,7 +9,7 @@
 //! | [`MichaelScottNoRecheck`] | the ends are not read again after the link behind them | empty, though a value is in the whole time; values lost |
 //! | [`MichaelScottUncounted`] | pointers have no counts (ABA) | values lost or found twice |
 //! | [`FetchOpArrayAsPrinted`] | Figure 1 of Nikolopoulos & Papatheodorou 1999, letter by letter | values are not found again, even one after the other |
-//! | [`ListRetyped`] | entries that were taken out become something else at once: their memory is not type-stable | who is on the way through the list follows what is no link |
+//! | [`ListRetyped`] | entries that were taken out become something else at once: their memory is not type-stable | a participant on its way through the list follows a word that is no link |
 //! | [`GuerraouiUntagged`] | words do not count their changes (ABA) | a word gets the new value of an operation that was completed long ago |
 
 mod fetch_op_array_as_printed;
@@ -65,6 +65,6 @@ impl dcas::GuerraouiVariant for Untagged {
 }
 
 /// Guerraoui, Kogan, Marathe and Zablotchi's DCAS whose words do not count their changes:
-/// a word that has been changed back is marked once more by one who is late, after the operation
-/// has succeeded, and so gets its new value a second time.
+/// a word that has been changed back is marked once more by a participant that is late, after the
+/// operation has succeeded, and so gets its new value a second time.
 pub type GuerraouiUntagged<P, S = Boxed> = Guerraoui<P, S, Untagged>;

@@ -14,8 +14,8 @@
 //!   out of order, and move `head` past another one.
 //! * Hence the retry: a dequeuer that clears a slot and finds nothing, because another one was
 //!   faster, reads `head` again (in the figure the loop is there, but it is left in the first
-//!   round). Who clears a *later* item than it came for puts it back; nobody can have gone past it
-//!   meanwhile, since `head` cannot.
+//!   round). A dequeuer that clears a *later* item than it came for puts it back; no other can have
+//!   gone past it meanwhile, since `head` cannot.
 //! * A slot is read before it is cleared: clearing what isn't ours is rare then. Only if it does
 //!   not hold what we come for is the queue tested for being empty.
 //! * The empty test reads `head`, **then** `tail`: if they are equal, the queue was empty when
@@ -29,9 +29,10 @@
 //! cleared the first slot but not moved `head` yet. Enqueues never wait.
 //!
 //! **Fields.** All but `seen` at memory. `tail`: by increment, in `enqueue`. `head`: by increment,
-//! by who has cleared its slot's mark. `slots[i].mark`: stored by the ticket's owner (or put back
-//! by who has cleared it), cleared by anybody. `slots[i].value`: by the ticket's owner before the
-//! mark, read by who has the mark. `seen[me]`: only participant `me`.
+//! by the dequeuer that has cleared its slot's mark. `slots[i].mark`: stored by the ticket's owner
+//! (or put back by the dequeuer that has cleared it), cleared by any dequeuer. `slots[i].value`: by
+//! the ticket's owner before the mark, read by the dequeuer that has the mark. `seen[me]`: only
+//! participant `me`.
 //!
 //! **Crashes.** Dies before the draw (1): nothing happened. Dies between (1) and (3): the ticket's
 //! value never comes, and dequeuers wait for it for ever. Dies between (4) and (5), or before it
@@ -110,7 +111,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
         // (6) Acquire: not before the head was read; pairs with the draw (1).
         while cpu.load(&self.tail, Ordering::Acquire).wrapping_sub(head) >= self.capacity() {
             // (2) Acquire: the values before the head have been read; pairs with the increment (5),
-            // and through the draws (1) for those who draw later.
+            // and through the draws (1) for enqueuers that draw later.
             let now = cpu.load(&self.head, Ordering::Acquire);
             if now == head {
                 return Err(QueueError::Full); // It did not move while the tail was read.
@@ -140,7 +141,7 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
             let mine = head.wrapping_add(1);
             // (8) Acquire: pairs with the Release (3), (3b).
             if cpu.load(&slot.mark, Ordering::Acquire) == mine {
-                // (4) The mark is ours, or nobody's, or a later one.
+                // (4) The mark is ours, or cleared already, or a later one.
                 match cpu.fetch_clear(&slot.mark) {
                     mark if mark == mine => {
                         // Relaxed: written before (3).

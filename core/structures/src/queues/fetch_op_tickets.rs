@@ -18,13 +18,13 @@
 //! * The empty test reads `head`, **then** `tail`; there is a test for room; the ends and the slots
 //!   are homed at different nodes.
 //!
-//! **A slot's visits**, for the ticket of lap `n` (ticket = n · slots + slot), each step by whoever
-//! is named:
+//! **A slot's visits**, for the ticket of lap `n` (ticket = n · slots + slot), each step by the
+//! participant that is named:
 //!
 //! | visits | means | next |
 //! | --- | --- | --- |
 //! | < 3n | the ticket a lap earlier is still being worked on | wait |
-//! | 3n | nobody has been here | enqueuer +1: its value is in; dequeuer +1: void |
+//! | 3n | neither has been here | enqueuer +1: its value is in; dequeuer +1: void |
 //! | 3n + 1 | one has been here; the dequeuer finds the value, or the enqueuer finds the slot void | the other one |
 //! | 3n + 2 | both have come at one time, the second one goes on as at 3n + 1 | the second one |
 //! | 3n + 3 | done: free for the next lap | – |
@@ -35,14 +35,14 @@
 //! when it reads `tail`: all tickets below have been drawn from both ends.
 //!
 //! **Progress.** Blocking, though without locks: a dequeuer waits for the enqueuer of the same
-//! ticket if that has drawn it, and for nobody else; an enqueuer never waits, unless two of the lap
+//! ticket if that has drawn it, and for no other; an enqueuer never waits, unless two of the lap
 //! before are so late that a whole lap has passed meanwhile. A dequeue never waits for an enqueue
 //! that has not begun.
 //!
 //! **Fields.** All but `seen` at memory. `tail`, `head`: by increment, when drawing.
-//! `slots[i].visits`: by increment, and by a store of whoever comes second (nobody else writes it
-//! then). `slots[i].value`: by the ticket's enqueuer before its visit, read by the ticket's
-//! dequeuer before the slot is free. `seen[me]`: only participant `me`.
+//! `slots[i].visits`: by increment, and by a store of the second visitor (no other participant
+//! writes it then). `slots[i].value`: by the ticket's enqueuer before its visit, read by the
+//! ticket's dequeuer before the slot is free. `seen[me]`: only participant `me`.
 //!
 //! **Crashes.** Dies before a draw: nothing happened. An enqueuer dies between (1) and (3): the
 //! dequeuer of its ticket waits for ever. A dequeuer dies between (5) and (7): the value of its
@@ -209,8 +209,8 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
                 // (2b) Acquire: if the value has come, pairs with the visit (3).
                 match turn.visits(cpu.load(&turn.slot.visits, Ordering::Acquire))? {
                     Some(1) => break true,
-                    // (8c) Acquire: pairs with the draw (1). Nobody has drawn this ticket to put
-                    // something in, so far: if somebody does now, the visits tell who was first.
+                    // (8c) Acquire: pairs with the draw (1). No enqueuer has drawn this ticket so
+                    // far: if one does now, the visits tell which was first.
                     Some(_) if Self::behind(cpu.load(&self.tail, Ordering::Acquire), ticket) == 0 => {
                         // (6) Acquires and releases: pairs with the visit (3).
                         break turn.visits(cpu.fetch_increment(&turn.slot.visits))? == Some(1);

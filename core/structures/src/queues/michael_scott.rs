@@ -1,5 +1,5 @@
 //! Michael and Scott's non-blocking queue: a list with a dummy in front, counted pointers
-//! to both ends, and a tail that anybody may move on.
+//! to both ends, and a tail that any participant may move on.
 //!
 //! **Source.** Michael & Scott 1996 (PODC), Figure 1; Nikolopoulos & Papatheodorou 1999 §3.2.
 //!
@@ -12,7 +12,7 @@
 //! `head` fails.
 //!
 //! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4):
-//! the value is in, and whoever comes next moves the tail. Dies between
+//! the value is in, and the next participant to come moves the tail. Dies between
 //! (7) and giving the old dummy back: the value is out and a node is lost.
 //!
 //! **Memory.** A line per node, two, and what [`Pool`] needs.
@@ -101,7 +101,7 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> Concurre
         let node = self.nodes.get(index)?;
         // Relaxed: published by (3).
         cpu.store(&node.value, value, Ordering::Relaxed);
-        // Relaxed: nobody else changes the link of a node that is not in the list.
+        // Relaxed: no other participant changes the link of a node that is not in the list.
         let former = Link(cpu.load(&node.next, Ordering::Relaxed));
         // (1) Release: a late reader of this also sees that the ends have moved on; it
         // pairs with the Acquire (2), (5).

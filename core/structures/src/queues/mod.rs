@@ -46,8 +46,8 @@ impl core::fmt::Display for QueueError {
         f.write_str(match self {
             QueueError::Full => "the queue is full: take something out, or make it larger",
             QueueError::UnknownParticipant => "the participant's number is not below the number of participants that the queue was made for: make it for more",
-            QueueError::Corrupt => "the queue's memory holds what nobody can have put there, so somebody has written over it: make the queue anew",
-            QueueError::Abandoned => "somebody died in the middle of an operation that all others wait for: make the queue anew, or use a non-blocking one",
+            QueueError::Corrupt => "the queue's memory holds what no operation writes, so a stray write has hit it: make the queue anew",
+            QueueError::Abandoned => "a participant died in the middle of an operation that all others wait for: make the queue anew, or use a non-blocking one",
             QueueError::Lock(error) => return error.fmt(f),
         })
     }

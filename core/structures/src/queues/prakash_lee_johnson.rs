@@ -1,11 +1,11 @@
 //! Prakash, Lee and Johnson's non-blocking queue: each operation takes a snapshot of both
 //! ends, and finishes what a slower one left half done before it acts.
 //!
-//! **Source.** Prakash, Lee & Johnson 1994 (IEEE Trans. on Computers 43(5)), from what it and those
-//! who compare with it say of it: a snapshot of two variables in both operations, two exchanges for
-//! an enqueue and one for a dequeue, the intermediate state detected and completed, counts against
-//! reuse. The list's layout (a dummy in front) is that of [`super::MichaelScott`], so that the two
-//! differ in the algorithm alone. Not compared with the authors' program.
+//! **Source.** Prakash, Lee & Johnson 1994 (IEEE Trans. on Computers 43(5)), from what it and
+//! papers that compare with it say of it: a snapshot of two variables in both operations, two
+//! exchanges for an enqueue and one for a dequeue, the intermediate state detected and completed,
+//! counts against reuse. The list's layout (a dummy in front) is that of [`super::MichaelScott`],
+//! so that the two differ in the algorithm alone. Not compared with the authors' program.
 //!
 //! **Progress.** Lock-free: a snapshot or an exchange fails only because another operation made a
 //! step. Under contention a snapshot fails more easily than the single check of Michael and Scott:
@@ -18,8 +18,8 @@
 //! `head` fails.
 //!
 //! **Crashes.** Dies before (3): a node is lost, the queue is unharmed. Dies between (3) and (4):
-//! the queue is in the intermediate state, and whoever comes next finishes it. Dies between (7) and
-//! giving the old dummy back: the value is out and a node is lost.
+//! the queue is in the intermediate state, and the next participant to come finishes it. Dies
+//! between (7) and giving the old dummy back: the value is out and a node is lost.
 //!
 //! **Memory.** A line per node, two, and what [`Pool`] needs.
 //!
@@ -81,7 +81,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
     }
 
     /// Completes an enqueue that has linked its node: moves the tail to it, unless
-    /// somebody has.
+    /// another participant has.
     #[inline(always)]
     fn finish(&self, cpu: &P, tail: Link, index: u32) {
         // (4) Release: the node that it points to; pairs with the Acquire in `snapshot`.
@@ -106,7 +106,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
         let node = self.nodes.get(index)?;
         // Relaxed: published by (3).
         cpu.store(&node.value, value, Ordering::Relaxed);
-        // Relaxed: nobody else changes the link of a node that is not in the list.
+        // Relaxed: no other participant changes the link of a node that is not in the list.
         let former = Link(cpu.load(&node.next, Ordering::Relaxed));
         // (1) Release: a late reader of this also sees that the ends have moved on; it
         // pairs with the Acquire (5).

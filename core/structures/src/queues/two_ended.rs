@@ -67,7 +67,7 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoEnded<P, L, M, S>
         let mut held = self.lock.lock(cpu, wait)?;
         if L::owner_died(&held) {
             if self.repair(cpu).is_err() {
-                // Released without being declared consistent: nobody gets it any more.
+                // Released without being declared consistent: no participant gets it any more.
                 self.lock.unlock(cpu, wait, held);
                 return Err(QueueError::Lock(LockError::Poisoned));
             }

@@ -125,7 +125,7 @@ impl<P: Processor, L: Lock<P>, M: Universal<P>, S: Storage> TwoLock<P, L, M, S> 
         if L::owner_died(&held) {
             match self.repair(cpu, wait) {
                 Ok(()) => self.tail_lock.make_consistent(cpu, &mut held),
-                // Released without being declared consistent: nobody gets it any more.
+                // Released without being declared consistent: no participant gets it any more.
                 Err(_) => result = Err(QueueError::Lock(LockError::Poisoned)),
             }
         }

@@ -1,5 +1,5 @@
 //! Valois's non-blocking queue: a list with a dummy in front, a tail that is only a hint,
-//! and nodes that are used again when nobody refers to them.
+//! and nodes that are used again when no reference to them is left.
 //!
 //! **Source.** Valois 1994 (PDCS, *Implementing lock-free queues*), with the memory management as
 //! corrected by Michael & Scott 1995 (Rochester TR 599): a node is claimed for reclamation in the
@@ -9,10 +9,10 @@
 //!
 //! **Fields.** `head` (the dummy), `tail` (a node from which the last can be reached),
 //! `nodes[i].next` (0: none): indices, by compare-and-swap; besides, `next` is reset by the owner
-//! of a node that is not in the list. `nodes[i].references`: everybody, by compare-and-swap; bit 0:
-//! in use (not reclaimed), the others: how many words and participants refer to it. A late
-//! participant may count a node up that was given back, and must count it down again.
-//! `nodes[i].value`: written by the owner, read by who holds a reference.
+//! of a node that is not in the list. `nodes[i].references`: every participant, by
+//! compare-and-swap; bit 0: in use (not reclaimed), the others: how many words and participants
+//! refer to it. A late participant may count a node up that was given back, and must count it down
+//! again. `nodes[i].value`: written by the owner, read by participants that hold a reference.
 //!
 //! ```text
 //! references      node                          leads to
@@ -135,7 +135,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> Valois<P, M, S> {
             if (old ^ new) & IN_USE == 0 {
                 return Ok(());
             }
-            // Relaxed: nobody else refers to it any more.
+            // Relaxed: no other participant refers to it any more.
             let next = load_index(cpu, &self.nodes.get(index)?.next, Ordering::Relaxed)?;
             self.nodes.give(cpu, me, index)?;
             if next == 0 {

@@ -6,10 +6,10 @@
 //! * **signal**: its own handler acts on the same structure; then it goes on;
 //! * **nested**: that handler is interrupted by another one in the same way.
 //!
-//! Each time: nobody waits; what came of all operations is what some order of them explains (one
-//! that was killed has happened, or not); what is free and what is reachable are all descriptors;
-//! and the structure is good for more. The same structure under a lock stands still (`twins.rs`;
-//! claim G20 of the paper).
+//! Each time: no operation waits; what came of all operations is what some order of them explains
+//! (one that was killed has happened, or not); what is free and what is reachable are all
+//! descriptors; and the structure is good for more. The same structure under a lock stands still
+//! (`twins.rs`; claim G20 of the paper).
 //!
 //! Not `ValoisList`: it has no audit, and is not for handlers.
 //!

@@ -73,7 +73,7 @@ impl<P: Processor> Waiting<P> for Never {
         panic!("a survivor waits")
     }
     fn back_off(&self, _cpu: &P, round: u32) -> Result<(), Abandoned> {
-        assert!(round < 8, "a survivor fails again and again, and nobody else does anything");
+        assert!(round < 8, "a survivor fails again and again, and no other process does anything");
         Ok(())
     }
     fn attempts_before_queueing(&self, _cpu: &P) -> u32 {
@@ -119,7 +119,7 @@ impl<T: InSegment> Shared<T> {
     /// Bytes of the structure. Only while no process acts.
     pub fn save(&self) -> Vec<u8> {
         let bytes = std::ptr::from_ref(&self.subject).cast::<u8>();
-        // SAFETY: the structure's own bytes, to which nobody writes now.
+        // SAFETY: the structure's own bytes, to which no process writes now.
         unsafe { std::slice::from_raw_parts(bytes, size_of::<T>()) }.to_vec()
     }
 
@@ -127,8 +127,8 @@ impl<T: InSegment> Shared<T> {
     /// process acts.
     pub fn restore(&self, saved: &[u8]) {
         assert_eq!(saved.len(), size_of::<T>());
-        // SAFETY: a plain structure, made of atomics (interior mutability), which nobody else looks
-        // at now; the bytes are a former value of it.
+        // SAFETY: a plain structure, made of atomics (interior mutability), which no other process
+        // looks at now; the bytes are a former value of it.
         unsafe {
             let bytes = std::ptr::from_ref(&self.subject).cast_mut().cast::<u8>();
             std::ptr::copy_nonoverlapping(saved.as_ptr(), bytes, saved.len());
@@ -146,7 +146,7 @@ impl<T: InSegment> Shared<T> {
 
     /// Bytes of the structure and of the calls. Only while no process acts.
     pub fn save_all(&self) -> Vec<u8> {
-        // SAFETY: plain memory to which nobody writes now.
+        // SAFETY: plain memory to which no process writes now.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u8>(), size_of::<Self>()) }
             .to_vec()
     }

@@ -33,9 +33,9 @@ impl<L: Lock<Native> + Exclusive + Plain, const PARKS: bool> Twin for Ours<L, PA
     fn locked(&self, act: impl FnOnce(&TheList)) {
         let policy = if PARKS { Policy::SpinThenPark } else { Policy::Spin };
         let wait = Wait { policy, around: &Alone, budget: 1_000 };
-        // SAFETY: all that lock it do so by this call; nobody is taken for dead, and each
+        // SAFETY: all that lock it do so by this call; no process is taken for dead, and each
         // contender, a thread or a forked process, has a number of its own.
-        act(&unsafe { self.0.lock_between(Native::current(), wait) }.expect("nobody dies"));
+        act(&unsafe { self.0.lock_between(Native::current(), wait) }.expect("no process dies"));
     }
 }
 
@@ -47,7 +47,7 @@ struct Standard(std::sync::Mutex<TheList>);
 impl Twin for Standard {
     const NAME: &'static str = "std::sync::Mutex";
     fn locked(&self, act: impl FnOnce(&TheList)) {
-        act(&self.0.lock().expect("nobody panics"));
+        act(&self.0.lock().expect("no thread panics"));
     }
 }
 
@@ -157,7 +157,7 @@ fn twin<T: Twin>(choice: &Choice) -> u64 {
             "a handler got {}, which its own process holds: after {k} instructions",
             T::NAME
         );
-        assert!(got_on || k >= first / 2, "nobody holds {} after {k} instructions", T::NAME);
+        assert!(got_on || k >= first / 2, "no process holds {} after {k} instructions", T::NAME);
         stood += u64::from(!got_on);
     }
     assert!(stood > 0, "no handler came while its process held {}", T::NAME);

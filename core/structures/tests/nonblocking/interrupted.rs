@@ -18,7 +18,7 @@ use crate::subjects::{Subject, TwoWords};
 
 /// Performer of the other operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum Intruder {
     /// Another participant; then the first one goes on.
     Other,
     /// A signal handler of the same participant; then the first one goes on.
@@ -81,19 +81,19 @@ fn explained<M: Model>(begin: &M, first: (Op, Out), others: &[(Op, Out)], during
 }
 
 /// Runs all cases. Returns the first that nothing explains, and how many there were.
-fn search<T: Subject<Stepped>>(who: Who, longest: usize) -> (Option<String>, u64) {
+fn search<T: Subject<Stepped>>(intruder: Intruder, longest: usize) -> (Option<String>, u64) {
     let sequences = sequences(longest);
     let mut cases = 0;
     for before in [&[][..], &[Op::Put(1, 7)][..], &[Op::Put(2, 8), Op::Put(1, 7), Op::Put(3, 9)][..]] {
         for first in operations() {
             for others in &sequences {
                 for at in 1.. {
-                    match case::<T>(who, before, first, others, at) {
+                    match case::<T>(intruder, before, first, others, at) {
                         Case::Over => break,
                         Case::Explained => cases += 1,
                         Case::Wrong(what) => {
                             let what = format!(
-                                "{}, {who:?}: after {before:?}: {first:?} stopped before access {at}: {what}",
+                                "{}, {intruder:?}: after {before:?}: {first:?} stopped before access {at}: {what}",
                                 T::name()
                             );
                             return (Some(what), cases);
@@ -113,16 +113,16 @@ enum Case {
     Wrong(String),
 }
 
-fn case<T: Subject<Stepped>>(who: Who, before: &[Op], first: Op, others: &[Op], at: u64) -> Case {
+fn case<T: Subject<Stepped>>(intruder: Intruder, before: &[Op], first: Op, others: &[Op], at: u64) -> Case {
     let subject = Rc::new(T::new(&Here, 8, 2));
     let calm = Stepped::undisturbed(1);
     let mut model = T::Model::default();
     // The number with which some structures begin is never used again: get rid of it.
     for op in [Op::Put(5, 5), Op::Take(5)].iter().chain(before) {
         model.apply(*op);
-        act(&*subject, &calm, 1, *op).expect("nobody is in the way");
+        act(&*subject, &calm, 1, *op).expect("no operation is in the way");
     }
-    let other = if who == Who::Handler { 0 } else { 1 };
+    let other = if intruder == Intruder::Handler { 0 } else { 1 };
     let log = Rc::new(RefCell::new(Vec::new()));
     let instead = {
         let (subject, log, others) = (subject.clone(), log.clone(), others.to_vec());
@@ -132,7 +132,7 @@ fn case<T: Subject<Stepped>>(who: Who, before: &[Op], first: Op, others: &[Op], 
                 let out = act(&*subject, &cpu, other, op);
                 log.borrow_mut().push((op, out));
             }
-            if who == Who::Survivor {
+            if intruder == Intruder::Survivor {
                 resume_unwind(Box::new(Death));
             }
         }
@@ -190,8 +190,8 @@ fn case<T: Subject<Stepped>>(who: Who, before: &[Op], first: Op, others: &[Op], 
     }
 }
 
-fn is_explained<T: Subject<Stepped>>(who: Who, longest: usize) {
-    let (case, cases) = search::<T>(who, longest);
+fn is_explained<T: Subject<Stepped>>(intruder: Intruder, longest: usize) {
+    let (case, cases) = search::<T>(intruder, longest);
     assert_eq!(case, None);
     assert!(cases > 100, "{}: {cases} cases", T::name());
 }
@@ -202,49 +202,49 @@ fn longest(quick: usize) -> usize {
 }
 
 /// Structures that are not made of the same chains as a list.
-fn harris_somebody(quick: usize) {
-    for who in [Who::Other, Who::Handler, Who::Survivor] {
-        is_explained::<TwoWords<Stepped, Harris<Stepped>>>(who, longest(quick + 1));
-        is_explained::<Fifo<Stepped, Harris<Stepped>>>(who, longest(quick));
-        is_explained::<List<Stepped, Harris<Stepped>>>(who, longest(quick));
+fn harris_roles(quick: usize) {
+    for intruder in [Intruder::Other, Intruder::Handler, Intruder::Survivor] {
+        is_explained::<TwoWords<Stepped, Harris<Stepped>>>(intruder, longest(quick + 1));
+        is_explained::<Fifo<Stepped, Harris<Stepped>>>(intruder, longest(quick));
+        is_explained::<List<Stepped, Harris<Stepped>>>(intruder, longest(quick));
     }
 }
 
-fn everybody<D: towpath_structures::dcas::DoubleCas<Stepped>>(quick: usize) {
-    for who in [Who::Other, Who::Handler, Who::Survivor] {
-        for_each_structure!(Stepped, D => is_explained(who, longest(quick)));
+fn every_role<D: towpath_structures::dcas::DoubleCas<Stepped>>(quick: usize) {
+    for intruder in [Intruder::Other, Intruder::Handler, Intruder::Survivor] {
+        for_each_structure!(Stepped, D => is_explained(intruder, longest(quick)));
     }
 }
 
 #[test]
 fn guerraoui() {
-    everybody::<Guerraoui<Stepped>>(2);
+    every_role::<Guerraoui<Stepped>>(2);
 }
 
 #[test]
 fn harris() {
-    harris_somebody(1);
+    harris_roles(1);
 }
 
 #[test]
 fn hardware() {
-    for who in [Who::Other, Who::Handler, Who::Survivor] {
-        is_explained::<Stack<Stepped, Hardware<Stepped>>>(who, longest(2));
-        is_explained::<HashMap<Stepped, Hardware<Stepped>>>(who, longest(2));
+    for intruder in [Intruder::Other, Intruder::Handler, Intruder::Survivor] {
+        is_explained::<Stack<Stepped, Hardware<Stepped>>>(intruder, longest(2));
+        is_explained::<HashMap<Stepped, Hardware<Stepped>>>(intruder, longest(2));
     }
 }
 
 #[test]
 fn compare_and_swap_only() {
-    for who in [Who::Other, Who::Handler, Who::Survivor] {
-        is_explained::<HarrisMichaelList<Stepped>>(who, longest(2));
+    for intruder in [Intruder::Other, Intruder::Handler, Intruder::Survivor] {
+        is_explained::<HarrisMichaelList<Stepped>>(intruder, longest(2));
     }
 }
 
 /// Words without counts: a late participant gives a word its new value a second time.
 #[test]
 fn untagged_words_are_found_out() {
-    let (case, cases) = search::<TwoWords<Stepped, GuerraouiUntagged<Stepped>>>(Who::Other, 3);
+    let (case, cases) = search::<TwoWords<Stepped, GuerraouiUntagged<Stepped>>>(Intruder::Other, 3);
     eprintln!("after {cases} cases: {}", case.expect("not found"));
 }
 
@@ -252,7 +252,7 @@ fn untagged_words_are_found_out() {
 /// dead holder does, too.
 #[test]
 fn tentative_values_are_seen() {
-    let (case, cases) = search::<TwoWords<Stepped, Bershad<Stepped>>>(Who::Survivor, 2);
+    let (case, cases) = search::<TwoWords<Stepped, Bershad<Stepped>>>(Intruder::Survivor, 2);
     eprintln!("after {cases} cases: {}", case.expect("not found"));
 }
 
@@ -260,8 +260,8 @@ fn tentative_values_are_seen() {
 /// of them.
 #[test]
 fn the_dead_are_rolled() {
-    is_explained::<TwoWords<Stepped, Bershad<Stepped>>>(Who::Survivor, 0);
-    is_explained::<List<Stepped, Bershad<Stepped>>>(Who::Survivor, 0);
+    is_explained::<TwoWords<Stepped, Bershad<Stepped>>>(Intruder::Survivor, 0);
+    is_explained::<List<Stepped, Bershad<Stepped>>>(Intruder::Survivor, 0);
 }
 
 /// Claim G20: a handler on top of an update waits for the update (and is
@@ -269,8 +269,8 @@ fn the_dead_are_rolled() {
 #[test]
 fn handlers_and_locks_do_not_go_together() {
     for case in [
-        search::<List<Stepped, Locked<Stepped>>>(Who::Handler, 1).0,
-        search::<List<Stepped, Bershad<Stepped>>>(Who::Handler, 1).0,
+        search::<List<Stepped, Locked<Stepped>>>(Intruder::Handler, 1).0,
+        search::<List<Stepped, Bershad<Stepped>>>(Intruder::Handler, 1).0,
     ] {
         assert!(case.expect("it would wait for ever").contains("use a DCAS without locks"));
     }

@@ -1,5 +1,6 @@
 //! Between processes: some are killed at any instruction, some are stopped, some are
-//! interrupted by timers whose handlers use the same structure. Nothing is lost, and nobody waits.
+//! interrupted by timers whose handlers use the same structure. Nothing is lost, and no process
+//! waits.
 //!
 //! `TOWPATH_KILLS` says how many are killed per structure (by default few).
 
@@ -153,12 +154,12 @@ impl<T: Subject<Native>> Shared<T> {
     }
 
     /// Waits until these have got on by so many operations.
-    fn wait_for(&self, who: impl Iterator<Item = usize> + Clone, count: u64, of: &[OwnLine<AtomicU64>]) {
+    fn wait_for(&self, members: impl Iterator<Item = usize> + Clone, count: u64, of: &[OwnLine<AtomicU64>]) {
         let start = now();
         let at = |me: usize| of[me].load(Ordering::Relaxed);
         let from: Vec<u64> = (0..ALL).map(at).collect();
-        while who.clone().any(|me| at(me) < from[me] + count) {
-            assert!(now() - start < PATIENCE, "nobody gets on: {}", self.stand());
+        while members.clone().any(|me| at(me) < from[me] + count) {
+            assert!(now() - start < PATIENCE, "no process gets on: {}", self.stand());
             assert_eq!(self.failed.load(Ordering::Relaxed), 0, "{}", self.stand());
             std::thread::yield_now();
         }
@@ -244,7 +245,7 @@ fn stopped<T: Subject<Native> + Plain>() {
 }
 
 #[test]
-fn the_stopped_stop_nobody() {
+fn the_stopped_stop_no_other() {
     stopped::<Stack<Native, Dcas, Room>>();
     stopped::<List<Native, Dcas, Room>>();
     stopped::<HashMap<Native, Harris<Native, Room>, Room>>();

@@ -69,7 +69,7 @@ proptest! {
 }
 
 /// Each thread adds one to a word of its own and to one that all share, or takes both
-/// back: the sums agree, at the end and (where values are not tentative) for who reads in between.
+/// back: the sums agree, at the end and (where values are not tentative) for a reader in between.
 fn sums<D: DoubleCas<Native>>(threads: usize, rounds: u64) {
     let words: Vec<AtomicU64> = (0..=threads).map(|_| AtomicU64::new(0)).collect();
     let dcas = D::new(&Heap, threads);

@@ -8,15 +8,15 @@
 //! **Progress.** Blocking, by nature. Arriving takes one increment (over load-linked and
 //! store-conditional, as many attempts as it takes).
 //!
-//! **Fields.** `count`: incremented by everybody, reset by the last to arrive. `sense`: written by
-//! the last to arrive (and marked by parked waiters: beside it if it lies at memory), read by all.
-//! `members[i]`: participant i alone. The sense of an episode is the lowest bit of its number: it
-//! turns only after everybody has arrived, so nobody can mistake an episode for the one before or
-//! after it.
+//! **Fields.** `count`: incremented by every participant, reset by the last to arrive. `sense`:
+//! written by the last to arrive (and marked by parked waiters: beside it if it lies at memory),
+//! read by all. `members[i]`: participant i alone. The sense of an episode is the lowest bit of its
+//! number: it turns only after all have arrived, so no participant can mistake an episode for the
+//! one before or after it.
 //!
 //! **Crashes.** Dies before the increment, or having counted without turning the sense as the last:
-//! nobody passes. The others get [`BarrierError::Abandoned`] once their surroundings know, and the
-//! barrier stays unusable.
+//! no participant passes. The others get [`BarrierError::Abandoned`] once their surroundings know,
+//! and the barrier stays unusable.
 //!
 //! **Memory.** `N` + 2 lines.
 //!
@@ -52,12 +52,12 @@ impl<P: Processor, const N: usize, M: Primitive<P>> Barrier<P> for Centralized<P
     fn wait<W: Waiting<P> + Clone>(&self, cpu: &P, me: usize, waiting: &W) -> Result<(), BarrierError> {
         let (episode, participants) = Member::arrive(&self.members, cpu, me)?;
         let sense = episode & 1;
-        // (1) AcqRel: what was done before arriving goes on to whoever arrives later, pairs with
-        // itself; the last one passes it on by (2).
+        // (1) AcqRel: what was done before arriving goes on to participants that arrive later,
+        // pairs with itself; the last one passes it on by (2).
         let before = M::fetch_increment(cpu, &self.count, Ordering::AcqRel);
         let missing = (participants as u64 - 1).saturating_sub(before);
         if missing == 0 {
-            // Relaxed: nobody counts again before it has seen (2).
+            // Relaxed: no participant counts again before it has seen (2).
             cpu.store(&self.count, 0, Ordering::Relaxed);
             // (2) Release (in `release`), pairs with the Acquire (3).
             self.sense.release(cpu, waiting, sense);

@@ -4,13 +4,13 @@
 //! **Source.** Hensgen, Finkel & Manber 1988; Mellor-Crummey & Scott 1991, algorithm 9. Where
 //! theirs has two sets of flags and a sense, ours hold the number of the episode.
 //!
-//! **Progress.** Blocking, by nature. No atomic operation (but for waking those who sleep); ⌈log₂
+//! **Progress.** Blocking, by nature. No atomic operation (but for waking sleepers); ⌈log₂
 //! n⌉ rounds of one write each, n ⌈log₂ n⌉ writes in all.
 //!
 //! **Fields.** `nodes[i][r]`: written by the participant 2ʳ places before i, read by participant i
-//! (and marked by it if it sleeps). It may be one episode ahead: its writer has heard of everybody,
-//! i included, and has come to the next episode while i is still about to look; no further, since
-//! that one needs i. `members[i]`: participant i alone.
+//! (and marked by it if it sleeps). It may be one episode ahead: its writer has heard of all
+//! participants, i included, and has come to the next episode while i is still about to look; no
+//! further, since that one needs i. `members[i]`: participant i alone.
 //!
 //! **Crashes.** Dies before its write in some round: participants that hear of it only by that
 //! write, directly or by others, do not pass, though others may have. Waiters get

@@ -6,15 +6,15 @@
 //! sense, ours hold the number of the episode, so that nothing has to be reset; and its four flags
 //! of a byte are four words on one line.
 //!
-//! **Progress.** Blocking, by nature. No atomic operation (but for waking those who sleep); the
+//! **Progress.** Blocking, by nature. No atomic operation (but for waking sleepers); the
 //! critical path is about log₄ n + log₂ n writes, each to a line that one other reads.
 //!
 //! **Fields.** `nodes[i].arrived[c]`: written by participant 4 i + c + 1, read by participant i.
 //! `nodes[i].wake`: written by participant (i - 1) / 2, read by participant i. Both may be marked
 //! by participant i if it sleeps. `members[i]`: participant i alone.
 //!
-//! **Crashes.** Dies before its write to its parent's node: nobody passes. Dies before it has woken
-//! both its children: those below it don't pass, though the others did. Waiters get
+//! **Crashes.** Dies before its write to its parent's node: no participant passes. Dies before it
+//! has woken both its children: those below it don't pass, though the others did. Waiters get
 //! [`BarrierError::Abandoned`] once its surroundings know, and the barrier stays unusable.
 //!
 //! **Memory.** 2 `N` lines.

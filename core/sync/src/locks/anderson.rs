@@ -5,17 +5,17 @@
 //! load-linked and store-conditional: Nikolopoulos & Papatheodorou 1999 §3.1. Over fetch-and-op the
 //! places lie at memory as well; with places in the caches it is `hybrid_queue`.
 //!
-//! **Progress.** Blocking; FIFO among those who have drawn a place.
+//! **Progress.** Blocking; FIFO among processors that have drawn a place.
 //!
-//! **Fields.** `next`: everybody, by increments. `grants[i]`: written by the holder of the place
-//! before it (and marked by a parked waiter: beside it if it lies at memory), read by the waiter in
-//! it. A place holds the number of the last ticket that was granted there, so that all-zero memory
-//! grants ticket 0, and a place that several waiters have to share (more contenders than places)
-//! still lets in only the right one.
+//! **Fields.** `next`: every processor, by increments. `grants[i]`: written by the holder of the
+//! place before it (and marked by a parked waiter: beside it if it lies at memory), read by the
+//! waiter in it. A place holds the number of the last ticket that was granted there, so that
+//! all-zero memory grants ticket 0, and a place that several waiters have to share (more contenders
+//! than places) still lets in only the right one.
 //!
-//! **Crashes.** Dies before drawing: nothing happened. Dies with a ticket or holding the lock:
-//! nobody after it is granted. The lock cannot repair this; waiters get [`LockError::Abandoned`]
-//! once their surroundings know, and it stays unusable.
+//! **Crashes.** Dies before drawing: nothing happened. Dies with a ticket or holding the lock: no
+//! waiter after it is granted the lock. The lock cannot repair this; waiters get
+//! [`LockError::Abandoned`] once their surroundings know, and it stays unusable.
 //!
 //! **Memory.** `N` + 1 lines; `N` should be the number of contenders, as the paper says that it
 //! must be known.
@@ -97,8 +97,8 @@ impl<P: Processor, const N: usize, M: Primitive<P>> Lock<P> for Anderson<P, N, M
         if self.grant(ticket).load(cpu, Ordering::Acquire) != ticket {
             return None;
         }
-        // Relaxed: the grant was for exactly this ticket, which nobody else has drawn if this
-        // succeeds.
+        // Relaxed: the grant was for exactly this ticket, which no other processor has drawn if
+        // this succeeds.
         M::increment_if(cpu, &self.next, ticket, Ordering::Relaxed).then_some(Granted(ticket))
     }
 

@@ -2,26 +2,26 @@
 //! before it, and inherits that node.
 //!
 //! **Source.** Craig 1993; Magnussen, Landin & Hagersten 1994. Nodes are named by index, so that
-//! processes which map the lock elsewhere can share it, and which node belongs to whom is written
-//! down in the lock, not in the threads. The tail carries the number of the node's use, so that
+//! processes which map the lock elsewhere can share it, and the owner of each node is written down
+//! in the lock, not in the threads. The tail carries the number of the node's use, so that
 //! `try_lock` is not deceived by a tail that went away and came back.
 //!
 //! **Progress.** Blocking; FIFO; acquiring takes one exchange, releasing one write.
 //!
 //! | `nodes[i]` (without [`PARKED`](crate::PARKED)) | meaning | leaves to |
 //! | --- | --- | --- |
-//! | even | released, or never used | odd, by its owner, who queues with it |
-//! | odd | its owner waits or holds | even, by its owner, who releases |
+//! | even | released, or never used | odd, by its owner, which queues with it |
+//! | odd | its owner waits or holds | even, by its owner, which releases |
 //!
 //! Each change adds one. `tail`: index of the last node that queued (12 bits) and its value then;
 //! all-zero is node 0, released. `owned[id]`: which node processor `id` owns, plus one; 0 is node
-//! `id` + 1 (node 0 belongs to nobody at first).
+//! `id` + 1 (node 0 has no owner at first).
 //!
-//! **Fields.** `tail`: everybody, by exchange. `nodes[i]`: written by its owner (and marked by a
-//! parked successor), read by the successor. `owned[id]`: processor `id` alone.
+//! **Fields.** `tail`: every processor, by exchange. `nodes[i]`: written by its owner (and marked
+//! by a parked successor), read by the successor. `owned[id]`: processor `id` alone.
 //!
 //! **Crashes.** Dies before the exchange or after the release: nothing happened. Dies queueing or
-//! holding: nobody behind it is ever served. The lock cannot repair this; waiters get
+//! holding: no waiter behind it is ever served. The lock cannot repair this; waiters get
 //! [`LockError::Abandoned`] once their surroundings know, and it stays unusable.
 //!
 //! **Memory.** 2 `N` + 2 lines.
@@ -91,8 +91,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Clh<P, N, M> {
     /// Makes a node that one owns into one that waits; its value then.
     #[inline(always)]
     fn occupy(&self, cpu: &P, node: &P::Word) -> u64 {
-        // Relaxed: only the owner writes it (and whoever gave up waiting for it may have left a
-        // mark); published by the exchange.
+        // Relaxed: only the owner writes it (and a waiter that gave up may have left a mark);
+        // published by the exchange.
         let value = ((cpu.load(node, Ordering::Relaxed) & !PARKED).wrapping_add(1) | 1) & VALUES;
         cpu.store(node, value, Ordering::Relaxed);
         value
@@ -153,8 +153,8 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         // Acquire: the value of the node before; pairs with the Release half of (1), (4).
         let seen = cpu.load(&self.tail, Ordering::Acquire);
         let inherits = seen & ((1 << INDEX) - 1);
-        // Acquire: as (2). Released at this use; nobody queues with it again before `tail` has
-        // changed.
+        // Acquire: as (2). Released at this use; no processor queues with it again before `tail`
+        // has changed.
         let before = cpu.load(self.node(inherits)?, Ordering::Acquire) & !PARKED;
         if before & 1 != 0 {
             return None;
@@ -164,7 +164,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Clh<P, N, M> {
         if M::compare_exchange(cpu, &self.tail, seen, Self::tail(index, value), Ordering::AcqRel).is_ok() {
             return Some(ClhHeld { id: cpu.id(), node: index, value, inherits });
         }
-        // Relaxed: nobody has seen it.
+        // Relaxed: no other processor has seen it.
         cpu.store(node, value.wrapping_add(1) & VALUES, Ordering::Relaxed);
         None
     }

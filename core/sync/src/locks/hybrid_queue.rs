@@ -5,17 +5,17 @@
 //! the one contended word at memory, so that drawing a place moves no cache line, and everything
 //! that is read again and again in the caches.
 //!
-//! **Progress.** Blocking; FIFO among those who have drawn a place.
+//! **Progress.** Blocking; FIFO among processors that have drawn a place.
 //!
-//! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grants[i]`: in the caches;
-//! written by the holder of the place before it (and marked by a parked waiter), read by the waiter
-//! in it. A place holds the number of the last ticket that was granted there, so that all-zero
-//! memory grants ticket 0, and a place that several waiters have to share (more contenders than
-//! places) still lets in only the right one.
+//! **Fields.** `next`: at memory; every processor, by fetch-and-increment. `grants[i]`: in the
+//! caches; written by the holder of the place before it (and marked by a parked waiter), read by
+//! the waiter in it. A place holds the number of the last ticket that was granted there, so that
+//! all-zero memory grants ticket 0, and a place that several waiters have to share (more contenders
+//! than places) still lets in only the right one.
 //!
-//! **Crashes.** Dies before drawing: nothing happened. Dies with a ticket or holding the lock:
-//! nobody after it is granted. The lock cannot repair this; waiters get [`LockError::Abandoned`]
-//! once their surroundings know, and it stays unusable.
+//! **Crashes.** Dies before drawing: nothing happened. Dies with a ticket or holding the lock: no
+//! waiter after it is granted the lock. The lock cannot repair this; waiters get
+//! [`LockError::Abandoned`] once their surroundings know, and it stays unusable.
 //!
 //! **Memory.** `N` + 1 lines; `N` should be the number of contenders.
 //!

@@ -13,9 +13,9 @@
 //! its owner, cleared by its predecessor.
 //!
 //! **Crashes.** Dies before the exchange on `tail` or after handing over: nothing happened. Dies in
-//! the list (waiting or holding): nobody behind it is ever served, and a predecessor that releases
-//! finds no successor. The lock cannot repair this; waiters get [`LockError::Abandoned`], a
-//! releasing holder just goes on, and the lock stays unusable.
+//! the list (waiting or holding): no waiter behind it is ever served, and a predecessor that
+//! releases finds no successor. The lock cannot repair this; waiters get [`LockError::Abandoned`],
+//! a releasing holder just goes on, and the lock stays unusable.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
@@ -139,7 +139,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
             // (6) Release: pairs with the Acquire (1). Relaxed on failure: a waiter has come, and
-            // (4) will show who.
+            // (4) will show which.
             if M::compare_exchange(cpu, &self.tail, held.0, 0, Ordering::Release).is_ok() {
                 return;
             }

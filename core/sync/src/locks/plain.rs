@@ -64,7 +64,7 @@ exclusive! {
     [const N: usize] SchedulerConscious<Native, N, Published>;
 }
 
-// Not for every `Primitive`: anybody may implement that.
+// Not for every `Primitive`: other crates may implement that.
 macro_rules! exclusive_over {
     ($($primitive:ty: $($lock:ident $([$n:ident])?)*;)*) => {
         exclusive! { $($([$(const $n: usize)?] $lock<Native, $($n,)? $primitive>;)*)* }

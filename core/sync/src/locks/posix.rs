@@ -14,7 +14,7 @@
 //! prepared; a process that has locked it keeps the world's memory mapped until it ends, since its
 //! guard may have been forgotten.
 //!
-//! **Crashes.** A holder that dies passes the lock to the next one, who is told
+//! **Crashes.** A holder that dies passes the lock to the next owner, which is told
 //! ([`Lock::owner_died`]) and either declares the data consistent or, by releasing without, makes
 //! the lock unusable ([`LockError::Poisoned`]).
 //!

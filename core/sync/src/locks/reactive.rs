@@ -11,29 +11,30 @@
 //! * *to the queue*, if it needed at least `TO_QUEUE` attempts: it enters the invalid queue as its
 //!   holder, lets the flag say "queue", and releases the queue;
 //! * *to the flag*, if the queue was found empty more than `TO_FLAG` times in a row: it takes the
-//!   flag, makes the queue invalid, sends away all who had queued behind it, and releases the flag.
+//!   flag, makes the queue invalid, sends away all that had queued behind it, and releases the
+//!   flag.
 //!
 //! A waiter that has come to an invalid queue (it read the flag before the change) sends away all
 //! behind it, makes the queue invalid again, and starts anew. Where the policy restricts queueing
-//! (more processes than cores), nobody changes over to the queue, and a holder changes back.
+//! (more processes than cores), no holder changes over to the queue, and a holder changes back.
 //!
 //! | `flag` (bits 0 and 1; the others count changes) | meaning | leaves to |
 //! | --- | --- | --- |
-//! | 0 | free | 1, by whoever takes it |
+//! | 0 | free | 1, by its next holder |
 //! | 1 | held, or about to be free again | 0 or 2, by the holder |
 //! | 2 | see the queue | 1, by the queue's holder |
 //!
 //! | `tail` | meaning | leaves to |
 //! | --- | --- | --- |
-//! | 0 | invalid | a node, of the flag's holder who changes over, or of one who is mistaken |
+//! | 0 | invalid | a node, of the flag's holder that changes over, or of a waiter that is mistaken |
 //! | 1 | valid, and free | a node, of its holder |
 //! | i + 2 | node i is the last one | another node; 1, by the holder with this node; 0, by the first one in the queue |
 //!
-//! **Progress.** Blocking; FIFO only under contention. Changing over waits for those who are
+//! **Progress.** Blocking; FIFO only under contention. Changing over waits for the waiters that are
 //! mistaken.
 //!
-//! **Fields.** `flag`: everybody, by compare-and-swap from 0; else its holder or the queue's.
-//! `tail`: everybody, by exchange. `empty`: the queue's holder. `nodes[i].next`: reset by its
+//! **Fields.** `flag`: every processor, by compare-and-swap from 0; else its holder or the queue's.
+//! `tail`: every processor, by exchange. `empty`: the queue's holder. `nodes[i].next`: reset by its
 //! owner, set by the successor. `nodes[i].status`: set to 1 (waiting) by its owner, to 2 (go) or 3
 //! (sent away) by a predecessor.
 //!
@@ -176,14 +177,14 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         Ok(Some(ReactiveHeld { me, queue: true, change }))
     }
 
-    /// Makes the queue, of which ours is the first node, invalid, and sends away
-    /// everybody behind us.
+    /// Makes the queue, of which ours is the first node, invalid, and sends away all
+    /// waiters behind us.
     fn invalidate<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) -> Result<(), Abandoned> {
         // (9) Acquire: the last one's node, pairs with the Release half of (3). Release: nothing of
-        // ours, but it keeps (3) going for who comes next.
+        // ours, but it keeps (3) going for the waiter that comes next.
         let last = cpu.swap(&self.queue.tail, INVALID, Ordering::AcqRel);
         let mut current = me;
-        // Not for ever, whatever somebody may have written into the nodes.
+        // Not for ever, whatever the nodes hold.
         for _ in 0..N {
             let Some(node) = self.node(current) else { break };
             // Before it is sent away: then it is its owner's again. (5) Acquire (in `wait_until`),
@@ -226,7 +227,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
         let mut next = cpu.load(&node.next, Ordering::Acquire) & !PARKED;
         if next == 0 {
             // (6) Release: pairs with the Acquire (3). Relaxed on failure: a waiter has come, and
-            // (5) will show who.
+            // (5) will show which.
             if cpu.compare_exchange(&self.queue.tail, me, EMPTY, Ordering::Release, Ordering::Relaxed).is_ok()
             {
                 return;

@@ -2,7 +2,7 @@
 //! and the next owner is told.
 //!
 //! **Source.** Ours. The owner's identity is the lock's value, as in the kernel's robust futexes,
-//! but it is the waiters who ask whether the owner is alive, so that no list has to be kept.
+//! but it is the waiters that ask whether the owner is alive, so that no list has to be kept.
 //! Fairness by leases: a process that gets the lock by hand-over may take it again and again for a
 //! while, undisturbed (which is what makes unfair locks fast); when the lease is over, its next
 //! release hands the lock to the next waiter in turn.
@@ -14,20 +14,20 @@
 //! | --- | --- | --- |
 //! | 0 | free | an owner, by compare-and-swap |
 //! | owner | held: identity in bits 32–62, processor + 1 in bits 0–30 | 0, by the owner; another owner and `HANDED`, by hand-over; another owner, by compare-and-swap, if this one is dead |
-//! | owner, `HANDED` (bit 31) | given to an owner who has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead |
+//! | owner, `HANDED` (bit 31) | given to an owner that has not noticed yet | the same without `HANDED`, by the owner; another owner, by compare-and-swap, if this one is dead |
 //!
 //! [`PARKED`] on top: there are waiters. **Fields.** `word`: see above. `state`: the holder.
 //! `lease`: the holder. `turns[i]`: set by a waiter on its own place (`id` modulo `N`), cleared by
 //! it or by the holder that hands over to it.
 //!
 //! **Crashes.** The claim is one compare-and-swap of the owner's identity, so at every instruction
-//! the word says who must be alive.
-//! * Dead before it: nothing happened, except perhaps a turn that nobody takes: a hand-over to it
-//!   makes a dead owner, which is found out like any other; but it never had the lock (`HANDED`
-//!   says so), and whoever takes it over is told nothing.
+//! the word names the process that must be alive.
+//! * Dead before it: nothing happened, except perhaps a turn that no process takes: a hand-over to
+//!   it makes a dead owner, which is found out like any other; but it never had the lock (`HANDED`
+//!   says so), and the process that takes it over is told nothing.
 //! * Dead as the owner: a waiter finds out, takes the lock over by compare-and-swap, and is told
 //!   ([`Lock::owner_died`]). It declares the data consistent, or its release poisons the lock:
-//!   [`LockError::Poisoned`] for all who come later. If it dies too, the next one is told again.
+//!   [`LockError::Poisoned`] for all that come later. If it dies too, the next one is told again.
 //! * Dead while releasing: the word still names it, or it does not; there is nothing between.
 //!
 //! **Memory.** `N` + 1 lines.
@@ -105,11 +105,12 @@ impl<P: Processor, const N: usize> Robust<P, N> {
         let mut round = 0u32;
         let mut checked = 0;
         let inconsistent = loop {
-            // (3) Acquire: pairs with the Release (4), (5) of whoever releases or hands over.
+            // (3) Acquire: pairs with the Release (4), (5) of the owner that releases or hands
+            // over.
             let value = cpu.load(word, Ordering::Acquire);
             let owner = value & !PARKED;
-            // Without `HANDED` it is ours already: a second guard would be a second `&mut`. Whoever
-            // asks for what it holds waits for itself.
+            // Without `HANDED` it is ours already: a second guard would be a second `&mut`. An
+            // owner that asks for its own lock waits for itself.
             if owner == me | HANDED {
                 // Handed over: say that we know. (6) Acquire: what we do to the data comes after.
                 cpu.fetch_and(word, !HANDED, Ordering::Acquire);
@@ -177,7 +178,7 @@ impl<P: Processor, const N: usize> Robust<P, N> {
 
     #[inline(always)]
     fn release<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64) {
-        // (4) Release: pairs with the Acquire (1), (3). Fails if somebody waits.
+        // (4) Release: pairs with the Acquire (1), (3). Fails if there is a waiter.
         if cpu.compare_exchange(&self.head.word, me, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.release_slowly(cpu, wait, me);
         }
@@ -202,8 +203,8 @@ impl<P: Processor, const N: usize> Robust<P, N> {
                 cpu.store(&self.head.word, waiter | HANDED | PARKED, Ordering::Release);
                 wait.release(cpu, turn, 0);
             }
-            // The lease goes on: free for whoever is awake. Those who sleep look again when their
-            // turn is over. Release: as (4).
+            // The lease goes on: free for the processes that are awake. Sleepers look again when
+            // their turn is over. Release: as (4).
             Some(_) => cpu.store(&self.head.word, PARKED, Ordering::Release),
             // There are no waiters any more. Release: as (4).
             None => cpu.store(&self.head.word, 0, Ordering::Release),

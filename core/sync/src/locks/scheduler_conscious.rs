@@ -2,32 +2,32 @@
 //! that isn't preempted.
 //!
 //! **Source.** Kontothanassis, Wisniewski & Scott 1997; Nikolopoulos & Papatheodorou 1999 §3.4. How
-//! the releaser knows who is preempted is a parameter ([`Preemption`]): [`Kernel`] asks the
-//! operating system; [`Published`] needs no help from it: waiters write down the time while they
-//! spin, as in the time-published locks of He, Scherer & Scott 2005.
+//! the releaser knows which waiters are preempted is a parameter ([`Preemption`]): [`Kernel`] asks
+//! the operating system; [`Published`] needs no help from it: waiters write down the time while
+//! they spin, as in the time-published locks of He, Scherer & Scott 2005.
 //!
-//! **How.** Tickets are drawn at memory. The seat of a ticket says who waits there (`who`) and what
-//! was decided (`grant`). A releaser goes through the tickets after its own: those whose waiters
-//! are preempted are *skipped*, the first other one is *granted*. A skipped waiter, once it runs
-//! again and sees that, draws another ticket.
+//! **How.** Tickets are drawn at memory. The seat of a ticket holds its waiter's number (`waiter`)
+//! and the decision (`grant`). A releaser goes through the tickets after its own: those whose
+//! waiters are preempted are *skipped*, the first other one is *granted*. A skipped waiter, once it
+//! runs again and sees that, draws another ticket.
 //!
 //! * Granted or skipped is written by the holder alone, in one word, and never changed for the same
 //!   ticket; the waiter obeys. So there is no race between the two: a waiter that comes back just
 //!   as it is skipped was skipped.
 //! * The holder had better not be preempted either: under [`Kernel`] the releaser asks the
 //!   operating system to let the one that it chooses run on, in one step with looking whether it
-//!   runs, and whoever draws a ticket or has the lock asks that for itself. An operating system
-//!   that refuses costs time only.
-//! * Nobody waits in a seat yet (no such ticket is drawn, or its owner has not said so): it is
-//!   granted. The processor that draws it, or has drawn it, has the lock.
+//!   runs, and a processor that draws a ticket or has the lock asks that for itself. An operating
+//!   system that refuses costs time only.
+//! * No processor waits in a seat yet (no such ticket is drawn, or its owner has not said so): it
+//!   is granted. The processor that draws it, or has drawn it, has the lock.
 //! * A waiter that sleeps (under a policy that parks) is not preempted: it is granted the lock and
 //!   woken. Skipped, it would be woken as well, to queue again.
-//! * A releaser skips at most `N` tickets; the next is granted whoever has it. So a release ends,
-//!   and if all who wait are preempted, the first one to come has the lock.
+//! * A releaser skips at most `N` tickets; the next is granted, preempted or not. So a release
+//!   ends, and if all waiters are preempted, the first one to come has the lock.
 //!
 //! | `grant` of a seat (without [`PARKED`]) | meaning for a waiter with ticket t |
 //! | --- | --- |
-//! | 2 u, u before t | wait: that was for somebody who had the seat earlier |
+//! | 2 u, u before t | wait: that was for an earlier waiter in the seat |
 //! | 2 t | granted |
 //! | 2 t + 1 | skipped |
 //! | 2 u or 2 u + 1, u after t | skipped: the seat belongs to another one already |
@@ -39,23 +39,23 @@
 //! **Progress.** Blocking; not FIFO: a waiter that is preempted when its turn comes loses it, and
 //! may again.
 //!
-//! **Fields.** `next`: at memory; everybody, by fetch-and-increment. `grant`: written by the holder
-//! (and marked by a parked waiter), read by the waiter. `who` and `stamp`: written by the waiter,
-//! read by the holder. A waiter that was skipped and does not know yet may still write `stamp`: its
-//! successor in the seat then seems to run. That decides only who is next.
+//! **Fields.** `next`: at memory; every processor, by fetch-and-increment. `grant`: written by the
+//! holder (and marked by a parked waiter), read by the waiter. `waiter` and `stamp`: written by the
+//! waiter, read by the holder. A waiter that was skipped and does not know yet may still write
+//! `stamp`: its successor in the seat then seems to run. That decides only which waiter is next.
 //!
 //! **Crashes.** Dies before drawing: nothing happened. Dies holding the lock, or with a ticket
-//! before saying who it is: nobody after it is granted; the lock cannot repair this, waiters get
-//! [`LockError::Abandoned`] once their surroundings know, and it stays unusable. Dies waiting:
-//! skipped under [`Published`], since it writes down no time any more, unless it was asleep; under
-//! [`Kernel`] if the operating system says so.
+//! before writing its number: no waiter after it is granted the lock; the lock cannot repair this,
+//! waiters get [`LockError::Abandoned`] once their surroundings know, and it stays unusable. Dies
+//! waiting: skipped under [`Published`], since it writes down no time any more, unless it was
+//! asleep; under [`Kernel`] if the operating system says so.
 //!
 //! **Memory.** `N` + 1 lines.
 //!
 //! **Don't use it** where waiters must be served in order; nor with processors whose id is `N` or
 //! more ([`LockError::Capacity`]); [`Published`] nor on a machine that does not call the predicate
 //! of [`Processor::spin_until`] again and again while the word stays the same (a simulated one):
-//! there everybody would seem preempted.
+//! there every waiter would seem preempted.
 
 use core::fmt::Debug;
 use core::marker::PhantomData;
@@ -135,7 +135,7 @@ pub struct SchedulerConscious<P: Processor, const N: usize, K = Kernel> {
 #[repr(C, align(64))]
 struct Seat<P: Processor> {
     grant: P::Word,
-    who: P::Word,
+    waiter: P::Word,
     stamp: P::Word,
 }
 
@@ -149,7 +149,7 @@ impl<P: Processor, const N: usize, K> Debug for SchedulerConscious<P, N, K> {
 #[derive(Debug)]
 pub struct SchedulerConsciousHeld(u64);
 
-/// Bits of `who` for the processor's number plus one; the others are for the ticket.
+/// Bits of `waiter` for the processor's number plus one; the others are for the ticket.
 const ID: u32 = 16;
 
 /// Bits of a ticket in `grant`.
@@ -181,7 +181,7 @@ impl<P: Processor, const N: usize, K: Preemption<P>> SchedulerConscious<P, N, K>
         let seat = self.seat(ticket);
         K::publish(cpu, &seat.stamp);
         // (2) Release: the time is there when our name is; pairs with the Acquire (4).
-        cpu.store(&seat.who, ticket << ID | (cpu.id() as u64 + 1), Ordering::Release);
+        cpu.store(&seat.waiter, ticket << ID | (cpu.id() as u64 + 1), Ordering::Release);
         // From now on a releaser can tell.
         K::stay(cpu, false);
         let decided = |grant| {
@@ -202,9 +202,9 @@ impl<P: Processor, const N: usize, K: Preemption<P>> SchedulerConscious<P, N, K>
     fn is_preempted(&self, cpu: &P, ticket: u64) -> bool {
         let seat = self.seat(ticket);
         // (4) Acquire, pairs with the Release (2).
-        let who = cpu.load(&seat.who, Ordering::Acquire);
-        let id = who & ((1 << ID) - 1);
-        if id == 0 || who >> ID != ticket & (u64::MAX >> ID) {
+        let waiter = cpu.load(&seat.waiter, Ordering::Acquire);
+        let id = waiter & ((1 << ID) - 1);
+        if id == 0 || waiter >> ID != ticket & (u64::MAX >> ID) {
             return false;
         }
         // Relaxed: only a hint. A sleeper is granted the lock in its turn.
@@ -225,7 +225,7 @@ impl<P: FetchOp, const N: usize, K: Preemption<P>> Lock<P> for SchedulerConsciou
             next: OwnLine(arena.word(<AtMemory as Primitive<P>>::place(Place::NewLine), 0)),
             seats: core::array::from_fn(|_| Seat {
                 grant: arena.word(Place::NewLine, 0),
-                who: arena.word(Place::SameLine, 0),
+                waiter: arena.word(Place::SameLine, 0),
                 stamp: arena.word(Place::SameLine, 0),
             }),
             knowledge: PhantomData,

@@ -7,7 +7,7 @@
 //! store-conditional, and `test-and-set/fetch-op` at memory, where the only exchange is with zero,
 //! and so zero means held.
 //!
-//! **Progress.** Blocking; not fair: anybody may be passed any number of times.
+//! **Progress.** Blocking; not fair: a waiter may be passed any number of times.
 //!
 //! **Fields.** `word`: 0 free, 1 held (at memory: 1 free, 0 held). All processors exchange; the
 //! holder stores "free".

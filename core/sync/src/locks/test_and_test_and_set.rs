@@ -5,13 +5,13 @@
 //!
 //! **Progress.** Blocking; not fair.
 //!
-//! **Fields.** `word`: everybody.
+//! **Fields.** `word`: every processor.
 //!
 //! | `word` without [`PARKED`](crate::PARKED) | meaning | leaves to |
 //! | --- | --- | --- |
-//! | 0 | free | 1, by whoever comes first; 3, by one that has waited |
-//! | 1 | held | 0, by the holder; 3, by whoever waits |
-//! | 3 | held, and somebody waits or has waited | 0, by the holder, who wakes all that sleep |
+//! | 0 | free | 1, by the first processor to come; 3, by one that has waited |
+//! | 1 | held | 0, by the holder; 3, by a waiter |
+//! | 3 | held, and a processor waits or has waited | 0, by the holder, which wakes all that sleep |
 //!
 //! The mark for waiters is in the half of the word that falling asleep compares: if the lock is
 //! released and taken again in between, the waiter does not fall asleep on a lock that doesn't know

@@ -6,19 +6,20 @@
 //! both counters at memory, over fetch-and-op). A waiter looks again after a pause for each one
 //! ahead of it, until it is its turn.
 //!
-//! **Progress.** Blocking; FIFO among those who have drawn; starvation-free where the increment is.
+//! **Progress.** Blocking; FIFO among processors that have drawn; starvation-free where the
+//! increment is.
 //!
-//! **Fields.** `next`: everybody, by increments. `serving`: written only by the holder (and marked
-//! by parked waiters: beside it if it lies at memory), read by all.
+//! **Fields.** `next`: every processor, by increments. `serving`: written only by the holder (and
+//! marked by parked waiters: beside it if it lies at memory), read by all.
 //!
-//! **Crashes.** Dies before the draw: nothing happened. Dies holding a number or the lock: nobody
-//! after it is ever served. The lock cannot repair this; waiters learn of it from their
+//! **Crashes.** Dies before the draw: nothing happened. Dies holding a number or the lock: no
+//! waiter after it is ever served. The lock cannot repair this; waiters learn of it from their
 //! surroundings and get [`LockError::Abandoned`], and the lock stays unusable.
 //!
 //! **Memory.** One line, or two.
 //!
 //! **Don't use it** with more contenders than cores unless the waiting policy restricts queueing:
-//! the next in line may not be running, and everybody waits for it.
+//! the next in line may not be running, and all others wait for it.
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
@@ -124,8 +125,8 @@ fn queue<P: Processor, W: Waiting<P>>(
 fn try_lock<P: Processor, C: Counters<P>>(counters: &C, cpu: &P) -> Option<Number> {
     // Acquire, pairs with the Release (2) in `unlock`.
     let serving = counters.serving().load(cpu, Ordering::Acquire);
-    // Relaxed: succeeds only if nobody has drawn `serving` yet, so the load above was of the last
-    // release.
+    // Relaxed: succeeds only if no processor has drawn `serving` yet, so the load above was of the
+    // last release.
     C::Primitive::increment_if(cpu, counters.next(), serving, Ordering::Relaxed).then_some(Number(serving))
 }
 

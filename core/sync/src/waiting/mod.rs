@@ -2,13 +2,13 @@
 //!
 //! A waiter that parks leaves [`PARKED`] in the word that it waits for; the process that changes
 //! the word sees the bit in the value that it replaces and wakes the sleepers. Waking thus costs
-//! nothing when nobody sleeps. Values proper use bits 0 to 62, and a change that a waiter may wait
-//! for changes the low 32 bits (what a futex compares).
+//! nothing when no waiter sleeps. Values proper use bits 0 to 62, and a change that a waiter may
+//! wait for changes the low 32 bits (what a futex compares).
 //!
-//! A word at memory cannot be marked (memory does not compare), so those who wait for one leave the
-//! mark in a *bell* beside it, a word in the caches, and park on that. They look at the word once
-//! more in between, and whoever changes the word looks at the bell afterwards: one of the two sees
-//! the other.
+//! A word at memory cannot be marked (memory does not compare), so its waiters leave the mark in a
+//! *bell* beside it, a word in the caches, and park on that. They look at the word once more in
+//! between, and the processor that changes the word looks at the bell afterwards: one of the two
+//! sees the other.
 
 use towpath_machine::Processor;
 
@@ -82,7 +82,7 @@ pub trait Waiting<P: Processor> {
     }
 
     /// This way of waiting, but spinning `times` as long where it spins before it sleeps
-    /// or yields: for barriers, where those who have not yet arrived come one after the other.
+    /// or yields: for barriers, where the participants arrive one after the other.
     fn scaled(&self, _times: u64) -> Self
     where
         Self: Clone,

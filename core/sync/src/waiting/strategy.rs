@@ -93,7 +93,7 @@ impl Limits {
         nap: 20_000_000,
     };
     /// Limits of short turns between which the waiter does other things, as in front of a
-    /// full queue. Parks late, since those who make space do so soon, and then need not wake.
+    /// full queue. Parks late, since receivers make space soon, and then need not wake.
     pub const TURN: Limits = Limits {
         patience: None,
         budgets_to_spare: 1,

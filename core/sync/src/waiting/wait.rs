@@ -134,7 +134,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
                 cpu.wake(word, u32::MAX);
             }
         } else {
-            // Release: as (2); nobody can be parked.
+            // Release: as (2); no waiter can be parked.
             cpu.store(word, value, Ordering::Release);
         }
     }
@@ -148,8 +148,8 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         // (8) SeqCst: pairs with the fence (7) in `sleep_beside`. Either the waiter sees the new
         // value or we see its mark.
         cpu.fence(Ordering::SeqCst);
-        // Relaxed: ordered by (8). If the exchange fails, somebody else has rung meanwhile, after
-        // our change of the word.
+        // Relaxed: ordered by (8). If the exchange fails, another processor has woken the sleepers
+        // meanwhile, after our change of the word.
         let heard = cpu.load(bell, Ordering::Relaxed);
         if heard & PARKED != 0 {
             let rung = heard.wrapping_add(1) & !PARKED;

@@ -4,17 +4,17 @@
 //! * Words, data and bytes are handles: numbers of places in one private memory. They take their
 //!   lines from the [`Place`] with which they are made.
 //! * One processor at a time makes an access. Before each one the schedule, which follows from a
-//!   seed, decides who is next. The processors are threads that pass the turn on.
+//!   seed, decides which processor is next. The processors are threads that pass the turn on.
 //! * A spinner is put to sleep until its word changes. `park`, `delay` and the kernel's mutex block
 //!   likewise.
-//! * Time is a count of accesses, and jumps to the next deadline while everybody is blocked. So
-//!   timeouts fire.
+//! * Time is a count of accesses, and jumps to the next deadline while all processors are blocked.
+//!   So timeouts fire.
 //! * Values are sequentially consistent, but what an access orders is no more than it asked for:
 //!   data have vector clocks, and two accesses to a datum that words do not order are a race, in
 //!   whatever order they happen to be made.
 //!
-//! A run fails, with what everybody was doing, on a race; when nobody can go on; and when for half
-//! a second nobody notes an event.
+//! A run fails, and says what each processor was doing, on a race; when no processor can go on; and
+//! when none notes an event for half a second.
 
 mod processor;
 
@@ -330,7 +330,7 @@ impl Inner {
         if self.time - self.last_event > PATIENCE {
             self.fail("no event for half a second".into());
         }
-        // Some schedules change at every access, some let everybody go on for a while.
+        // Some schedules change at every access, some let each processor go on for a while.
         let keep = [0, 8, 12, 15][self.schedule.seed as usize % 4];
         loop {
             for t in &mut self.threads {
@@ -350,7 +350,7 @@ impl Inner {
                 Some(until) => self.time = until,
                 None => {
                     if self.threads.iter().any(|t| t.state != State::Done) {
-                        self.fail("deadlock: nobody can go on".into());
+                        self.fail("deadlock: no processor can go on".into());
                     }
                     self.turn = None;
                     return;
@@ -430,7 +430,7 @@ impl Inner {
         let datum = &mut self.data[at];
         let old = datum.value;
         if let Some(clock) = clock {
-            let behind = datum.written.is_some_and(|(who, when)| clock[who] < when)
+            let behind = datum.written.is_some_and(|(writer, when)| clock[writer] < when)
                 || write.is_some() && datum.read.iter().zip(&clock).any(|(read, now)| read > now);
             datum.read[id] = clock[id];
             if write.is_some() {

@@ -67,7 +67,8 @@ fn threads_find_what_they_have_put_in() {
                     let key = number % EACH * 3 + me as u64;
                     if (number / 64).is_multiple_of(2) {
                         let there = mine.get(&key).copied();
-                        // Whoever has no processor for a while can keep all nodes out of use.
+                        // A participant that has no processor for a while can keep all nodes out of
+                        // use.
                         let put = list.insert(&actor, key, turn);
                         if put != Err(StableError::Exhausted) {
                             assert_eq!(put, Ok(there), "{me} {turn}");
