@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Err(said) => output::of_arguments(&said),
     };
     result.unwrap_or_else(|failure| {
-        // No reader is left who could be told of a closed pipe.
+        // After a closed pipe no reader is left for a message.
         if !failure.message.is_empty() {
             output::remark!("towpath: {}", output::printable(&failure.message));
         }

@@ -56,10 +56,10 @@ fn main_without_a_launcher_prints_the_remedy() {
 }
 
 #[test]
-fn the_key_value_server_answers_everybody() {
+fn the_key_value_server_answers_every_client() {
     for algorithm in ["towpath", "lock-free", "mcs"] {
         let options = ["-n", "4", "--label", "--algorithm", algorithm];
-        let (code, lines, errors) = run("the_key_value_server_answers_everybody", &options, "key_value");
+        let (code, lines, errors) = run("the_key_value_server_answers_every_client", &options, "key_value");
         assert_eq!(code, Some(0), "{errors}");
         assert_eq!(
             lines,

@@ -7,8 +7,8 @@ use crate::ours::Ours;
 use crate::transport::Contender;
 
 /// The contenders that these settings ask for: our claim algorithms under each waiting
-/// policy, then the peers. Names that nobody has are left out: whoever reads the settings from a
-/// user checks them.
+/// policy, then the peers. Names that no contender has are left out: the reader of a user's
+/// settings checks them.
 pub fn contenders(settings: &Settings) -> Vec<Box<dyn Contender>> {
     let mut list: Vec<Box<dyn Contender>> = Vec::new();
     for policy in settings.waiting.iter().filter_map(|name| Policy::from_name(name)) {

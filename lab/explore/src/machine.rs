@@ -492,7 +492,7 @@ impl Inner {
         if let Some(index) = self.current {
             let clock = self.threads[index].clock;
             let datum = &mut self.data[at];
-            let behind = datum.written.is_some_and(|(who, when)| clock[who] < when)
+            let behind = datum.written.is_some_and(|(writer, when)| clock[writer] < when)
                 || write.is_some() && datum.read.iter().zip(&clock).any(|(read, now)| read > now);
             datum.read[index] = clock[index];
             if write.is_some() {

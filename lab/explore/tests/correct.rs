@@ -126,7 +126,7 @@ impl Body for Scripted {
     }
     fn judge(&self, end: &End) -> Result<(), Failure> {
         let calls = self.calls.calls(end);
-        // Results, and who came before whom.
+        // Results, and the order of the calls.
         let mut text: Vec<String> = Vec::new();
         for call in &calls {
             let result = call.responded.as_ref().map(|r| r.1);

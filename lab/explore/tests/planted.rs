@@ -76,7 +76,7 @@ fn a_node_that_went_and_came_back() {
 #[test]
 fn a_barrier_without_a_sense() {
     for method in [RANDOM, PCT, DFS] {
-        // Whoever has not yet seen that the count was set back is left behind.
+        // A waiter that has not yet seen that the count was set back is left behind.
         find(&barrier(false), &settings(method, 3, 3, 10_000), Fault::Deadlock);
     }
 }

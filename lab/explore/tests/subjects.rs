@@ -47,7 +47,7 @@ fn all_pass<'a>(cases: impl Iterator<Item = &'a Case>, policy: Policy, schedules
             assert!(report.schedules == schedules || report.exhausted, "{}: {report:?}", case.name);
             let liberties = Liberties { kills: 1, ..Liberties::default() };
             let report = passes(case, &Settings { liberties, ..settings }, policy);
-            // Who endures deaths is not held up by any.
+            // An algorithm that endures deaths is not held up by any.
             assert!(report.stranded == 0 || !case.endures_deaths, "{}: {report:?}", case.name);
         }
     }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_long_for_a_process_that_failed() {
+    fn waits_end_soon_after_a_process_failed() {
         let pages = SharedPages::new(1).unwrap();
         let failed = team(&[None, None], LIMIT, |rank| {
             // Relaxed: nothing depends on it; it never changes.

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_pins_only_where_everybody_has_a_core() {
+    fn auto_pins_only_where_every_process_has_a_core() {
         let placement = |pin| Placement { cores: vec![3, 5], pin };
         assert_eq!(placement(Pin::Auto).core_for(1, 2), Some(5));
         assert_eq!(placement(Pin::Auto).core_for(1, 3), None);

@@ -146,7 +146,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn who_waits_for_whom_it_has_interrupted_stands_still() {
+    fn handler_that_waits_for_its_own_thread_stands_still() {
         let lock = std::sync::Arc::new(AtomicU64::new(0));
         let mine = lock.clone();
         let update = |_| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_nobody_comes_to_its_end() {
+    fn handler_that_waits_for_no_thread_comes_to_its_end() {
         let course = interrupt(20, |_| (), |_| ()).unwrap();
         assert!(matches!(course, SignalledEnd::Ended { .. }), "{course:?}");
     }

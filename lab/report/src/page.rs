@@ -218,11 +218,11 @@ fn missing(html: &mut String, results: &Results, report: &Report) {
             "<div class=\"wide\"><table>\n<thead><tr><th class=\"text\" scope=\"col\">contender</th><th class=\"text\" scope=\"col\">in</th>\
              <th class=\"text\" scope=\"col\">why not</th></tr></thead>\n<tbody>\n",
         );
-        for (experiments, who, reason) in lines {
+        for (experiments, subject, reason) in lines {
             let _ = writeln!(
                 html,
                 "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">not measured: {}</td></tr>",
-                escape(&who),
+                escape(&subject),
                 escape(&experiments),
                 escape(&reason)
             );

@@ -357,7 +357,7 @@ pub mod metrics {
         /// `structures`: the part of the times in which participants were stopped in
         /// which the others did nothing. Simulated: the part of a program's time in which none of
         /// its operations ended for a quarter of a time slice or longer (under time sharing:
-        /// whoever was to go on had no processor).
+        /// the participant that was to go on had no processor).
         STANDSTILL = "standstill", "ratio";
         /// Simulated `list`: from the start until the last process is done, in cycles of
         /// the machine.

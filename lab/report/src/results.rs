@@ -243,18 +243,18 @@ impl Results {
     pub fn missing_summary(&self) -> Vec<(String, String, String)> {
         let mut lines: Vec<(Vec<String>, String, String)> = Vec::new();
         for missing in &self.missing {
-            let who = match missing.subject.waiting.as_str() {
+            let subject = match missing.subject.waiting.as_str() {
                 ADAPTIVE | "own" | "none" | "" => missing.subject.algorithm.clone(),
                 waiting => format!("{}, {waiting}", missing.subject.algorithm),
             };
             let place = place(&missing.subject);
-            match lines.iter_mut().find(|(_, w, reason)| *w == who && *reason == missing.reason) {
+            match lines.iter_mut().find(|(_, w, reason)| *w == subject && *reason == missing.reason) {
                 Some((places, _, _)) if places.contains(&place) => {}
                 Some((places, _, _)) => places.push(place),
-                None => lines.push((vec![place], who, missing.reason.clone())),
+                None => lines.push((vec![place], subject, missing.reason.clone())),
             }
         }
-        lines.into_iter().map(|(places, who, reason)| (places.join(", "), who, reason)).collect()
+        lines.into_iter().map(|(places, subject, reason)| (places.join(", "), subject, reason)).collect()
     }
 
     /// The records as JSON lines.
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_once() {
         let summary = example_results().missing_summary();
-        let mpich: Vec<_> = summary.iter().filter(|(_, who, _)| who == "mpich").collect();
+        let mpich: Vec<_> = summary.iter().filter(|(_, subject, _)| subject == "mpich").collect();
         assert_eq!(mpich.len(), 1, "{summary:?}");
         assert!(mpich[0].0.contains("logp") && mpich[0].0.contains("stress"));
         let mut results = example_results();

@@ -110,7 +110,7 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
 }
 
 /// The least-served participant's part of the mean: 1 if all got the same, 0 if one got
-/// nothing. `None` if nobody got anything.
+/// nothing. `None` if no participant got anything.
 pub fn least_share(shares: &[f64]) -> Option<f64> {
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     let least = shares.iter().copied().fold(f64::INFINITY, f64::min);

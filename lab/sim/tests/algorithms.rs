@@ -159,8 +159,8 @@ fn exchanges<Q: ConcurrentQueue<Sim>>(run: &Run) {
                 Some(value)
             };
             for i in 0..rounds {
-                // There is room for few. (And Valois's queue may be full for a moment, while
-                // somebody holds on to a node.)
+                // There is room for few. (And Valois's queue may be full for a moment, while a
+                // participant holds on to a node.)
                 while let Err(error) = queue.enqueue(cpu, wait, me, (me as u64) << 32 | i) {
                     assert_eq!(error, QueueError::Full, "{name}");
                     take();

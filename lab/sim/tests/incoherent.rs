@@ -54,7 +54,7 @@ fn the_machine_returns_its_latencies() {
         })
     });
     assert_eq!(hit, 496.0 + 9.0 * 16.0, "out of the cache");
-    assert_eq!(time(|cpu, word| cpu.store(word, 1, Relaxed)), 8.0, "nobody waits for a store");
+    assert_eq!(time(|cpu, word| cpu.store(word, 1, Relaxed)), 8.0, "no processor waits for a store");
     let seen = time(|cpu, word| {
         cpu.store(word, 1, Relaxed);
         cpu.fence(SeqCst);
@@ -121,7 +121,7 @@ fn bytes_keep_their_values_whatever_their_places() {
 
 #[test]
 fn a_copy_in_the_cache_stays_as_it_is_for_ever() {
-    // M13: who spins on it never sees the change; who flushes his cache does.
+    // M13: a waiter that spins on it never sees the change; one that flushes its cache does.
     for flushes in [false, true] {
         let mut s = Simulation::new(&sx4(), 2, 1);
         let word = s.arena().word(Place::NewLine, 0);
@@ -384,8 +384,8 @@ impl Stream {
 
 #[test]
 fn values_are_right_at_random() {
-    // Values never run backwards, and whoever has seen the flag sees what was written before it:
-    // whatever else goes on.
+    // Values never run backwards, and a reader that has seen the flag sees what was written before
+    // it: whatever else goes on.
     let mut old = 0;
     for (changes, seeds) in [
         (&[][..], 8),

@@ -305,8 +305,8 @@ fn two_processors_play_ping_pong_at_what_the_transfers_take() {
 
 #[test]
 fn an_invalidation_may_overtake_a_reply() {
-    // One writes all the time, many read the line from afar: some replies are overtaken, and nobody
-    // keeps what he may not.
+    // One processor writes all the time, many read the line from afar: some replies are overtaken,
+    // and no reader keeps a line that it may not.
     let p = machine("origin2000", &["network.port_data=0", "directory.busy=queue"]);
     let mut s = Simulation::new(&p, 32, 3);
     let word = s.arena().word(Place::Home(0), 0);
@@ -381,7 +381,10 @@ fn time_is_shared_and_programs_take_turns() {
         let outcome = s.run().unwrap();
         let total = outcome.time / 1000;
         assert!((3_000_000..3_300_000).contains(&total), "{policy}: {total} ns");
-        assert!(ends.borrow().iter().all(|&t| t > 2_700_000), "{policy}: nobody is first by far: {ends:?}");
+        assert!(
+            ends.borrow().iter().all(|&t| t > 2_700_000),
+            "{policy}: no processor is first by far: {ends:?}"
+        );
         assert!(outcome.counters.preemptions >= 100, "{:?}", outcome.counters);
     }
 }

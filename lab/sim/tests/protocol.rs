@@ -4,10 +4,10 @@
 //! Threads run one after another in the order of simulated time, and a thread goes on at once after
 //! its access was performed: so what it appends to the log right then is in the order of the
 //! accesses. Checked are: every value read is the last one written to that word; accesses are
-//! performed in the order of their clocks; a store-conditional succeeds only if nobody wrote since
-//! its load-linked, a DCAS exactly if both words hold what was expected; operations at memory are
-//! linearizable. In debug builds the engine checks itself beside that: one writer or many readers
-//! at each completion, and at the end that every request was answered, every invalidation
+//! performed in the order of their clocks; a store-conditional succeeds only if no processor wrote
+//! since its load-linked, a DCAS exactly if both words hold what was expected; operations at memory
+//! are linearizable. In debug builds the engine checks itself beside that: one writer or many
+//! readers at each completion, and at the end that every request was answered, every invalidation
 //! acknowledged, and the directory covers the caches.
 
 use std::cell::RefCell;
@@ -132,7 +132,11 @@ fn act(cpu: &Sim, work: &Work) {
             }
             let value = log().fresh();
             if cpu.store_conditional(word, value) {
-                assert_eq!(log().values[i], old, "somebody wrote between load-linked and store-conditional");
+                assert_eq!(
+                    log().values[i],
+                    old,
+                    "a processor wrote between load-linked and store-conditional"
+                );
                 log().write(cpu, i, value);
             }
         }

@@ -56,7 +56,7 @@ fn threads_of_one_program_share_a_processor_in_a_gang() {
 }
 
 #[test]
-fn who_only_misses_is_preempted_too() {
+fn thread_that_only_misses_is_preempted_too() {
     // One thread reads nothing but new lines, each of which takes longer than a time slice.
     let p = origin(&["os.switch=1us", "os.quantum=2us", "network.first_router=3us"]);
     let mut s = Simulation::new(&p, 8, 1);
@@ -190,7 +190,7 @@ fn a_miss_may_lose_the_reservation() {
 }
 
 #[test]
-fn preempted_flags_say_who_runs() {
+fn preempted_flags_say_which_thread_runs() {
     let p = origin(&SHORT);
     let mut s = Simulation::new(&p, 2, 1);
     let word = s.arena().word(Place::NewLine, 0);
@@ -203,7 +203,7 @@ fn preempted_flags_say_who_runs() {
         });
     }
     s.spawn(1, 2, move |cpu| {
-        assert!(!cpu.is_preempted(2) && !cpu.is_preempted(77), "itself, and nobody");
+        assert!(!cpu.is_preempted(2) && !cpu.is_preempted(77), "itself, and no thread");
         for _ in 0..500 {
             cpu.work(1_900);
             here.borrow_mut().push([0, 1].map(|id| cpu.is_preempted(id)));
@@ -217,7 +217,7 @@ fn preempted_flags_say_who_runs() {
 }
 
 #[test]
-fn who_only_looks_for_ever_is_stuck() {
+fn thread_that_only_looks_for_ever_is_stuck() {
     for way in 0..3 {
         let p = origin(&[]);
         let mut s = Simulation::new(&p, 1, 1);
@@ -469,7 +469,7 @@ fn twenty_five(kept: bool, grace: &str) -> (u64, u64, bool) {
                     cpu.work(500);
                 }
                 assert!(!cpu.keep(1), "it does not run");
-                assert!(cpu.keep(77), "nobody");
+                assert!(cpu.keep(77), "no such thread");
                 cpu.store(&words[0], 2, Relaxed);
             });
         }
@@ -482,7 +482,7 @@ fn twenty_five(kept: bool, grace: &str) -> (u64, u64, bool) {
 }
 
 #[test]
-fn who_asks_to_stay_stays_until_it_lets_go_but_not_for_ever() {
+fn thread_that_asks_to_stay_stays_but_not_for_ever() {
     for kept in [false, true] {
         // Its slice has ended, since it is shorter: when it lets go, the other's turn comes at
         // once.

@@ -35,7 +35,7 @@ fn walk(p: &Parameters, steps: &[(usize, Step)]) -> Vec<(u64, Counters)> {
         let mine: Vec<(usize, Step)> = steps
             .iter()
             .enumerate()
-            .filter_map(|(i, &(who, step))| (who == processor).then_some((i, step)))
+            .filter_map(|(i, &(actor, step))| (actor == processor).then_some((i, step)))
             .collect();
         let found = Rc::clone(&found);
         s.spawn(processor, processor, move |cpu| {
@@ -69,7 +69,7 @@ fn a_line_goes_through_the_states_of_write_once() {
         (0, load),  // A hit.
         (1, load),  // Two are Valid.
         (0, store), // Valid to Reserved: a word through to memory, the other one is Invalid.
-        (1, load),  // Reserved to Valid: memory is right, and nobody supplies anything.
+        (1, load),  // Reserved to Valid: memory is right, and no cache supplies anything.
         (0, store), // And again.
         (0, store), // Reserved to Dirty: a hit.
         (0, store), // A hit.
@@ -77,7 +77,7 @@ fn a_line_goes_through_the_states_of_write_once() {
         (1, load),  // A hit.
         (2, store), // A write miss: a line from memory, then a word through.
         (2, store), // Dirty.
-        (3, store), // A write miss on somebody else's Dirty line: back to memory, from memory, a word through.
+        (3, store), // A write miss on another cache's Dirty line: back to memory, from memory, a word through.
     ];
     let found = walk(&machine(&[]), &steps);
     let cycles: Vec<u64> = found.iter().map(|f| f.0).collect();
@@ -113,8 +113,8 @@ fn an_evicted_dirty_line_goes_back_and_a_reserved_one_does_not() {
 
 #[test]
 fn the_bus_serves_at_its_occupancy() {
-    // Everybody writes a line of its own that the next one has just read: nothing but the bus is
-    // the limit.
+    // Every processor writes a line of its own that the next one has just read: nothing but the bus
+    // is the limit.
     let p = machine(&[]);
     let mut s = Simulation::new(&p, 16, 1);
     let word = s.arena().word(Place::NewLine, 0);
@@ -221,7 +221,7 @@ fn a_dcas_is_atomic() {
 }
 
 #[test]
-fn an_advisory_lock_is_held_until_somebody_stores_to_the_line() {
+fn an_advisory_lock_is_held_until_a_store_to_the_line() {
     let take: Step = |cpu, words| assert!(cpu.advisory_load(&words[0]).is_some(), "at {} ns", cpu.now());
     let refused: Step = |cpu, words| assert!(cpu.advisory_load(&words[1]).is_none(), "at {} ns", cpu.now());
     let steps: [(usize, Step); 12] = [
@@ -248,7 +248,7 @@ fn an_advisory_lock_is_held_until_somebody_stores_to_the_line() {
 
 #[test]
 fn an_advisory_lock_does_not_stop_the_holders_own_processor() {
-    // G15: the holder was preempted, and whoever runs instead gets on.
+    // G15: the holder was preempted, and the thread that runs instead gets on.
     let p = machine(&["os.quantum=20us", "os.switch=1us"]);
     let mut s = Simulation::new(&p, 1, 1);
     let word = s.arena().word(Place::NewLine, 5);
@@ -283,7 +283,7 @@ fn the_system_takes_threads_that_do_not_run_off_their_count() {
             here.borrow_mut().push(cpu.load(&count, Relaxed));
             cpu.work(1_000);
         }
-        // Nobody is in it but those who run.
+        // It counts only threads that run.
         while !cpu.enter(&count, 1) {
             cpu.work(1_000);
         }
@@ -297,7 +297,7 @@ fn the_system_takes_threads_that_do_not_run_off_their_count() {
     let changes = seen.windows(2).filter(|w| w[0] != w[1]).count();
     assert!(changes >= 8, "it is counted while it runs and not while it doesn't: {seen:?}");
     assert!(counters.active_changes >= 8 && counters.active_changes.is_multiple_of(2), "{counters:?}");
-    // Who sleeps does not run either.
+    // A sleeper does not run either.
     let mut s = Simulation::new(&p, 1, 1);
     let (count, bell) = (s.arena().word(Place::NewLine, 0), s.arena().word(Place::NewLine, 0));
     s.spawn(0, 0, move |cpu| {
@@ -355,7 +355,7 @@ fn a_holder_switched_out_with_a_known_lock_is_rolled_back() {
         let counters = s.run().unwrap().counters;
         assert_eq!(counters.roll_backs, 1);
     }
-    // Who ends with it is rolled back, too.
+    // A thread that ends with it is rolled back, too.
     let mut s = Simulation::new(&p, 1, 1);
     let (lock, word) = (s.arena().word(Place::NewLine, 0), s.arena().word(Place::NewLine, 7));
     s.spawn(0, 0, move |cpu| assert!(cpu.take(&lock) && cpu.store_tentatively(&word, 8)));
@@ -406,7 +406,7 @@ fn load_linked_and_store_conditional_work_here_too() {
 }
 
 #[test]
-fn who_does_not_have_it_says_so() {
+fn machine_without_it_says_so() {
     let on = |name: &str, act: fn(&Sim, [&SimWord; 2])| {
         let p = machines::by_name(name).unwrap();
         let mut s = Simulation::new(&p, 1, 1);

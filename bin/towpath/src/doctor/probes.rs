@@ -139,7 +139,7 @@ fn memfd() -> Finding {
         "memfd, seals",
         result.is_ok(),
         how(&result),
-        "anonymous worlds that nothing can outlive and nobody can shrink",
+        "anonymous worlds that nothing can outlive and no process can shrink",
     )
     .needed()
 }
@@ -362,6 +362,6 @@ fn pid_namespace() -> Finding {
         "pid namespace",
         own,
         value,
-        "worlds may span namespaces: a lock in the segment then tells who is alive",
+        "worlds may span namespaces: a lock in the segment then tells which processes are alive",
     )
 }

@@ -2,7 +2,7 @@
 //!
 //! A number found in /proc may belong to any process: /proc may be another pid namespace's. So a
 //! signal goes only to a number of which the kernel says that it is a child's that was not waited
-//! for (waitid): as long as nobody waits for it, the number stays its own.
+//! for (waitid): as long as no thread waits for it, the number stays its own.
 #![allow(unsafe_code)]
 
 use std::io;

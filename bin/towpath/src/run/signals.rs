@@ -51,7 +51,7 @@ impl Signals {
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises `set` before the other calls use it, `pthread_sigmask`
         // initialises `before`; both outlive the calls; the default action needs no handler; the
-        // new descriptor is nobody else's.
+        // new descriptor has no other owner.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal)).chain([libc::SIGCHLD]) {

@@ -79,7 +79,7 @@ pub fn lines(text: &str) -> Vec<&str> {
 }
 
 pub fn is_gone(pid: u32) -> bool {
-    // A zombie that nobody waits for is as good as gone.
+    // A zombie that no process waits for is as good as gone.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| s.contains(") Z "))
         || !Path::new(&format!("/proc/{pid}")).exists()
 }

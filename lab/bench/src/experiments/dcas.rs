@@ -186,7 +186,7 @@ impl<D: DoubleCas<Native>> Pair<'_, D> {
             let start = Instant::now();
             for turn in 0..BATCH {
                 if !self.both(&cpu, turn)? {
-                    return Err(DcasError::Corrupt); // Nobody else changes them.
+                    return Err(DcasError::Corrupt); // No other thread changes them.
                 }
             }
             best[0] = best[0].min(start.elapsed().as_nanos() as u64);

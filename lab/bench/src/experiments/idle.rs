@@ -60,15 +60,16 @@ fn idle(results: &Results) -> Table {
         .iter()
         .filter_map(|row| {
             let r = results.get("idle", "cpu_fraction", row, &[])?;
-            let who = if row.is_ours() { format!("towpath, {} waiting", row.waiting) } else { row.label() };
-            Some(vec![Cell::text(who), Cell::new(percent(r.value), Kind::Figure)])
+            let waiter =
+                if row.is_ours() { format!("towpath, {} waiting", row.waiting) } else { row.label() };
+            Some(vec![Cell::text(waiter), Cell::new(percent(r.value), Kind::Figure)])
         })
         .collect();
     Table {
         experiment: "idle",
         title: "Waiting while nothing comes".into(),
         note: "The part of a core that a waiting process uses.".into(),
-        header: header(&["who", "of a core"]),
+        header: header(&["waiter", "of a core"]),
         rows,
     }
 }

@@ -78,8 +78,8 @@ fn measure(processors: u32, load: Load, run: &Circumstances<'_>) -> Result<Sampl
     for seed in run.seed.. {
         let (outcome, time) = once(&machine, load, seed)?;
         seconds += time;
-        // Those that wait are charged for their spinning too, arithmetically: what nobody simulated
-        // does not count.
+        // Waiters are charged for their spinning too, arithmetically: accesses that were not
+        // simulated do not count.
         accesses += match load {
             Load::Hits => HITS,
             Load::Contention => outcome.counters.accesses,

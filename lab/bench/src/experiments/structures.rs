@@ -128,7 +128,7 @@ fn subject(contest: Contest, policy: Policy, procs: u32) -> Subject {
 fn loads(settings: &Settings) -> Vec<Load> {
     let asked = &settings.structures;
     let mut loads: Vec<Load> = Vec::new();
-    let everybody = procs(settings, if asked.stop > 0 { &PROCS_STOPPED } else { &PROCS });
+    let all = procs(settings, if asked.stop > 0 { &PROCS_STOPPED } else { &PROCS });
     for contest in contests(settings) {
         let reads: &[u32] = if contest.structure.has_keys() { &asked.reads } else { &[0] };
         for (n, policy) in policies(settings).into_iter().enumerate() {
@@ -136,7 +136,7 @@ fn loads(settings: &Settings) -> Vec<Load> {
                 continue; // It waits in its own way.
             }
             for &reads in reads {
-                for &procs in everybody.iter().filter(|n| **n > asked.stop) {
+                for &procs in all.iter().filter(|n| **n > asked.stop) {
                     let (stopped, kill_rate) = (asked.stop, asked.kill_rate);
                     loads.push(Load { contest, procs, stopped, reads, kill_rate, policy });
                 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_is_left_when_some_are_stopped() {
+    fn participants_are_left_when_some_are_stopped() {
         let structures =
             StructureSettings { structures: vec![Structure::Stack], stop: 1, ..StructureSettings::default() };
         let loads = loads(&asked(structures, &["robust"], &[1, 2, 3]));

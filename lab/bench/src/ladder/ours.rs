@@ -178,7 +178,7 @@ impl LadderEnd for Ours<'_> {
     fn send(&self, _to: usize, tag: u64, data: &[u8]) -> Result<(), Anything> {
         let mut rings = self.rings.borrow_mut();
         let wait = |round| {
-            // Nobody gives up here (see `LadderLock`).
+            // No waiter gives up here (see `LadderLock`).
             let _ = self.wait.back_off(&self.cpu, round);
         };
         rings.send(&self.cpu, tag, data, wait, || {

@@ -218,9 +218,11 @@ impl Surroundings for BoardSurroundings<'_> {
         self.identity
     }
     fn is_alive(&self, other: u32) -> bool {
-        let Some(who) = (other as usize & 0x7f).checked_sub(1).filter(|who| *who < ALL) else { return true };
-        let life = self.board.life(who).load(Ordering::Relaxed);
-        life != 0 && identity(who, life) == other
+        let Some(number) = (other as usize & 0x7f).checked_sub(1).filter(|number| *number < ALL) else {
+            return true;
+        };
+        let life = self.board.life(number).load(Ordering::Relaxed);
+        life != 0 && identity(number, life) == other
     }
     fn asleep(&self, asleep: bool) {
         let bit = 1 << self.me;
@@ -291,7 +293,7 @@ mod tests {
         board.over(2);
         assert!(!around.is_alive(around.identity()));
         board.begin(2, 2);
-        assert!(!around.is_alive(around.identity()), "a successor is somebody else");
+        assert!(!around.is_alive(around.identity()), "a successor is another participant");
         assert!(!around.oversubscribed());
         (0..MOST).for_each(|me| board.begin(me, 1));
         assert!(around.oversubscribed() || towpath_cores() >= MOST as u32);

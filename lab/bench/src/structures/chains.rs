@@ -2,8 +2,8 @@
 //! number, and free nodes.
 //!
 //! Each change is made by one store of a link, after what it leads to is whole. So a chain is whole
-//! after each step, and who takes a lock over from a dead holder has to mend only what can be
-//! derived: the free nodes and the tail ([`Chains::mend`]).
+//! after each step, and a survivor that takes the lock over from a dead holder has to mend only
+//! what can be derived: the free nodes and the tail ([`Chains::mend`]).
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};

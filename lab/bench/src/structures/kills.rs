@@ -92,7 +92,7 @@ fn batch(
     let board = Board::new(&memory)?;
     let room = Room::new(contest.structure, contest.algorithm, pool)?;
     let subject = room.subject()?;
-    // Relaxed: nobody else is there yet.
+    // Relaxed: no other process is there yet.
     board.life(SUPERVISOR).store(1, Ordering::Relaxed);
     let around = BoardSurroundings::new(board, SUPERVISOR);
     let supervisor = BoardMember::new(&around, policy);
@@ -148,7 +148,7 @@ fn batch(
     } else {
         count_tokens(subject, &supervisor, &board, died_taking).map_err(failed)?;
     }
-    // Relaxed: everybody has ended.
+    // Relaxed: all have ended.
     damage.lost += board.lost().load(Ordering::Relaxed);
     damage.inconsistent += board.inconsistent().load(Ordering::Relaxed);
     Ok(())

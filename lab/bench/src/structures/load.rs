@@ -58,7 +58,7 @@ impl Counted {
         self.operations += operations;
         self.time += time;
         self.windows += 1;
-        // Each may end the operation that it was in when somebody was stopped, and one more.
+        // Each may end the operation that it was in when a participant was stopped, and one more.
         self.standing += u32::from(operations <= 2 * running);
     }
 }

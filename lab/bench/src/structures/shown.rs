@@ -222,7 +222,7 @@ fn killed(results: &Results) -> Table {
         experiment: "structures",
         title: "Processes killed in mid-operation".into(),
         note: "Lost: put in by an operation that had ended, and not to be found. Leaked: descriptors that are neither free nor in the structure after recovery. Inconsistent: what came out twice or with other contents. \
-               Recovery: milliseconds from the kill until a survivor has freed all that the dead one had, while the others go on: median, least, longest. Dying: how much of it passes before the system says that it is dead (who shares a core must \
+               Recovery: milliseconds from the kill until a survivor has freed all that the dead one had, while the others go on: median, least, longest. Dying: how much of it passes before the system says that it is dead (a process that shares a core must \
                get it to die), median."
             .into(),
         header: ["", "kills", "lost", "leaked", "inconsistent", "recovery, ms", "least", "longest", "dying"]

@@ -243,7 +243,7 @@ fn came_out(board: &Board<'_>, value: u64, whose: usize) -> Option<usize> {
     // (P3) AcqRel: a token's owners one after the other; pairs with (P4) and with itself.
     let before = token.map(|token| board.token(token).swap(mark(OUT, whose), Ordering::AcqRel));
     if before.is_none_or(|mark| mark & STATE == OUT) {
-        // Nothing that anybody has put in, or it has come out before.
+        // A value that no participant has put in, or one that has come out before.
         board.inconsistent().fetch_add(1, Ordering::Relaxed);
     }
     token

@@ -19,7 +19,7 @@ pub struct Nodes {
     next: Vec<Word>,
     value: Vec<Word>,
     /// Free nodes, of each thread its own: given back, the oldest first, and never used.
-    /// Touched by nobody else, so they need no words.
+    /// Touched by no other thread, so they need no words.
     free: Vec<RefCell<[VecDeque<u64>; 2]>>,
 }
 

@@ -345,7 +345,7 @@ fn g11(context: &Context<'_>) -> Result<Finding, Error> {
         shorter.push(format!("{bound}: {}", millions(cycles)));
     }
     let because = format!(
-        "the lock lies free while those who want it pause, for up to 4096 cycles (estimated; the paper gives no bound); on 8 processors with other bounds {}",
+        "the lock lies free while its waiters pause, for up to 4096 cycles (estimated; the paper gives no bound); on 8 processors with other bounds {}",
         shorter.join(", ")
     );
     Ok(Finding::new(show(&series, COMPLETION_CYCLES, &[1, 4, 8, 16], &ALL), against).because(&because))

@@ -107,7 +107,7 @@ fn n22(context: &Context<'_>) -> Result<Finding, Error> {
         sweep.join(", ")
     );
     Ok(Finding::new(ours, against).with(plots).because(
-        "those who wait poll the sense at memory, and the arrivals have to queue up behind their polls at the same home, so it is the service time of fetch-ops (not in the paper) that decides on 64",
+        "waiters poll the sense at memory, and the arrivals have to queue up behind their polls at the same home, so it is the service time of fetch-ops (not in the paper) that decides on 64",
     ))
 }
 

@@ -64,7 +64,7 @@ fn n34(_context: &Context<'_>) -> Result<Finding, Error> {
         say(cpu.store_conditional(&word, 9), "a store-conditional succeeds after another processor's write");
         let failed = cpu.counters().since(&before);
         say(failed.invalidations + failed.messages != 0, "a failing store-conditional sends something");
-        // Nobody else touches this word, but another thread has the processor meanwhile.
+        // No other thread touches this word, but another thread has the processor meanwhile.
         cpu.load_linked(&lonely);
         cpu.work(300_000);
         say(cpu.store_conditional(&lonely, 1), "a store-conditional succeeds after a context switch");

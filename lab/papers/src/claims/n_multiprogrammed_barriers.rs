@@ -112,7 +112,7 @@ fn n29(context: &Context<'_>) -> Result<Finding, Error> {
     )))
 }
 
-const N29_CAUSE: &str = "the exception is the barrier over LL/SC by blocking: who is coscheduled arrives with all others, and their store-conditionals and copies get in each other's way; who gives way arrives with few. Neither the costs of switches nor sleeping instead of giving way change that";
+const N29_CAUSE: &str = "the exception is the barrier over LL/SC by blocking: a thread that is coscheduled arrives with all others, and their store-conditionals and copies get in each other's way; one that gives way arrives with few. Neither the costs of switches nor sleeping instead of giving way change that";
 
 fn n30(context: &Context<'_>) -> Result<Finding, Error> {
     let series = barriers(context, &[2], 0.5)?;
@@ -142,7 +142,7 @@ fn n30(context: &Context<'_>) -> Result<Finding, Error> {
     )))
 }
 
-const N30_CAUSE: &str = "from ± 20 % (N29) to ± 50 % the ratios move by about a tenth: the imbalance decides little, the costs of switches (E) much. Competitive spinning waits a context switch's time for each who has not come; how long is not in the paper, and blocking is the same with no time at all: the longer, the worse. Under the two-tree barrier one waits for another who has no processor";
+const N30_CAUSE: &str = "from ± 20 % (N29) to ± 50 % the ratios move by about a tenth: the imbalance decides little, the costs of switches (E) much. Competitive spinning waits a context switch's time for each that has not come; how long is not in the paper, and blocking is the same with no time at all: the longer, the worse. Under the two-tree barrier one waits for another that has no processor";
 
 fn n31(context: &Context<'_>) -> Result<Finding, Error> {
     let names = BARRIERS.map(|b| b.0);

@@ -2,10 +2,10 @@
 //! under flat gang scheduling (N24 to N28). `n_multiprogrammed_barriers.rs` has the barriers'.
 //!
 //! Everything is scaled down together: time slices of 2.5 ms are 50 times the work and 250 times a
-//! context switch, and each run is so long that its threads see about ten slices or more. Who
-//! blocks gives way and looks again when it is its turn (`os.blocking`, as in §3.4). Under gang
-//! scheduling programs just spin, as in the paper; under time sharing each discipline of waiting is
-//! run. The queue lock is the scheduler-conscious one, on 63 processors.
+//! context switch, and each run is so long that its threads see about ten slices or more. A waiter
+//! that blocks gives way and looks again when it is its turn (`os.blocking`, as in §3.4). Under
+//! gang scheduling programs just spin, as in the paper; under time sharing each discipline of
+//! waiting is run. The queue lock is the scheduler-conscious one, on 63 processors.
 
 use towpath_sync::Policy;
 
@@ -302,7 +302,7 @@ fn n24(context: &Context<'_>) -> Result<Finding, Error> {
     )))
 }
 
-const N24_CAUSE: &str = "the non-blocking queues show the paper's reason, fewer invalidations under time sharing; under test&set there are nearly as many. Tickets are handed to threads that have no processor: by busy-waiting the lock then gets on about once for each context switch (N28), so that its time is that of the slices (with slices half as long it takes half as long); by giving way each hand-over waits for switches (with cheaper ones ticket locks by blocking are all faster under time sharing, with dearer ones none). The paper's own queue makes a dequeuer wait for the enqueuer with the same ticket, who may have no processor: the less work, the more that tells. Test&set over fetch-ops stands still while its holder is preempted";
+const N24_CAUSE: &str = "the non-blocking queues show the paper's reason, fewer invalidations under time sharing; under test&set there are nearly as many. Tickets are handed to threads that have no processor: by busy-waiting the lock then gets on about once for each context switch (N28), so that its time is that of the slices (with slices half as long it takes half as long); by giving way each hand-over waits for switches (with cheaper ones ticket locks by blocking are all faster under time sharing, with dearer ones none). The paper's own queue makes a dequeuer wait for the enqueuer with the same ticket, which may have no processor: the less work, the more that tells. Test&set over fetch-ops stands still while its holder is preempted";
 
 /// The contradictions if the algorithm's time under time sharing is not below that of
 /// every lock in either conscious discipline.
@@ -415,7 +415,7 @@ fn n27(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).because(N27_CAUSE))
 }
 
-const N27_CAUSE: &str = "it does better than retain its scalability: alone the lock limits the program and the processors mostly wait, so copies use what the others leave, and each takes hardly longer than alone. With so much work that the lock does not limit it, it takes its time alone × copies exactly. It hangs on the kernel's letting the holder run on: one that does not makes everybody wait for a preempted holder";
+const N27_CAUSE: &str = "it does better than retain its scalability: alone the lock limits the program and the processors mostly wait, so copies use what the others leave, and each takes hardly longer than alone. With so much work that the lock does not limit it, it takes its time alone × copies exactly. It hangs on the kernel's letting the holder run on: one that does not makes all wait for a preempted holder";
 
 /// Times by the three disciplines, relative to busy-waiting.
 fn by_discipline(f: Figure<'_>, name: &str, copies: &[u64]) -> String {
@@ -470,4 +470,4 @@ fn n28(context: &Context<'_>) -> Result<Finding, Error> {
     Ok(Finding::new(ours, against).because(N28_CAUSE))
 }
 
-const N28_CAUSE: &str = "busy-waiting is the worst, since whoever is waited for may have no processor for a whole slice: a ticket lock then gets on about once for each context switch, and a test&set lock stands still while its holder is preempted (N24); who gives way lets it back. The shorter the slices, the less that matters: with 0.5 ms instead of 2.5 blocking is worse than busy-waiting under ticket locks. With switches of 50 µs instead of 10 it is worse than competitive spinning under three of the four";
+const N28_CAUSE: &str = "busy-waiting is the worst, since the thread that is waited for may have no processor for a whole slice: a ticket lock then gets on about once for each context switch, and a test&set lock stands still while its holder is preempted (N24); a waiter that gives way lets it back. The shorter the slices, the less that matters: with 0.5 ms instead of 2.5 blocking is worse than busy-waiting under ticket locks. With switches of 50 µs instead of 10 it is worse than competitive spinning under three of the four";

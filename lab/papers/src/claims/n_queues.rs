@@ -307,7 +307,7 @@ fn interventions_with_cap(doublings: u32) -> Result<f64, Error> {
             if i % 2 == 0 {
                 queue.enqueue(cpu, &wait, cpu.id(), i + 1).expect("a queue with room for all");
             } else {
-                queue.dequeue(cpu, &wait, cpu.id()).expect("a queue that nobody spoils");
+                queue.dequeue(cpu, &wait, cpu.id()).expect("a queue that no participant spoils");
             }
         },
     )?;
@@ -444,7 +444,7 @@ fn n18(context: &Context<'_>) -> Result<Finding, Error> {
     let word = context.ask(&Sweep::on("locks", "origin2000", &["hybrid-queue"], &[MOST]))?;
     let fifo = changed(context, &both, "directory.service=fifo")?;
     let why = format!(
-        "under a lock the queue's own lines move one after the other while nobody else may begin: the hybrid lock around a single word takes {}, so no queue under it can take less. And it hangs on the order in which a home serves: with first in first out {}",
+        "under a lock the queue's own lines move one after the other while no other may begin: the hybrid lock around a single word takes {}, so no queue under it can take less. And it hangs on the order in which a home serves: with first in first out {}",
         nanoseconds(word.median(at("hybrid-queue", MOST), TIME)),
         times(&fifo, &both, MOST)
     );

@@ -39,14 +39,14 @@ fn releases<L: Lock<Sim> + 'static>(procs: usize, seed: u64) -> Result<Vec<(u64,
         let patience = Patience::new(&machine, Policy::Spin);
         simulation.spawn(processor, processor, move |cpu| {
             for lap in 0..LAPS {
-                let held = shared.0.lock(cpu, &patience).expect("a lock that nobody abandons");
+                let held = shared.0.lock(cpu, &patience).expect("a lock that no holder abandons");
                 let count = cpu.read(&shared.1);
                 cpu.write(&shared.1, count + 1);
                 cpu.work(20_000);
                 let before = cpu.counters();
                 shared.0.unlock(cpu, &patience, held);
                 let after = cpu.counters().since(&before);
-                // In the last lap there are fewer and fewer who wait.
+                // In the last lap there are fewer and fewer waiters.
                 if (2..LAPS - 1).contains(&lap) {
                     let mut all = counted.take();
                     all.push((after.invalidations, after.interventions));

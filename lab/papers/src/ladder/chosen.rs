@@ -118,7 +118,7 @@ impl<P: Processor, X: LadderLock<P>> ControlPackets<P> for Chosen<'_, P, X> {
             } else if let Some(number) = self.queues.put(cpu, wait, route, envelope, payload) {
                 return self.queued[route.to].set(number + 1);
             } else {
-                // Nobody gives up here (see `LadderLock`).
+                // No waiter gives up here (see `LadderLock`).
                 let _ = wait.back_off(cpu, round);
             }
             round += 1;

@@ -1,7 +1,7 @@
 //! Several packet slots for each pair, used cyclically: a sender has to wait only if all
 //! of them are full (Gropp & Lusk 1997, Section 9.1, the first refinement).
 //!
-//! **Progress.** As with one slot: a sender waits for its own receiver, and for nobody else.
+//! **Progress.** As with one slot: a sender waits for its own receiver, and for no other.
 //!
 //! **Fields.** Those of a slot, for each of them. Which slot is next is known to each end by
 //! itself.

@@ -92,7 +92,7 @@ impl<P: Processor, C: ControlPackets<P>, X: LadderLock<P>> Device<'_, P, C, X> {
         let mut round = 0;
         loop {
             if let Some((sender, envelope)) = self.packets.receive(cpu, wait, self.me, buffer) {
-                assert_eq!(sender, from, "a packet from process {sender}, which nobody waits for");
+                assert_eq!(sender, from, "a packet from process {sender}, which no receiver waits for");
                 return envelope;
             }
             self.packets.wait_for(cpu, wait, Route { from, to: self.me }, round);
@@ -107,7 +107,7 @@ impl<P: Processor, C: ControlPackets<P>, X: LadderLock<P>> Device<'_, P, C, X> {
             if let Some(at) = self.pool.allocate(cpu, wait, data.len()) {
                 break at;
             }
-            // Nobody gives up here (see `LadderLock`).
+            // No waiter gives up here (see `LadderLock`).
             let _ = wait.back_off(cpu, round);
             round += 1;
         };

@@ -2,7 +2,7 @@
 //! the slot and its "full" in the receiver's memory, its "empty" in the sender's. Each end polls
 //! its own memory; all that crosses the network are puts.
 //!
-//! **Progress.** As with one slot: a sender waits for its own receiver, and for nobody else.
+//! **Progress.** As with one slot: a sender waits for its own receiver, and for no other.
 //!
 //! **Fields.** `full` and the packet: put by the sender, read by the receiver, at whose node they
 //! lie. `empty`: put by the receiver, read by the sender, at whose node it lies. Both count

@@ -122,7 +122,7 @@ impl<P: Processor, X: LadderLock<P>> ControlPackets<P> for LockedQueues<'_, P, X
         buffer: &mut [u8],
     ) -> Option<(usize, PacketEnvelope)> {
         let ends = &self.ends[me];
-        // Relaxed: nobody else writes the head.
+        // Relaxed: no other process writes the head.
         let head = cpu.load(&ends.head.0, Ordering::Relaxed);
         // (Q2) Acquire: pairs with the Release (Q1) in `put`.
         if cpu.load(&ends.tail.0, Ordering::Acquire) == head {
@@ -142,7 +142,7 @@ impl<P: Processor, X: LadderLock<P>> ControlPackets<P> for LockedQueues<'_, P, X
 
     fn wait_for<W: Waiting<P>>(&self, cpu: &P, wait: &W, route: Route, round: u32) {
         let ends = &self.ends[route.to];
-        // Relaxed: nobody else writes the head.
+        // Relaxed: no other process writes the head.
         wait_a_little(cpu, wait, &ends.tail.0, cpu.load(&ends.head.0, Ordering::Relaxed), round);
     }
 }

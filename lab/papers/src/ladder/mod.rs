@@ -126,8 +126,8 @@ pub trait LadderLock<P: Processor> {
 /// A lock of `sync` without anything to hold.
 impl<P: Processor, L: Lock<P, Held = ()>> LadderLock<P> for &L {
     fn enter<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
-        // Nobody is told of deaths here, so no wait is ever given up.
-        self.lock(cpu, wait).expect("a lock that nobody abandons");
+        // No waiter is told of deaths here, so no wait is ever given up.
+        self.lock(cpu, wait).expect("a lock that no holder abandons");
     }
     fn leave<W: Waiting<P>>(&self, cpu: &P, wait: &W) {
         self.unlock(cpu, wait, ());

@@ -50,7 +50,7 @@ pub struct Pool<'a, P: Processor, X> {
 }
 
 impl<P: Processor, X: LadderLock<P>> Pool<'_, P, X> {
-    /// Makes everything one free region. Before anybody uses it.
+    /// Makes everything one free region. Before any process uses it.
     pub fn prepare(&self, cpu: &P) {
         cpu.write(&self.table.regions.0[0].len, self.size as u64);
     }

@@ -4,7 +4,7 @@
 //! **Source.** The figures, with their slips corrected (claim M19): both use the same index order,
 //! slot (from, to), and it is the slot's own flag that is cleared, by the receiver.
 //!
-//! **Progress.** A sender waits for its own receiver to empty the slot, and for nobody else.
+//! **Progress.** A sender waits for its own receiver to empty the slot, and for no other.
 //!
 //! **Fields.** `ready`: set by the sender once the packet is in the slot, cleared by the receiver
 //! once it is out. `envelope` and the payload: the sender's while the flag is clear, the receiver's

@@ -31,8 +31,8 @@ pub struct Patience {
 
 impl Patience {
     /// On that machine, by that policy. Competitive spinning lasts as long as a context
-    /// switch. Where those who block let others run and then look again (`os.blocking`), blocking
-    /// at once is giving way at once, and competitive spinning gives way in the end.
+    /// switch. Where waiters that block let others run and then look again (`os.blocking`),
+    /// blocking at once is giving way at once, and competitive spinning gives way in the end.
     pub fn new(machine: &Parameters, policy: Policy) -> Self {
         let switch = machine.switch / 1000;
         let (policy, budget) = match policy {
@@ -63,7 +63,7 @@ impl Patience {
     fn pause(&self, round: u32) -> Option<u64> {
         let back_off = BackOff { base: self.base(), doublings: self.doublings };
         match self.wait.policy {
-            // Those who block at once let others run instead of waiting.
+            // Waiters that block at once let others run instead of waiting.
             Policy::Park => None,
             Policy::SpinThenPark | Policy::SpinThenYield => {
                 let rounds = back_off.rounds_within(self.wait.budget);
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_blocks_sleeps_or_lets_others_run_as_the_machine_has_it() {
+    fn waiter_that_blocks_sleeps_or_yields_as_the_machine_has_it() {
         let mut machine = towpath_sim::machines::by_name("origin2000").unwrap();
         let switch = machine.switch / 1000;
         let how = |m: &Parameters, policy| {

@@ -244,8 +244,8 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     (!algorithms.is_empty()).then_some(Section { table, plots })
 }
 
-/// A row for each algorithm, a column for each metric that anybody has something of, on
-/// the most processors.
+/// A row for each algorithm, a column for each metric that any algorithm has a value of,
+/// on the most processors.
 fn by_algorithm(records: &[&Record], metrics: &[(&str, &str)], title: String, note: &str) -> Section {
     let most = records.iter().map(|r| r.procs).max().unwrap_or(0);
     let algorithms = distinct(records.iter().map(|r| r.algorithm.as_str()));

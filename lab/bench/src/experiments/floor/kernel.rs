@@ -37,7 +37,7 @@ pub fn system_call(placement: &Placement) -> f64 {
 }
 
 /// Cost of FUTEX_WAKE without sleepers, in nanoseconds.
-pub fn wake_nobody(placement: &Placement) -> f64 {
+pub fn wake_without_sleeper(placement: &Placement) -> f64 {
     let word = AtomicU64::new(0);
     pinned(placement.core(0), || {
         let times = batches(|| {
@@ -234,7 +234,7 @@ mod tests {
     fn calls_and_switches_take_time() {
         let placement = Placement::detect(Pin::Auto);
         assert!(system_call(&placement) > 1.0);
-        assert!(wake_nobody(&placement) > 1.0);
+        assert!(wake_without_sleeper(&placement) > 1.0);
         assert!(context_switch(&placement, TIME).unwrap() > 1.0);
         assert!(sleeping_round_trip(&placement, false, TIME).unwrap() > 1.0);
     }

@@ -36,7 +36,7 @@ const TIME: Duration = Duration::from_millis(60);
 enum Probe {
     Line(usize, Probing),
     Copy(usize),
-    WakeNobody,
+    WakeWithoutSleeper,
     WakeSleeper,
     SleepingRoundTrip { across: bool },
     SystemCall,
@@ -83,7 +83,8 @@ fn variants(experiment: &str) -> Vec<Variant<Probe>> {
         variants
             .push(Variant { subject: subject("memcpy", 1).with("bytes", bytes), key: Probe::Copy(bytes) });
     }
-    variants.push(Variant { subject: subject("kernel", 1).with("sleepers", 0), key: Probe::WakeNobody });
+    variants
+        .push(Variant { subject: subject("kernel", 1).with("sleepers", 0), key: Probe::WakeWithoutSleeper });
     variants.push(Variant { subject: subject("kernel", 2).with("sleepers", 1), key: Probe::WakeSleeper });
     for (cores, across) in [(1, false), (2, true)] {
         let subject = subject("kernel", 2).with("across_cores", cores);
@@ -101,7 +102,7 @@ fn measure(probe: Probe, run: &Circumstances<'_>, copier: &mut memcpy::Copier) -
             Samples::one(LINE_ROUND_TRIP, line::round_trip(lines, probing, placement, time)?)
         }
         Probe::Copy(bytes) => Samples::one(MEMCPY, copier.measure(bytes, placement)),
-        Probe::WakeNobody => Samples::one(FUTEX_WAKE, kernel::wake_nobody(placement)),
+        Probe::WakeWithoutSleeper => Samples::one(FUTEX_WAKE, kernel::wake_without_sleeper(placement)),
         Probe::WakeSleeper => Samples::one(FUTEX_WAKE, kernel::wake_sleeper(placement, time)?),
         Probe::SleepingRoundTrip { across } => {
             Samples::one(FUTEX_ROUND_TRIP, kernel::sleeping_round_trip(placement, across, time)?)
@@ -144,7 +145,7 @@ fn floor_label(record: &Record) -> String {
             format!("{what}: there and back, {how}")
         }
         ("memcpy_bytes_per_s", _) => format!("memcpy of {}", size(record.number("bytes").unwrap_or(0))),
-        ("futex_wake_ns", _) if record.number("sleepers") == Some(0) => "futex wake, nobody sleeps".into(),
+        ("futex_wake_ns", _) if record.number("sleepers") == Some(0) => "futex wake, no sleeper".into(),
         ("futex_wake_ns", _) => "futex wake of a sleeper on another core (the waker's cost)".into(),
         ("futex_round_trip_ns", _) if record.number("across_cores") == Some(1) => {
             "two sleepers wake each other, same core: there and back".into()

@@ -44,8 +44,8 @@ impl Place {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only has to give each caller another number.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // In the name because /dev/shm may be shared with another namespace, in which somebody has
-        // our process number.
+        // In the name because /dev/shm may be shared with another namespace, in which another
+        // process has our number.
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let prefix = format!("{}{number}-{time:x}-", Place::common_prefix());
         let root = std::env::temp_dir().join(&prefix);
@@ -70,7 +70,7 @@ impl Place {
             .map_err(|e| format!("iceoryx2 takes no such prefix as {}: {e:?}", self.prefix))?;
         // Its second is too short when there are more processes than cores.
         config.global.creation_timeout = GRACE;
-        // Nobody else's files are here.
+        // There are no other program's files here.
         config.global.node.cleanup_dead_nodes_on_creation = false;
         config.global.node.cleanup_dead_nodes_on_destruction = false;
         config.global.service.cleanup_dead_nodes_on_open = false;
@@ -200,8 +200,8 @@ impl Stage {
     }
 
     /// A service for short messages.
-    pub fn short(&self, who: (&Node, usize), name: &str, places: usize) -> Attempt<Service<u64>> {
-        self.service::<u64>(who, name, places, |b| b.create(), |b| b.open())
+    pub fn short(&self, node: (&Node, usize), name: &str, places: usize) -> Attempt<Service<u64>> {
+        self.service::<u64>(node, name, places, |b| b.create(), |b| b.open())
     }
 
     /// Runs `play(node, rank)` in each of the processes.

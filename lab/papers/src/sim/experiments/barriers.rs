@@ -17,7 +17,7 @@ pub(super) fn run<B: Barrier<Sim> + 'static>(run: &Run) -> Result<Measured, Erro
         |arena| B::new(arena, procs),
         move |cpu, barrier, patience, _| {
             let wait = patience.clone().at_memory(at_memory);
-            barrier.wait(cpu, cpu.id(), &wait).expect("a barrier that nobody abandons");
+            barrier.wait(cpu, cpu.id(), &wait).expect("a barrier that no participant abandons");
         },
     )
 }

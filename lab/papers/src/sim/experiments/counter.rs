@@ -31,6 +31,6 @@ pub static COUNTERS: LazyLock<Vec<NamedRunner>> = LazyLock::new(|| {
 
 pub(super) const EXPERIMENT: Family = Family {
     name: "counter",
-    about: "a shared counter: what a primitive costs when everybody updates one word (N figures 3 and 4)",
+    about: "a shared counter: what a primitive costs when all processors update one word (N figures 3 and 4)",
     algorithms: &COUNTERS,
 };

@@ -23,8 +23,8 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
         },
         move |cpu, shared, patience, _| {
             let wait = patience.clone().at_memory(at_memory);
-            // Nobody dies here, and there are places enough.
-            let held = shared.lock.lock(cpu, &wait).expect("a lock that nobody poisons or abandons");
+            // No thread dies here, and there are places enough.
+            let held = shared.lock.lock(cpu, &wait).expect("a lock that no holder poisons or abandons");
             let count = cpu.read(&shared.count);
             cpu.write(&shared.count, count + 1);
             shared.lock.unlock(cpu, &wait, held);

@@ -21,16 +21,16 @@ pub(super) fn run<Q: ConcurrentQueue<Sim>>(run: &Run) -> Result<Measured, Error>
         move |cpu, queue, patience, i| {
             let wait = patience.clone().at_memory(at_memory);
             if i % 2 == 0 {
-                // A queue may be full though few values are in it, while somebody holds on to a
-                // node (Valois).
+                // A queue may be full though few values are in it, while a participant holds on to
+                // a node (Valois).
                 let mut round = 0;
                 while let Err(error) = queue.enqueue(cpu, &wait, cpu.id(), i + 1) {
-                    assert_eq!(error, QueueError::Full, "a queue that nobody spoils");
+                    assert_eq!(error, QueueError::Full, "a queue that no process spoils");
                     let _ = Waiting::<Sim>::back_off(&wait, cpu, round);
                     round += 1;
                 }
             } else {
-                queue.dequeue(cpu, &wait, cpu.id()).expect("a queue that nobody spoils");
+                queue.dequeue(cpu, &wait, cpu.id()).expect("a queue that no process spoils");
             }
         },
     )

@@ -70,8 +70,8 @@ impl LadderLock<Sim> for Guard {
                 }
             }
             Kind::Flushing(lock) => {
-                // Nobody is told of deaths here.
-                lock.lock(cpu, wait).expect("a lock that nobody abandons");
+                // No waiter is told of deaths here.
+                lock.lock(cpu, wait).expect("a lock that no holder abandons");
                 cpu.flush_cache();
             }
         }

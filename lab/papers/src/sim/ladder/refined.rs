@@ -64,8 +64,8 @@ impl Shared {
 }
 
 /// The mean latency of short packets between the first and the last of so many processes,
-/// in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Everybody else sends
-/// one packet to the first one before that.
+/// in nanoseconds, when the receiver does nothing but poll, as in Figure 2. Every other process
+/// sends one packet to the first one before that.
 ///
 /// # Errors
 ///

@@ -86,7 +86,7 @@ impl<P: AdvisoryLoad + Dcas> Control<P> for Advisory {
 /// Allemany and Felten's count of active threads, with the threshold 1 (paper G §8.4): a
 /// process that finds another one active backs off, as in the paper's Figure 2. The operating
 /// system takes a process that it switches out off the count. **How they wait is not given**:
-/// without pauses, each change of the count costs a transaction for everybody who waits, and 16
+/// without pauses, each change of the count costs a transaction for every waiter, and 16
 /// processors take twice as long.
 pub struct ActiveCount<P: Processor> {
     count: P::Word,

@@ -1,8 +1,8 @@
 //! An ordered singly linked list under a test&test&set lock with exponential back-off:
 //! the base case of paper G §7.2, and its sequential code.
 //!
-//! **Progress.** Blocking: everybody waits for a holder that is preempted, and for ever for one
-//! that dies. **Fields.** `lock`: everybody; all else: its holder.
+//! **Progress.** Blocking: all wait for a holder that is preempted, and for ever for one
+//! that dies. **Fields.** `lock`: every process; all else: its holder.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_structures::Pool;

@@ -134,7 +134,7 @@ fn keys_from<P: Processor>(
     nodes: &Pool<P, ListItem<P>>,
 ) -> Result<Vec<u64>, ListError> {
     let mut keys = Vec::new();
-    // Relaxed: nobody changes anything.
+    // Relaxed: no process changes anything.
     let mut next = cpu.load(head, Ordering::Relaxed);
     while next != 0 {
         let item = nodes.get(next as u32)?;
@@ -263,7 +263,7 @@ pub fn alone<L: List<Sim> + 'static>(machine: &Parameters, before: u64) -> Resul
             let start = cpu.clock();
             let element = list.insert(cpu, 0, 7, &mut steps).expect("a node");
             let inserted = cpu.clock();
-            assert!(list.remove(cpu, 0, element, &mut steps).expect("a list that nobody spoils"));
+            assert!(list.remove(cpu, 0, element, &mut steps).expect("a list that no process spoils"));
             let removed = cpu.clock();
             result.set([inserted - start, removed - inserted].map(|ps| ps as f64 / cycle));
         }

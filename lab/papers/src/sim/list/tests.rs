@@ -146,7 +146,8 @@ fn leaks_nothing<L: List<Sim> + 'static>() {
                     let element = list.insert(cpu, me, 1 + i % 7, &mut 0).unwrap();
                     assert!(list.remove(cpu, me, element, &mut 0).unwrap());
                 }
-                // A number of nobody's is no element, and what is not there can't be deleted.
+                // A number that no process has is no element, and what is not there can't be
+                // deleted.
                 assert!(list.insert(cpu, me + procs, 1, &mut 0).is_err());
             });
         }

@@ -3,16 +3,16 @@
 //!
 //! Between any two cells there is an auxiliary node, so that an insertion before a cell and the
 //! deletion of that cell change different links. A deletion leaves two auxiliary nodes in a row,
-//! and whoever deletes or comes by takes the extra ones out. A deleted cell has a link back to the
-//! one before it, for others that were there. Nodes count the references to them, those of links
-//! and those of processes, and are free when there is none left; the count is as corrected by
-//! Michael & Scott (1995): a node is reclaimed in the step that releases its last reference.
+//! and the process that deletes or comes by takes the extra ones out. A deleted cell has a link
+//! back to the one before it, for others that were there. Nodes count the references to them, those
+//! of links and those of processes, and are free when there is none left; the count is as corrected
+//! by Michael & Scott (1995): a node is reclaimed in the step that releases its last reference.
 //!
-//! **Progress.** Lock-free. **Fields.** `next`, `back`, `references`: everybody, by
+//! **Progress.** Lock-free. **Fields.** `next`, `back`, `references`: every process, by
 //! compare-and-swap, of nodes to which they have a reference; `key`, and `next` of a node that is
 //! not in the list: its owner. **Crashes.** What a dead process refers to is never free again, nor
 //! is what can be reached from there. **Memory.** Two nodes for each element, and all that were
-//! deleted since somebody who has a reference to one of them was last seen: no bound.
+//! deleted since a process that has a reference to one of them was last seen: no bound.
 
 use towpath_machine::{Arena, Ordering, Place, Processor};
 use towpath_structures::{Node, Pool};
@@ -124,7 +124,7 @@ impl<P: Processor> Valois<P> {
                 continue;
             }
             let node = self.node(index)?;
-            // Relaxed: nobody else refers to it any more.
+            // Relaxed: no other process refers to it any more.
             let (next, back) =
                 (cpu.load(&node.next, Ordering::Relaxed), cpu.load(&node.back, Ordering::Relaxed));
             left.extend((next as u32 != NONE).then_some(next as u32));

@@ -55,7 +55,7 @@ const ANSWER: u8 = 2;
 ///
 /// # Errors
 ///
-/// [`Stuck`]: who waits where.
+/// [`Stuck`]: the waiters, and where they wait.
 pub fn traffic(layer: &Layer, algorithm: MessageAlgorithm, traffic: Traffic, way: Way) -> Result<(), Stuck> {
     let sizes = Sizes { packets: 2, blocks: 1, block_size: 64, segment_bytes: 0 };
     let mut simulation = Simulation::new(&layer.run.machine, MEMBERS, layer.run.seed);
@@ -76,7 +76,7 @@ pub fn traffic(layer: &Layer, algorithm: MessageAlgorithm, traffic: Traffic, way
                 token.reply(ANSWER, &[]).expect("a request is answered");
             });
             on(&endpoint, ANSWER, |_| replies.set(replies.get() + 1));
-            endpoint.map_world().expect("everybody comes");
+            endpoint.map_world().expect("all endpoints come");
             let (to, messages) = match traffic {
                 Traffic::Cycle => ((me + 1) % MEMBERS, MESSAGES),
                 Traffic::Bulk => (0, if me == 0 { 0 } else { MESSAGES }),
@@ -90,7 +90,7 @@ pub fn traffic(layer: &Layer, algorithm: MessageAlgorithm, traffic: Traffic, way
                     (_, true) => endpoint.request_medium(to, ASK, &[], &PAYLOAD),
                     (_, false) => endpoint.request(to, ASK, &[]),
                 };
-                sent.expect("everybody is mapped");
+                sent.expect("all endpoints are mapped");
             }
             while replies.get() < messages {
                 endpoint.poll();
@@ -161,7 +161,7 @@ impl<'a, 'm> Wrongly<'a, 'm> {
             let result = attempt(&mut self.sender.borrow_mut());
             match result {
                 Ok(claimed) => return claimed,
-                Err(error) => assert_eq!(error, ClaimError::Full, "nobody closes a queue"),
+                Err(error) => assert_eq!(error, ClaimError::Full, "no call closes a queue"),
             }
             if self.endpoint.poll() == 0 {
                 let (sender, wait) = (self.sender.borrow(), &self.habits.period);

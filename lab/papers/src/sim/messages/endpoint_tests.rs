@@ -156,7 +156,7 @@ impl Program for Death {
         assert_eq!(all, (0..REQUESTS).collect::<Vec<_>>());
         self.answered.set(self.answered.get() + answered.len());
         self.returned.set(self.returned.get() + returned.len());
-        // Nobody can be mapped there any more.
+        // No endpoint can be mapped there any more.
         assert!(endpoint.map(1, server, Tag::ALL).is_err());
         assert!(endpoint.audit().is_clean(), "{:?}", endpoint.audit());
     }
@@ -322,7 +322,7 @@ impl Program for Claimed {
 }
 
 #[test]
-fn a_packet_that_the_dead_had_claimed_holds_nobody_up() {
+fn a_packet_that_the_dead_had_claimed_holds_no_sender_up() {
     everywhere(Claimed::default, |claimed, members| assert_eq!(claimed.done.get(), members - 1));
 }
 

@@ -89,7 +89,7 @@ pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigure
                     assert_eq!(token.args(), [replies.get()], "replies come in order");
                     replies.set(replies.get() + 1);
                 });
-                // The tag says who writes, which costs nothing.
+                // The tag names the writer, which costs nothing.
                 let reader = name_of(&endpoint, program.writers);
                 endpoint.map(0, reader, Tag(writer as u64)).expect("the reader's own name");
                 let mut sent = 0;

@@ -5,8 +5,8 @@
 //! them, and not changed since:
 //!
 //! * *Locks.* Section 3.1 calls test&set "simple" and gives no lock a back-off (it describes each):
-//!   an attempt follows the other after the four cycles of a loop; a ticket's holder, like the
-//!   others who wait for a value, reads until it sees it.
+//!   an attempt follows the other after the four cycles of a loop; a ticket's holder, like other
+//!   waiters for a value, reads until it sees it.
 //! * *Full queues.* Figures 2 and 3: "back off exponentially and poll". The first pause is what it
 //!   takes to fetch a line from another cache (a shorter one would see nothing new), and they
 //!   double six times.
