@@ -137,7 +137,7 @@ fn attack(seed: u64, settings: Settings) {
 }
 
 #[test]
-fn nonsense_harms_nobody() {
+fn nonsense_harms_no_peer() {
     let usual = Settings::default();
     for seed in 0..10 {
         attack(seed, usual);

@@ -1,5 +1,5 @@
 //! Limits of a process: where memory or descriptors can't be had, opening and sending end
-//! with an error that names the limit and the remedy, what there is goes on, and nobody gets a
+//! with an error that names the limit and the remedy, what there is goes on, and no process gets a
 //! signal.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.

@@ -55,7 +55,7 @@ impl Repeated {
     }
 
     fn fill(&self, byte: impl Fn(usize) -> u8) {
-        // SAFETY: mapped; nothing is under way, and nobody has a reference.
+        // SAFETY: mapped; nothing is under way, and no reference is left.
         (0..PERIOD).for_each(|i| unsafe { self.at.add(i).write(byte(i)) });
     }
 

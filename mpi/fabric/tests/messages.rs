@@ -114,7 +114,7 @@ fn peek_for_any_source_finds_a_peer_at_the_second_look() {
         let found = n[1].next_received().unwrap();
         (found.error, found.len)
     };
-    // From somebody: at once. From anybody: after an empty look.
+    // From a named sender: at once. From any source: after an empty look.
     assert_eq!(peek(first, false), (0, 1));
     assert_eq!([peek(any, false), peek(any, false)], [(error::NO_MESSAGE, 0), (0, 1)]);
     // After an empty one it is found at once; a message to itself always is.
@@ -308,7 +308,7 @@ fn more_senders_than_a_byte_counts_reach_one_receiver() {
     let mut n = nodes(2, settings);
     let to = n[0].endpoint.port.address;
     for round in 0..2 {
-        // All are there at once, and the next round's come to the places of those who have gone.
+        // All are there at once, and the next round's come to the places of those that have gone.
         let mut senders: Vec<Endpoint> = Vec::new();
         for i in 0..SENDERS {
             let mut sender = Endpoint::open(settings).expect("an endpoint");

@@ -46,7 +46,7 @@ impl World {
                 let from = report.source as u32;
                 assert!(posted.from.is_none_or(|wanted| wanted == from));
                 assert_eq!((report.tag ^ posted.tag) & !posted.ignore, 0);
-                let queue = self.sent.get_mut(&(from, to as u32)).expect("somebody sent it");
+                let queue = self.sent.get_mut(&(from, to as u32)).expect("a node sent it");
                 let which = queue.iter().position(|(number, ..)| *number == report.data);
                 let (number, tag, bytes) = queue.remove(which.expect("received once"));
                 assert_eq!(tag, report.tag);

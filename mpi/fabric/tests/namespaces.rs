@@ -1,6 +1,6 @@
 //! Ranks that can't open each other's memory through /proc, because they live in
-//! different pid namespaces or may not look into each other: they meet at their doors, and the rest
-//! is as with everybody else.
+//! different pid namespaces or may not look into each other: they meet at their descriptor
+//! listeners, and the rest is as with all other peers.
 //!
 //! Forks; so it has no test harness: it must be the only thread of its process.
 #![allow(unsafe_code)]
@@ -61,7 +61,8 @@ fn move_to(home: Home) -> std::io::Result<()> {
         Home::NetworkAndPids => libc::CLONE_NEWPID | libc::CLONE_NEWNET,
     };
     let unshare = |flags| {
-        // SAFETY: this process has one thread, and nobody else's memory depends on its namespaces.
+        // SAFETY: this process has one thread, and no other process's memory depends on its
+        // namespaces.
         if unsafe { libc::unshare(flags) } == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     };
     let as_user = |number: u32| {
@@ -74,7 +75,7 @@ fn move_to(home: Home) -> std::io::Result<()> {
         return as_user(user + 1);
     }
     match unshare(flags) {
-        // Whoever is not root may in a user namespace.
+        // A user that is not root may in a user namespace.
         Err(_) => unshare(flags | libc::CLONE_NEWUSER).and_then(|()| as_user(user)),
         done => done,
     }
@@ -90,7 +91,7 @@ fn mount_proc() -> std::io::Result<()> {
         }
     };
     let none = std::ptr::null();
-    // Nobody else is to see it.
+    // No other namespace is to see it.
     mount(none, c"/", none, libc::MS_REC | libc::MS_PRIVATE)?;
     mount(c"proc".as_ptr(), c"/proc", c"proc".as_ptr(), 0)
 }
@@ -123,7 +124,7 @@ fn start(home: Home, act: impl FnOnce(UnixStream)) -> Result<(Elsewhere, UnixStr
         {
             return say(&its, why.to_string());
         }
-        // Who we are to our parent, the outer /proc knows: the kernel tells it who wrote.
+        // Our parent learns our number in the outer /proc: the kernel names the writer to it.
         its.write_all(&1i32.to_le_bytes()).expect("our parent is there");
         let mut byte = [0];
         its.read_exact(&mut byte).expect("our parent is there");
@@ -267,12 +268,12 @@ fn talk_in_threes(settings: Settings) {
 
 /// A peer that makes no progress: nothing is sent yet, nothing waits for it, and all goes
 /// out when it looks again.
-fn a_peer_that_computes_holds_nobody_up(home: Home) {
+fn a_peer_that_computes_holds_no_other_up(home: Home) {
     let settings = Settings::default();
     let (_child, mut line) = rank(home, settings, |mut node, mut line| {
         line.read_exact(&mut [0]).expect("our parent is there");
         assert_eq!(take(&mut node, 5, 3), [1, 2, 3]);
-        // An answer to somebody to whom we have never sent.
+        // An answer to a peer to which we have never sent.
         let bytes = pattern(300_000, 0);
         send(&mut node, 0, 6, &bytes);
         finish(&mut node, 1);
@@ -421,7 +422,7 @@ fn talk_though_not_dumpable() {
     let settings = Settings::default();
     let (a, b) = UnixStream::pair().expect("a pair of sockets");
     let play = |mut line: UnixStream, mut aside: UnixStream| {
-        // SAFETY: takes numbers only. Root may look into everybody.
+        // SAFETY: takes numbers only. Root may look into every process.
         unsafe {
             if libc::geteuid() == 0 {
                 assert_eq!(libc::setresuid(12345, 12345, 12345), 0);
@@ -454,7 +455,7 @@ fn talk_though_not_dumpable() {
 }
 
 /// Neither way leads there: that is said, and nothing is tried.
-fn nobody_is_reached_in_another_network_namespace() {
+fn no_peer_is_reached_in_another_network_namespace() {
     let settings = Settings::default();
     let (_child, mut line) = rank(Home::NetworkAndPids, settings, |node, mut line| {
         line.write_all(b"k").expect("our parent is there");
@@ -472,7 +473,9 @@ fn nobody_is_reached_in_another_network_namespace() {
 fn main() {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } == 65534 {
-        println!("namespaces: left out: nobody (user 65534) can't be told from others in a user namespace");
+        println!(
+            "namespaces: left out: the overflow user (65534) can't be told from others in a user namespace"
+        );
         return;
     }
     let usual = Settings::default();
@@ -488,7 +491,7 @@ fn main() {
             continue;
         }
         if home == Home::NetworkAndPids {
-            nobody_is_reached_in_another_network_namespace();
+            no_peer_is_reached_in_another_network_namespace();
             continue;
         }
         for (name, settings) in all {
@@ -496,7 +499,7 @@ fn main() {
             talk(home, settings);
         }
         begin(format!("{home:?}: a peer that computes"));
-        a_peer_that_computes_holds_nobody_up(home);
+        a_peer_that_computes_holds_no_other_up(home);
         begin(format!("{home:?}: the wake pipe"));
         the_bell_rings(home);
         begin(format!("{home:?}: a silent one dies"));

@@ -123,7 +123,7 @@ fn senders_die(name: &str, options: &Options, victims: u64) {
             assert_eq!((report.len, report.source), (len, from));
             assert!(into == pattern(len, len), "message {i}");
         }
-        // Nothing can be sent there any more, nor received; receives from anybody wait on.
+        // Nothing can be sent there any more, nor received; receives from any source wait on.
         assert_eq!(node.send(from, Some(1), &[1], 2), -(UNREACHABLE as isize));
         let (mut a, mut b) = ([0; 8], [0; 8]);
         assert_eq!(node.receive(ANY, Some((u64::MAX, 0)), &mut a, 3), 0);
@@ -143,8 +143,8 @@ fn senders_die(name: &str, options: &Options, victims: u64) {
         }
         assert!(victim <= 3 || now.len() <= descriptors + 2, "not {descriptors} any more: {now:#?}");
     }
-    // The queue is as good as new: one who lives sends as much as it likes.
-    watchdog::begin(format!("one who lives sends: {name}"), 60);
+    // The queue is as good as new: a living sender sends as much as it likes.
+    watchdog::begin(format!("a living sender sends: {name}"), 60);
     let (living, peer) = child(&mut node, options, send_without_end);
     for i in 0..4000 {
         let len = LENGTHS[i as usize % LENGTHS.len()];
@@ -359,11 +359,11 @@ fn sleepers_wake(options: &Options) {
             assert_eq!(node.receive(from, Some((1, 0)), &mut into, 1), 0);
             while node.take(node.rx).is_none() {}
             assert_eq!(node.receive(from, Some((1, 0)), &mut into, 2), 0);
-            // Killed while we sleep, by one who may.
+            // Killed while we sleep, by a process that may.
             let pid = child.pid() as i32;
             let killer = Child::fork(move || {
                 std::thread::sleep(Duration::from_millis(2 + victim));
-                // SAFETY: our own sibling, whom our parent has not waited for yet.
+                // SAFETY: our own sibling, which our parent has not waited for yet.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             });
             let report = if on_descriptor { sleep_on_descriptor(&node) } else { sleep_in_sread(&node) };

@@ -67,7 +67,7 @@ fn child(service: &str) -> (Child, UnixStream) {
 /// and its service is free at once.
 fn service_lives_as_long_as_its_process() {
     let name = service("a-service");
-    assert_eq!(found(&name).err(), Some(NO_DATA), "nobody has it yet");
+    assert_eq!(found(&name).err(), Some(NO_DATA), "no endpoint has it yet");
     for round in 0..5u8 {
         watchdog::begin(format!("server {round} is found and killed"), 60);
         let (child, mut line) = child(&name);

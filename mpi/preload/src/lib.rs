@@ -24,7 +24,7 @@ pub static towpath_found: AtomicU32 = AtomicU32::new(0);
 /// 0: success.
 #[allow(unsafe_code)]
 // SAFETY: the same signature and the same promise as the system's, which may be a yield that finds
-// nobody else.
+// no other thread to run.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> libc::c_int {
     // Relaxed, and in two steps: only one yield more or less depends on it.

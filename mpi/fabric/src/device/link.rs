@@ -119,11 +119,11 @@ impl Link {
         Link::enter(segment, number | VISITOR, Some(connection), to, own)
     }
 
-    /// Takes a free place among the members. `who`: the sender, as the member's state
+    /// Takes a free place among the members. `sender`: its number, as the member's state
     /// names it.
     fn enter(
         segment: Segment,
-        who: u32,
+        sender: u32,
         connection: Option<Connection>,
         to: &Address,
         own: &Address,
@@ -135,7 +135,7 @@ impl Link {
                 continue;
             }
             let uses = state >> 8 & USES;
-            let taken = u64::from(who) << 32 | uses << 8;
+            let taken = u64::from(sender) << 32 | uses << 8;
             // (M2a) AcqRel: only one sender gets the place; pairs with the Release (M1) in
             // `Members::free`.
             if entry

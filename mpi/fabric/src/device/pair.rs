@@ -66,8 +66,8 @@ fn pick_up(
 ) -> Option<Arrived> {
     // Relaxed, all: ordered by the ring's look at the header.
     let words = core::array::from_fn(|n| line.args[n].load(Ordering::Relaxed));
-    // SAFETY: the line's cells, mapped for as long as the pair; who sent them promises not to touch
-    // them before they are done with; if it does, the bytes are wrong, no more.
+    // SAFETY: the line's cells, mapped for as long as the pair; their sender promises not to touch
+    // them before the receiver has released them; if it does, the bytes are wrong, no more.
     let all = unsafe { Payload::new(line.args.as_ptr().cast(), LINE) };
     Arrived::read(header.handler(), header.args(), line.tag.load(Ordering::Relaxed), words, all, |words| {
         bulk(line.args.get(words)?.load(Ordering::Relaxed))
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_somebody_else_are_not_taken() {
+    fn slots_of_another_sender_are_not_taken() {
         let out = PairOut::create(1, None).unwrap();
         assert!(matches!(
             PairMemory::attach(std::process::id(), out.descriptor(), 2),

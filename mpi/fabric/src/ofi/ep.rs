@@ -45,7 +45,7 @@ pub struct Ep {
 }
 
 /// No peer.
-const NOBODY: u32 = u32::MAX;
+const NO_PEER: u32 = u32::MAX;
 
 static FID: fi_ops = fi_ops { close: Some(close), bind: Some(bind), control: Some(control), ..NOTHING };
 
@@ -417,7 +417,7 @@ impl Ep {
         }
         let peer = self.endpoint.core.peer(address);
         if self.peers.len() <= number as usize {
-            self.peers.resize(number as usize + 1, NOBODY);
+            self.peers.resize(number as usize + 1, NO_PEER);
         }
         self.peers[number as usize] = peer;
         let listed = &mut self.endpoint.core.peers[peer as usize].listed;
@@ -432,7 +432,7 @@ impl Ep {
             return;
         }
         if let Some(entry) = self.peers.get_mut(number as usize) {
-            *entry = NOBODY;
+            *entry = NO_PEER;
         }
         let peer = self.endpoint.core.peer(address);
         let listed = &mut self.endpoint.core.peers[peer as usize].listed;
@@ -445,7 +445,7 @@ impl Ep {
     /// gives one that no peer has.
     #[inline(always)]
     pub fn to(&self, number: fi_addr_t) -> u32 {
-        self.peers.get(number as usize).copied().unwrap_or(NOBODY)
+        self.peers.get(number as usize).copied().unwrap_or(NO_PEER)
     }
 
     /// Source of a receive: `Some(None)` is any; `None`: no peer has this number.
@@ -454,7 +454,7 @@ impl Ep {
         if !self.directed || number == u64::MAX {
             return Some(None);
         }
-        self.peers.get(number as usize).copied().filter(|&peer| peer != NOBODY).map(Some)
+        self.peers.get(number as usize).copied().filter(|&peer| peer != NO_PEER).map(Some)
     }
 
     /// Target of a one-sided operation.

@@ -75,8 +75,8 @@ pub fn nodes(n: usize, settings: Settings) -> Vec<Node> {
 
 /// A buffer over bytes that the test keeps.
 pub fn over(bytes: &[u8]) -> Buffer {
-    // SAFETY: the tests keep the bytes until the operation's completion, and nobody else uses them
-    // until then.
+    // SAFETY: the tests keep the bytes until the operation's completion, and no other code uses
+    // them until then.
     unsafe { Buffer::one(bytes.as_ptr() as usize, bytes.len()) }
 }
 

@@ -66,7 +66,7 @@ fn hints_that_cannot_be_met_find_no_provider() {
         let asked = Info::asked(|hints| {
             let (ep, domain, tx, rx) = (hints.ep_attr, hints.domain_attr, hints.tx_attr, hints.rx_attr);
             let fabric = hints.fabric_attr;
-            // SAFETY: libfabric made hints with all their parts, and nobody else has them.
+            // SAFETY: libfabric made hints with all their parts, and no other code has them.
             unsafe {
                 change(&mut Parts {
                     whole: hints,
@@ -116,7 +116,7 @@ fn what_is_asked_for_is_what_is_given() {
 }
 
 #[test]
-fn provider_shows_itself_to_those_who_only_look() {
+fn provider_shows_itself_to_a_caller_that_only_looks() {
     let info = Info::named(None, None, FI_PROV_ATTR_ONLY, |_| {}).expect("offered");
     // All providers show themselves, usable or not.
     let (mut next, mut versions) = (info.0, Vec::new());
@@ -285,7 +285,7 @@ fn what_is_needed_is_not_closed() {
 }
 
 #[test]
-fn who_closes_says_good_bye() {
+fn endpoint_that_closes_says_good_bye() {
     let options = Options::default();
     let mut n = nodes(2, &options);
     let mut into = [0u8; 8];

@@ -132,7 +132,7 @@ impl Home {
         let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
         let (mut fabric, mut domain) = (null_mut(), null_mut());
         // SAFETY: what libfabric gave, and places for the answers; the environment is read only by
-        // whoever holds the lock.
+        // the holder of the lock.
         unsafe {
             for (name, value) in &options.environment {
                 std::env::set_var(name, value);

@@ -23,7 +23,7 @@ pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = provider();
-        // SAFETY: the first thing that this process does with libfabric; nobody else reads the
+        // SAFETY: the first thing that this process does with libfabric; no other thread reads the
         // environment meanwhile.
         unsafe {
             std::env::set_var("FI_PROVIDER_PATH", &folder);

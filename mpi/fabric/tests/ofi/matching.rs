@@ -86,7 +86,7 @@ fn a_peek_finds_claims_and_discards() {
                 start(&n, || n[0].send_message(n[0].peers[1], tag, &[bytes], i as u64, 1, flags));
             }
             settle(&n);
-            // Looked at: it stays. Claimed: nobody else gets it.
+            // Looked at: it stays. Claimed: no other receive gets it.
             for _ in 0..2 {
                 let found = peek(tag, 0);
                 assert_eq!((found.error, found.len, found.data, found.tag), (0, len, 0, tag.unwrap_or(0)));
@@ -242,7 +242,7 @@ fn address_vectors_map_addresses_to_numbers_and_back() {
             assert!(words.starts_with(&format!("towpath://{}/", std::process::id())), "{words}");
             assert_eq!(len, words.len() + 1);
         }
-        // What was taken out can't be sent to or received from; what comes from there is nobody's.
+        // A peer that was taken out can't be sent to or received from; its messages have no source.
         let (mut into, number) = ([0; 8], n[0].peers[1]);
         // SAFETY: one number.
         unsafe {

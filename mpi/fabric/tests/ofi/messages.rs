@@ -160,7 +160,8 @@ fn draining_read_is_told_once_without_a_look() {
             let given = until(&n[..1], || Some(read(&n[1], room)).filter(|&given| given > 0));
             assert_eq!(given, 1);
             send();
-            // It has come, but who has room for a hundred only wanted to know that the one was all.
+            // It has come, but a reader with room for a hundred only wanted to know that the one
+            // was all.
             assert_eq!(read(&n[1], room), usize::from(looks), "room for {room}");
             assert_eq!(read(&n[1], room), usize::from(!looks), "room for {room}");
             assert_eq!(read(&n[1], room), 0);
@@ -297,7 +298,7 @@ fn completion_means_what_was_asked_for() {
             n[0].send_message(to, Some(1), &[&bytes], 0, 5, u64::from(FI_MATCH_COMPLETE | FI_COMPLETION))
         });
         settle(&n);
-        assert_eq!(n[0].take(n[0].tx), None, "{len} bytes that nobody has received");
+        assert_eq!(n[0].take(n[0].tx), None, "{len} bytes that no node has received");
         assert_eq!(n[1].receive(ANY, Some((1, 0)), &mut into, 6), 0);
         assert_eq!((received(&n, 1).context, sent(&n, 0).context), (6, 5));
         assert!(into == bytes);
@@ -308,8 +309,8 @@ fn completion_means_what_was_asked_for() {
             assert_eq!((received(&n, 1).context, sent(&n, 0).context), (6, 5));
         }
     }
-    // Delivered: a message that the receiver can hold does not wait for a receive. Nobody may have
-    // to read, either: two who send to each other before they receive would wait for ever.
+    // Delivered: a message that the receiver can hold does not wait for a receive. No receiver may
+    // have to read, either: two that send to each other before they receive would wait for ever.
     for len in [8, 257, 5000, 60_000] {
         let bytes = pattern(len, 3);
         for k in [0, 1] {
@@ -340,8 +341,8 @@ fn completion_means_what_was_asked_for() {
 
 #[test]
 fn a_full_receiver_refuses_and_takes_up_again() {
-    // One who takes nothing: senders are told to come back, and nothing is lost. Injected messages
-    // too.
+    // A receiver takes nothing: its senders are told to come back, and nothing is lost. Injected
+    // messages too.
     let n = nodes(2, &Options::default());
     let mut accepted = 0u64;
     loop {

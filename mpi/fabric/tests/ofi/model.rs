@@ -1,9 +1,9 @@
 //! Random sequences of calls between three endpoints, against a model in memory: every
 //! report, every byte and every count is foretold.
 //!
-//! After each step everybody makes progress until nothing happens any more, so that the model knows
-//! the order in which messages arrive. (What is not foretold is when a send is reported that has
-//! not found its receive: any time before it does, unless its delivery was asked for.)
+//! After each step every node makes progress until nothing happens any more, so that the model
+//! knows the order in which messages arrive. (What is not foretold is when a send is reported that
+//! has not found its receive: any time before it does, unless its delivery was asked for.)
 
 use std::collections::HashMap;
 use std::ptr::null_mut;

@@ -173,7 +173,7 @@ fn memory_that_was_not_offered_is_neither_read_nor_written() {
     let (of, bytes, mut into) = (n[0].peers[1], [1; 32], [0; 32]);
     let (may_read, may_write, may_both) =
         (u64::from(FI_REMOTE_READ), u64::from(FI_REMOTE_WRITE), u64::from(BOTH));
-    // Not permitted, beyond the end, around it, and by a key that nobody has.
+    // Not permitted, beyond the end, around it, and by a key that no region has.
     let bad_writes = [(0, may_read), (40, may_write), (u64::MAX - 8, may_both), (0, 4711)];
     let bad_reads = [(0, may_write), (40, may_read), (u64::MAX - 8, may_both), (0, 4711)];
     for (i, ((at, key), (from, by))) in bad_writes.into_iter().zip(bad_reads).enumerate() {

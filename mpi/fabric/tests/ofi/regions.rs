@@ -93,7 +93,7 @@ fn wait_for_a_counter_of_memory_ends() {
         assert_eq!(unsafe { control(mr, FI_ENABLE, null_mut()) }, 0);
         // SAFETY: an open counter.
         let late = unsafe { call!(counter, ops, wait, 1, 5) };
-        assert_eq!(late, -(FI_ETIMEDOUT as c_int), "nobody has written");
+        assert_eq!(late, -(FI_ETIMEDOUT as c_int), "no node has written");
         let (shared, waiter) = (Shared(n), Shared(counter));
         let (shared, waiter) = (&shared, &waiter);
         std::thread::scope(|scope| {

@@ -96,7 +96,7 @@ fn what_is_no_longer_there_cannot_be_sent_to() {
     is_refused(&n[0], &changed(&good, START, |start| start ^ 1));
     is_refused(&n[0], &changed(&good, DESCRIPTOR, |_| 1_000_000));
     is_refused(&n[0], &changed(&good, DESCRIPTOR, |_| u32::MAX));
-    // Of a process that is not there: who waits for it alone learns that.
+    // Of a process that is not there: a receive from it alone learns that.
     let gone = changed(&good, PID, |_| 0x3fff_ffff);
     is_refused(&n[0], &gone);
     let mut into = [0; 8];
@@ -108,7 +108,7 @@ fn what_is_no_longer_there_cannot_be_sent_to() {
 }
 
 #[test]
-fn who_lies_about_its_namespace_is_not_sent_to() {
+fn peer_that_lies_about_its_namespace_is_not_sent_to() {
     let n = nodes(2, &Options::default());
     // Its descriptor listener is there, but gives a segment with another address.
     let to = n[0].insert(&changed(&n[1].name(), NAMESPACE, |number| number ^ 1)).expect("a possible address");
@@ -153,7 +153,7 @@ fn segments_that_others_may_use_are_not_used() {
     let path = |name| format!("/proc/self/fd/{}", number(name, DESCRIPTOR));
     std::fs::set_permissions(path(&name), Permissions::from_mode(0o666)).expect("it is ours");
     assert_eq!(n[0].send(n[0].peers[1], Some(1), &[1], 1), UNREACHABLE);
-    // Somebody else's, as far as we may pretend that.
+    // Another user's, as far as we may pretend that.
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } == 0 {
         std::os::unix::fs::chown(path(&other), Some(12345), None).expect("root may");

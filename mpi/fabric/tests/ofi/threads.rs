@@ -92,7 +92,7 @@ impl Board {
 fn threads_have_an_endpoint_each_in_one_domain() {
     let all = nodes(THREADS, &Options { together: true, ..Options::default() });
     let all: Vec<_> = all.into_iter().map(Shared).collect();
-    everybody_talks_to_everybody(&all);
+    every_node_talks_to_every_other(&all);
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn threads_have_a_domain_each() {
     for threading in [FI_THREAD_DOMAIN, FI_THREAD_SAFE, FI_THREAD_ENDPOINT, FI_THREAD_COMPLETION] {
         let all = nodes(THREADS, &Options { threading, ..Options::default() });
         let all: Vec<_> = all.into_iter().map(Shared).collect();
-        everybody_talks_to_everybody(&all);
+        every_node_talks_to_every_other(&all);
     }
 }
 
 /// Each thread uses its own endpoint alone: sends to all, and receives from all.
-fn everybody_talks_to_everybody(all: &[Shared<Node>]) {
+fn every_node_talks_to_every_other(all: &[Shared<Node>]) {
     const ROUNDS: u64 = 300;
     let done = AtomicUsize::new(0);
     threads(|me| {
@@ -162,7 +162,7 @@ fn threads_count_in_one_memory() {
                 b.count(FI_REMOTE_WRITE);
             }
         }
-        // Counters may be changed by anybody, and asked for by anybody.
+        // Counters may be changed by any thread, and asked for by any thread.
         for counter in [a.counters[0], b.counters[0]] {
             for _ in 0..1000 {
                 // SAFETY: an open counter.
@@ -202,7 +202,7 @@ fn one_sleeps_while_another_works(together: bool) {
                 while a.take(a.tx).is_none() {
                     assert_eq!(b.take(b.tx), None);
                 }
-                // What comes may be taken here, and not by who waits for it.
+                // A report may be taken here, and not by its waiter.
                 b.has_report(b.tx);
             }
         });
@@ -220,7 +220,7 @@ fn one_sleeps_while_another_works(together: bool) {
 
 #[test]
 fn a_loop_over_two_domains_hears_what_comes_to_either() {
-    // Who slept in one of them alone would sleep for so long.
+    // A waiter that slept in one of them alone would sleep for so long.
     const NAP: Duration = Duration::from_millis(100);
     let nap = NAP.as_nanos().to_string();
     // Yields would last as long as other programs like.
@@ -255,7 +255,7 @@ fn time_of_answers(n: &[Shared<Node>], beside: bool) -> Duration {
         let mut never = [0; 8];
         for round in 0..ROUNDS {
             if beside {
-                // Who has asked for something sleeps soon, and long. Polled more often than it
+                // A node that has posted a receive sleeps soon, and long. Polled more often than it
                 // takes to fall asleep.
                 assert_eq!(idle.receive(idle.peers[0], None, &mut never, round), 0);
             }

@@ -183,17 +183,17 @@ fn no_wake_up_is_lost() {
         // Both in one domain: either makes the other's progress.
         ping_pong(&Options { together: true, ..listening() }, 3000, len);
     }
-    // Long ones wait for space, for which nobody rings: that is what the timer is for.
+    // Long ones wait for space, for which no peer wakes the waiter: that is what the timer is for.
     ping_pong(&listening(), 100, 1 << 20);
 }
 
 #[test]
-fn many_senders_wake_one_who_listens() {
+fn many_senders_wake_an_armed_receiver() {
     const SENDERS: usize = 4;
     const EACH: u64 = 4000;
     let n = nodes(SENDERS + 1, &listening()).into_iter().map(Shared).collect::<Vec<_>>();
     let n = &n;
-    // How often the receiver has gone to sleep: then everybody sends some.
+    // How often the receiver has gone to sleep: then every sender sends some.
     let (hungry, done) = (&AtomicU64::new(0), &AtomicBool::new(false));
     std::thread::scope(|scope| {
         for (me, sender) in n.iter().enumerate().skip(1) {
@@ -274,7 +274,7 @@ fn sread_and_counters_wait_and_give_up() {
         scope.spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(30));
             assert_eq!(n[0].0.send(n[0].0.peers[1], None, &[5; 8], 1), 0);
-            // SAFETY: a queue that somebody else sleeps on.
+            // SAFETY: a queue that another thread sleeps on.
             std::thread::sleep(std::time::Duration::from_millis(30));
             // SAFETY: as said.
             assert_eq!(unsafe { call!(n[1].0.tx, ops, signal) }, 0);

@@ -68,7 +68,7 @@ fn socket() -> io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// The system's, or users can't be told apart here: the user nobody (65534) of a user namespace
+/// The system's, or users can't be told apart here: the overflow user (65534) of a user namespace
 /// may be any user outside.
 pub fn listen(own: &Address) -> io::Result<OwnedFd> {
     tells_users_apart(own)?;
@@ -98,7 +98,7 @@ fn tells_users_apart(own: &Address) -> io::Result<()> {
     if own.uid == overflow_user() && own.user_space != FIRST_USERS {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "who has no number of its own in this user namespace can't be told from others",
+            "a user without a number of its own in this user namespace can't be told from others",
         ));
     }
     Ok(())
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_is_missed_on_both_sides() {
+    fn closed_end_is_missed_on_both_sides() {
         let (listener, own, out, into) = ends();
         assert!(!out.is_lost() && !into.is_lost());
         out.give(&[5; 8], &[]).unwrap();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_run_are_counted() {
+    fn running_processes_are_counted() {
         // This thread does.
         assert!(is_exceeded(0) && !is_exceeded(1 << 30));
     }

@@ -62,7 +62,7 @@ fn slept(pauses: &[Pause]) -> Vec<u64> {
 }
 
 #[test]
-fn who_waits_sleeps_longer_and_longer_and_polls_in_between() {
+fn waiter_sleeps_longer_and_longer_and_polls_in_between() {
     let mut rank = Rank::among_others(true);
     let pauses = rank.polls(1000, 100);
     assert!(pauses[..FREE as usize].iter().all(|p| *p == Pause::None));
@@ -194,7 +194,7 @@ fn beside_a_computing_program_it_sleeps_instead_of_yielding() {
 }
 
 #[test]
-fn who_looks_in_passing_loses_little() {
+fn caller_that_looks_in_passing_loses_little() {
     // A test after each 300 ns of work, where a wait has shown how short a turn is; nothing comes.
     // Half of its time at most, and next to nothing with a core to itself.
     for (mut rank, most) in [
