@@ -20,6 +20,14 @@ LC_ALL=C awk '
     { columns = $0; gsub(/[\200-\277]/, "", columns); columns = length(columns) }
     FNR == 1 { doc = 0; fence = 0 }
     /^ *\/\// && columns > 100 && !/^ *\/\/[\/!]? *\|/ && !/https?:/ { report("comment of more than 100 columns") }
+    # (These three are being rewritten, and have four such sentences left.)
+    FILENAME !~ /^core\/(am\/src\/deliver|channel\/src\/(path|queue))\.rs$/ && /(^|[ ;{}(),])\/\/[\/!]?( |$)/ {
+        text = tolower($0)
+        sub(/^.*\/\/[\/!]? */, "", text)
+        if (text ~ /(^|[^a-z_`])(who|whoever|whom|somebody|someone|nobody|everybody|everyone|anybody|anyone)([^a-z_`]|$)/)
+            report("forbidden subject")
+        if ($0 ~ /^ *\/\/[\/!]? (.*[.:;] )?What [a-z]/) report("forbidden subject")
+    }
     /^ *\/\/[\/!]/ {
         if (!doc) {
             first = $0
@@ -27,8 +35,7 @@ LC_ALL=C awk '
             if (columns > 90) report("first line of more than 90 columns")
             if (first ~ /^(What|How|Whether|Where|Which|When|Why|Who|Whoever|Whose|Whom|Somebody|Nobody|Everybody|So |As |Likewise|The same|The usual|Like |If |With |Of |Not |It |They |That )/)
                 report("first line that is neither a noun phrase nor a verb")
-            else if (tolower(first) ~ /(^|[^a-z`_])(who|whoever|whom|somebody|nobody|everybody|what)([^a-z_]|$)/)
-                report("forbidden subject")
+            else if (tolower(first) ~ /(^|[^a-z`_])what([^a-z_]|$)/) report("forbidden subject")
         }
         doc = 1
         next
@@ -43,7 +50,9 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
     FNR == 1 { last = -100; text = "" }
     /^ *#\[cfg\(test\)\]/ || /^ *#\[cfg\(all\(test/ { nextfile }
     /^ *\/\// {
-        text = (FNR == line + 1) ? text $0 : $0
+        comment = $0
+        sub(/^ *\/\/[\/!]?/, "", comment)
+        text = (FNR == line + 1) ? text comment : comment
         line = FNR
         if (text ~ /\([A-Z]*[0-9]+[a-z]?(, *[A-Z]*[0-9]+[a-z]?)*\)/ && text ~ /pairs with|fence|ordered|orders|partner|total order/) last = FNR
         next
