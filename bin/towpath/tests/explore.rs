@@ -18,7 +18,7 @@ fn what_passes_and_what_fails() {
     let (code, output, errors) = explore("planted/michael_scott_no_recheck");
     assert_eq!((code, errors.as_str()), (1, ""), "{output}");
     assert!(output.contains("FAULT: not linearizable") && output.contains("compare_exchange"), "{output}");
-    // What it says to run again shows the same.
+    // The command that it names shows the same trace.
     let again = output.lines().find_map(|l| l.strip_prefix("Again: towpath explore ")).unwrap();
     let (code, second, _) = explore(again);
     let trace = |text: &str| {

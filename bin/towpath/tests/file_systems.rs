@@ -10,7 +10,7 @@ use common::{Directory, Watchdog, member};
 
 /// Runs a script with a tmpfs of 3 MiB as directory of named worlds, in a mount namespace
 /// of its own; `None` if that can't be made, which is said. `$T` is `towpath`, `$M` the member.
-/// What runs there sees no other process's files.
+/// A command that runs there sees no other process's files.
 fn with_small_tmpfs(dog: &Watchdog, script: &str) -> Option<String> {
     let directory = Directory::new();
     let options = ["--user", "--map-root-user", "--mount", "--propagation", "private"];

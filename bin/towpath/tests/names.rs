@@ -157,7 +157,7 @@ fn relative_directory_is_the_launchers_wherever_ranks_go() {
         assert_eq!(output.lines().count(), 2, "{output}");
     }
     assert_eq!(fs::read_dir(directory.0.join("worlds")).unwrap().count(), 0);
-    // What is said names it as it is, not as it was written.
+    // The message names the directory as it is, not as it was written.
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath"));
     command.arg("clean").current_dir(&directory.0).env("TOWPATH_SHM_DIR", "elsewhere");
     let (status, _, errors) = dog.spawn(command).finish();

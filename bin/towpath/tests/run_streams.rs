@@ -92,7 +92,7 @@ fn reader_that_does_not_read_does_not_hide_a_death() {
         std::thread::sleep(Duration::from_millis(300));
         std::fs::write(directory.0.join("go"), "").unwrap();
         until(|| pids.iter().all(|&pid| is_gone(pid)));
-        // What was written is there for a reader that comes back.
+        // The output is there for a reader that comes back.
         let (status, _, errors) = run.finish();
         assert_eq!(status.code(), Some(128 + libc::SIGKILL));
         assert!(

@@ -44,9 +44,9 @@ impl Endpoint {
     /// Not-yet-started ranks are waited for; ranks that have left, or are known to be dead, are
     /// not.
     ///
-    /// What peers had sent to this endpoint before they arrived has been handled when it returns.
-    /// (Except the message of another thread that stands still in the middle of its send.) Replies
-    /// of peers that were still waiting here may be under way.
+    /// Messages that peers had sent to this endpoint before they arrived have been handled when it
+    /// returns. (Except the message of another thread that stands still in the middle of its send.)
+    /// Replies of peers that were still waiting here may be under way.
     ///
     /// # Errors
     ///

@@ -66,7 +66,7 @@ impl Scribbler<'_> {
                 let word = self.random.below(u64::from(self.config.blocks) * 8) * 8;
                 self.put(start + q.heads + word, &value.to_le_bytes());
             }
-            // What belongs to a packet.
+            // A word that belongs to a packet.
             4 => {
                 let word = self.random.below(u64::from(self.config.packets) * 4) * 8;
                 self.put(start + q.extras + word, &value.to_le_bytes());

@@ -5,7 +5,7 @@
 //! everything that handlers saw is compared, in its order, and how full every queue is; at the end,
 //! the segments.
 //!
-//! What the model leaves to `semantics.rs`: messages to oneself.
+//! The model leaves messages to oneself to `semantics.rs`.
 
 #[path = "model/reference.rs"]
 mod reference;
@@ -47,7 +47,7 @@ enum Op {
 
 fn outgoing() -> impl Strategy<Value = Outgoing> {
     let form = prop_oneof![4 => Just(Form::Short), 2 => Just(Form::Medium), 3 => Just(Form::Long)];
-    // What answers are made of comes first: handler, length, offset.
+    // The parts of answers come first: handler, length, offset.
     let said = (0..HANDLERS as u32 + 2, 0..=BLOCK as u32, 0..SEGMENT as u32 + 9);
     let rest = vec(any::<u32>(), 0..=13);
     let args = prop_oneof![

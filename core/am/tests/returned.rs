@@ -143,7 +143,7 @@ fn a_reply_to_a_peer_that_left_comes_back() {
 #[test]
 fn handlers_may_not_send_requests_or_poll() {
     // A handler reaches an endpoint only through its token: requests and polls can't be written
-    // down. What can be tried is a reply from the handler of a message that came back.
+    // down. A reply from the handler of a message that came back can be tried.
     let pair = Pair::new();
     let refused = Arc::new(AtomicU32::new(0));
     let count = refused.clone();

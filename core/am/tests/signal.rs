@@ -110,7 +110,7 @@ impl Scene {
         endpoint.with(|endpoint| {
             endpoint.set_handler(ORDINARY, move |request| {
                 handle(request.args()[0]);
-                // What no signal handler may do.
+                // Allocates, as no signal handler may.
                 let text = format!("{request:?}");
                 assert!(!text.is_empty());
                 request.reply(INSERTED, request.args()).expect("the first reply");

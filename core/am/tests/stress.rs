@@ -260,7 +260,7 @@ fn member(world: &World, me: usize, count: u64, tallies: &[Tally]) {
         })
     });
     mine.reached(3);
-    // What comes twice comes now.
+    // A message that comes twice comes now.
     poll(&|| tallies.iter().all(|t| t.stage() >= 3));
     mine.reached(4);
     while !endpoint.audit().is_clean() {

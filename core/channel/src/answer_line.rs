@@ -67,8 +67,8 @@ const fn marks(source: u32, receiver_generation: u64) -> u64 {
 
 /// Line and records of two endpoints; natively their layout in shared memory.
 ///
-/// What crosses all the time has 128 bytes of its own: some processors fetch the neighbour of a
-/// line, too.
+/// Words that cross all the time have 128 bytes of their own: some processors fetch the neighbour
+/// of a line, too.
 #[repr(C, align(128))]
 pub struct AnswerLine<P: Processor> {
     slot: Slot<P>,
@@ -239,7 +239,7 @@ impl<L> AnswerEnd<L> {
         let Some(line) = self.line.as_deref() else { return false };
         let (own, other) = (&line.ends[self.side], &line.ends[1 - self.side]);
         if self.state.get() == State::Unused {
-            // Relaxed: of a predecessor only the record counts. What else it did is ordered by the
+            // Relaxed: of a predecessor only the record counts. Its other writes are ordered by the
             // other end's record (A5), or came before the endpoint was taken over.
             let last = cpu.load(&own.attached, Ordering::Relaxed);
             // (A5) Acquire: the survivor has read the predecessor's record; pairs with the Release

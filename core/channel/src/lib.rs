@@ -10,8 +10,8 @@
 //!   lost.
 //!
 //! Everything is generic over a [`Processor`](towpath_machine::Processor): it runs natively, on
-//! simulated machines, in the schedule explorer and under loom. What knows processes, addresses and
-//! handlers (endpoints, the provider's links) lies in the rooms above.
+//! simulated machines, in the schedule explorer and under loom. Code that knows processes,
+//! addresses and handlers (endpoints, the provider's links) lies in the rooms above.
 #![deny(unsafe_code)]
 
 pub mod answer_line;

@@ -215,7 +215,7 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingSender<M, SLOTS> {
     #[inline]
     fn give_out(&mut self, cpu: &M::Cpu, len: u64) -> Option<usize> {
         let capacity = self.capacity;
-        // What is left before the end is passed over.
+        // The remainder before the end is passed over.
         let start =
             if self.at % capacity + len > capacity { self.at.next_multiple_of(capacity) } else { self.at };
         let end = (start + len).next_multiple_of(GRAIN);
@@ -344,7 +344,7 @@ impl<M: RingMemory<SLOTS>, const SLOTS: usize> RingReceiver<M, SLOTS> {
     /// Delivers a message that was found.
     ///
     /// `take` gets the memory, the line or slot, the header, and the slot's ticket if it is a slot.
-    /// What it sends meanwhile goes through slots.
+    /// Its messages go through slots meanwhile.
     #[inline(always)]
     pub fn deliver<T>(
         &mut self,

@@ -155,7 +155,7 @@ pub(crate) fn next(
         return Some((Lane::Line, header));
     }
     let in_slot = slot()?;
-    // What was sent before is there by now.
+    // Messages that were sent before are there by now.
     Some(line().map_or((Lane::Slot, in_slot), |header| (Lane::Line, header)))
 }
 
@@ -292,7 +292,7 @@ mod tests {
             let (theirs, their_cpu) = first.join().unwrap();
             look();
             assert_eq!(look(), [1, 2]);
-            // What comes next needs no second thread: each waits for the other.
+            // The rest needs no second thread: each waits for the other.
             assert!(end.is_ours() && theirs.look(&their_cpu, 0).is_none());
             send(&cpu, &end, shared.line(), 3, 0);
             assert!(end.look(&cpu, 1).is_none(), "our own message");

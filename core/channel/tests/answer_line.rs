@@ -425,7 +425,7 @@ fn a_new_incarnation(renewed: Missing, beginner: Missing) {
             let (cpu, next) = (Weakened::new(1, renewed), end(&at_upper, NEXT_UPPER, LOWER));
             (next.attach(&cpu), next)
         });
-        // What this end says of itself is not the subject.
+        // This end's own record is not the subject.
         lower.attach(&cpu);
         let cpu = Weakened::new(0, beginner);
         let began = lower.attach(&cpu);

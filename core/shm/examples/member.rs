@@ -326,7 +326,7 @@ fn small_tmpfs(directory: &str) -> Outcome {
         Err(e @ Error::NoSpace { .. }) => say(e),
         other => return Err(format!("unexpected: {other:?}").into()),
     }
-    // What fits, works; and what was refused took nothing.
+    // A world that fits is made; one that was refused took nothing.
     let small = WorldSpec { area_bytes: 1 << 16, ..large(Some("small")) };
     drop(World::create(&small)?);
     say(format_args!("{} left", std::fs::read_dir(directory)?.count()));

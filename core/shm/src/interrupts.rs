@@ -3,7 +3,7 @@
 //!
 //! A thread that can be interrupted has an *address*: its number and which signal it expects. It
 //! gives the address to the others in a word of shared memory; a participant that finds it there
-//! interrupts it with [`World::interrupt`]. What the thread then does is a function that was given
+//! interrupts it with [`World::interrupt`]. The thread then runs a function that was given
 //! beforehand; it runs in the signal handler, on that thread.
 //!
 //! **Permission.** Signals go to processes of the same user, in the same pid namespace; to any

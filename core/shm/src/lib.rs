@@ -13,7 +13,7 @@
 //! * Every step of every protocol here may be the last one of the process that makes it; the
 //!   modules say what the others see then.
 //!
-//! What lies in a world's [`Area`] is the business of the rooms above.
+//! The contents of a world's [`Area`] belong to the rooms above.
 #![deny(unsafe_code)]
 
 mod area;

@@ -23,7 +23,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// What stands against it, with the remedy.
+    /// An error names the obstacle and the remedy.
     pub fn anonymous(bytes: u64) -> Result<Memory, Error> {
         Segment::anonymous(bytes).map(|segment| Memory { segment })
     }

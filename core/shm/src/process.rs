@@ -1,9 +1,9 @@
 //! Processes, as the operating system knows them: their identity and liveness.
 //!
-//! A pid is used again, and it means something only in its namespace. What tells a process from all
-//! others with its pid is its inode in pidfs (Linux 6.9), which needs no /proc, or else its start
-//! time in /proc. That is looked at only if /proc is of this process's own pid namespace: in
-//! another one's, the same number is another process.
+//! A pid is used again, and it means something only in its namespace. Its inode in pidfs (Linux
+//! 6.9), which needs no /proc, or else its start time in /proc, tells a process from all others
+//! with its pid. The start time is looked at only if /proc is of this process's own pid namespace:
+//! in another one's, the same number is another process.
 #![allow(unsafe_code)]
 
 use std::fs;

@@ -208,7 +208,8 @@ fn a_full_file_system_is_an_error_with_a_remedy() {
     let (status, output, errors) = dog.start(&directory.0, &["small-tmpfs", &place]).finish();
     assert!(status.success(), "{status}: {errors}");
     if output.starts_with("unsupported") {
-        // Only root may mount. What is left is the limit for files, which has a test of its own.
+        // Only root may mount. The remaining limit is the one for files, which has a test of its
+        // own.
         assert_ne!(rustix::process::geteuid().as_raw(), 0, "{output}");
         eprintln!("{output}");
         return;

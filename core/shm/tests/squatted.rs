@@ -253,7 +253,7 @@ fn dead_world_is_dead_for_many_sweepers_at_once() {
             for _ in 0..100 {
                 let world = World::create(&spec(&name))?;
                 drop(world);
-                // What is left if the last member was killed.
+                // The remains if the last member was killed.
                 let _ = fs::remove_file(path(&name));
                 private_file(&path(&name), &bytes);
             }

@@ -64,7 +64,7 @@ fn dead() -> Vec<Leftover> {
 /// The victim's act; between the marks it is stepped. Names that the judge has taken
 /// meanwhile are no failure.
 fn suffer(act: Act) -> Result<(), Box<dyn StdError>> {
-    // What is done only once in a process is done before.
+    // Work that is done only once in a process is done before.
     Native::switch_cost();
     let world = match act {
         Act::Create | Act::Replace | Act::Open => None,

@@ -5,8 +5,8 @@
 //! participant over a shared list of whole chains are the magazines of Bonwick & Adams (USENIX
 //! 2001, §3).
 //!
-//! **Progress.** Lock-free; wait-free while the participant's own lists serve. What cannot be
-//! served is an error value ([`PoolError::Exhausted`]); malloc is never asked.
+//! **Progress.** Lock-free; wait-free while the participant's own lists serve. A request that
+//! cannot be served is an error value ([`PoolError::Exhausted`]); malloc is never asked.
 //!
 //! **Fields.** `caches[me]`: only participant `me`. `slots[i].link`: the owner of node `i`, or of
 //! the chain that it is in. `slots[i].chain`: written by the owner of the chain that begins with

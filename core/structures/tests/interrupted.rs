@@ -1,7 +1,7 @@
 //! Every queue that does without locks is interrupted: one participant's operation is
 //! stopped before each of its accesses in turn, another one does all short sequences of operations
-//! there, and the first one goes on, or is dead (then also behind a robust lock). What came of it
-//! must be what some order of the operations explains. The planted faults must be found so.
+//! there, and the first one goes on, or is dead (then also behind a robust lock). The outcome must
+//! be that of some order of the operations. The planted faults must be found so.
 
 mod stepped;
 

@@ -178,7 +178,7 @@ fn exchange<Q: ConcurrentQueue<Native> + Plain>(prepare: impl Fn(&Q), kill: bool
         }
         assert!(now() - last < PATIENCE, "{}: nothing comes: {}", Q::NAME, shared.stand(&next));
     }
-    // What the killed one had put in is all there, and perhaps the one in its hands.
+    // All values that the killed one had put in are there, and perhaps the one in its hands.
     while let Ok(Some(value)) = {
         let around = World { me: CONSUMER, first_is_dead: &shared.first_is_dead, deadline: now() + PATIENCE };
         let wait = Wait { policy: Policy::SpinThenYield, around: &around, budget: 2_000 };

@@ -328,7 +328,7 @@ fn an_empty_pool_is_an_error_value() {
     assert_eq!(pool.take(&cpu, 0), Err(PoolError::Exhausted));
     assert_eq!(pool.take(&cpu, 2), Err(PoolError::UnknownParticipant));
     assert!(matches!(pool.get(20), Err(PoolError::Corrupt)));
-    // What one gives back beyond two chains, another one finds.
+    // Nodes that one participant gives back beyond two chains, another one finds.
     for index in taken {
         pool.give(&cpu, 0, index).unwrap();
     }

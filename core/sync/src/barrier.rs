@@ -38,8 +38,8 @@ impl From<Abandoned> for BarrierError {
 /// Barrier in shared memory: no participant passes before all have arrived. It can be
 /// used again and again.
 ///
-/// All-zero memory is a barrier for as many participants as there are places. What a participant
-/// remembers from one use to the next lies in the barrier, not in the thread.
+/// All-zero memory is a barrier for as many participants as there are places. A participant's state
+/// between two uses lies in the barrier, not in the thread.
 pub trait Barrier<P: Processor>: Sized {
     /// The name by which users choose it.
     const NAME: &'static str;

@@ -10,8 +10,8 @@ fn the_generic_ticket_lock_is_the_hand_written_one() {
     let target: PathBuf = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("zero-cost");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--package", "towpath-sync", "--example", "zero_cost"])
-        // What the tests alone depend on is built with it, and not run: optimising that would take
-        // most of the time.
+        // Crates that the tests alone depend on are built with it, and not run: optimising those
+        // would take most of the time.
         .args(["--config", "profile.release.package.'*'.opt-level=0"])
         .arg("--target-dir")
         .arg(&target)

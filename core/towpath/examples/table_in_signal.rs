@@ -55,7 +55,7 @@ fn compute(endpoint: Endpoint, world: &World) -> Outcome {
     }
     world.barrier(Default::default())?; // open for business
 
-    // What the signal interrupts is an update of the same table, more often than not.
+    // The signal interrupts an update of the same table, more often than not.
     let mut updates = 0u64;
     while gone.load(Relaxed) < world.size() - 1 {
         let key = u64::from(KEYS * world.size()) + updates % 16;

@@ -71,7 +71,7 @@ fn structures_of_the_same_size_are_refused() {
     assert!(said.contains("stack v1<6, 2") && said.contains("fifo v1<5, 2"), "{said}");
     assert!(nonblocking::open::<in_world::ArrayStack<6, 2>>(&world, "jobs").is_err());
     assert!(nonblocking::open::<in_world::Stack<6, 3>>(&world, "jobs").is_err());
-    // What was there is untouched, and found by the right type.
+    // The former object is untouched, and found by the right type.
     let again = nonblocking::open::<in_world::Stack<6, 2>>(&world, "jobs").unwrap();
     assert_eq!((again.pop(), stack.pop(), again.pop()), (Ok(Some(3)), Ok(Some(2)), Ok(Some(1))));
 }

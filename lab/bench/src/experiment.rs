@@ -100,7 +100,7 @@ pub trait Measure: Experiment {
     ///
     /// # Errors
     ///
-    /// Only what makes all of it impossible. What concerns one contender goes to [`Sink::missing`].
+    /// Only what makes all of it impossible. A failure of one contender goes to [`Sink::missing`].
     fn run(&self, bench: &mut Bench<'_>) -> Result<(), Error>;
 }
 

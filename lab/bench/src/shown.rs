@@ -150,7 +150,7 @@ mod tests {
         let html = page(&results, &report(&results, true));
         for record in &results.records {
             assert!(html.contains(&format!("id=\"{}\"", record.experiment)), "{}", record.experiment);
-            // What measures the machine or the simulator itself goes by other names in the tables.
+            // Measurements of the machine or the simulator itself go by other names in the tables.
             let is_machine = ["hardware", "kernel", "engine"].contains(&record.algorithm.as_str());
             assert!(is_machine || html.contains(&record.algorithm), "{}", record.algorithm);
         }

@@ -75,7 +75,7 @@ pub struct Crash {
 
 /// One thing to be measured: an algorithm of ours with a waiting policy, or a peer. Each
 /// method starts the processes that it needs, measures, ends them all, and leaves nothing behind,
-/// also when it fails. What it does not offer is [`Error::NotSupported`].
+/// also when it fails. An operation that it does not offer is [`Error::NotSupported`].
 pub trait Contender {
     /// Its name, as in the records' `algorithm`.
     fn name(&self) -> &str;

@@ -285,8 +285,8 @@ struct Swapping<B> {
 }
 
 /// Threads that change two words together, from values that they have read; each third
-/// time from a second value that no thread ever writes, which must change nothing. What they read
-/// must be what an order of the calls explains.
+/// time from a second value that no thread ever writes, which must change nothing. An order of the
+/// calls must explain the values that they read.
 pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn Body> {
     Rc::new(Swapping { words, plan: *plan, calls: History::default() })
 }

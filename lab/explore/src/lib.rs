@@ -3,9 +3,9 @@
 //!
 //! A machine of its own ([`Memory`], [`Explorer`]), the simulator's without time: sequentially
 //! consistent, each thread a coroutine. A thread says which access to shared memory it wants to
-//! make next and stops; the scheduler picks one of those that can go on. What it can do includes
-//! what native machines and model checkers don't: load-linked and store-conditional with real
-//! reservations, double compare-and-swap, operations at memory, and death at any step.
+//! make next and stops; the scheduler picks one of those that can go on. A thread's possible steps
+//! include what native machines and model checkers don't: load-linked and store-conditional with
+//! real reservations, double compare-and-swap, operations at memory, and death at any step.
 //!
 //! A [`Subject`] is what is explored. [`search`] tries schedules at random, by random priorities
 //! (PCT) or exhaustively ([`Method`]), and reports the first fault with the shortest schedule that

@@ -284,7 +284,7 @@ impl Memory {
 impl Inner {
     pub fn start(&mut self, threads: usize) {
         self.threads.extend((0..threads).map(Thread::new));
-        // What was done before is ordered before.
+        // Earlier accesses are ordered before.
         self.words.iter_mut().for_each(|w| w.clock = [0; CLOCKS]);
         self.data.iter_mut().for_each(|d| (d.written, d.read) = (None, [0; CLOCKS]));
     }

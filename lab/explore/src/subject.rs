@@ -52,7 +52,7 @@ pub trait Body {
     ///
     /// # Errors
     ///
-    /// What did not.
+    /// The failure.
     fn judge(&self, end: &End) -> Result<(), Failure>;
 }
 

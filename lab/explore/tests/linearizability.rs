@@ -152,7 +152,7 @@ fn both_verdicts_occur() {
     let error = linearize(&fifo, &[put(1, 2), empty(3, 4)]).unwrap_err();
     assert_eq!(error.explained, 1);
     assert!(error.text.contains("Put(7) = Done") && error.text.contains("Take = Empty"), "{}", error.text);
-    // What never ended may have put it in, or not.
+    // A call that never ended may have put it in, or not.
     let value = call(1, Transfer::Take, 3, 4, Transferred::Value(7));
     let pending = Call { thread: 0, op: Transfer::Put(7), invoked: 1, responded: None };
     assert!(linearize(&fifo, &[pending.clone(), value]).is_ok());

@@ -4,8 +4,8 @@
 //! # Safety
 //!
 //! The handler is installed in a forked process, whose only thread it interrupts, and calls what
-//! was made before the fork; it touches nothing else. What is called must be fit to run there: that
-//! is what is tried.
+//! was made before the fork; it touches nothing else. The test is whether the called code is fit to
+//! run there.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -5,8 +5,8 @@ use crate::results::Results;
 
 /// An experiment: one file, and one line in the list of its crate.
 ///
-/// It hands its tables and plots to the report. What measures its points is a trait of the machine
-/// on which they run: `Measure` on this machine, `Simulate` on simulated ones.
+/// It hands its tables and plots to the report. The code that measures its points is a trait of the
+/// machine on which they run: `Measure` on this machine, `Simulate` on simulated ones.
 pub trait Experiment: Sync {
     /// Its name, as users and records call it.
     fn name(&self) -> &'static str;

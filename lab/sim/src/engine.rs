@@ -58,7 +58,7 @@ impl Engine {
         let nodes = processors.div_ceil(p.per_node as usize);
         let write_once = p.fabric == BUS && p.protocol == WRITE_ONCE;
         let marks = write_once || p.advisory != NO_ADVISORY;
-        // What goes with each access is a part of it.
+        // The instructions around an access are a part of it.
         let mut p = p.clone();
         for cost in [&mut p.load, &mut p.store, &mut p.rmw] {
             *cost += p.instructions;

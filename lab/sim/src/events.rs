@@ -2,9 +2,9 @@
 //!
 //! A calendar (Brown 1988) of one turn for what happens soon: a ring of short lists, one for each
 //! two nanoseconds of the next eight microseconds, with bits that say which of them are not empty,
-//! so that putting in and taking out cost the same however much is under way. What comes later lies
-//! in a heap until it is the earliest. One event has a place of its own: that a home has finished.
-//! It is every third one where a line is contended.
+//! so that putting in and taking out cost the same however much is under way. A later event lies in
+//! a heap until it is the earliest. One event has a place of its own: that a home has finished. It
+//! is every third one where a line is contended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -160,7 +160,8 @@ fn all_values_at_their_limits_work() {
         for extreme in ["0", "1ps", "1s", "86400s"] {
             let mut all = p.clone();
             for parameter in p.describe() {
-                // What can't be set alone may be possible with others, and the other way round.
+                // A value that can't be set alone may be possible with others, and the other way
+                // round.
                 let before = all.clone();
                 if all.set_from_text(&format!("{}={extreme}", parameter.name)).is_err() {
                     all = before;

@@ -292,7 +292,7 @@ fn every_value_is_right_whatever_the_directory_does() {
         }
     }
     let sum = |f: fn(&Counters) -> u64| all.iter().map(f).sum::<u64>();
-    // What the test is about does occur.
+    // The subject of the test does occur.
     assert!(sum(|c| c.refusals) > 1000 && sum(|c| c.overtaken) > 10 && sum(|c| c.failed_at_home) > 10);
     assert!(sum(|c| c.prefetches) > 1000 && sum(|c| c.interventions) > 1000);
 }

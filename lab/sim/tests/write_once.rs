@@ -152,7 +152,7 @@ fn atomic_operations_cost_what_the_paper_says() {
     // The same instruction past the cache holds the bus: two lines from memory, two words to
     // memory.
     assert_eq!(warm(&machine(&["processor.dcas=cas2"]), double), 2 * 11 + 2 * 20 + 17);
-    // What goes with each access goes with a DCAS once.
+    // The instructions around an access are charged to a DCAS once.
     let p = machine(&["processor.instructions=120ns"]);
     assert_eq!((warm(&p, load), warm(&p, double)), (1 + 3, 2 * 4 + 4 + 17 + 3));
 }

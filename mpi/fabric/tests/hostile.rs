@@ -56,7 +56,7 @@ fn attack(seed: u64, settings: Settings) {
     let (own, to) = (n[STRANGER].endpoint.port.address, n[VICTIM].endpoint.port.address);
     let mut link = Link::join(&to, &own).expect("the victim is there");
     let mut payload = vec![0u8; 8192];
-    // What the victim has under way with the stranger: its numbers are worth guessing.
+    // Operations of the victim with the stranger: their numbers are worth guessing.
     let long = pattern(300_000, 5);
     let mut space = vec![0; 300_000];
     let mut space2 = vec![0; 5000];
@@ -128,7 +128,7 @@ fn attack(seed: u64, settings: Settings) {
         assert!(bytes == into, "seed {seed}: message {context}");
     }
     assert!(over(&secret).to_vec() == vec![0x5a; 10_000], "seed {seed}: memory was written to");
-    // What is reported about the stranger is one of the known outcomes.
+    // Each report about the stranger is one of the known outcomes.
     while let Some(report) = n[VICTIM].next_sent() {
         let known = [0, error::UNREACHABLE, error::NO_KEY, error::INVALID];
         assert!(known.contains(&report.error), "seed {seed}: {report:?}");

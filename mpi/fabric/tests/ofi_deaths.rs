@@ -292,7 +292,7 @@ fn the_rest_go_on(name: &str, options: &Options) {
             post(which, next[which]);
         }
         child_b.kill();
-        // What it had sent comes, then the last receive ends too, and the buffers are ours again.
+        // Its messages come, then the last receive ends too, and the buffers are ours again.
         loop {
             match node.take(node.rx) {
                 None => {}

@@ -103,7 +103,7 @@ fn compiled(folder: &Path) -> Option<PathBuf> {
         .args(["-Wall", "-Wextra", "-Werror", "-I", env!("TOWPATH_FABRIC_INCLUDE")])
         .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/hello.c"), &library, "-o"])
         .arg(&program)
-        // What libfabric itself needs is its own affair.
+        // Libraries that libfabric itself needs are not resolved.
         .args([&format!("-Wl,-rpath,{beside}"), "-Wl,--allow-shlib-undefined"])
         .status();
     match compiled {

@@ -224,7 +224,7 @@ impl<'a> Launcher<'a> {
         let failed = !status.success();
         self.ranks[rank].status = Some(status);
         let ending = self.world.process_ended(rank as u32, self.ranks[rank].pid, failed);
-        // What its processes, if it had any, were in the world may be known only now.
+        // The deaths of its processes in the world, if it had any, may be known only now.
         self.world.check_deaths();
         self.came = self.came
             || ending != Ending::NeverCame

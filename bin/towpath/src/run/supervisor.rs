@@ -95,7 +95,7 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
             drop(write);
             adopt()?;
             let outcome = work(&Parent { pipe: read }, &signals);
-            // What is pending has ended the ranks: it must not end the supervisor, whose exit code
+            // A pending signal has ended the ranks: it must not end the supervisor, whose exit code
             // is theirs.
             while signals.next().is_some() {}
             signals.unblock();
@@ -131,7 +131,7 @@ fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Resu
             Err(e) => return Err(e.into()),
         }
         while let Some(received) = signals.next() {
-            // What was typed has reached the supervisor too. One that has not read tens of
+            // A signal that was typed has reached the supervisor too. One that has not read tens of
             // thousands of signals hears no more of them.
             if !received.typed {
                 let _ = rustix::io::write(to_supervisor, &[received.signal.as_raw() as u8]);

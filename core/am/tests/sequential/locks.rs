@@ -165,7 +165,7 @@ fn the_next_owner_learns_of_a_death() {
     tells_of_a_death::<Robust<Sequential, 4>>();
 }
 
-// What is broken is found out: the tests above can fail.
+// Broken locks are found out: the tests above can fail.
 
 /// Locks that are none, each in its own way.
 struct Broken<const HOW: u8> {

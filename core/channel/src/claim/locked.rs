@@ -252,7 +252,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
     }
 }
 
-// What the paper's algorithms have in common (Figures 2 and 3): the three-state hand-shake in the
+// Common to the paper's algorithms (Figures 2 and 3): the three-state hand-shake in the
 // packet's type.
 
 /// READY, and whether the receiver must be woken.

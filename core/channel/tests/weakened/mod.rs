@@ -1,5 +1,6 @@
 //! The loom machine with an ordering taken away: the channel's own text, as if one of its
-//! accesses were weaker than it is written. What then still passes does not need the ordering.
+//! accesses were weaker than it is written. A test that then still passes does not need the
+//! ordering.
 
 use loom::sync::Notify;
 use towpath_machine::{

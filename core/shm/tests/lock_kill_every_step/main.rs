@@ -183,8 +183,8 @@ impl<'a, L: Subject> Judge<'a, L> {
         theirs.world.process_ended(VICTIM, pid, true);
         in_the_way |= former.is_some_and(|former| L::in_the_way(words, &former));
 
-        // What the other must find: it has been served, or it comes first, or (under a lock with a
-        // queue) it may stand before the victim.
+        // The other survivor's possible findings: it has been served, or it comes first, or (under
+        // a lock with a queue) it may stand before the victim.
         let due = match (asked, L::DEATH) {
             (true, Abandoned) => behind_it,
             (true, _) => waits && in_the_way,

@@ -161,7 +161,7 @@ impl<'a, L: Subject> Player<'a, L> {
     /// The victim, from its birth to its end.
     pub fn suffer(&self, act: Act) -> Result<(), Box<dyn Error>> {
         let scene = self.around.scene;
-        // What is done only once in a process is done before the act.
+        // Work that is done only once in a process is done before the act.
         Native::pause_ps();
         for rank in [JUDGE, VICTIM, OTHER] {
             self.around.is_alive(scene.identities[rank as usize].load(SeqCst) as u32);

@@ -7,8 +7,8 @@ use super::{Adjacent, Bershad, Guerraoui, GuerraouiVariant, Harris, Locked};
 use crate::InPlace;
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words and arrays of them, so every bit
-// pattern is valid and accesses are atomic; all zero is the initial state; no `Drop`. What they
-// read from the segment is checked before it is used as an index.
+// pattern is valid and accesses are atomic; all zero is the initial state; no `Drop`. A word that
+// they read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words; all zero is the initial state; no `Drop`.
 unsafe impl<V: GuerraouiVariant, const NODES: usize, const PARTICIPANTS: usize> Plain

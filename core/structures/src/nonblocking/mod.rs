@@ -3,7 +3,7 @@
 //! when a process dies in the middle. One structure, one file.
 //!
 //! **Source.** Greenwald & Cheriton 1996: each update is one double compare-and-swap, of a version
-//! number and of one link ([`Figure 2`](List)). What it is made of is a parameter
+//! number and of one link ([`Figure 2`](List)). The DCAS that it is made of is a parameter
 //! ([`crate::dcas`]); with one that blocks ([`crate::dcas::Locked`], [`crate::dcas::Bershad`]) the
 //! structures block as well.
 //!

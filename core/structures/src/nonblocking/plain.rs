@@ -12,7 +12,7 @@ use crate::{InPlace, Node};
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words, arrays of them and a DCAS that is
 // `Plain` itself, so every bit pattern is valid and accesses are atomic; all zero is empty; no
-// `Drop`. What they read from the segment is checked before it is used as an index.
+// `Drop`. A word read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of plain parts; all zero is empty; no `Drop`.
 unsafe impl<T: Node<Native> + Plain, const N: usize, const E: usize> Plain

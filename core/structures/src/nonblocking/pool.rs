@@ -7,8 +7,8 @@
 //! version number that counts). The stacks are Treiber's (IBM RJ 5118, 1986). The hands, and the
 //! argument why nothing is lost, are ours.
 //!
-//! **Progress.** Lock-free. What cannot be served is [`StableError::Exhausted`]; malloc is never
-//! asked. With a callback that writes back and frees, a pool serves as a cache
+//! **Progress.** Lock-free. A request that cannot be served is [`StableError::Exhausted`]; malloc
+//! is never asked. With a callback that writes back and frees, a pool serves as a cache
 //! ([`Pool::take_or_evict`]).
 //!
 //! ```text

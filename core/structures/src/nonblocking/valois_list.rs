@@ -21,10 +21,10 @@
 //! 2n              free (n that are late)        2n + 2, 2n - 2, 2n + 3 (taken out of the pool)
 //! ```
 //!
-//! **Crashes.** At whatever step a participant dies, the list is whole. What the dead one referred
-//! to is never used again, **nor is what was deleted after it and can be reached from there**:
-//! there is no audit, and the pool runs dry. Two auxiliary nodes in a row that it left behind are
-//! taken out by participants that come past.
+//! **Crashes.** At whatever step a participant dies, the list is whole. A node that the dead one
+//! referred to is never used again, **nor are nodes that were deleted after it and can be reached
+//! from there**: there is no audit, and the pool runs dry. Two auxiliary nodes in a row that it
+//! left behind are taken out by participants that come past.
 //!
 //! **Signals.** Must not be used in handlers on top of itself: the pool's lists are one
 //! participant's alone. **Memory.** A line per node, two nodes per entry, four, and what [`Pool`]

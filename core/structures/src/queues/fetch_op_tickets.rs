@@ -5,7 +5,7 @@
 //! algorithm, where the queue ends are kept uncached at-memory and used as tickets to access the
 //! slots of the queue". Figure 1 beside that sentence does something else: its `dequeue` reads
 //! `head`, clears that slot and only then increments, so that all dequeuers meet in one slot; that
-//! text, corrected, is [`FetchOpArray`](super::FetchOpArray). What differs here from the figure:
+//! text, corrected, is [`FetchOpArray`](super::FetchOpArray). The differences from the figure:
 //!
 //! * `enqueue` draws from `tail` (the figure: from `head`), and `dequeue` draws its own ticket from
 //!   `head` before it looks at a slot.

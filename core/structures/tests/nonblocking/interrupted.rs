@@ -1,6 +1,6 @@
 //! An operation is stopped before each of its accesses in turn; there, another
 //! participant, or a signal handler of the same one, performs all short sequences of operations;
-//! and the first one goes on, or is dead. What came of it must be what some order of the operations
+//! and the first one goes on, or is dead. The outcome must be that of some order of the operations
 //! explains, nothing may be lost, and what the dead left must be found.
 
 use std::cell::RefCell;

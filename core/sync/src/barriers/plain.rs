@@ -8,7 +8,7 @@ use crate::Primitive;
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words, so every bit pattern is valid and
 // accesses are atomic; all zero is a barrier at which no participant has arrived yet; no `Drop`.
-// What they read from the segment is checked before it is used as an index.
+// A word that they read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words; all zero is unused; no `Drop`.
 unsafe impl<const N: usize, M: Primitive<Native>> Plain for Centralized<Native, N, M> {}

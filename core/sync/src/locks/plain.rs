@@ -12,7 +12,7 @@ use super::{
 
 // SAFETY, for each of them: `repr(C)`, made of atomic words (or of libc's mutex, which is `Plain`
 // itself), so every bit pattern is valid and accesses are atomic; all zero is unlocked; no `Drop`.
-// What they read from the segment is checked before it is used as an index.
+// A word read from the segment is checked before it is used as an index.
 //
 // SAFETY: `repr(C)`, made of atomic words or of libc's mutex; all zero is unlocked; no `Drop`.
 unsafe impl Plain for TestAndSet<Native> {}

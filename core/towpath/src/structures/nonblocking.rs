@@ -186,7 +186,7 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
         // (H3) Release: from here on it is the caller's, and survivors recover it if the caller
         // dies; pairs with the Acquire (H2).
         roster[number].store(me.to_bits(), Ordering::Release);
-        // What others move just now, they have put down soon.
+        // Descriptors that others move just now are put down soon.
         while recover(placed, number, |p| p == number)?.pending > 0 {
             std::thread::sleep(std::time::Duration::from_micros(100));
         }

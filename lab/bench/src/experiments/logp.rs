@@ -94,8 +94,8 @@ impl Measure for LogParameters {
 
 fn measure(contender: &mut dyn Contender, run: &Circumstances<'_>) -> Result<Samples, Error> {
     if contender.side() == Side::Peer {
-        // What a peer's sender and receiver each do can't be told apart from outside in general;
-        // its round trip can.
+        // The work of a peer's sender and that of its receiver can't be told apart from outside in
+        // general; its round trip can.
         return Ok(Samples::one(ROUND_TRIP, contender.round_trip(run)?));
     }
     let ShortMessage { logp: figures, round_trip_over_floor } = contender.logp(run)?;

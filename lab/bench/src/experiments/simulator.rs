@@ -3,8 +3,8 @@
 //! The machine is an Origin2000 of so many processors. *Hits*: one processor loads and stores what
 //! its cache has, while the others wait. *Contended accesses*: all of them increment one counter
 //! with LL/SC after 5 µs of work each, as in paper N's Figure 3: most accesses are transactions,
-//! most of those are refused at first, and each takes several events. What a run takes to be set up
-//! does not count.
+//! most of those are refused at first, and each takes several events. The time to set a run up does
+//! not count.
 
 use std::time::Instant;
 use towpath_report::record::Record;

@@ -22,7 +22,7 @@ pub struct UnderLock<K, L, S: Storage> {
 
 // SAFETY: `repr(C)`, made of atomic words, arrays of them and a lock that is `Plain` itself, so
 // every bit pattern is valid and accesses are atomic; all zero is empty and unlocked; no `Drop`.
-// What is read is checked before it is used as an index.
+// A word read from shared memory is checked before it is used as an index.
 unsafe impl<K: 'static, L: Plain, const N: usize, const E: usize> Plain for UnderLock<K, L, InPlace<N, E>> {}
 
 fn refused(error: LockError) -> StableError {

@@ -535,7 +535,7 @@ impl Queued {
             if may_sleep && receiver.borrow_mut().next(claim, &queue, cpu).is_none() {
                 cpu.park(&self.doorbell, count, ENDLESS);
             } else {
-                // What was claimed before comes without a wake-up.
+                // Packets that were claimed before come without a wake-up.
                 let (header, head) = (&queue.slot(receiver.borrow().head).header, &receiver);
                 let _ = cpu.spin_until(header, Ordering::Relaxed, ENDLESS, |_| {
                     head.borrow_mut().next(claim, &queue, cpu).is_some()

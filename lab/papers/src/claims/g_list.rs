@@ -225,7 +225,7 @@ fn g7(context: &Context<'_>) -> Result<Finding, Error> {
         low.map(|(a, f)| format!("{a} takes {} times as long on 2 as on 1", digits(f))).collect()
     });
     let plot = plot(&series, "G figure 5, work 20, 1 process on each processor");
-    // What the migration of nodes costs is there, but hidden by instructions of which a part
+    // The cost of the migration of nodes is there, but hidden by instructions of which a part
     // overlaps.
     let bare = context.ask(&question(20, 1, &[1, 2], &ALL).set("processor.instructions=0"))?;
     let factor = |a: &str| {

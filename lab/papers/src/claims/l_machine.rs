@@ -139,7 +139,8 @@ fn l19(context: &Context<'_>) -> Result<Finding, Error> {
                 .map(|seed| traffic(&layer.seed(seed), algorithm, what, way).is_err());
             let stood: Vec<bool> = results.collect();
             runs += stood.len();
-            // What can stand still need not do so every time; what cannot never does.
+            // An algorithm that can stand still need not do so every time; one that cannot never
+            // does.
             if stands != stood.contains(&true) {
                 let text = if stands { "never stands still" } else { "stands still" };
                 against.push(format!("{} {what:?} {way:?} {text}", algorithm.name()));

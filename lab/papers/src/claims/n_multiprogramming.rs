@@ -342,7 +342,7 @@ fn beside_locks(f: Figure<'_>, names: &[&str]) -> String {
 fn n25(context: &Context<'_>) -> Result<Finding, Error> {
     let series = queues(context)?;
     let against = series.judge(|f| NON_BLOCKING.iter().flat_map(|n| slower_than_a_lock(f, n)).collect());
-    // What copies cost beyond the algorithm's own speed.
+    // The cost of copies beyond the algorithm's own speed.
     let all = [NON_BLOCKING[0], NON_BLOCKING[1], NON_BLOCKING[2], LOCKS[2], LOCKS[3]];
     let alone = context.ask_all(&all.map(|n| question(n, SHARED, &[1], 9_600, 0.2)))?;
     let alone = all.map(|n| format!("{} {}", short(n), digits(alone.median(at(n, SPIN, 1, SHARED), TIME))));
@@ -387,7 +387,7 @@ fn n27(context: &Context<'_>) -> Result<Finding, Error> {
             .collect()
     });
     let f = &median(&series);
-    // What it hangs on: whether the lock is what limits the program; whether the holder may run on;
+    // Three causes: whether the lock is what limits the program; whether the holder may run on;
     // the costs of switches.
     let mut sweep = Vec::new();
     for (what, work, change) in [

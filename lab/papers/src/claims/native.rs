@@ -136,7 +136,7 @@ fn verdict(native: &dyn Native, lines: &Lines<'_>, medians: &Comparison) -> Verd
             native.thoroughly()
         ));
     }
-    // What a long run or a failing one has not kept of each round can't be judged round by round.
+    // A long run, or a failing one, that has not kept each round can't be judged round by round.
     let rounds = records().map(|r| r.samples.len()).min().unwrap_or(0);
     let held = (0..rounds).filter(|&n| native.compare(lines, &|r| r.samples[n]).against.is_empty()).count();
     let mut against = medians.against.join("; ");

@@ -125,7 +125,7 @@ fn l3_other_order_or_distance_is_refuted() {
         }
     });
     assert_eq!(by_id(&judged(tie), "L3").finding.verdict, Verdict::Reproduced);
-    // What the model yields below zero is no overhead to compare.
+    // A value of the model below zero is no overhead to compare.
     let negative = contradiction(
         with(|s, metric, samples| {
             if metric == SEND_OVERHEAD && s.algorithm == "ticket" {

@@ -1,9 +1,9 @@
 //! An atomic bus: a processor holds it for a whole transaction.
 //!
 //! Transactions are served one after the other in the order of their arrival, so nothing overtakes
-//! anything, and there are no races. What each does, and for how long, is the write-once protocol's
-//! (`write_once.rs`). A dirty line that has to leave its cache is written back right after the
-//! transaction that drove it out, before any other processor gets the bus.
+//! anything, and there are no races. The steps of each, and their times, are the write-once
+//! protocol's (`write_once.rs`). A dirty line that has to leave its cache is written back right
+//! after the transaction that drove it out, before any other processor gets the bus.
 
 use std::collections::VecDeque;
 

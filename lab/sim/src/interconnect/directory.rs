@@ -9,7 +9,7 @@
 //!   reply and all acknowledgements are there; an intervention that comes before waits.
 //! * A store-conditional asks for the right to write; if another processor wrote in between, the
 //!   home just says so, and sends no invalidations.
-//! * A home serves one request at a time, in the order that the machine says. What it sends leaves
+//! * A home serves one request at a time, in the order that the machine says. Its messages leave
 //!   after the latency; it is occupied for the occupancy.
 
 use std::collections::VecDeque;

@@ -4,11 +4,11 @@
 //! * Every processor has a scalar cache with values of its own. Ordinary loads and stores go
 //!   through it: a load that hits may return what memory no longer holds, for ever, and a store
 //!   stays in the cache, until the line is displaced or the whole cache is flushed.
-//! * Vector moves and the macros of the paper go past it, to the one memory. What a processor
-//!   stores there becomes visible later, at random within `memory.window`, different words in any
-//!   order; and a load may have been performed earlier, at random within the same time. A
-//!   synchronising instruction ends both: it waits for the processor's own stores, and no later
-//!   load is performed before it. Stores to one word stay in order, and so do loads of one word.
+//! * Vector moves and the macros of the paper go past it, to the one memory. A processor's stores
+//!   there become visible later, at random within `memory.window`, different words in any order;
+//!   and a load may have been performed earlier, at random within the same time. A synchronising
+//!   instruction ends both: it waits for the processor's own stores, and no later load is performed
+//!   before it. Stores to one word stay in order, and so do loads of one word.
 //! * Updates synchronise, before and after.
 //!
 //! The threads' side is in `processor/uncached.rs`.

@@ -10,7 +10,7 @@
 //!
 //! Another processor's read makes Reserved Valid; a Dirty line goes back to memory first, in the
 //! same transaction, and is then Valid. The other caches see a transaction when it begins; its
-//! requester has its line when it ends. What a request is, is decided when it gets the bus: an
+//! requester has its line when it ends. The kind of a request is decided when it gets the bus: an
 //! upgrade whose copy has gone meanwhile is a write miss.
 
 use crate::engine::Engine;

@@ -340,7 +340,7 @@ impl AccessPath for PastCache {
             let waits = {
                 let e = &mut *cpu.engine();
                 let now = e.memory.values[place_of(word)];
-                // What it has read may be old: then the next poll tells.
+                // The value that it has read may be old: then the next poll tells.
                 if ordinary || now == value {
                     let line = (!ordinary).then_some(word & !AT_MEMORY);
                     self.0.0.borrow_mut().poll(e, cpu.thread, line, acquires(order), deadline);

@@ -5,7 +5,7 @@
 //! own to us, and ours to it.
 //!
 //! A peer that dies, or says good-bye, takes with it what is under way with it: each operation ends
-//! with an error. What it had sent before still arrives.
+//! with an error. Its earlier messages still arrive.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Endpoint {
             }
         }
         if !dead.is_empty() || !closed.is_empty() {
-            // What they had sent comes first.
+            // Their messages come first.
             while self.progress() > 0 {}
         }
         for number in closed {

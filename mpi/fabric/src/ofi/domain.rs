@@ -453,8 +453,8 @@ impl Domain {
         self.progress();
         listener.silence();
         self.each(|endpoint| listener.add(&endpoint.port));
-        // What comes meanwhile is taken, and then one has to look again. A sender that stops
-        // half-way through keeps us from it: then time must tell.
+        // Messages that come meanwhile are taken, and then the waiter has to look again. A sender
+        // that stops half-way through keeps us from it: then time must tell.
         let mut longest = SHORTLY;
         for _ in 0..3 {
             let (mut came, mut behind) = (false, false);

@@ -237,7 +237,7 @@ unsafe fn send(ep: *mut fid_ep, buffer: &Buffer, args: SendArgs) -> isize {
         data: args.data,
         ticket: ep.ticket(args.context, kind, args.flags, Class::Send),
         inject: args.flags.is_none() || asked(FI_INJECT),
-        // What lies in the receiver's memory has been delivered, whether its program has asked for
+        // A message in the receiver's memory has been delivered, whether its program has asked for
         // it yet or not. MPICH asks for that with every message: a short `MPI_Send` must not wait
         // for its receive.
         matched: asked(FI_MATCH_COMPLETE),

@@ -176,7 +176,7 @@ fn messages_without_memory_are_refused() {
         assert_eq!(call!(ep, tagged, sendmsg, null(), 0), INVALID);
         assert_eq!(call!(ep, tagged, recvmsg, null(), 0), INVALID);
     }
-    // What no operation keeps is not promised.
+    // Flags that no operation keeps are not promised.
     for flag in [FI_FENCE, FI_MULTICAST, FI_COMMIT_COMPLETE, FI_TRIGGER] {
         assert_eq!(n[0].send_message(to, Some(1), &[&bytes], 0, 1, flag.into()), BAD_FLAGS);
     }

@@ -289,7 +289,7 @@ fn endpoint_that_closes_says_good_bye() {
     let options = Options::default();
     let mut n = nodes(2, &options);
     let mut into = [0u8; 8];
-    // What was sent before arrives, also the long part of it that its receiver has asked for; then
+    // Earlier messages arrive, also the long part of one that its receiver has asked for; then
     // nothing can be sent there.
     start(&n, || n[1].send(n[1].peers[0], Some(1), &[4; 8], 1));
     assert_eq!(sent(&n, 1).error, 0);

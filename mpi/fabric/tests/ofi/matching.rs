@@ -99,7 +99,7 @@ fn a_peek_finds_claims_and_discards() {
             let report = received(&n, 1);
             assert_eq!((report.context, report.len, report.data), (6, len, 1));
             assert!(into == bytes[1]);
-            // What was claimed is received later.
+            // A claimed message is received later.
             assert_eq!(claim(tag, &mut [&mut into], 0), 0);
             let report = received(&n, 1);
             assert_eq!((report.context, report.len, report.data, report.error), (5, len, 0, 0));
@@ -209,7 +209,7 @@ fn address_gets_the_lowest_free_place() {
         (n[0].insert(&names[1]), n[0].insert(&names[0]), n[0].insert(&names[2])),
         (Some(0), Some(1), Some(3))
     );
-    // What was the first node's number is the second's now.
+    // The first node's former number is the second's now.
     let mut into = [0; 8];
     assert_eq!(n[1].receive(ANY, Some((1, 0)), &mut into, 1), 0);
     start(&n, || n[0].send(0, Some(1), &[5; 8], 2));

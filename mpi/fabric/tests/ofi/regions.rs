@@ -67,7 +67,7 @@ fn counter_of_memory_counts_what_changes_it() {
         assert_eq!(sent(&n, 0).error, 0);
     }
     assert_eq!((count(writes), count(reads)), (4, 2));
-    // What fails changes nothing.
+    // A write that fails changes nothing.
     assert_eq!(write(&n, &vec![2; (8 << 15) + 1], 1), FI_ENOKEY as i32);
     assert_eq!(count(writes), 4);
     // It is needed as long as the memory is registered.

@@ -215,7 +215,7 @@ impl Machine {
     ) -> Result<Vec<T>, String> {
         let mut inner = self.inner();
         inner.threads = (0..processors).map(Thread::new).collect();
-        // What was done before is ordered before.
+        // Earlier accesses are ordered before.
         inner.words.iter_mut().for_each(|w| w.clock = [0; MAX]);
         inner.data.iter_mut().for_each(|d| (d.written, d.read) = (None, [0; MAX]));
         inner.last_event = inner.time;

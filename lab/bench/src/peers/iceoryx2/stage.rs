@@ -90,7 +90,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Its processes have ended and left little or nothing; what they left because they were
-        // killed has our prefix. What can't be removed is in the folders for such things.
+        // killed has our prefix. Files that can't be removed are in the folders for such things.
         let _ = std::fs::remove_dir_all(&self.root);
         for entry in std::fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(self.prefix.as_bytes()) {

@@ -1,7 +1,7 @@
 //! The domain of simulated endpoints: a simulated machine's memory. The endpoints
 //! themselves are `am`'s, with everything that native ones have.
 //!
-//! What an endpoint executes besides its accesses to shared memory is charged as [`Costs`].
+//! An endpoint's instructions besides its accesses to shared memory are charged as [`Costs`].
 
 use towpath_am::answer_line::AnswerLine;
 use towpath_am::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};

@@ -42,7 +42,7 @@ impl Sizes {
         let Sizes { packets, blocks, block_size, segment_bytes } = *self;
         let config = WorldConfig::new(processes as u32);
         let waiting = Policy::Spin;
-        // What is compared is claiming.
+        // The comparison is of claiming.
         let answer_lines = false;
         WorldConfig { answer_lines, packets, blocks, block_size, segment_bytes, algorithm, waiting, ..config }
     }

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(a.can_reach(&Address { namespace: 1, ..a }), Ok(()));
         assert_eq!(a.can_reach(&Address { namespace: 1, network: 0, ..a }), Ok(()));
         assert_eq!(a.can_reach(&Address { network: 9, ..a }), Ok(()));
-        // What another user namespace calls its users means nothing here.
+        // Another user namespace's numbers of its users mean nothing here.
         assert_eq!(a.can_reach(&Address { uid: 0, user_space: 1, ..a }), Ok(()));
     }
 }

@@ -232,7 +232,7 @@ mod tests {
         out.give(&[5; 8], &[]).unwrap();
         drop(out);
         assert!(into.is_lost());
-        // What was passed before is there all the same.
+        // A message that was passed before is there all the same.
         assert_eq!(into.take().unwrap().unwrap().bytes(), Some([5; 8]));
         assert!(into.take().is_err());
         let waiting = Connection::open(&own, &own).unwrap();

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! **Source.** Gropp & Lusk 1997, §3. **A death** of either side ends the send or the receive with
-//! an error ([`Core::lose`]). What a peer names (an id, an address, a length) is checked, or is
+//! an error ([`Core::lose`]). A number from a peer (an id, an address, a length) is checked, or is
 //! read from the peer's own memory only.
 
 use crate::device::endpoint::{Core, Held, SendRequest};

@@ -290,7 +290,7 @@ mod tests {
             let (way, trial) = choice.choose(PairPlacement::Apart, 1 << 20, || i);
             assert_eq!((way, trial.is_some()), (CopyMode::Pipelined, true));
         }
-        // What comes too late, or without a byte, is no value.
+        // A sample that comes too late, or without a byte, is no value.
         let (_, old) = choice.choose(PairPlacement::Apart, 1 << 20, || 0);
         for _ in 0..SAMPLES {
             let (_, trial) = choice.choose(PairPlacement::Apart, 1 << 20, || 0);
