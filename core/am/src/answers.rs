@@ -25,7 +25,7 @@ use crate::name::Tag;
 use crate::outgoing::Outgoing;
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
-use crate::queue::Arrival;
+use crate::queue::{Arrival, TICKET};
 use crate::state::{Core, Domain, Peer};
 
 /// Maximum number of lines in which an endpoint expects messages at one time.
@@ -145,7 +145,7 @@ impl<D: Domain> Core<D> {
             return false;
         }
         self.domain.charge(Step::Send);
-        let after = peer.link(out.direction).sender.borrow().next_ticket;
+        let after = peer.order(out.direction);
         let content = self.content(out, Form::Short, 0);
         let must_wake = end.send(self.cpu(), &content, out.direction.is_reply(), after);
         self.answers.patience.set(PATIENCE);
@@ -156,12 +156,20 @@ impl<D: Domain> Core<D> {
     }
 
     /// Returns whether a message in a line is the next one of its sender: those before it
-    /// in the queue have been delivered.
+    /// in the queue and in its stream have been delivered.
     #[inline(always)]
-    fn is_next(&self, answer: &Answer) -> bool {
-        let own = self.own(Direction::of(answer.is_reply));
+    fn is_next(&self, peer: &Peer<D>, answer: &Answer) -> bool {
+        self.has_come_to(Direction::of(answer.is_reply), answer.after & TICKET)
+            && self.has_taken(peer, answer.after)
+    }
+
+    /// Returns whether all packets of a queue before a ticket have been delivered that were
+    /// published.
+    #[inline(always)]
+    pub(crate) fn has_come_to(&self, direction: Direction, ticket: u64) -> bool {
+        let own = self.own(direction);
         let receiver = own.receiver.borrow();
-        receiver.head >= answer.after
+        receiver.head >= ticket
             && (receiver.late.is_empty()
                 || !receiver.has_late(own.side.claim(), own.side.queue(), self.cpu()))
     }
@@ -169,7 +177,7 @@ impl<D: Domain> Core<D> {
     /// Returns the message in a peer's line, if it can be delivered.
     #[inline(always)]
     fn answer_of(&self, peer: &Peer<D>) -> Option<Answer> {
-        peer.talk.end.look(self.cpu()).filter(|answer| self.is_next(answer))
+        peer.talk.end.look(self.cpu()).filter(|answer| self.is_next(peer, answer))
     }
 
     /// Delivers the messages of lines, at most one of each. Returns their number. Spins
@@ -207,7 +215,7 @@ impl<D: Domain> Core<D> {
             if peer.talk.end.is_theirs()
                 && let Some(answer) = peer.talk.end.await_answer(self.cpu(), turn)
                 && (answer.is_reply || !replies_only)
-                && self.is_next(&answer)
+                && self.is_next(peer, &answer)
             {
                 self.deliver_answer(peer, answer);
                 delivered += 1;
@@ -266,8 +274,8 @@ impl<D: Domain> Core<D> {
         self.change_lines(|lines| lines.retain(is_used));
     }
 
-    /// Returns the request in the line that a peer which is gone did not handle, and the
-    /// ticket after those that were sent before it.
+    /// Returns the request in the line that a peer which is gone did not handle, and what
+    /// it comes after ([`Peer::order`]).
     pub(crate) fn take_unhandled(&self, peer: &Rc<Peer<D>>) -> Option<(u64, Outstanding)> {
         let Unhandled { header, tag, args: few, after } = peer.talk.end.unhandled(self.cpu())?;
         let mut args = [0; MAX_ARGS];

@@ -364,6 +364,7 @@ impl<D: Domain> Core<D> {
 
     fn fall_asleep(&self) -> bool {
         self.arm_lines()
+            && self.arm_streams()
             && [&self.request, &self.reply]
                 .iter()
                 .all(|own| own.side.claim().fall_asleep(own.side.queue(), &own.receiver.borrow(), self.cpu()))
@@ -371,6 +372,7 @@ impl<D: Domain> Core<D> {
 
     fn wake_up(&self) {
         self.disarm_lines();
+        self.disarm_streams();
         for own in [&self.request, &self.reply] {
             own.side.claim().wake_up(own.side.queue(), self.cpu());
         }

@@ -79,6 +79,7 @@ impl<D: Domain> Core<D> {
                 return delivered;
             }
         }
+        delivered += self.poll_streams();
         delivered += self.poll_queue(Direction::Reply);
         delivered += self.poll_queue(Direction::Request);
         if delivered == 0 {
@@ -128,17 +129,17 @@ impl<D: Domain> Core<D> {
         let around = self.domain.around(q);
         let inbox =
             ReceivePath { queue: q, claim: own.side.claim(), receiver: &own.receiver, quota: &own.quota };
-        let mut in_lines = 0;
+        let mut before = 0;
         let in_queue = inbox.poll(
             self.cpu(),
             || self.domain.wait(&around),
             |arrival| {
                 // What its sender sent before it is there by now.
-                in_lines += self.poll_all_lines(direction.is_reply());
+                before += self.poll_before_packet(arrival.header.source(), direction);
                 self.deliver(q, arrival, direction);
             },
         );
-        in_queue + in_lines
+        in_queue + before
     }
 
     /// Checks one message and runs its handler.
@@ -430,6 +431,7 @@ impl<D: Domain> Core<D> {
     pub(crate) fn has_message(&self) -> bool {
         !self.back.returns.borrow().is_empty()
             || self.has_answer()
+            || self.has_record()
             || [&self.reply, &self.request].iter().any(|own| {
                 own.receiver.borrow_mut().next(own.side.claim(), own.side.queue(), self.cpu()).is_some()
             })

@@ -279,6 +279,8 @@ pub(crate) trait Directory: Membership + Hooks {
                 cpu.store(&block.owner, 0, Ordering::Relaxed);
             }
             cpu.store(&q.control.sleeping, 0, Ordering::Relaxed);
+            // The streams themselves belong to their senders.
+            cpu.store(&q.control.streams, 0, Ordering::Relaxed);
         }
         side.renew_locks(first);
         cpu.store(&q.control.consumed, base, Ordering::Relaxed);

@@ -19,6 +19,7 @@
 use core::ops::Deref;
 
 use towpath_channel::answer_line::AnswerLine;
+use towpath_channel::stream::Stream;
 use towpath_machine::{Park, Processor};
 use towpath_shm::ParticipantId;
 use towpath_sync::{Policy, WaitForSpace};
@@ -70,6 +71,8 @@ pub trait Memory: Sized {
     type Segment: Stored;
     /// Reference to an answer line.
     type Line: Deref<Target = AnswerLine<Self::Cpu>>;
+    /// Reference to a stream.
+    type Stream: Deref<Target = Stream<Self::Cpu>>;
 
     /// Returns the processor.
     fn cpu(&self) -> &Self::Cpu;
@@ -97,6 +100,8 @@ pub trait Memory: Sized {
     fn segment(&self, endpoint: u16) -> Result<Self::Segment, Error>;
     /// Returns the line in which two endpoints answer each other, if they have one.
     fn answer_line(&self, one: u16, other: u16) -> Option<Self::Line>;
+    /// Returns a stream beside an endpoint's request queue, if there are so many.
+    fn stream(&self, endpoint: u16, number: u32) -> Option<Self::Stream>;
 }
 
 /// Members of a domain: participants, their deaths, their doorbells.

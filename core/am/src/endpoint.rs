@@ -22,6 +22,7 @@ use crate::segment::{PrivateSegment, Segment, SegmentKind};
 use crate::shared_memory::SharedMemory;
 use crate::signalled::HANDLERS;
 use crate::state::{Back, Company, Core, Dispatch, Domain, Own, Tables, Token, Upkeep};
+use crate::streams::Streams;
 
 /// Active Message endpoint. It belongs to one thread: for several, see
 /// [`ParallelEndpoint`](crate::ParallelEndpoint).
@@ -213,6 +214,7 @@ impl<D: Domain> Endpoint<D> {
             },
             dispatch: Dispatch::default(),
             answers: Answers::new(&domain),
+            streams: Streams::new(&domain),
             back: Back { owed: RefCell::new(owed), ..Back::default() },
             upkeep: Upkeep { deaths_seen: Cell::new(domain.deaths()), ..Upkeep::default() },
             company: Company { bundle: RefCell::new(Weak::new()), poll_replies: RefCell::new(None) },
@@ -520,7 +522,9 @@ impl<D: Domain> Endpoint<D> {
         let ((request_packets, request_blocks), (reply_packets, reply_blocks)) =
             (count(&self.core.request), count(&self.core.reply));
         Audit {
-            request_packets: request_packets + self.core.count_in_lines(Direction::Request),
+            request_packets: request_packets
+                + self.core.count_in_lines(Direction::Request)
+                + self.core.count_in_streams(),
             request_blocks,
             reply_packets: reply_packets + self.core.count_in_lines(Direction::Reply),
             reply_blocks,

@@ -6,6 +6,7 @@ use towpath_shm::{OBJECT_BYTES, WorldSpec};
 use towpath_sync::Policy;
 
 use towpath_channel::answer_line::AnswerLine;
+use towpath_channel::stream::{MAX_STREAMS, Stream};
 
 use crate::claim::{Algorithm, Locks, MAX_CONTENDERS};
 use crate::entry::Entry;
@@ -14,7 +15,7 @@ use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::Control;
 
 /// Version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 4;
+pub const LAYOUT: u64 = 5;
 
 /// Number of endpoints on each side, in a circle of all, with which an endpoint has an
 /// answer line.
@@ -51,12 +52,15 @@ pub struct WorldConfig {
     /// line of their own. An endpoint has one with each of 32 neighbours on each side. Only under
     /// [`Algorithm::Towpath`]; the other algorithms are those of the papers: queues alone.
     pub answer_lines: bool,
+    /// Number of streams beside each endpoint's request queue, 0 to 32: a sender of many
+    /// short requests takes one. Each is 8 KiB. Only under [`Algorithm::Towpath`].
+    pub streams: u32,
 }
 
 impl WorldConfig {
     /// Makes the default for this many processes, one endpoint each.
     ///
-    /// Up to 64 processes have 1,024 packets and 12 blocks in each queue, about 1 MiB a process.
+    /// Up to 64 processes have 512 packets and 12 blocks in each queue, about 1 MiB a process.
     /// More processes have smaller queues, at least 64 packets and 2 blocks: 64 processes take 62
     /// MiB, 256 take 68 MiB, 1,024 take 168 MiB. Blocks are 32 KiB in every world, so that the same
     /// payloads fit.
@@ -70,7 +74,7 @@ impl WorldConfig {
         WorldConfig {
             processes,
             endpoints: processes,
-            packets: 1 << share(1024).max(64).ilog2(),
+            packets: 1 << share(512).max(64).ilog2(),
             blocks: share(12).max(2),
             block_size: 32_768,
             segment_bytes: 0,
@@ -78,6 +82,7 @@ impl WorldConfig {
             algorithm: Algorithm::default(),
             waiting: Policy::default(),
             answer_lines: true,
+            streams: share(16).max(1),
         }
     }
 
@@ -154,6 +159,9 @@ impl WorldConfig {
         if !(1..=255).contains(&self.blocks) {
             return bad(format!("blocks is {}: must be 1 to 255", self.blocks));
         }
+        if self.streams > MAX_STREAMS {
+            return bad(format!("streams is {}: must be 0 to {MAX_STREAMS}", self.streams));
+        }
         if !self.block_size.is_multiple_of(LINE as u32) || !(64..=1 << 20).contains(&self.block_size) {
             return bad(format!(
                 "block_size is {}: must be a multiple of 64, 64 to 1048576",
@@ -176,6 +184,16 @@ impl WorldConfig {
     /// ```
     pub fn has_answer_lines(&self) -> bool {
         self.answer_lines && self.algorithm == Algorithm::Towpath
+    }
+
+    /// Returns whether endpoints have streams.
+    ///
+    /// ```
+    /// let config = towpath::WorldConfig { streams: 0, ..towpath::WorldConfig::new(2) };
+    /// assert!(!config.has_streams());
+    /// ```
+    pub fn has_streams(&self) -> bool {
+        self.streams > 0 && self.algorithm == Algorithm::Towpath
     }
 
     /// Returns the size of the area, in bytes.
@@ -226,6 +244,7 @@ impl WorldConfig {
         p[8] = Policy::ALL.iter().position(|(policy, _)| *policy == self.waiting).unwrap_or(0) as u64;
         p[9] = self.object_bytes;
         p[10] = self.answer_lines.into();
+        p[11] = self.streams.into();
         p
     }
 
@@ -270,6 +289,7 @@ impl WorldConfig {
                 .map(|(policy, _)| *policy)
                 .ok_or_else(|| Error::BadWorld(format!("unknown waiting policy {}", p[8])))?,
             answer_lines: p[10] != 0,
+            streams: small(p[11]),
         };
         config.check().map_err(|e| Error::BadWorld(e.to_string()))?;
         Ok(config)
@@ -287,6 +307,8 @@ pub struct Layout {
     pub stride: u64,
     /// From a receive block's start to its reply queue (the request queue is at 0).
     pub reply: u64,
+    /// From a receive block's start to its streams.
+    pub streams: u64,
     /// From a receive block's start to its segment.
     pub segment: u64,
     /// Within a queue.
@@ -337,13 +359,17 @@ impl Layout {
         let queue = QueueLayout { total: at.next_multiple_of(4096), ..queue };
         let directory_bytes =
             (size_of::<Entry<Native>>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
-        let stride = (2 * queue.total + config.segment_bytes).next_multiple_of(4096);
+        let streams = if config.has_streams() { config.streams } else { 0 };
+        let streams_bytes = u64::from(streams) * size_of::<Stream<Native>>() as u64;
+        let segment = (2 * queue.total + streams_bytes).next_multiple_of(4096);
+        let stride = (segment + config.segment_bytes).next_multiple_of(4096);
         Layout {
             directory: 0,
             blocks_start: directory_bytes,
             stride,
             reply: queue.total,
-            segment: 2 * queue.total,
+            streams: 2 * queue.total,
+            segment,
             queue,
             lines: directory_bytes + stride * u64::from(config.endpoints),
             total: directory_bytes
@@ -390,7 +416,7 @@ mod tests {
     #[test]
     fn queues_are_smaller_where_there_are_many() {
         let of = |n| (WorldConfig::new(n).packets, WorldConfig::new(n).blocks);
-        let sizes = [(1, (1024, 12)), (64, (1024, 12)), (65, (512, 11)), (256, (256, 3)), (1024, (64, 2))];
+        let sizes = [(1, (512, 12)), (64, (512, 12)), (65, (256, 11)), (256, (128, 3)), (1024, (64, 2))];
         for (processes, queue) in sizes {
             assert_eq!(of(processes), queue, "{processes}");
         }
@@ -414,8 +440,9 @@ mod tests {
     fn parameters_survive_the_journey_and_nonsense_does_not() {
         for algorithm in Algorithm::ALL {
             for (waiting, _) in Policy::ALL {
-                for answer_lines in [false, true] {
-                    let config = WorldConfig { algorithm, waiting, answer_lines, ..WorldConfig::new(5) };
+                for (answer_lines, streams) in [(false, 0), (true, 7)] {
+                    let config =
+                        WorldConfig { algorithm, waiting, answer_lines, streams, ..WorldConfig::new(5) };
                     assert_eq!(WorldConfig::from_params(&config.params()).unwrap(), config);
                 }
             }

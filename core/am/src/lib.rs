@@ -45,11 +45,12 @@ mod shared_memory;
 mod signal;
 mod signalled;
 mod state;
+mod streams;
 mod token;
 mod translation;
 mod upkeep;
 
-pub use towpath_channel::{answer_line, claim, packet, path, queue, suspicion};
+pub use towpath_channel::{answer_line, claim, packet, path, queue, stream, suspicion};
 
 pub use bundle::{Bundle, Events};
 pub use claim::Algorithm;

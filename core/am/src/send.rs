@@ -47,12 +47,13 @@ impl Drop for Replying<'_> {
 
 /// Message that waits for space. All of the bundle is polled meanwhile: its endpoints
 /// have one thread, and the full queue of another may be the reason for the wait.
-struct Waiter<'a, D: Domain, W> {
-    core: &'a Core<D>,
-    peer: &'a Peer<D>,
-    link: &'a Link<D>,
-    direction: Direction,
-    waiting: &'a W,
+pub(crate) struct Waiter<'a, D: Domain, W> {
+    pub core: &'a Core<D>,
+    pub peer: &'a Peer<D>,
+    pub direction: Direction,
+    pub waiting: &'a W,
+    /// True if it waits for the peer's stream.
+    pub in_stream: bool,
 }
 
 impl<D: Domain, W> Clone for Waiter<'_, D, W> {
@@ -84,8 +85,12 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> WhileFull for Waiter<'_, D, W> {
         }
     }
     fn pause(&self, round: u32) {
-        let (side, cpu) = (&self.link.side, self.core.cpu());
-        side.claim().await_space(side.queue(), &self.link.sender.borrow(), cpu, self.waiting, round);
+        let (link, cpu) = (self.peer.link(self.direction), self.core.cpu());
+        if self.in_stream {
+            return self.peer.stream.await_space(cpu, self.waiting, round);
+        }
+        let Link { side, sender } = link;
+        side.claim().await_space(side.queue(), &sender.borrow(), cpu, self.waiting, round);
     }
     /// Returns whether it is time to look around. A turn may be a sleep of a millisecond:
     /// a sender that looks around only after many of them leaves a dead sender's place at the head
@@ -205,6 +210,12 @@ impl<D: Domain> Core<D> {
             return Err(too_many(out.args));
         }
         if self.send_in_line(peer, out) {
+            return Ok(());
+        }
+        if let Some(result) = self.send_in_stream(peer, out) {
+            return self.outcome(result, peer, out);
+        }
+        if self.opens_stream(peer, out) {
             return Ok(());
         }
         let content = self.content(out, Form::Short, 0);
@@ -378,7 +389,7 @@ impl<D: Domain> Core<D> {
             intent: self.intent(direction),
             block_intent: self.block_intent(direction),
         };
-        let meanwhile = Waiter { core: self, peer, link, direction, waiting: &waiting };
+        let meanwhile = Waiter { core: self, peer, direction, waiting: &waiting, in_stream: false };
         let patient = on_full == OnFull::Wait;
         let must_wake = route.send(self.cpu(), content, piece, patient, &waiting, meanwhile)?;
         let known = || (link.sender.borrow().alone, link.sender.borrow().next_ticket);

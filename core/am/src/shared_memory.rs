@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use towpath_channel::answer_line::AnswerLine;
+use towpath_channel::stream::Stream;
 use towpath_machine::{Native, Plain, Processor};
 use towpath_shm::{Area, ParticipantId, World};
 use towpath_sync::{Policy, Surroundings, Wait};
@@ -244,6 +245,7 @@ impl Memory for SharedMemory {
     type Entry = &'static Entry<Native>;
     type Segment = SharedSegment;
     type Line = &'static AnswerLine<Native>;
+    type Stream = &'static Stream<Native>;
 
     #[inline(always)]
     fn cpu(&self) -> &Native {
@@ -268,6 +270,15 @@ impl Memory for SharedMemory {
     fn answer_line(&self, one: u16, other: u16) -> Option<&'static AnswerLine<Native>> {
         let offset = self.attached.layout.answer_line(&self.attached.config, one, other)?;
         Some(&self.attached.slice(offset, 1).ok()?[0])
+    }
+    fn stream(&self, endpoint: u16, number: u32) -> Option<&'static Stream<Native>> {
+        let attached = &self.attached;
+        let in_range = attached.config.has_streams()
+            && number < attached.config.streams
+            && u32::from(endpoint) < attached.config.endpoints;
+        let at = attached.layout.streams + u64::from(number) * size_of::<Stream<Native>>() as u64;
+        let offset = in_range.then(|| attached.block_start(endpoint) + at)?;
+        Some(&attached.slice(offset, 1).ok()?[0])
     }
 }
 

@@ -126,8 +126,8 @@ impl<D: Domain> Core<D> {
         let Ok(mut receiver) = own.receiver.try_borrow_mut() else { return Front::Other };
         let (q, cpu) = (own.side.queue(), self.cpu());
         let Some(arrival) = receiver.next(own.side.claim(), q, cpu) else { return Front::Nothing };
-        if self.answers.has_lines() {
-            // A message of a line may come before it.
+        if self.answers.has_lines() || self.streams.count.get() > 0 {
+            // A message of a line or of a stream may come before it.
             return Front::Other;
         }
         let header = arrival.header;
@@ -366,6 +366,7 @@ impl SignalEndpoint {
         }
         endpoint.core.answers.enabled.set(false);
         endpoint.core.rest_lines();
+        endpoint.core.refuse_streams();
         let inner = Rc::new(Inner {
             endpoint,
             address: Cell::new(0),

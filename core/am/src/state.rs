@@ -7,6 +7,7 @@
 //! | `tables` | handlers, translations, peers | `translation.rs`, `send.rs`, `deliver.rs` |
 //! | `dispatch` | running handlers, and replies that wait | `deliver.rs`, `send.rs`, `signal.rs` |
 //! | `answers` | lines in which a message is expected | `answers.rs` |
+//! | `streams` | streams that it receives from | `streams.rs` |
 //! | `back` | messages on their way back | `send.rs`, `deliver.rs`, `upkeep.rs` |
 //! | `upkeep` | times and counts of the looks at deaths | `upkeep.rs`, `send.rs` |
 //! | `company` | the endpoints that are polled with it | `bundle.rs`, `parallel.rs` |
@@ -18,6 +19,7 @@ use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
+use towpath_channel::stream::StreamSender;
 use towpath_shm::ParticipantId;
 
 use crate::answers::{Answers, Talk};
@@ -31,6 +33,7 @@ use crate::reply_predictor::ReplyPredictor;
 use crate::segment::Segment;
 use crate::shared_memory::SharedMemory;
 use crate::signalled::Signalled;
+use crate::streams::Streams;
 
 /// Domain of an endpoint: its memory, its members, the ways to wait, and the type of its
 /// handlers.
@@ -80,6 +83,10 @@ pub(crate) struct Peer<D: Domain> {
     pub predictor: Cell<ReplyPredictor>,
     /// Line in which the two answer each other.
     pub talk: Talk<D>,
+    /// Stream beside its request queue.
+    pub stream: StreamSender<<D as Memory>::Stream>,
+    /// Number of short requests through its queue before the next attempt to take a stream.
+    pub until_stream: Cell<u32>,
 }
 
 impl<D: Domain> Peer<D> {
@@ -180,6 +187,7 @@ pub struct Core<D: Domain> {
     pub(crate) tables: Tables<D>,
     pub(crate) dispatch: Dispatch,
     pub(crate) answers: Answers<D>,
+    pub(crate) streams: Streams<D>,
     pub(crate) back: Back,
     pub(crate) upkeep: Upkeep,
     pub(crate) company: Company<D>,

@@ -11,6 +11,7 @@ use towpath_machine::Processor;
 use towpath_sync::PARKED;
 
 use towpath_channel::answer_line::AnswerEnd;
+use towpath_channel::stream::StreamSender;
 
 use crate::answers::Talk;
 use crate::directory::Directory;
@@ -22,6 +23,7 @@ use crate::name::{Name, Tag};
 use crate::queue::Sender;
 use crate::reply_predictor::ReplyPredictor;
 use crate::state::{Core, Domain, Link, Mapping, Peer};
+use crate::streams::IN_A_ROW;
 
 /// Maximum number of ranks after each of which [`Endpoint::map_world`] asks the kernel.
 const LARGE: u32 = 64;
@@ -205,6 +207,8 @@ impl<D: Domain> Core<D> {
             gone: Cell::new(false),
             predictor: Cell::new(ReplyPredictor::NONE),
             talk: Talk { end: AnswerEnd::new(line, me, other), times: Cell::new(0) },
+            stream: StreamSender::default(),
+            until_stream: Cell::new(IN_A_ROW),
         });
         if let Some(predecessor) = known {
             // Before this endpoint talks to the successor in the same line.

@@ -21,7 +21,9 @@ use crate::error::Status;
 use crate::outgoing::OnFull;
 use crate::outstanding::Outstanding;
 use crate::packet::source_code;
+use crate::queue::TICKET;
 use crate::state::{Core, Domain, Own, Peer};
+use crate::streams::is_before_record;
 
 /// Time between two questions for deaths while waiting, in nanoseconds.
 const CHECK_EVERY: u64 = 10_000_000;
@@ -54,6 +56,9 @@ impl<D: Domain> Core<D> {
             self.lose(&peer);
         }
         self.forget_lines();
+        if died || due {
+            self.sweep_streams();
+        }
         self.return_owed();
         for own in [&self.reply, &self.request] {
             self.look_after_queue(own, died || now, died || due);
@@ -109,29 +114,39 @@ impl<D: Domain> Core<D> {
 
     /// Brings back the requests that an endpoint which is gone did not finish.
     fn return_outstanding(&self, peer: &Rc<Peer<D>>) {
-        let in_line = self.take_unhandled(peer);
+        let mut in_line = self.take_unhandled(peer);
+        let in_stream = self.take_unhandled_records(peer);
         let mut returns = self.back.returns.borrow_mut();
-        // (E6) Acquire: pairs with the Release (E4) in `open_entry`.
-        if self.cpu().load(&peer.entry.generation, Ordering::Acquire) != peer.name.generation {
-            // Its successor has reset the queues, and sends back what was there.
-            returns.extend(in_line.map(|(_, back)| back));
-            return;
-        }
+        // A successor that has reset the queues sends back what was there. (E6) Acquire: pairs with
+        // the Release (E4) in `open_entry`.
+        let is_reset = self.cpu().load(&peer.entry.generation, Ordering::Acquire) != peer.name.generation;
         let me = source_code(self.name.endpoint, self.name.generation);
         let side = &peer.request.side;
         let status = self.reason(peer);
         let in_queue = |until: u64| {
             let mine = |source, ticket| source == me && ticket < until;
-            let all = Outstanding::take_all(self.cpu(), side.queue(), side.claim(), peer.name, mine);
+            let all = if is_reset {
+                Vec::new()
+            } else {
+                Outstanding::take_all(self.cpu(), side.queue(), side.claim(), peer.name, mine)
+            };
             all.into_iter().map(move |mut back| {
                 back.returned.status = status;
                 back
             })
         };
         // In the order in which they were sent.
-        if let Some((after, back)) = in_line {
-            returns.extend(in_queue(after));
+        for (after, number, back) in in_stream {
+            if let Some((order, answer)) = in_line.take_if(|(order, _)| is_before_record(*order, number)) {
+                returns.extend(in_queue(order & TICKET));
+                returns.push_back(answer);
+            }
+            returns.extend(after.into_iter().flat_map(in_queue));
             returns.push_back(back);
+        }
+        if let Some((order, answer)) = in_line {
+            returns.extend(in_queue(order & TICKET));
+            returns.push_back(answer);
         }
         returns.extend(in_queue(u64::MAX));
     }

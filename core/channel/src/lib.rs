@@ -4,6 +4,7 @@
 //!   algorithms by which a sender takes a packet; [`path`]: sending into a queue and receiving from
 //!   it; [`suspicion`]: finding a damaged lock in front of a queue; [`packet`]: a packet's layout.
 //! * [`answer_line`]: the line of two endpoints that answer each other, beside their queues.
+//! * [`stream`]: words of one sender beside a queue, for short messages that follow each other.
 //! * [`ring`]: slots of one sender and one receiver; [`shared_line`]: the line that two rings share
 //!   for messages that answer each other.
 //! * [`doorbell`]: the word on which a receiver sleeps, and the handshake by which no wake-up is
@@ -24,6 +25,7 @@ mod plain;
 pub mod queue;
 pub mod ring;
 pub mod shared_line;
+pub mod stream;
 pub mod suspicion;
 
 /// The README's example compiles and runs.

@@ -215,31 +215,43 @@ impl<P: Processor, C: Claim<P>> SendPath<'_, P, C> {
         meanwhile: impl WhileFull,
         mut attempt: impl FnMut(&mut Sender) -> Result<T, ClaimError>,
     ) -> Result<T, Failure> {
-        let give_up = |failure| {
+        let claimed = patiently(patient, meanwhile, || attempt(&mut self.sender.borrow_mut()));
+        claimed.inspect_err(|_| {
             self.claim.give_up(&mut self.sender.borrow_mut(), cpu, self.intent);
-            failure
-        };
-        let mut round = 0;
-        loop {
-            if meanwhile.is_gone() {
-                return Err(give_up(Failure::Gone));
-            }
-            let result = attempt(&mut self.sender.borrow_mut());
-            match result {
-                Ok(claimed) => return Ok(claimed),
-                Err(ClaimError::Closed) => return Err(give_up(Failure::Gone)),
-                Err(ClaimError::Full) if !patient => return Err(give_up(Failure::NotSent)),
-                Err(ClaimError::Full) => {}
-            }
-            if meanwhile.poll() > 0 {
-                round = 0;
-                continue;
-            }
-            meanwhile.pause(round);
-            round = round.saturating_add(1);
-            if meanwhile.is_due(round) && !meanwhile.look_around() {
-                return Err(give_up(Failure::Gone));
-            }
+        })
+    }
+}
+
+/// Tries until it succeeds, polling between the attempts so that no cycle of full queues
+/// stands still. `patient`: waits for space.
+///
+/// # Errors
+///
+/// [`Failure`].
+pub fn patiently<T>(
+    patient: bool,
+    meanwhile: impl WhileFull,
+    mut attempt: impl FnMut() -> Result<T, ClaimError>,
+) -> Result<T, Failure> {
+    let mut round = 0;
+    loop {
+        if meanwhile.is_gone() {
+            return Err(Failure::Gone);
+        }
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(ClaimError::Closed) => return Err(Failure::Gone),
+            Err(ClaimError::Full) if !patient => return Err(Failure::NotSent),
+            Err(ClaimError::Full) => {}
+        }
+        if meanwhile.poll() > 0 {
+            round = 0;
+            continue;
+        }
+        meanwhile.pause(round);
+        round = round.saturating_add(1);
+        if meanwhile.is_due(round) && !meanwhile.look_around() {
+            return Err(Failure::Gone);
         }
     }
 }

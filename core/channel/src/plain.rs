@@ -9,6 +9,7 @@ use crate::doorbell::Doorbell;
 use crate::packet::{BlockHead, Extra, Slot};
 use crate::queue::Control;
 use crate::ring::{Ring, RingControl};
+use crate::stream::Stream;
 
 // SAFETY: for all four: `repr(C)`, made of atomic words only, so every bit pattern is valid and
 // accesses are atomic; all zero is the initial state of each; no `Drop`.
@@ -29,3 +30,5 @@ unsafe impl<const SLOTS: usize> Plain for Ring<Native, SLOTS> {}
 unsafe impl Plain for Doorbell<Native> {}
 // SAFETY: as for the first four.
 unsafe impl Plain for AnswerLine<Native> {}
+// SAFETY: as for the first four.
+unsafe impl<const N: usize> Plain for Stream<Native, N> {}

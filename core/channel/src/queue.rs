@@ -48,13 +48,22 @@ pub struct Control<P: Processor> {
     pub sleeping: OwnLine<P::Word>,
     /// Senders: the next block to try.
     pub bulk_tail: OwnLine<P::Word>,
+    /// Senders: the streams that they have opened ([`crate::stream`]).
+    pub streams: OwnLine<P::Word>,
 }
 
 impl<P: Processor> Control<P> {
     /// An empty, open queue.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let line = || OwnLine(arena.word(Place::NewLine, 0));
-        Control { tail: line(), head: line(), consumed: line(), sleeping: line(), bulk_tail: line() }
+        Control {
+            tail: line(),
+            head: line(),
+            consumed: line(),
+            sleeping: line(),
+            bulk_tail: line(),
+            streams: line(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use towpath_am::answer_line::AnswerLine;
 use towpath_am::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
 use towpath_am::queue::Queue;
+use towpath_am::stream::Stream;
 use towpath_am::{Direction, Domain, Error, Name, SegmentKind, Token, WorldConfig};
 use towpath_machine::Processor;
 use towpath_shm::ParticipantId;
@@ -153,6 +154,7 @@ impl<'m> Memory for Simulated<'m> {
     type Entry = &'m Entry<Sim>;
     type Segment = SimSegment<'m>;
     type Line = &'m AnswerLine<Sim>;
+    type Stream = &'m Stream<Sim>;
 
     fn cpu(&self) -> &Sim {
         self.cpu
@@ -171,6 +173,9 @@ impl<'m> Memory for Simulated<'m> {
     }
     fn answer_line(&self, one: u16, other: u16) -> Option<&'m AnswerLine<Sim>> {
         self.world.line(one, other)
+    }
+    fn stream(&self, endpoint: u16, number: u32) -> Option<&'m Stream<Sim>> {
+        self.part(endpoint).ok()?.streams.get(number as usize)
     }
     fn segment(&self, endpoint: u16) -> Result<SimSegment<'m>, Error> {
         let bytes = self.part(endpoint)?.segment;

@@ -9,6 +9,7 @@ use towpath_am::answer_line::AnswerLine;
 use towpath_am::domain::Entry;
 use towpath_am::packet::{BlockHead, Extra, Slot};
 use towpath_am::queue::{Control, Queue};
+use towpath_am::stream::Stream;
 use towpath_machine::{Arena, Place};
 use towpath_sim::{Sim, SimArena, SimBytes, SimWord};
 use towpath_sync::Policy;
@@ -43,8 +44,18 @@ impl Sizes {
         let config = WorldConfig::new(processes as u32);
         let waiting = Policy::Spin;
         // The comparison is of claiming.
-        let answer_lines = false;
-        WorldConfig { answer_lines, packets, blocks, block_size, segment_bytes, algorithm, waiting, ..config }
+        let (answer_lines, streams) = (false, 0);
+        WorldConfig {
+            answer_lines,
+            streams,
+            packets,
+            blocks,
+            block_size,
+            segment_bytes,
+            algorithm,
+            waiting,
+            ..config
+        }
     }
 }
 
@@ -97,6 +108,8 @@ pub(super) struct Part {
     pub rings: [Ring; 2],
     /// Its segment.
     pub segment: SimBytes,
+    /// The streams beside its request queue.
+    pub streams: Vec<Stream<Sim>>,
 }
 
 /// The memory of all endpoints, and the living processes. Only [`World::kill`] makes one
@@ -121,11 +134,13 @@ impl World {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
+        let streams = if config.has_streams() { config.streams } else { 0 };
         let part = |e: u32| Part {
             rings: [0, 1]
                 .map(|kind| Ring::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
             entry: Entry::new(arena),
             segment: arena.bytes(config.segment_bytes as usize),
+            streams: (0..streams).map(|_| Stream::new(arena)).collect(),
         };
         let parts = (0..config.endpoints).map(part).collect();
         let bells = (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect();

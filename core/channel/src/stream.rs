@@ -1,0 +1,597 @@
+//! Stream: words of one sender to one receiver beside the receiver's queue, for short
+//! messages that follow each other.
+//!
+//! **Source.** Ours. A packet of a queue costs an exchange on the tail and a line that crosses from
+//! core to core. A sender that has a stream needs no tail, and its messages lie packed: one of two
+//! arguments takes 16 bytes, four of them a line. MPI libraries have the like (the *fast boxes* of
+//! Open MPI's shared-memory transports).
+//!
+//! **How.** A record is its header, the ticket that it comes after if that has changed, and its
+//! arguments, two in a word. Where the next one will begin stands a 0, written before the header is
+//! published. The receiver reads a header there, or waits. What it has taken it says in `handled`;
+//! what may be written again in `space`, a quarter of the words at a time.
+//!
+//! **Start.** An endpoint has some streams beside its request queue; a sender takes a free one by an
+//! exchange of its `owner`, writes its first record, and says in the queue's `streams` word that it
+//! is there. The stream is the sender's until the receiver has seen that the sender is gone, or the
+//! sender that the receiver is.
+//!
+//! **Order.** A record names the ticket after its sender's last packet in the queue, and is
+//! delivered when the receiver's head has come so far. A receiver that finds a packet in its queue
+//! delivers the records of its sender first: what was sent before is there by then.
+//!
+//! **Sleep.** A receiver that sleeps marks the word in which the next header will be
+//! ([`StreamReceiver::arm`]), and the `streams` word ([`arm_news`]). The exchange with which the
+//! sender publishes shows it the mark: so it wakes, and no fence is needed.
+//!
+//! **Progress.** Wait-free on both sides, while there is space.
+//!
+//! **Fields.** `owner`: its sender, or the survivor that finds it gone. `tag`, `words`: the sender;
+//! the receiver adds [`SLEEPS`] to the word in which the next header will be. `handled`, `space`:
+//! the receiver; the sender sets them to 0 before the stream is open.
+//!
+//! **Crashes.**
+//! * A sender that dies before the exchange of a header has sent nothing. After it, the record
+//!   arrives; if it dies then, before it wakes a sleeping receiver, the message is late: sleeps are
+//!   bounded.
+//! * A sender that dies while it opens a stream leaves it without [`OPEN`]: the receiver takes it
+//!   back. With `OPEN`, the receiver delivers what is there, and takes it back when it is empty.
+//! * A receiver that dies leaves the number of words that it has handled: the sender reads its own
+//!   records from there on ([`StreamSender::unhandled`]), and gives the stream back. A successor
+//!   leaves a living sender's stream alone.
+//!
+//! **Memory.** 8 KiB and four lines.
+//!
+//! **Don't use it** for messages to many receivers: each one's streams are few.
+
+use core::cell::{Cell, OnceCell};
+use core::ops::Deref;
+
+use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
+use towpath_sync::{PARKED, WaitForSpace};
+
+use crate::packet::{Header, LINE_ARGS, MAX_ARGS, READY};
+use crate::path::{Outgoing, two_args};
+
+/// Number of words of a stream.
+pub const WORDS: usize = 1024;
+/// In a header's place: the receiver sleeps until it is written.
+pub const SLEEPS: u64 = 8;
+/// In an owner word: the stream can be received from.
+pub const OPEN: u64 = 1 << 63;
+/// In an owner word: the stream is taken.
+const TAKEN: u64 = 1 << 62;
+/// In a queue's word of streams: the receiver sleeps.
+const NEWS_SLEEP: u64 = 1 << 63;
+/// In a queue's word of streams: the receiver wants no more streams.
+const REFUSED: u64 = 1 << 62;
+/// In a header: the ticket that the record comes after follows.
+const GATE: u64 = 1 << 48;
+/// Bits of a header that a receiver reads: state, handler, number of arguments, source, [`GATE`].
+const FIELDS: u64 = GATE | 0xffff_f000_0000 | 0x1f << 15 | 0xff << 7 | 7;
+/// The receiver says so many times in a lap what may be written again.
+const PUBLICATIONS: u64 = 4;
+
+/// Maximum number of arguments of a record.
+pub const STREAM_ARGS: usize = LINE_ARGS;
+/// Maximum number of streams of a queue.
+pub const MAX_STREAMS: u32 = 32;
+
+/// A stream in memory; natively its layout. `N` is a power of two.
+#[repr(C, align(128))]
+pub struct Stream<P: Processor, const N: usize = WORDS> {
+    /// Sender: 0, or who has taken it ([`Ends`]).
+    owner: OwnLine<P::Word>,
+    /// Sender: the tag of all its messages.
+    tag: P::Cell,
+    /// Receiver: number of words that it has handled.
+    handled: OwnLine<P::Word>,
+    /// Receiver: number of words that may be written again, said now and then.
+    space: OwnLine<P::Word>,
+    words: [P::Word; N],
+}
+
+impl<P: Processor, const N: usize> Stream<P, N> {
+    /// Makes a free one.
+    pub fn new(arena: &impl Arena<P>) -> Self {
+        let line = || OwnLine(arena.word(Place::NewLine, 0));
+        let owner = line();
+        let tag = arena.cell(Place::SameLine, 0);
+        let words = core::array::from_fn(|n| arena.word(Place::in_row(n), 0));
+        Stream { owner, tag, handled: line(), space: line(), words }
+    }
+
+    #[inline(always)]
+    fn word(&self, at: u64) -> &P::Word {
+        // In bounds for every position, and the compiler sees it.
+        &self.words[at as usize % N]
+    }
+
+    /// Returns its owner word.
+    pub fn owner(&self, cpu: &P) -> u64 {
+        // (M10) Acquire: what the sender wrote before is there; pairs with the Release (M9) in
+        // `StreamSender::open`.
+        cpu.load(&self.owner, Ordering::Acquire)
+    }
+
+    /// Takes a stream back from an owner that is gone. Called by the receiver, which does not read
+    /// it any more.
+    pub fn take_back(&self, cpu: &P, owner: u64) {
+        // (M8) Release: the receiver's reads come before; pairs with the Acquire (M7) of the next
+        // sender. Relaxed on failure: it is another sender's already.
+        let _ = cpu.compare_exchange(&self.owner, owner, 0, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// Sender and receiver of a stream, as its owner word names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Sending endpoint.
+    pub endpoint: u16,
+    /// Its generation's low bits.
+    pub generation: u16,
+    /// Low bits of the receiver's generation.
+    pub receiver_generation: u16,
+}
+
+impl Ends {
+    const fn bits(self) -> u64 {
+        TAKEN
+            | (self.receiver_generation as u64) << 32
+            | (self.generation as u64) << 16
+            | self.endpoint as u64
+    }
+
+    /// Ends of an owner word; `None` if the stream is free.
+    pub const fn of(owner: u64) -> Option<Ends> {
+        if owner & TAKEN == 0 {
+            return None;
+        }
+        let (endpoint, generation) = (owner as u16, (owner >> 16) as u16);
+        Some(Ends { endpoint, generation, receiver_generation: (owner >> 32) as u16 })
+    }
+}
+
+/// Number of words of a record with this header, which may be nonsense.
+#[inline(always)]
+const fn length(header: u64) -> u64 {
+    let header = Header(header);
+    let args = if header.args() > MAX_ARGS { MAX_ARGS } else { header.args() };
+    1 + (header.0 & GATE != 0) as u64 + args.div_ceil(2) as u64
+}
+
+/// Mark of a stream without space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSpace;
+
+/// Record that the receiver did not handle.
+#[derive(Clone, Copy, Debug)]
+pub struct UnhandledRecord {
+    /// Header, as it was sent.
+    pub header: Header,
+    /// Arguments.
+    pub args: [u32; MAX_ARGS],
+    /// Ticket that it comes after, where that had changed.
+    pub after: Option<u64>,
+    /// Number of records before it.
+    pub number: u64,
+}
+
+/// Sending end: its private state.
+pub struct StreamSender<L> {
+    stream: OnceCell<L>,
+    is_open: Cell<bool>,
+    /// Number of words written.
+    at: Cell<u64>,
+    /// Number of words that may be written again, as last read.
+    space: Cell<u64>,
+    /// Number of records sent.
+    sent: Cell<u64>,
+    /// Ticket that the last record came after.
+    after: Cell<u64>,
+    tag: Cell<u64>,
+}
+
+impl<L> Default for StreamSender<L> {
+    fn default() -> Self {
+        let zero = || Cell::new(0);
+        let (stream, is_open) = (OnceCell::new(), Cell::new(false));
+        StreamSender { stream, is_open, at: zero(), space: zero(), sent: zero(), after: zero(), tag: zero() }
+    }
+}
+
+impl<L> StreamSender<L> {
+    /// Returns whether it has a stream.
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.is_open.get()
+    }
+
+    /// Returns whether a message of this tag and so many arguments can be sent.
+    #[inline(always)]
+    pub fn takes(&self, tag: u64, args: usize) -> bool {
+        self.is_open.get() && tag == self.tag.get() && args <= STREAM_ARGS
+    }
+
+    /// Returns the tag of all its messages.
+    pub fn tag(&self) -> u64 {
+        self.tag.get()
+    }
+
+    /// Returns the number of records that were sent.
+    #[inline(always)]
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// Takes a stream, and sends its first message there. `after`: the ticket after the sender's
+    /// last packet in the queue. Returns whether the receiver sleeps and must be woken; `None`: the
+    /// stream is another sender's, or the receiver wants none.
+    #[cold]
+    pub fn open<P: Processor, const N: usize>(
+        &self,
+        cpu: &P,
+        stream: L,
+        place: (&P::Word, u32),
+        ends: Ends,
+        out: &Outgoing<'_>,
+        after: u64,
+    ) -> Option<bool>
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        const { assert!(N.is_power_of_two() && N >= 16) };
+        let (news, number) = place;
+        // Relaxed: hints; the exchanges (M7) and (M11) decide.
+        if self.stream.get().is_some()
+            || out.args.len() > STREAM_ARGS
+            || cpu.load(&stream.owner, Ordering::Relaxed) != 0
+            || cpu.load(news, Ordering::Relaxed) & REFUSED != 0
+        {
+            return None;
+        }
+        let taken = ends.bits();
+        // (M7) Acquire: the last receiver or sender is done with it; pairs with the Release (M8).
+        cpu.compare_exchange(&stream.owner, 0, taken, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // Relaxed, all of them: published by (M9).
+        cpu.store(&stream.handled, 0, Ordering::Relaxed);
+        cpu.store(&stream.space, 0, Ordering::Relaxed);
+        cpu.write(&stream.tag, out.tag);
+        let stream = self.stream.get_or_init(|| stream);
+        self.tag.set(out.tag);
+        let (header, len) = self.fill(cpu, stream, out, Some(after));
+        cpu.store(stream.word(0), header, Ordering::Relaxed);
+        // (M9) Release: the stream is in order; pairs with the Acquire (M10) of the receiver.
+        cpu.store(&stream.owner, taken | OPEN, Ordering::Release);
+        // (M11) Release: after (M9); pairs with the Acquire (M12) in `take_news`.
+        let before = cpu.fetch_or(news, 1 << number, Ordering::Release);
+        if before & REFUSED != 0 {
+            // The receiver will not look: it has said so before.
+            self.give_back(cpu);
+            return None;
+        }
+        self.is_open.set(true);
+        self.note(len, after);
+        Some(before & NEWS_SLEEP != 0)
+    }
+
+    /// Writes all of a record but its header, and the 0 behind it. Returns the header and the
+    /// number of words.
+    #[inline(always)]
+    fn fill<P: Processor, const N: usize>(
+        &self,
+        cpu: &P,
+        stream: &Stream<P, N>,
+        out: &Outgoing<'_>,
+        gate: Option<u64>,
+    ) -> (u64, u64) {
+        let at = self.at.get();
+        let mut next = at + 1;
+        let mut header = Header::new(out.form, out.handler, out.args.len(), out.source).0 | READY;
+        // Relaxed, all of them: published with the header, by (M1) or (M9).
+        if let Some(after) = gate {
+            header |= GATE;
+            cpu.store(stream.word(next), after, Ordering::Relaxed);
+            next += 1;
+        }
+        let mut n = 0;
+        while n < out.args.len() && n < STREAM_ARGS {
+            cpu.store(stream.word(next), two_args(out.args, n), Ordering::Relaxed);
+            n += 2;
+            next += 1;
+        }
+        cpu.store(stream.word(next), 0, Ordering::Relaxed);
+        (header, next - at)
+    }
+
+    #[inline(always)]
+    fn note(&self, len: u64, after: u64) {
+        self.at.set(self.at.get() + len);
+        self.sent.set(self.sent.get() + 1);
+        self.after.set(after);
+    }
+
+    /// Sends a message that the stream takes. `after`: as for [`StreamSender::open`]. Returns
+    /// whether the receiver sleeps and must be woken.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`]: nothing was sent.
+    #[inline(always)]
+    pub fn send<P: Processor, const N: usize>(
+        &self,
+        cpu: &P,
+        out: &Outgoing<'_>,
+        after: u64,
+    ) -> Result<bool, NoSpace>
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let Some(stream) = self.stream.get() else { return Err(NoSpace) };
+        let gate = (after != self.after.get()).then_some(after);
+        // The longest record, and the 0 behind it.
+        const MOST: u64 = 3 + STREAM_ARGS as u64 / 2;
+        if self.at.get() + MOST > self.space.get() + N as u64 {
+            // (M3) Acquire: the receiver's reads come before our writes; pairs with the Release
+            // (M4) in `StreamReceiver::say_space`.
+            self.space.set(cpu.load(&stream.space, Ordering::Acquire) & !PARKED);
+            if self.at.get() + MOST > self.space.get() + N as u64 {
+                return Err(NoSpace);
+            }
+        }
+        let (header, len) = self.fill(cpu, stream, out, gate);
+        // (M1) Release: the record comes before; pairs with the Acquire (M2) in
+        // `StreamReceiver::look`.
+        let before = cpu.swap(stream.word(self.at.get()), header, Ordering::Release);
+        self.note(len, after);
+        Ok(before & SLEEPS != 0)
+    }
+
+    /// Waits a little for space, the `round`-th time in a row.
+    pub fn await_space<P: Processor, W: WaitForSpace<P>, const N: usize>(&self, cpu: &P, wait: &W, round: u32)
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        if let Some(stream) = self.stream.get() {
+            wait.wait_briefly(cpu, &stream.space, self.space.get(), round);
+        }
+    }
+
+    /// Returns the records that the receiver, which is gone, did not handle, and gives the stream
+    /// back.
+    pub fn unhandled<P: Processor, const N: usize>(&self, cpu: &P) -> Vec<UnhandledRecord>
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let mut all = Vec::new();
+        let Some(stream) = self.stream.get().filter(|_| self.is_open.replace(false)) else { return all };
+        // (M6) Acquire: pairs with the Release (M5) in `StreamReceiver::done`.
+        let mut at = cpu.load(&stream.handled, Ordering::Acquire);
+        let end = self.at.get();
+        // A number that makes no sense was not the receiver's: nothing is known then.
+        if end.wrapping_sub(at) <= N as u64 {
+            while at < end {
+                // Relaxed, here and below: this end wrote them.
+                let read = |at| cpu.load(stream.word(at), Ordering::Relaxed);
+                let header = read(at) & FIELDS;
+                let gated = header & GATE != 0;
+                let mut args = [0; MAX_ARGS];
+                let first = at + 1 + u64::from(gated);
+                for (pair, at) in args.chunks_exact_mut(2).zip(first..at + length(header)) {
+                    let both = read(at);
+                    pair[0] = both as u32;
+                    pair[1] = (both >> 32) as u32;
+                }
+                let after = gated.then(|| read(at + 1));
+                all.push(UnhandledRecord { header: Header(header), args, after, number: 0 });
+                at += length(header);
+            }
+        }
+        let first = self.sent.get().saturating_sub(all.len() as u64);
+        all.iter_mut().zip(first..).for_each(|(record, number)| record.number = number);
+        self.give_back(cpu);
+        all
+    }
+
+    fn give_back<P: Processor, const N: usize>(&self, cpu: &P)
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        if let Some(stream) = self.stream.get() {
+            // (M8) Release: this end's reads come before; pairs with the Acquire (M7) of the next
+            // sender.
+            cpu.store(&stream.owner, 0, Ordering::Release);
+        }
+    }
+}
+
+/// Record at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// Header, as of a packet without a block.
+    pub header: Header,
+    /// Ticket that the receiver's head must have reached; 0: it has.
+    pub after: u64,
+    /// Number of words of the stream up to its end.
+    end: u64,
+}
+
+/// Receiving end: its private state.
+pub struct StreamReceiver<L> {
+    stream: L,
+    /// Owner word.
+    owner: u64,
+    tag: u64,
+    /// Number of words taken.
+    at: Cell<u64>,
+    /// Number of words that may be written again, as last said.
+    said: Cell<u64>,
+    /// Number of records taken.
+    taken: Cell<u64>,
+}
+
+impl<L> StreamReceiver<L> {
+    /// Makes the receiving end of a stream with this owner word, which has [`OPEN`].
+    pub fn new<P: Processor, const N: usize>(cpu: &P, stream: L, owner: u64) -> Self
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let tag = cpu.read(&stream.tag);
+        StreamReceiver { stream, owner, tag, at: Cell::new(0), said: Cell::new(0), taken: Cell::new(0) }
+    }
+
+    /// Returns the owner word.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// Returns the stream.
+    pub fn stream(&self) -> &L {
+        &self.stream
+    }
+
+    /// Returns the tag of all its messages.
+    #[inline(always)]
+    pub fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// Returns the number of records that were taken.
+    #[inline(always)]
+    pub fn taken(&self) -> u64 {
+        self.taken.get()
+    }
+
+    /// Returns the next record, if one is there.
+    #[inline(always)]
+    pub fn look<P: Processor, const N: usize>(&self, cpu: &P) -> Option<Record>
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let at = self.at.get();
+        // (M2) Acquire: pairs with the Release (M1) in `StreamSender::send`.
+        let header = cpu.load(self.stream.word(at), Ordering::Acquire);
+        if header & 7 != READY {
+            return None;
+        }
+        let header = header & FIELDS;
+        // Relaxed: ordered by (M2).
+        let after =
+            if header & GATE == 0 { 0 } else { cpu.load(self.stream.word(at + 1), Ordering::Relaxed) };
+        Some(Record { header: Header(header), after, end: at + length(header) })
+    }
+
+    /// Takes the record that a look has found: reads its arguments.
+    #[inline(always)]
+    pub fn take<P: Processor, const N: usize>(&self, cpu: &P, record: &Record, args: &mut [u32; MAX_ARGS])
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let mut at = self.at.get() + 1 + u64::from(record.header.0 & GATE != 0);
+        let mut n = 0;
+        while at < record.end && n + 1 < MAX_ARGS {
+            // Relaxed: ordered by (M2).
+            let both = cpu.load(self.stream.word(at), Ordering::Relaxed);
+            args[n] = both as u32;
+            args[n + 1] = (both >> 32) as u32;
+            n += 2;
+            at += 1;
+        }
+        self.at.set(record.end);
+        self.taken.set(self.taken.get() + 1);
+    }
+
+    /// Notes that a record was handled.
+    #[inline(always)]
+    pub fn done<P: Processor, const N: usize>(&self, cpu: &P, record: &Record)
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        // (M5) Release: the handler's effects come before; pairs with the Acquire (M6) in
+        // `unhandled`.
+        cpu.store(&self.stream.handled, record.end, Ordering::Release);
+    }
+
+    /// Returns whether it is time to say what may be written again.
+    #[inline(always)]
+    pub fn has_space_to_say<P: Processor, const N: usize>(&self) -> bool
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        self.at.get() - self.said.get() >= N as u64 / PUBLICATIONS
+    }
+
+    /// Says what may be written again.
+    #[cold]
+    pub fn say_space<P: Processor, W: WaitForSpace<P>, const N: usize>(&self, cpu: &P, wait: &W)
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        self.said.set(self.at.get());
+        // (M4) Release (in `release_some`): our reads come before; pairs with the Acquire (M3) in
+        // `StreamSender::send`.
+        wait.release_some(cpu, &self.stream.space, self.at.get(), 1);
+    }
+
+    /// Says that the receiver will sleep. `false`: a record has come.
+    pub fn arm<P: Processor, const N: usize>(&self, cpu: &P) -> bool
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let word = self.stream.word(self.at.get());
+        // Relaxed: it orders nothing; it and the sender's exchange (M1) are on one word, so one of
+        // the two sees the other.
+        match cpu.compare_exchange(word, 0, SLEEPS, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(now) => now & 7 != READY,
+        }
+    }
+
+    /// Takes that back.
+    pub fn disarm<P: Processor, const N: usize>(&self, cpu: &P)
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        let word = self.stream.word(self.at.get());
+        // Relaxed: at worst the sender wakes in vain.
+        let _ = cpu.compare_exchange(word, SLEEPS, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether senders have opened streams since the last look.
+#[inline(always)]
+pub fn has_news<P: Processor>(cpu: &P, news: &P::Word) -> bool {
+    // Relaxed: looked at again by (M12).
+    cpu.load(news, Ordering::Relaxed) & !(REFUSED | NEWS_SLEEP) != 0
+}
+
+/// Takes the numbers of the streams that were opened: one in each bit.
+pub fn take_news<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
+    // (M12) Acquire: the owner words are there; pairs with the Release (M11) in
+    // `StreamSender::open`.
+    let before = cpu.fetch_and(news, REFUSED, Ordering::Acquire);
+    if before & REFUSED == 0 { before & !NEWS_SLEEP } else { 0 }
+}
+
+/// Refuses all streams from now on. Returns the numbers of those that were opened before.
+pub fn refuse<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
+    // (M12) Acquire: as above; pairs with the Release (M11).
+    let before = cpu.swap(news, REFUSED, Ordering::Acquire);
+    if before & REFUSED == 0 { before & !NEWS_SLEEP } else { 0 }
+}
+
+/// Says in a queue's word of streams that its receiver will sleep. `false`: a stream was opened.
+pub fn arm_news<P: Processor>(cpu: &P, news: &P::Word) -> bool {
+    // Relaxed: it orders nothing; it and the sender's exchange (M11) are on one word, so one of the
+    // two sees the other.
+    match cpu.compare_exchange(news, 0, NEWS_SLEEP, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(now) => now & REFUSED != 0 || now == NEWS_SLEEP,
+    }
+}
+
+/// Takes that back.
+pub fn disarm_news<P: Processor>(cpu: &P, news: &P::Word) {
+    // Relaxed: at worst a sender wakes in vain.
+    let _ = cpu.compare_exchange(news, NEWS_SLEEP, 0, Ordering::Relaxed, Ordering::Relaxed);
+}
