@@ -545,6 +545,19 @@ impl<D: Domain> Endpoint<D> {
         self.core.answers.count.get()
     }
 
+    /// Returns the number of streams that it receives from ([`WorldConfig::streams`]).
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.streams(), 0, "no peer has sent many requests");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn streams(&self) -> usize {
+        self.core.streams.count.get()
+    }
+
     /// Looks after the receive block now, instead of some time while no message arrives:
     /// notices deaths, frees packets that the dead had claimed, returns messages that were on the
     /// way to them.

@@ -82,7 +82,7 @@ impl WorldConfig {
             algorithm: Algorithm::default(),
             waiting: Policy::default(),
             answer_lines: true,
-            streams: share(16).max(1),
+            streams: 2 * share(8),
         }
     }
 

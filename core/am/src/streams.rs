@@ -4,7 +4,7 @@
 //! After [`IN_A_ROW`] short requests through a peer's queue a sender takes one of the peer's
 //! streams, if one is free. From then on its short requests of the same tag go there, and all others
 //! through the queue. A poll delivers the records of the streams that have been opened, at most
-//! [`TURN`] of each, and then looks at the queues.
+//! [a quota](crate::path::adjust) of each, and then looks at the queues.
 //!
 //! Order: a record, a message of a line and a packet of one sender are delivered in the order in
 //! which they were sent. Each names what it comes after: a record a ticket of the queue, a message
@@ -31,7 +31,7 @@ use crate::name::Tag;
 use crate::outgoing::{OnFull, Outgoing};
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
-use crate::path::{Failure, patiently};
+use crate::path::{Failure, adjust, patiently};
 use crate::queue::{Arrival, Census, ClaimError, TICKET};
 use crate::send::Waiter;
 use crate::state::{Core, Domain, Peer};
@@ -40,8 +40,6 @@ use crate::state::{Core, Domain, Peer};
 pub(crate) const IN_A_ROW: u32 = 32;
 /// Number of such requests between two attempts, where no stream was free.
 const AGAIN: u32 = 4096;
-/// Maximum number of records of one stream that a poll delivers.
-const TURN: usize = 64;
 /// A message of a line names the number of records before it modulo this: there are never so many
 /// words in a stream.
 const ORDERS: u64 = 4095;
@@ -249,7 +247,13 @@ impl<D: Domain> Core<D> {
 
     #[inline(never)]
     fn poll_each_stream(&self) -> usize {
-        self.streams.receivers.borrow().iter().map(|stream| self.poll_stream(stream, TURN)).sum()
+        let quota = &self.request.quota;
+        let each = |stream| {
+            let delivered = self.poll_stream(stream, quota.get());
+            adjust(quota, delivered);
+            delivered
+        };
+        self.streams.receivers.borrow().iter().map(each).sum()
     }
 
     /// Delivers records of a stream, and the messages of lines that come before them.

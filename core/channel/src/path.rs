@@ -318,15 +318,21 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
         }
         if delivered > 0 {
             self.claim.flush(self.queue, &mut self.receiver.borrow_mut(), cpu, &wait());
-            // As long as polls come back full, more at a time cost less each; when they don't,
-            // nobody waits for our attention in vain.
-            if delivered == quota {
-                self.quota.set((quota * 2).min(QUOTA.1));
-            } else if delivered < quota / 4 {
-                self.quota.set((quota / 2).max(QUOTA.0));
-            }
+            adjust(self.quota, delivered);
         }
         delivered
+    }
+}
+
+/// Adjusts a quota to the number of messages that a poll has delivered, more than 0: as long
+/// as polls deliver all of it, more at a time cost less each; otherwise other work need not wait.
+#[inline(always)]
+pub fn adjust(quota: &Cell<usize>, delivered: usize) {
+    let now = quota.get();
+    if delivered >= now {
+        quota.set((now * 2).min(QUOTA.1));
+    } else if delivered > 0 && delivered < now / 4 {
+        quota.set((now / 2).max(QUOTA.0));
     }
 }
 

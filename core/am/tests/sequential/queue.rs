@@ -464,7 +464,7 @@ fn every_queue_delivers_if_a_sender_is_stopped_for_a_while() {
 fn a_queue_lies_on_the_lines_that_it_asks_for() {
     assert_eq!(lines(Slot::<Sequential>::new), 1);
     assert_eq!(lines(BlockHead::<Sequential>::new), 1);
-    assert_eq!(lines(Control::<Sequential>::new), 5);
+    assert_eq!(lines(Control::<Sequential>::new), 6);
 }
 
 #[test]
