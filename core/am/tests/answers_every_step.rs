@@ -1,6 +1,7 @@
 //! Kills or stops a process after instruction k of a send, an answer or a poll in the
-//! line that it shares with a peer, and looks whether the peer goes on: nothing lost, nothing
-//! twice, no answer to what came back, and the next incarnation uses the same line again.
+//! line that it shares with a peer, or in a stream, and looks whether the peer goes on: nothing
+//! lost, nothing twice, no answer to what came back, and the next incarnation uses the same line or
+//! stream again.
 //!
 //! `cargo test -p towpath-am --test answers_every_step -- every` does it for every k. In the
 //! ordinary tests k grows by a thirtieth at a time.
@@ -22,6 +23,9 @@ const ANSWER: u8 = 2;
 const WARM: u8 = 3;
 const TURN: u8 = 4;
 
+/// Number of requests through a queue before the one that opens a stream.
+const BEFORE_STREAM: u32 = 32;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     /// The victim sends a question.
@@ -32,6 +36,31 @@ enum What {
     Hear,
     /// The victim polls, and finds an answer.
     Take,
+    /// The victim sends a question with which it opens a stream.
+    Open,
+    /// The victim sends a question in a stream.
+    Follow,
+    /// The victim polls, and handles a message of a stream.
+    HearRecord,
+}
+
+impl What {
+    /// Returns whether the two use a stream, and no line.
+    fn in_stream(self) -> bool {
+        matches!(self, What::Open | What::Follow | What::HearRecord)
+    }
+    /// Returns whether the victim sends.
+    fn sends(self) -> bool {
+        matches!(self, What::Ask | What::Open | What::Follow)
+    }
+    /// Number of questions of the victim before it acts.
+    fn warm(self) -> u32 {
+        match self {
+            What::Open => BEFORE_STREAM,
+            What::Follow => BEFORE_STREAM + 4,
+            _ => 16,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +80,8 @@ const LAST: usize = 4;
 const DISORDER: usize = 5;
 const ANSWERED: usize = 6;
 const END: usize = 7;
+/// Index of: the victim may act, where it had to do something before.
+const AGAIN: usize = 8;
 
 #[derive(Clone, Copy)]
 struct Page(&'static [AtomicU64]);
@@ -97,23 +128,37 @@ fn victim(
     let warm = Arc::new(AtomicU32::new(0));
     let count = warm.clone();
     endpoint.set_handler(WARM, move |_| _ = count.fetch_add(1, Ordering::Relaxed));
-    for number in 1..=16 {
+    for number in 1..=what.warm() {
         endpoint.request(0, WARM, &[number])?;
         endpoint.poll_until(|| warm.load(Ordering::Relaxed) == number);
     }
-    assert_eq!(endpoint.answer_lines(), 1, "the two have begun to use the line");
+    assert_eq!(endpoint.answer_lines() == 0, what.in_stream(), "the two have begun to use the line");
     match what {
-        What::Ask => {}
-        What::Answer | What::Hear => endpoint.request(0, TURN, &[])?,
+        What::Ask | What::Open | What::Follow => {}
+        What::Answer | What::Hear | What::HearRecord => endpoint.request(0, TURN, &[])?,
         What::Take => endpoint.request(0, ASK, &[7])?,
     }
     page.set(NAME, endpoint.name().to_bits());
     page.set(READY, 1);
-    page.wait(GO);
+    while page.get(GO) == 0 {
+        // The messages that come before the one that counts.
+        if what == What::HearRecord {
+            endpoint.poll();
+        }
+        std::thread::yield_now();
+    }
+    if what == What::HearRecord {
+        assert_eq!((endpoint.streams(), page.get(HANDLED)), (1, u64::from(2 * BEFORE_STREAM)));
+        page.set(HANDLED, 0);
+        page.set(READY, 2);
+        page.wait(AGAIN);
+    }
     mark();
     match what {
-        What::Ask => endpoint.request(0, ASK, &[7, 8, 9])?,
+        What::Ask | What::Open | What::Follow => endpoint.request(0, ASK, &[7, 8, 9])?,
         What::Answer | What::Hear | What::Take => assert_eq!(endpoint.poll(), 1),
+        // Those that came while it was stopped, too.
+        What::HearRecord => assert!(endpoint.poll() >= 1),
     }
     mark();
     while page.get(END) == 0 {
@@ -142,8 +187,10 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(page: Page, victims_rank: u32) -> Scene {
-        let config = WorldConfig { packets: 8, blocks: 2, block_size: 64, ..WorldConfig::new(2) };
+    fn new(page: Page, victims_rank: u32, in_stream: bool) -> Scene {
+        let (answer_lines, streams) = (!in_stream, u32::from(in_stream));
+        let small = WorldConfig { packets: 8, blocks: 2, block_size: 64, ..WorldConfig::new(2) };
+        let config = WorldConfig { answer_lines, streams, ..small };
         let world = World::create(&config.spec(None)).unwrap();
         world.enter(Some(1 - victims_rank)).unwrap();
         let peer = Endpoint::new(&world).unwrap();
@@ -197,7 +244,19 @@ impl Scene {
         let mut started = Victim::fork(|| victim(&self.world, self.victims_rank, name, what, page));
         self.until(false, "the victim does not get ready", |_| page.get(READY) == 1);
         match what {
-            What::Ask => {}
+            What::Ask | What::Open => {}
+            What::Follow => assert_eq!(self.peer.streams(), 1, "the victim has opened a stream"),
+            What::HearRecord => {
+                self.until(false, "no turn", |seen| seen.turns == 1);
+                self.peer.map(0, Name::from_bits(page.get(NAME)), Tag::ALL).unwrap();
+                for _ in 0..2 * BEFORE_STREAM {
+                    self.peer.request(0, TURN, &[7]).unwrap();
+                }
+                self.until(false, "no turns heard", |_| page.get(HANDLED) == u64::from(2 * BEFORE_STREAM));
+                page.set(GO, 1);
+                self.until(false, "not ready", |_| page.get(READY) == 2);
+                self.peer.request(0, TURN, &[7]).unwrap();
+            }
             What::Answer | What::Hear => {
                 self.until(false, "no turn", |seen| seen.turns == 1);
                 self.peer.map(0, Name::from_bits(page.get(NAME)), Tag::ALL).unwrap();
@@ -205,8 +264,9 @@ impl Scene {
             }
             What::Take => self.until(false, "no question", |seen| seen.asked.len() == 1),
         }
-        assert_eq!(self.peer.answer_lines(), 1, "the two have begun to use the line");
+        assert_eq!(self.peer.answer_lines() == 0, what.in_stream(), "the two have begun to use the line");
         page.set(GO, 1);
+        page.set(AGAIN, 1);
         started.reach_mark();
         started
     }
@@ -218,16 +278,18 @@ impl Scene {
         self.world.process_ended(self.victims_rank, pid, true);
         let page = self.page;
         match what {
-            What::Ask => {
+            What::Ask | What::Open | What::Follow => {
                 self.until(true, "sent and lost", |seen| !complete || !seen.asked.is_empty());
                 for _ in 0..3 {
+                    // A stream whose opening was not told is found by those that look for it.
+                    self.peer.recover();
                     self.peer.poll();
                 }
                 let seen = self.seen.lock().unwrap();
                 assert!(seen.asked.len() <= 1 && seen.back.is_empty(), "{:?}", seen.asked);
                 assert!(seen.asked.iter().all(|args| args == &[7, 8, 9]), "{:?}", seen.asked);
             }
-            What::Answer | What::Hear => {
+            What::Answer | What::Hear | What::HearRecord => {
                 self.until(true, "a question was neither handled nor returned", |seen| {
                     page.get(HANDLED) as usize + seen.back.len() > 0
                 });
@@ -276,11 +338,11 @@ impl Scene {
             victim.go_on();
         }
         let (questions, answers) = match what {
-            What::Ask | What::Take => (3, 1),
+            _ if what.sends() || what == What::Take => (3, 1),
             What::Answer => (4, 0),
-            What::Hear => (3, 0),
+            _ => (3, 0),
         };
-        let handled = questions as u64 + u64::from(what == What::Hear);
+        let handled = questions as u64 + u64::from(matches!(what, What::Hear | What::HearRecord));
         self.until(false, "a message was lost", |seen| {
             seen.answered.len() >= questions && page.get(ANSWERED) >= answers
         });
@@ -306,13 +368,17 @@ impl Scene {
     }
 }
 
+/// All acts.
+const WHATS: [What; 7] =
+    [What::Ask, What::Answer, What::Hear, What::Take, What::Open, What::Follow, What::HearRecord];
+
 fn main() {
-    let page = Page(shared_words(8));
+    let page = Page(shared_words(9));
     pin(two_cores()[0]);
     let choice = Choice::from_arguments();
     let mut cases = 0;
-    println!("{:<8}{:<10}{:>6}{:>8}", "act", "victim", "rank", "steps");
-    for what in [What::Ask, What::Answer, What::Hear, What::Take] {
+    println!("{:<12}{:<10}{:>6}{:>8}", "act", "victim", "rank", "steps");
+    for what in WHATS {
         for how in [How::Killed, How::Stopped] {
             for rank in [0, 1] {
                 if !choice.includes(&[&format!("{what:?}"), &format!("{how:?}")]) {
@@ -320,7 +386,7 @@ fn main() {
                 }
                 watchdog::begin(format!("{what:?}, {how:?}, rank {rank}"), 150);
                 cases += 1;
-                let scene = Scene::new(page, rank);
+                let scene = Scene::new(page, rank, what.in_stream());
                 let (mut steps, mut count) = (0, 0);
                 loop {
                     watchdog::at(steps);
@@ -335,8 +401,12 @@ fn main() {
                     }
                     steps = choice.after(steps);
                 }
+                if what == What::Open {
+                    // None of the dead has left a stream that is not free.
+                    scene.prepare(What::Follow).kill();
+                }
                 assert!(steps > 20, "{what:?}: {steps} steps");
-                println!("{:<8}{:<10}{rank:>6}{count:>8}", format!("{what:?}"), format!("{how:?}"));
+                println!("{:<12}{:<10}{rank:>6}{count:>8}", format!("{what:?}"), format!("{how:?}"));
             }
         }
     }
