@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -203,6 +204,36 @@ fn stream_queue_and_line_keep_the_order_of_one_sender() {
         assert!(ends.iter().all(|end| end.audit().is_clean()), "seed {seed}");
         assert!(seed % 2 == 1 || ends.iter().map(Endpoint::streams).sum::<usize>() > 2, "seed {seed}");
     }
+}
+
+#[test]
+fn stream_that_is_opened_during_a_poll_comes_before_a_later_packet() {
+    thread_local! {
+        static SENDER: RefCell<Option<Endpoint>> = const { RefCell::new(None) };
+    }
+    let worlds = members(&WorldConfig { packets: 64, ..config(2) });
+    let (receiver, sender) = (endpoint(&worlds[0]), endpoint(&worlds[1]));
+    sender.map(0, receiver.name(), Tag::ALL).unwrap();
+    let heard = log(&receiver, PAYLOAD);
+    let noted = heard.clone();
+    receiver.set_handler(HEAR, move |message| {
+        let number = message.args()[0];
+        noted.lock().unwrap().push(number);
+        if number == 20 {
+            SENDER.with_borrow(|sender| {
+                let sender = sender.as_ref().expect("the sender of the test");
+                (21..MANY).for_each(|number| sender.try_request(0, HEAR, &[number]).unwrap());
+                sender.request_medium(0, PAYLOAD, &[MANY], b"after the stream").unwrap();
+            });
+        }
+    });
+    (0..20).for_each(|number| sender.try_request(0, HEAR, &[number]).unwrap());
+    hear_all(&receiver);
+    sender.try_request(0, HEAR, &[20]).unwrap();
+    SENDER.set(Some(sender));
+    hear_all(&receiver);
+    assert_eq!(taken(&heard), (0..=MANY).collect::<Vec<_>>());
+    SENDER.set(None);
 }
 
 #[test]
