@@ -163,8 +163,7 @@ impl<D: Domain> Core<D> {
             && self.has_taken(peer, answer.after)
     }
 
-    /// Returns whether all packets of a queue before a ticket have been delivered that were
-    /// published.
+    /// Returns whether the published packets before a ticket have been delivered.
     #[inline(always)]
     pub(crate) fn has_come_to(&self, direction: Direction, ticket: u64) -> bool {
         let own = self.own(direction);
@@ -274,8 +273,8 @@ impl<D: Domain> Core<D> {
         self.change_lines(|lines| lines.retain(is_used));
     }
 
-    /// Returns the request in the line that a peer which is gone did not handle, and what
-    /// it comes after ([`Peer::order`]).
+    /// Returns the request in the line that a peer which is gone did not handle, and its
+    /// order ([`Peer::order`]).
     pub(crate) fn take_unhandled(&self, peer: &Rc<Peer<D>>) -> Option<(u64, Outstanding)> {
         let Unhandled { header, tag, args: few, after } = peer.talk.end.unhandled(self.cpu())?;
         let mut args = [0; MAX_ARGS];

@@ -85,7 +85,7 @@ pub(crate) struct Peer<D: Domain> {
     pub talk: Talk<D>,
     /// Stream beside its request queue.
     pub stream: StreamSender<<D as Memory>::Stream>,
-    /// Number of short requests through its queue before the next attempt to take a stream.
+    /// Number of short requests through its queue until the next attempt at a stream.
     pub until_stream: Cell<u32>,
 }
 

@@ -2,9 +2,9 @@
 //! request queue ([`towpath_channel::stream`]).
 //!
 //! After [`IN_A_ROW`] short requests through a peer's queue a sender takes one of the peer's
-//! streams, if one is free. From then on its short requests of the same tag go there, and all others
-//! through the queue. A poll delivers the records of the streams that have been opened, at most
-//! [a quota](crate::path::adjust) of each, and then looks at the queues.
+//! streams, if one is free. From then on its short requests of the same tag go there, and all
+//! others through the queue. A poll delivers the records of the streams that have been opened, at
+//! most [a quota](crate::path::adjust) of each, and then looks at the queues.
 //!
 //! Order: a record, a message of a line and a packet of one sender are delivered in the order in
 //! which they were sent. Each names what it comes after: a record a ticket of the queue, a message
@@ -14,8 +14,8 @@
 //! Only where the claim algorithm is `towpath`: the others are what their papers say. Not to an
 //! endpoint that a signal polls, unless the stream has been opened before.
 //!
-//! **A sender that dies** leaves records that are delivered; then the receiver takes the stream back
-//! ([`Core::sweep_streams`]). **A receiver that dies** leaves the number of words that it has
+//! **A sender that dies** leaves records that are delivered; then the receiver takes the stream
+//! back ([`Core::sweep_streams`]). **A receiver that dies** leaves the number of words that it has
 //! handled: its sender gets the requests behind them back.
 
 use core::cell::{Cell, RefCell};
@@ -40,8 +40,8 @@ use crate::state::{Core, Domain, Peer};
 pub(crate) const IN_A_ROW: u32 = 32;
 /// Number of such requests between two attempts, where no stream was free.
 const AGAIN: u32 = 4096;
-/// A message of a line names the number of records before it modulo this: there are never so many
-/// words in a stream.
+/// A message of a line names the number of records before it modulo this: there are never
+/// so many words in a stream.
 const ORDERS: u64 = 4095;
 
 /// Streams that an endpoint receives from.
@@ -61,7 +61,8 @@ impl<D: Domain> Streams<D> {
     }
 }
 
-/// Mark of a record that is being handled, until it is dropped: it counts as handled then.
+/// Mark of a record that is being handled, until it is dropped: it counts as handled
+/// then.
 struct Done<'a, D: Domain>(&'a Core<D>, &'a StreamReceiver<<D as Memory>::Stream>, &'a Record);
 
 impl<D: Domain> Done<'_, D> {
@@ -79,8 +80,8 @@ impl<D: Domain> Drop for Done<'_, D> {
 }
 
 impl<D: Domain> Peer<D> {
-    /// Returns what a message of a line to the peer comes after: a ticket of the queue and, above,
-    /// the number of records.
+    /// Returns the order of a message in a line to the peer: the ticket of the queue and,
+    /// above, the number of records that it comes after.
     #[inline(always)]
     pub(crate) fn order(&self, direction: Direction) -> u64 {
         let ticket = self.link(direction).sender.borrow().next_ticket;
@@ -94,8 +95,8 @@ impl<D: Domain> Peer<D> {
 // ---- sending ----
 
 impl<D: Domain> Core<D> {
-    /// Sends a short request in the peer's stream, if this endpoint has one there. `None`: it has
-    /// none, or the message does not fit.
+    /// Sends a short request in the peer's stream, if this endpoint has one there.
+    /// `None`: it has none, or the message does not fit.
     #[inline(always)]
     pub(crate) fn send_in_stream(
         &self,
@@ -137,7 +138,8 @@ impl<D: Domain> Core<D> {
         Ok(())
     }
 
-    /// Sends a short request in a stream that it takes for that, if it is time to and one is free.
+    /// Sends a short request in a stream that it takes for that, if it is time to and one
+    /// is free.
     #[inline(always)]
     pub(crate) fn opens_stream(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> bool {
         if !self.streams.enabled || out.direction.is_reply() {
@@ -173,8 +175,9 @@ impl<D: Domain> Core<D> {
         must_wake.is_some()
     }
 
-    /// Returns the requests in the stream that a peer which is gone did not handle, in their order,
-    /// each with the ticket that it comes after, where that had changed, and its number.
+    /// Returns the requests in the stream that a peer which is gone did not handle, in
+    /// their order, each with the ticket that it comes after, where that had changed, and its
+    /// number.
     pub(crate) fn take_unhandled_records(&self, peer: &Rc<Peer<D>>) -> Vec<(Option<u64>, u64, Outstanding)> {
         let records = peer.stream.unhandled(self.cpu());
         let source = source_code(self.name.endpoint, self.name.generation);
@@ -236,8 +239,8 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Changes the list of streams, but not while a record of one of them is being handled: then it
-    /// returns `false`.
+    /// Changes the list of streams, but not while a record of one of them is being
+    /// handled: then it returns `false`.
     fn change_streams(&self, act: impl FnOnce(&mut Vec<StreamReceiver<D::Stream>>)) -> bool {
         let Ok(mut receivers) = self.streams.receivers.try_borrow_mut() else { return false };
         act(&mut receivers);
@@ -263,7 +266,7 @@ impl<D: Domain> Core<D> {
         while delivered < most
             && let Some(record) = stream.look(cpu)
         {
-            // What its sender sent before it is there by now.
+            // The messages that its sender sent before it are there by now.
             if self.answers.has_lines() {
                 in_lines += self.poll_all_lines(false);
             }
@@ -294,8 +297,8 @@ impl<D: Domain> Core<D> {
         ManuallyDrop::new(done).end();
     }
 
-    /// Delivers what the sender of a packet sent before it in its stream and in lines. Returns the
-    /// number of messages.
+    /// Delivers the messages that the sender of a packet sent before it in its stream and
+    /// in lines. Returns the number of messages.
     #[inline(always)]
     pub(crate) fn poll_before_packet(&self, source: u32, direction: Direction) -> usize {
         let mut delivered = self.poll_all_lines(direction.is_reply());
@@ -312,15 +315,15 @@ impl<D: Domain> Core<D> {
     fn empty_stream(&self, source: u32) -> usize {
         let mut delivered = 0;
         for stream in self.streams.receivers.borrow().iter().filter(|stream| source_of(stream) == source) {
-            // What comes after the packet is not delivered.
+            // Records that come after the packet are not delivered.
             delivered += self.poll_stream(stream, usize::MAX);
             delivered += self.poll_all_lines(false);
         }
         delivered
     }
 
-    /// Returns whether as many records of a peer have been taken as a message of a line names
-    /// ([`Peer::order`]).
+    /// Returns whether as many records of a peer have been taken as a message of a line
+    /// names ([`Peer::order`]).
     #[inline(always)]
     pub(crate) fn has_taken(&self, peer: &Peer<D>, order: u64) -> bool {
         let number = order >> TICKET.trailing_ones();
@@ -359,8 +362,8 @@ impl<D: Domain> Core<D> {
                 || self.streams.receivers.borrow().iter().any(can_be))
     }
 
-    /// Says in each stream that the endpoint will sleep. `false`: a record has come, or a stream was
-    /// opened.
+    /// Says in each stream that the endpoint will sleep. `false`: a record has come, or a
+    /// stream was opened.
     pub(crate) fn arm_streams(&self) -> bool {
         if !self.streams.enabled {
             return true;
@@ -385,7 +388,7 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    /// Takes the streams of the dead back, when what they had sent has been delivered.
+    /// Takes the streams of the dead back, when their records have been delivered.
     #[cold]
     pub(crate) fn sweep_streams(&self) {
         if !self.streams.enabled {
@@ -425,8 +428,8 @@ impl<D: Domain> Core<D> {
     }
 }
 
-/// Returns whether a message of a line that names this order ([`Peer::order`]) was sent before
-/// the record of this number, the first one after it or one before that.
+/// Returns whether a message of a line that names this order ([`Peer::order`]) was sent
+/// before the record of this number, the first one after it or one before that.
 pub(crate) fn is_before_record(order: u64, number: u64) -> bool {
     let named = order >> TICKET.trailing_ones();
     named == 0 || named == 1 + number % ORDERS

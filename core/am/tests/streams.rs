@@ -139,7 +139,7 @@ fn streams_are_for_as_many_senders_as_there_are() {
     }
 }
 
-/// Forms of one sender's messages, at random, and polls between them: stream, queue, line.
+/// Messages of all forms, at random, with polls between them: stream, queue, line.
 #[test]
 fn stream_queue_and_line_keep_the_order_of_one_sender() {
     for seed in 0..200 {
@@ -207,7 +207,7 @@ fn stream_queue_and_line_keep_the_order_of_one_sender() {
 }
 
 #[test]
-fn stream_that_is_opened_during_a_poll_comes_before_a_later_packet() {
+fn stream_opened_during_a_poll_comes_before_a_later_packet() {
     thread_local! {
         static SENDER: RefCell<Option<Endpoint>> = const { RefCell::new(None) };
     }
@@ -272,7 +272,7 @@ fn successor_leaves_a_living_senders_stream_alone() {
     }
     let backs: Vec<Log> = senders.iter().map(returned).collect();
     let numbers: Vec<u32> = (0..100).collect();
-    // What comes before is handled, what comes after is not.
+    // None of these is handled.
     senders.iter().for_each(|sender| send(sender, &first, 0..100));
     drop(first);
     let second = endpoint(&worlds[0]);

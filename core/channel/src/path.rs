@@ -324,8 +324,10 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
     }
 }
 
-/// Adjusts a quota to the number of messages that a poll has delivered, more than 0: as long
-/// as polls deliver all of it, more at a time cost less each; otherwise other work need not wait.
+/// Adjusts a quota to the number of messages that a poll has delivered, if any.
+///
+/// As long as polls deliver all of it, more at a time cost less each; otherwise other work need not
+/// wait.
 #[inline(always)]
 pub fn adjust(quota: &Cell<usize>, delivered: usize) {
     let now = quota.get();

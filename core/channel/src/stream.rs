@@ -8,13 +8,13 @@
 //!
 //! **How.** A record is its header, the ticket that it comes after if that has changed, and its
 //! arguments, two in a word. Where the next one will begin stands a 0, written before the header is
-//! published. The receiver reads a header there, or waits. What it has taken it says in `handled`;
-//! what may be written again in `space`, a quarter of the words at a time.
+//! published. The receiver reads a header there, or waits. It counts the words that it has handled
+//! in `handled`, and those that may be written again in `space`, a quarter of the words at a time.
 //!
-//! **Start.** An endpoint has some streams beside its request queue; a sender takes a free one by an
-//! exchange of its `owner`, writes its first record, and says in the queue's `streams` word that it
-//! is there. The stream is the sender's until the receiver has seen that the sender is gone, or the
-//! sender that the receiver is.
+//! **Start.** An endpoint has some streams beside its request queue; a sender takes a free one by
+//! an exchange of its `owner`, writes its first record, and says in the queue's `streams` word that
+//! it is there. The stream is the sender's until the receiver has seen that the sender is gone, or
+//! the sender that the receiver is.
 //!
 //! **Order.** A record names the ticket after its sender's last packet in the queue, and is
 //! delivered when the receiver's head has come so far. A receiver that finds a packet in its queue
@@ -67,9 +67,10 @@ const NEWS_SLEEP: u64 = 1 << 63;
 const REFUSED: u64 = 1 << 62;
 /// In a header: the ticket that the record comes after follows.
 const GATE: u64 = 1 << 48;
-/// Bits of a header that a receiver reads: state, handler, number of arguments, source, [`GATE`].
+/// Bits of a header that a receiver reads: state, handler, number of arguments, source,
+/// [`GATE`].
 const FIELDS: u64 = GATE | 0xffff_f000_0000 | 0x1f << 15 | 0xff << 7 | 7;
-/// The receiver says so many times in a lap what may be written again.
+/// Number of times in a lap that the receiver publishes the space.
 const PUBLICATIONS: u64 = 4;
 
 /// Maximum number of arguments of a record.
@@ -80,7 +81,7 @@ pub const MAX_STREAMS: u32 = 32;
 /// A stream in memory; natively its layout. `N` is a power of two.
 #[repr(C, align(128))]
 pub struct Stream<P: Processor, const N: usize = WORDS> {
-    /// Sender: 0, or who has taken it ([`Ends`]).
+    /// Sender: 0 if it is free, or else the two ends ([`Ends`]).
     owner: OwnLine<P::Word>,
     /// Sender: the tag of all its messages.
     tag: P::Cell,
@@ -114,8 +115,8 @@ impl<P: Processor, const N: usize> Stream<P, N> {
         cpu.load(&self.owner, Ordering::Acquire)
     }
 
-    /// Takes a stream back from an owner that is gone. Called by the receiver, which does not read
-    /// it any more.
+    /// Takes a stream back from an owner that is gone. Called by the receiver, which does
+    /// not read it any more.
     pub fn take_back(&self, cpu: &P, owner: u64) {
         // (M8) Release: the receiver's reads come before; pairs with the Acquire (M7) of the next
         // sender. Relaxed on failure: it is another sender's already.
@@ -224,9 +225,9 @@ impl<L> StreamSender<L> {
         self.sent.get()
     }
 
-    /// Takes a stream, and sends its first message there. `after`: the ticket after the sender's
-    /// last packet in the queue. Returns whether the receiver sleeps and must be woken; `None`: the
-    /// stream is another sender's, or the receiver wants none.
+    /// Takes a stream, and sends its first message there. `after`: the ticket after the
+    /// sender's last packet in the queue. Returns whether the receiver sleeps and must be woken;
+    /// `None`: the stream is another sender's, or the receiver wants none.
     #[cold]
     pub fn open<P: Processor, const N: usize>(
         &self,
@@ -275,8 +276,8 @@ impl<L> StreamSender<L> {
         Some(before & NEWS_SLEEP != 0)
     }
 
-    /// Writes all of a record but its header, and the 0 behind it. Returns the header and the
-    /// number of words.
+    /// Writes all of a record but its header, and the 0 behind it. Returns the header and
+    /// the number of words.
     #[inline(always)]
     fn fill<P: Processor, const N: usize>(
         &self,
@@ -311,8 +312,8 @@ impl<L> StreamSender<L> {
         self.after.set(after);
     }
 
-    /// Sends a message that the stream takes. `after`: as for [`StreamSender::open`]. Returns
-    /// whether the receiver sleeps and must be woken.
+    /// Sends a message that the stream takes. `after`: as for [`StreamSender::open`].
+    /// Returns whether the receiver sleeps and must be woken.
     ///
     /// # Errors
     ///
@@ -357,8 +358,8 @@ impl<L> StreamSender<L> {
         }
     }
 
-    /// Returns the records that the receiver, which is gone, did not handle, and gives the stream
-    /// back.
+    /// Returns the records that the receiver, which is gone, did not handle, and gives
+    /// the stream back.
     pub fn unhandled<P: Processor, const N: usize>(&self, cpu: &P) -> Vec<UnhandledRecord>
     where
         L: Deref<Target = Stream<P, N>>,
@@ -512,7 +513,8 @@ impl<L> StreamReceiver<L> {
         cpu.store(&self.stream.handled, record.end, Ordering::Release);
     }
 
-    /// Returns whether it is time to say what may be written again.
+    /// Returns whether a quarter of the words may be written again since the last
+    /// publication.
     #[inline(always)]
     pub fn has_space_to_say<P: Processor, const N: usize>(&self) -> bool
     where
@@ -521,7 +523,7 @@ impl<L> StreamReceiver<L> {
         self.at.get() - self.said.get() >= N as u64 / PUBLICATIONS
     }
 
-    /// Says what may be written again.
+    /// Publishes the number of words that may be written again.
     #[cold]
     pub fn say_space<P: Processor, W: WaitForSpace<P>, const N: usize>(&self, cpu: &P, wait: &W)
     where
@@ -580,7 +582,8 @@ pub fn refuse<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
     if before & REFUSED == 0 { before & !NEWS_SLEEP } else { 0 }
 }
 
-/// Says in a queue's word of streams that its receiver will sleep. `false`: a stream was opened.
+/// Says in a queue's word of streams that its receiver will sleep. `false`: a stream was
+/// opened.
 pub fn arm_news<P: Processor>(cpu: &P, news: &P::Word) -> bool {
     // Relaxed: it orders nothing; it and the sender's exchange (M11) are on one word, so one of the
     // two sees the other.
