@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{Directory, Member, Watchdog, member};
+use common::{Directory, Member, Watchdog, is_fresh, member};
 
 /// A command of `towpath` in a directory of its own: its exit code, output and errors.
 pub fn command(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i32, String, String) {
@@ -21,11 +21,17 @@ pub fn command(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i3
 
 /// Folder of the façade's examples, which are built first.
 ///
-/// They belong to another package, so cargo builds them only when that is tested too.
+/// They belong to another package, so cargo builds them only when that is tested too. It would build
+/// them again where it did, with the features that they need alone.
 pub fn examples() -> &'static PathBuf {
     static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
     EXAMPLES.get_or_init(|| {
         let profile = Path::new(env!("CARGO_BIN_EXE_towpath")).parent().unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/towpath/examples");
+        let mut names = std::fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().path());
+        if names.all(|name| is_fresh(&profile.join("examples").join(name.file_stem().unwrap()))) {
+            return profile.join("examples");
+        }
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--package", "towpath", "--examples"]);
         if profile.ends_with("release") {

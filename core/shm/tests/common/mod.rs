@@ -15,12 +15,17 @@ pub fn member() -> &'static Path {
     MEMBER.get_or_init(|| example("member"))
 }
 
-/// An example program of this crate, built if need be.
+/// An example program of this crate, built if need be: where all of the workspace is tested, it is
+/// there, and would be built again with the features that it needs alone.
 pub fn example(name: &str) -> PathBuf {
     // target/PROFILE/deps/this-test
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let directory = profile.file_name().unwrap().to_str().unwrap();
+    let program = profile.join("examples").join(name);
+    if is_fresh(&program) {
+        return program;
+    }
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "-p", "towpath-shm", "--example", name])
         .args(["--profile", if directory == "debug" { "dev" } else { directory }])
@@ -30,7 +35,17 @@ pub fn example(name: &str) -> PathBuf {
         .status()
         .unwrap();
     assert!(built.success(), "the example `{name}` can't be built");
-    profile.join("examples").join(name)
+    program
+}
+
+/// Returns whether a program is newer than all its sources, which cargo lists beside it.
+pub fn is_fresh(program: &Path) -> bool {
+    let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    let Ok(list) = std::fs::read_to_string(program.with_extension("d")) else { return false };
+    let Some((_, sources)) = list.trim_end().split_once(": ") else { return false };
+    let built = changed(program);
+    // A blank within a path has a backslash before it: such a source is not found, and so not fresh.
+    built.is_some() && sources.split(' ').all(|s| changed(Path::new(s)).is_some_and(|at| Some(at) <= built))
 }
 
 /// Ends the test's own children if the test takes too long, after saying where they
