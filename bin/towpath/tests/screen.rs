@@ -12,7 +12,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 /// Runs that take seconds, each with an option that makes its answer long.
 const RUNS: [&str; 5] = [
     "bench floor --runs 1",
-    "bench logp --runs 1 --algorithms towpath,ticket --targets",
+    "bench stress --runs 1 --messages 1000 --algorithms towpath,ticket --targets",
     "sim origin2000 locks --procs 1,2 --seeds 1 --operations 60",
     "sim sx4 ladder --algorithms slots-tas,towpath --seeds 1",
     "reproduce N34 N4 M18 --seeds 1",
@@ -118,8 +118,8 @@ fn all_prints_what_the_screen_leaves_out() {
 fn targets_are_shown_only_when_asked_for() {
     let folder = Folder::new("targets");
     let page = || std::fs::read_to_string(folder.0.join("towpath-report/index.html")).unwrap();
-    let plain = folder.text("bench logp --runs 1 --algorithms towpath");
+    let plain = folder.text("bench stress --runs 1 --messages 1000 --algorithms towpath");
     assert!(!plain.contains("targets") && !page().contains("id=\"targets\""), "{plain}");
-    let asked = folder.text("bench logp --runs 1 --algorithms towpath --targets");
+    let asked = folder.text("bench stress --runs 1 --messages 1000 --algorithms towpath --targets");
     assert!(asked.to_lowercase().contains("targets") && page().contains("id=\"targets\""), "{asked}");
 }
