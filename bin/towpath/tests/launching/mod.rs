@@ -21,8 +21,8 @@ pub fn command(dog: &Watchdog, directory: &Directory, arguments: &[&str]) -> (i3
 
 /// Folder of the façade's examples, which are built first.
 ///
-/// They belong to another package, so cargo builds them only when that is tested too. It would build
-/// them again where it did, with the features that they need alone.
+/// They belong to another package, so cargo builds them only when that is tested too. It would
+/// build them again where it did, with the features that they need alone.
 pub fn examples() -> &'static PathBuf {
     static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
     EXAMPLES.get_or_init(|| {

@@ -15,8 +15,10 @@ pub fn member() -> &'static Path {
     MEMBER.get_or_init(|| example("member"))
 }
 
-/// An example program of this crate, built if need be: where all of the workspace is tested, it is
-/// there, and would be built again with the features that it needs alone.
+/// An example program of this crate, built if need be.
+///
+/// Where all of the workspace is tested it is there, and would be built again with the features
+/// that it needs alone.
 pub fn example(name: &str) -> PathBuf {
     // target/PROFILE/deps/this-test
     let test = std::env::current_exe().unwrap();
@@ -44,7 +46,7 @@ pub fn is_fresh(program: &Path) -> bool {
     let Ok(list) = std::fs::read_to_string(program.with_extension("d")) else { return false };
     let Some((_, sources)) = list.trim_end().split_once(": ") else { return false };
     let built = changed(program);
-    // A blank within a path has a backslash before it: such a source is not found, and so not fresh.
+    // A blank within a path has a backslash before it: such a source is not found, thus not fresh.
     built.is_some() && sources.split(' ').all(|s| changed(Path::new(s)).is_some_and(|at| Some(at) <= built))
 }
 
