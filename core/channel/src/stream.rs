@@ -463,6 +463,15 @@ impl<L> StreamReceiver<L> {
         self.taken.get()
     }
 
+    /// Returns the word in which the next header will be.
+    #[inline(always)]
+    pub fn awaited<P: Processor, const N: usize>(&self) -> &P::Word
+    where
+        L: Deref<Target = Stream<P, N>>,
+    {
+        self.stream.word(self.at.get())
+    }
+
     /// Returns the next record, if one is there.
     #[inline(always)]
     pub fn look<P: Processor, const N: usize>(&self, cpu: &P) -> Option<Record>
@@ -540,7 +549,7 @@ impl<L> StreamReceiver<L> {
     where
         L: Deref<Target = Stream<P, N>>,
     {
-        let word = self.stream.word(self.at.get());
+        let word = self.awaited();
         // Relaxed: it orders nothing; it and the sender's exchange (M1) are on one word, so one of
         // the two sees the other.
         match cpu.compare_exchange(word, 0, SLEEPS, Ordering::Relaxed, Ordering::Relaxed) {
@@ -554,9 +563,8 @@ impl<L> StreamReceiver<L> {
     where
         L: Deref<Target = Stream<P, N>>,
     {
-        let word = self.stream.word(self.at.get());
         // Relaxed: at worst the sender wakes in vain.
-        let _ = cpu.compare_exchange(word, SLEEPS, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = cpu.compare_exchange(self.awaited(), SLEEPS, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

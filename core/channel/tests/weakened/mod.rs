@@ -2,6 +2,8 @@
 //! accesses were weaker than it is written. A test that then still passes does not need the
 //! ordering.
 
+use std::panic::resume_unwind;
+
 use loom::sync::Notify;
 use towpath_machine::{
     Arena, LoomArena, LoomBytes, LoomCell, LoomProcessor, LoomWord, Ordering, Park, Place, Prefetch,
@@ -23,6 +25,8 @@ pub enum Missing {
     UpdateOrder,
     /// A wake-up goes to none.
     Wake,
+    /// The thread dies instead of a store with Release: it unwinds.
+    Life,
 }
 
 /// A word of the model.
@@ -33,7 +37,17 @@ pub enum Missing {
 pub struct Word {
     inner: LoomWord,
     woken: Option<Notify>,
+    /// Accessed with the word where the algorithm says Relaxed.
+    data: Option<LoomCell>,
 }
+
+/// Makes words as [`LoomArena`] does; those of a row, all but the first, are data too.
+///
+/// Their Relaxed accesses must be ordered by others, or loom finds a race. (It has no loads that
+/// see what is stored later: without this, a word that is overwritten before it is read passes.)
+#[allow(dead_code)] // Some tests have no rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows;
 
 /// A thread of the model with its number.
 #[derive(Clone, Copy, Debug)]
@@ -58,13 +72,26 @@ impl Weakened {
 impl Arena<Weakened> for LoomArena {
     fn word(&self, place: Place, value: u64) -> Word {
         let inner = Arena::<LoomProcessor>::word(&LoomArena::default(), place, value);
-        Word { inner, woken: self.parking.then(Notify::new) }
+        Word { inner, woken: self.parking.then(Notify::new), data: None }
     }
     fn cell(&self, place: Place, value: u64) -> LoomCell {
         Arena::<LoomProcessor>::cell(self, place, value)
     }
     fn bytes(&self, len: usize) -> LoomBytes {
         Arena::<LoomProcessor>::bytes(self, len)
+    }
+}
+
+impl Arena<Weakened> for Rows {
+    fn word(&self, place: Place, value: u64) -> Word {
+        let data = (place == Place::SameLine).then(|| Arena::<Weakened>::cell(self, place, value));
+        Word { data, ..Arena::<Weakened>::word(&LoomArena::default(), place, value) }
+    }
+    fn cell(&self, place: Place, value: u64) -> LoomCell {
+        Arena::<LoomProcessor>::cell(&LoomArena::default(), place, value)
+    }
+    fn bytes(&self, len: usize) -> LoomBytes {
+        Arena::<LoomProcessor>::bytes(&LoomArena::default(), len)
     }
 }
 
@@ -77,9 +104,18 @@ impl Processor for Weakened {
         self.inner.id
     }
     fn load(&self, word: &Word, order: Ordering) -> u64 {
+        if let (Some(data), Ordering::Relaxed) = (&word.data, order) {
+            self.inner.read(data);
+        }
         self.inner.load(&word.inner, self.order(order, Missing::Acquire))
     }
     fn store(&self, word: &Word, value: u64, order: Ordering) {
+        if let (Some(data), Ordering::Relaxed) = (&word.data, order) {
+            self.inner.write(data, value);
+        }
+        if self.missing == Missing::Life && order == Ordering::Release {
+            resume_unwind(Box::new("dead"));
+        }
         self.inner.store(&word.inner, value, self.order(order, Missing::Release));
     }
     fn swap(&self, word: &Word, value: u64, order: Ordering) -> u64 {
