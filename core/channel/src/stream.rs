@@ -606,3 +606,6 @@ pub fn disarm_news<P: Processor>(cpu: &P, news: &P::Word) {
     // Relaxed: at worst a sender wakes in vain.
     let _ = cpu.compare_exchange(news, NEWS_SLEEP, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests;
