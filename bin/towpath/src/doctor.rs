@@ -31,7 +31,7 @@ pub struct Arguments {
 
 /// Result of one probe.
 #[derive(Debug, Serialize)]
-struct Finding {
+struct ProbeResult {
     /// Short and stable name, for programs.
     key: &'static str,
     /// Name in the table.
@@ -43,13 +43,13 @@ struct Finding {
     meaning: String,
 }
 
-impl Finding {
+impl ProbeResult {
     fn new(key: &'static str, name: &'static str, available: bool, value: String, meaning: &str) -> Self {
-        Finding { key, name, available, needed: false, value, meaning: meaning.to_owned() }
+        ProbeResult { key, name, available, needed: false, value, meaning: meaning.to_owned() }
     }
 
     fn needed(self) -> Self {
-        Finding { needed: true, ..self }
+        ProbeResult { needed: true, ..self }
     }
 }
 
@@ -65,7 +65,7 @@ struct World {
 
 /// File that has the name of a world and is none.
 #[derive(Debug, Serialize)]
-struct Other {
+struct ForeignFile {
     #[serde(flatten)]
     path: Path,
     why: String,
@@ -73,7 +73,7 @@ struct Other {
 
 /// A file of MPICH's own.
 #[derive(Debug, Serialize)]
-struct MpichFile {
+struct MpichLeftover {
     #[serde(flatten)]
     path: Path,
     bytes: u64,
@@ -86,9 +86,9 @@ struct MpichFile {
     remedy: Option<String>,
 }
 
-impl MpichFile {
+impl MpichLeftover {
     fn new(file: crate::mpich::MpichFile) -> Self {
-        MpichFile {
+        MpichLeftover {
             path: Path::new(&file.path),
             bytes: file.bytes,
             mapped: file.mapped(),
@@ -115,15 +115,15 @@ impl Path {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     version: &'static str,
     layout: u32,
     works: bool,
-    findings: Vec<Finding>,
+    findings: Vec<ProbeResult>,
     directory: String,
     worlds: Vec<World>,
-    others: Vec<Other>,
-    mpich: Vec<MpichFile>,
+    others: Vec<ForeignFile>,
+    mpich: Vec<MpichLeftover>,
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
@@ -135,8 +135,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         bytes: w.bytes,
         alive: w.alive,
     };
-    let other = |o: towpath_shm::OtherFile| Other { path: Path::new(&o.path), why: o.why };
-    let report = Report {
+    let other = |o: towpath_shm::OtherFile| ForeignFile { path: Path::new(&o.path), why: o.why };
+    let report = DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         layout: towpath_shm::LAYOUT_VERSION,
         works: findings.iter().all(|f| f.available || !f.needed),
@@ -144,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         directory: shown(named_worlds_directory()),
         worlds: found.worlds.into_iter().map(world).collect(),
         others: found.others.into_iter().map(other).collect(),
-        mpich: crate::mpich::files()?.into_iter().map(MpichFile::new).collect(),
+        mpich: crate::mpich::files()?.into_iter().map(MpichLeftover::new).collect(),
     };
     if arguments.json {
         say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?)?;
@@ -155,7 +155,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The report as a table and sentences.
-fn text(report: &Report) -> String {
+fn text(report: &DoctorReport) -> String {
     let mut lines = Vec::new();
     for finding in &report.findings {
         let mark = match (finding.available, finding.needed) {

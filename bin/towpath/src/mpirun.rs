@@ -24,7 +24,7 @@ use towpath_launch::{
 };
 
 use crate::output::say;
-use crate::run::children::{self, Ended};
+use crate::run::children::{self, ChildEnd};
 use crate::run::parse_seconds;
 use crate::run::signals::{Signals, is_ending, set_mask};
 use crate::run::streams::Streams;
@@ -199,23 +199,23 @@ impl<'a> RunningLauncher<'a> {
         let ended = self.until_it_ends()?;
         // Ends ranks whose launcher has gone. After an orderly end, processes that are left were
         // meant to stay.
-        if self.told || matches!(ended, Ended::Signal(_)) {
+        if self.told || matches!(ended, ChildEnd::Signal(_)) {
             let grace = if self.alone { Duration::ZERO } else { self.grace.min(Duration::from_secs(2)) };
             children::end_orphans(grace, |_| {});
         }
-        if ended == Ended::Code(0) && self.announced.as_ref().is_some_and(|a| !a.has_entries()) {
+        if ended == ChildEnd::Code(0) && self.announced.as_ref().is_some_and(|a| !a.has_entries()) {
             self.remarks.remark(format_args!("towpath mpirun: {}", not_loaded(self.kind)));
         }
         while !self.remarks.finish() && !self.told {
             self.sleep(None)?;
         }
         Ok(match ended {
-            Ended::Code(code) => code,
-            Ended::Signal(signal) => 128 + signal as u8,
+            ChildEnd::Code(code) => code,
+            ChildEnd::Signal(signal) => 128 + signal as u8,
         })
     }
 
-    fn until_it_ends(&mut self) -> io::Result<Ended> {
+    fn until_it_ends(&mut self) -> io::Result<ChildEnd> {
         let started = Instant::now();
         let mut silent = self.announced.is_some();
         loop {

@@ -39,7 +39,7 @@ pub struct Exit {
 
 /// State of a child that was not waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ChildState {
     /// Running, asleep or stopped.
     Alive,
     /// Ended by itself, with this exit code.
@@ -141,11 +141,11 @@ impl Child {
     }
 
     /// Returns the child's state. It is not waited for.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ChildState {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match retry_on_intr(|| waitid(WaitId::Pid(self.pid), ended)) {
-            Ok(Some(status)) => status.exit_status().map_or(State::Killed, State::Exited),
-            Ok(None) | Err(_) => State::Alive,
+            Ok(Some(status)) => status.exit_status().map_or(ChildState::Killed, ChildState::Exited),
+            Ok(None) | Err(_) => ChildState::Alive,
         }
     }
 
@@ -265,16 +265,16 @@ mod tests {
     #[test]
     fn state_tells_an_end_from_a_death() {
         let seen = |child: &Child| {
-            while child.state() == State::Alive {
+            while child.state() == ChildState::Alive {
                 child.sleep_until_it_ends(Duration::from_secs(1));
             }
             child.state()
         };
-        assert_eq!(seen(&Child::fork(|| 3).unwrap()), State::Exited(3));
+        assert_eq!(seen(&Child::fork(|| 3).unwrap()), ChildState::Exited(3));
         let child = Child::fork(sleeps).unwrap();
-        assert_eq!(child.state(), State::Alive);
+        assert_eq!(child.state(), ChildState::Alive);
         child.kill();
-        assert_eq!(seen(&child), State::Killed);
+        assert_eq!(seen(&child), ChildState::Killed);
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         let mut child = Child::fork(sleeps).unwrap();
         let pid = child.pid;
         assert_eq!(child.wait(Instant::now() + Duration::from_millis(30)).unwrap(), None);
-        assert_eq!(child.state(), State::Alive);
+        assert_eq!(child.state(), ChildState::Alive);
         drop(child);
         assert!(rustix::process::test_kill_process(pid).is_err(), "the process is gone");
     }

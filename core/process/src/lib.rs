@@ -6,5 +6,5 @@
 mod child;
 mod cycles;
 
-pub use child::{Child, Exit, PANICKED, State};
+pub use child::{Child, ChildState, Exit, PANICKED};
 pub use cycles::may_count_cycles;

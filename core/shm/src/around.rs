@@ -12,7 +12,7 @@ use towpath_sync::{Surroundings, is_oversubscribed};
 use crate::inner::Inner;
 use crate::layout::{CPU_WORDS, PRESENCE, Presence, RANK_BITS};
 use crate::limits;
-use crate::participant::{EntryWord, ParticipantId, State};
+use crate::participant::{EntryState, EntryWord, ParticipantId};
 
 impl Surroundings for Inner {
     fn oversubscribed(&self) -> bool {
@@ -146,7 +146,7 @@ impl Inner {
         for index in 0..self.processes {
             let entry = self.entry(index);
             // Relaxed, both: hints, which order nothing.
-            if EntryWord::unpack(entry.word.load(Ordering::Relaxed)).state == State::Entered {
+            if EntryWord::unpack(entry.word.load(Ordering::Relaxed)).state == EntryState::Entered {
                 for (sum, word) in union.iter_mut().zip(&entry.cpus) {
                     *sum |= word.load(Ordering::Relaxed);
                 }

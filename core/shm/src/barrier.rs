@@ -35,7 +35,7 @@ use towpath_sync::{PARKED, Policy, Surroundings, Wait, Waiting};
 use crate::Error;
 use crate::inner::Inner;
 use crate::layout::{MOST_PROCESSES, RANK_BITS};
-use crate::participant::{EntryWord, State};
+use crate::participant::{EntryState, EntryWord};
 use crate::world::World;
 
 const FAILED: u64 = 1 << 62;
@@ -272,14 +272,14 @@ impl Inner {
                 // `liveness.rs`.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
                 let expected = match word.state {
-                    State::Entered | State::Joining => true,
+                    EntryState::Entered | EntryState::Joining => true,
                     // Not yet here, or here no more.
-                    State::Free => word.generation == 0,
-                    State::Dying => {
+                    EntryState::Free => word.generation == 0,
+                    EntryState::Dying => {
                         self.count_death(index);
                         false
                     }
-                    State::Dead => false,
+                    EntryState::Dead => false,
                 };
                 if expected && !arrived {
                     return;
@@ -332,9 +332,9 @@ impl Inner {
                 // `liveness.rs`.
                 let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
                 match word.state {
-                    State::Entered | State::Joining => true,
-                    State::Free => word.generation == 0,
-                    State::Dying | State::Dead => false,
+                    EntryState::Entered | EntryState::Joining => true,
+                    EntryState::Free => word.generation == 0,
+                    EntryState::Dying | EntryState::Dead => false,
                 }
             }
         })

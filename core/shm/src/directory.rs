@@ -44,7 +44,7 @@ use towpath_machine::{Native, Object, Plain, TypeText};
 use towpath_sync::{Exclusive, Guard, Lock, LockError, Mutex, Policy, Wait};
 
 use crate::inner::Inner;
-use crate::layout::{PAGE, Record, TYPE_WORDS, code_of, record_of};
+use crate::layout::{ObjectRecord, PAGE, TYPE_WORDS, code_of, record_of};
 use crate::participant::ParticipantId;
 use crate::segment::check_name;
 use crate::{Error, World};
@@ -240,7 +240,7 @@ fn text_words(text: &str) -> [u64; TYPE_WORDS] {
 /// Text of a record's type, as far as it fits there.
 ///
 /// Another process may have written anything.
-fn type_text(record: &Record) -> String {
+fn type_text(record: &ObjectRecord) -> String {
     // Relaxed: as in `shared`.
     let mut bytes: Vec<u8> =
         record.type_text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
@@ -313,7 +313,7 @@ impl World {
         let (bytes, align) = (size_of::<T>() as u64, align_of::<T>().max(64) as u64);
         let text = TypeText::<T>::default().to_string();
         let hash = hash_of(text.bytes());
-        let found = |record: &Record| {
+        let found = |record: &ObjectRecord| {
             // Relaxed, all: written before the record's name was stored (N3), which was read with
             // Acquire (N4).
             let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -349,7 +349,7 @@ impl World {
             free: heap_bytes - used,
             bytes: heap_bytes,
         };
-        let record_bytes = size_of::<Record>() as u64;
+        let record_bytes = size_of::<ObjectRecord>() as u64;
         let offset = (used + record_bytes).next_multiple_of(align);
         let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(64));
         let Some(end) = end.filter(|&end| align <= PAGE && end <= heap_bytes) else {
@@ -417,7 +417,7 @@ impl Inner {
         &buckets[(hash ^ hash >> 32) as usize & (buckets.len() - 1)]
     }
 
-    fn lookup(&self, name: &Name) -> Result<Option<&Record>, Error> {
+    fn lookup(&self, name: &Name) -> Result<Option<&ObjectRecord>, Error> {
         // (N4) Acquire: pairs with the Release (N3) in `shared`, and, since each creator reads the
         // head before it stores another one, with those of the older records of the list.
         let mut code = self.bucket(name).load(Ordering::Acquire);

@@ -19,7 +19,7 @@ use towpath_machine::Native;
 use crate::Error;
 use crate::inner::Inner;
 use crate::layout::LOCKS;
-use crate::participant::{EntryWord, ParticipantId, State, joining_hash};
+use crate::participant::{EntryState, EntryWord, ParticipantId, joining_hash};
 use crate::process::{Identity, Pulse};
 use crate::segment::{lock_byte, open_again};
 
@@ -75,15 +75,15 @@ impl Inner {
             let bits = entry.word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
             match word.state {
-                State::Entered | State::Joining => match self.pulse(index, bits) {
+                EntryState::Entered | EntryState::Joining => match self.pulse(index, bits) {
                     Pulse::Dead => self.note_death(index, bits),
-                    Pulse::Alive if word.state == State::Joining && since.elapsed() < patience => {
+                    Pulse::Alive if word.state == EntryState::Joining && since.elapsed() < patience => {
                         std::thread::sleep(Duration::from_millis(5));
                     }
                     Pulse::Alive => return Ok(Err(word.pid)),
                 },
-                State::Dying => self.count_death(index),
-                State::Free | State::Dead => {
+                EntryState::Dying => self.count_death(index),
+                EntryState::Free | EntryState::Dead => {
                     // Before the claim: as long as it is held, whatever namespace asks, the claimer
                     // lives.
                     let lock = self.lock_rank(index);
@@ -91,7 +91,7 @@ impl Inner {
                         generation: word.next_generation(),
                         start_hash: joining_hash(identity.start, lock.is_some()),
                         pid: identity.pid,
-                        state: State::Joining,
+                        state: EntryState::Joining,
                     };
                     // (E3) AcqRel: Acquire pairs with the Release of the predecessor's leaving;
                     // fails if another process was faster.
@@ -131,7 +131,7 @@ impl Inner {
         entry.namespace.store(identity.namespace, Ordering::Relaxed);
         entry.locked.store(lock.is_some().into(), Ordering::Relaxed);
         self.reset_arrival(index);
-        let entered = EntryWord { state: State::Entered, ..claim };
+        let entered = EntryWord { state: EntryState::Entered, ..claim };
         // (E5) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails if the others
         // took this process for dead.
         entry
@@ -186,8 +186,8 @@ impl Inner {
         // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let seen = entry.word.load(Ordering::Acquire);
         let word = EntryWord::unpack(seen);
-        if word.generation == me.generation && word.state == State::Entered {
-            let free = EntryWord { state: State::Free, pid: 0, start_hash: 0, ..word };
+        if word.generation == me.generation && word.state == EntryState::Entered {
+            let free = EntryWord { state: EntryState::Free, pid: 0, start_hash: 0, ..word };
             // (E3) AcqRel: Release pairs with the Acquire in `try_enter`. Fails if the others took
             // this process for dead.
             let _ = entry.word.compare_exchange(seen, free.pack(), Ordering::AcqRel, Ordering::Acquire);
@@ -207,7 +207,7 @@ impl Inner {
         // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let seen = self.entry(me.index).word.load(Ordering::Acquire);
         let word = EntryWord::unpack(seen);
-        if word.generation == me.generation && word.state == State::Entered {
+        if word.generation == me.generation && word.state == EntryState::Entered {
             self.note_death(me.index, seen);
         }
     }
@@ -218,7 +218,7 @@ impl Inner {
         (0..self.processes).any(|index| {
             // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
             let word = EntryWord::unpack(self.entry(index).word.load(Ordering::Acquire));
-            matches!(word.state, State::Entered | State::Joining)
+            matches!(word.state, EntryState::Entered | EntryState::Joining)
         })
     }
 }

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 
 use towpath_machine::Native;
 
-use crate::layout::{Control, Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY};
+use crate::layout::{Entry, Geometry, LAYOUT_VERSION, MAGIC, MOST_PROCESSES, READY, WorldControl};
 use crate::local::LocalPage;
 use crate::participant::ParticipantId;
 use crate::parts::Parts;
@@ -73,7 +73,7 @@ pub(crate) fn write_header(segment: &Segment, spec: &WorldSpec, geometry: &Geome
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
     set(&header.magic, MAGIC);
     header.layout.store(LAYOUT_VERSION, Ordering::Relaxed);
-    header.control_bytes.store(size_of::<Control>() as u32, Ordering::Relaxed);
+    header.control_bytes.store(size_of::<WorldControl>() as u32, Ordering::Relaxed);
     set(&header.bytes, segment.len());
     set(&header.area_offset, geometry.area());
     set(&header.object_bytes, spec.object_bytes);
@@ -116,7 +116,7 @@ pub(crate) fn adopt(
     expect(
         "the size of the control part",
         header.control_bytes.load(Ordering::Relaxed).into(),
-        size_of::<Control>() as u64,
+        size_of::<WorldControl>() as u64,
     )?;
     let processes = get(&header.processes);
     expect("the number of processes", processes, processes.clamp(1, MOST_PROCESSES.into()))?;
@@ -150,7 +150,7 @@ pub(crate) fn adopt(
 }
 
 impl Inner {
-    pub(crate) fn control(&self) -> &Control {
+    pub(crate) fn control(&self) -> &WorldControl {
         self.segment.control()
     }
 

@@ -47,7 +47,7 @@ pub(crate) const PAGE: u64 = 4096;
 pub const OBJECT_BYTES: u64 = 64 * 1024;
 
 /// Number of bytes for the records of the first 64 objects, beside those for objects.
-const FIRST_RECORDS: u64 = 64 * size_of::<Record>() as u64;
+const FIRST_RECORDS: u64 = 64 * size_of::<ObjectRecord>() as u64;
 
 /// Number of bytes of the heap for each list of named objects.
 const HEAP_PER_BUCKET: u64 = 512;
@@ -66,7 +66,7 @@ pub(crate) const CPU_WORDS: usize = 16;
 
 /// Written by the creator before [`READY`], never changed afterwards.
 #[repr(C, align(128))]
-pub(crate) struct Header {
+pub(crate) struct WorldHeader {
     pub magic: AtomicU64,
     pub layout: AtomicU32,
     pub control_bytes: AtomicU32,
@@ -140,7 +140,7 @@ pub(crate) struct BarrierState {
 
 /// Record of a named object, in the heap before the object: see `directory.rs`.
 #[repr(C, align(64))]
-pub(crate) struct Record {
+pub(crate) struct ObjectRecord {
     /// The record before it in its list ([`code_of`]), or 0.
     pub next: AtomicU64,
     /// Offset of the object in the heap.
@@ -167,8 +167,8 @@ pub(crate) struct DirectoryState {
 
 /// The part of a segment that every world has at the same place.
 #[repr(C)]
-pub(crate) struct Control {
-    pub header: Header,
+pub(crate) struct WorldControl {
+    pub header: WorldHeader,
     pub counts: Counts,
     pub barrier: BarrierState,
     pub directory: DirectoryState,
@@ -181,14 +181,14 @@ unsafe impl Plain for Bell {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Presence {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for Record {}
+unsafe impl Plain for ObjectRecord {}
 
 const _: () = {
-    assert!(size_of::<Header>() == 256 && size_of::<Counts>() == 256 && size_of::<Entry>() == 256);
-    assert!(size_of::<Bell>() == 128 && size_of::<Presence>() == 64 && size_of::<Record>() == 256);
-    assert!(offset_of!(Header, params) == 64 && offset_of!(Counts, deaths) == 128);
-    assert!(offset_of!(Entry, cpus) == 128 && offset_of!(Header, object_bytes) == 192);
-    assert!(size_of::<Control>() == 256 + 256 + 128 + 128 && size_of::<Control>() <= PAGE as usize);
+    assert!(size_of::<WorldHeader>() == 256 && size_of::<Counts>() == 256 && size_of::<Entry>() == 256);
+    assert!(size_of::<Bell>() == 128 && size_of::<Presence>() == 64 && size_of::<ObjectRecord>() == 256);
+    assert!(offset_of!(WorldHeader, params) == 64 && offset_of!(Counts, deaths) == 128);
+    assert!(offset_of!(Entry, cpus) == 128 && offset_of!(WorldHeader, object_bytes) == 192);
+    assert!(size_of::<WorldControl>() == 256 + 256 + 128 + 128 && size_of::<WorldControl>() <= PAGE as usize);
 };
 
 /// Minimum size of a segment, in bytes.
@@ -246,7 +246,7 @@ impl Geometry {
         let heap_bytes = pages(heap_bytes)?;
         let bucket_count = (heap_bytes / HEAP_PER_BUCKET).min(MOST_BUCKETS).next_power_of_two();
         // At most 2³⁰ bytes together: nothing overflows before the heap.
-        let mut at = size_of::<Control>() as u64;
+        let mut at = size_of::<WorldControl>() as u64;
         let mut take = |bytes: usize, count: u64| {
             let start = at;
             at = (at + bytes as u64 * count).next_multiple_of(128);
@@ -334,7 +334,7 @@ mod tests {
             area in 0..1u64 << 40,
         ) {
             let g = Geometry::of(processes, objects, area).unwrap();
-            let mut at = size_of::<Control>() as u64;
+            let mut at = size_of::<WorldControl>() as u64;
             for ((start, count), bytes) in [
                 (g.entries(), size_of::<Entry>()),
                 (g.bells(), size_of::<Bell>()),

@@ -86,8 +86,8 @@ pub fn cpu_quota() -> Option<f64> {
     groups("cpu")
         .into_iter()
         .filter_map(|(directory, version)| match version {
-            Version::Two => parse_cpu_max(&fs::read_to_string(directory.join("cpu.max")).ok()?),
-            Version::One => {
+            CgroupVersion::Two => parse_cpu_max(&fs::read_to_string(directory.join("cpu.max")).ok()?),
+            CgroupVersion::One => {
                 let quota = number(directory.join("cpu.cfs_quota_us"))?;
                 let period = number(directory.join("cpu.cfs_period_us"))?;
                 (quota > 0.0 && period > 0.0).then(|| quota / period)
@@ -103,15 +103,15 @@ fn parse_cpu_max(text: &str) -> Option<f64> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
 
-fn group_limit(directory: &Path, version: Version) -> Option<GroupLimit> {
+fn group_limit(directory: &Path, version: CgroupVersion) -> Option<GroupLimit> {
     let (limit, usage, prefix) = match version {
-        Version::Two => ("memory.max", "memory.current", ""),
-        Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+        CgroupVersion::Two => ("memory.max", "memory.current", ""),
+        CgroupVersion::One => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     };
     let number = |name: &str| fs::read_to_string(directory.join(name)).ok()?.trim().parse::<u64>().ok();
     // "max" is no number, and version 1 says "no limit" with one that no machine has.
@@ -133,12 +133,12 @@ fn group_limit(directory: &Path, version: Version) -> Option<GroupLimit> {
 
 /// The directories of this process's control groups for a controller, from its own up to
 /// the root.
-fn groups(controller: &str) -> Vec<(PathBuf, Version)> {
+fn groups(controller: &str) -> Vec<(PathBuf, CgroupVersion)> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     groups_from(controller, &read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
 }
 
-fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf, Version)> {
+fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf, CgroupVersion)> {
     let mut found = Vec::new();
     for line in membership.lines() {
         // hierarchy:controllers:path, the controllers empty in version 2.
@@ -147,9 +147,9 @@ fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf
             continue;
         };
         let version = if controllers.is_empty() {
-            Version::Two
+            CgroupVersion::Two
         } else if controllers.split(',').any(|c| c == controller) {
-            Version::One
+            CgroupVersion::One
         } else {
             continue;
         };
@@ -159,8 +159,8 @@ fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf
             let (Some(root), Some(point)) = (place.next(), place.next()) else { continue };
             let mut kind = kind.split(' ');
             let is_it = match (version, kind.next()) {
-                (Version::Two, Some("cgroup2")) => true,
-                (Version::One, Some("cgroup")) => {
+                (CgroupVersion::Two, Some("cgroup2")) => true,
+                (CgroupVersion::One, Some("cgroup")) => {
                     kind.nth(1).is_some_and(|options| options.split(',').any(|o| o == controller))
                 }
                 _ => false,
@@ -198,7 +198,7 @@ mod tests {
         let expected: Vec<_> =
             ["/sys/fs/cgroup/user.slice/me", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"]
                 .iter()
-                .map(|p| (PathBuf::from(p), Version::Two))
+                .map(|p| (PathBuf::from(p), CgroupVersion::Two))
                 .collect();
         assert_eq!(v2, expected);
 
@@ -209,7 +209,7 @@ mod tests {
             "4:memory:/docker/abc\n1:cpu:/\n",
             "40 30 0:30 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
         );
-        assert_eq!(v1, [(PathBuf::from("/sys/fs/cgroup/memory"), Version::One)]);
+        assert_eq!(v1, [(PathBuf::from("/sys/fs/cgroup/memory"), CgroupVersion::One)]);
         assert_eq!(groups_from("memory", "rubbish\n\n", "more rubbish\n"), []);
     }
 
@@ -221,10 +221,10 @@ mod tests {
         fs::write(directory.join("memory.current"), "900000\n").unwrap();
         fs::write(directory.join("memory.stat"), "anon 5\nactive_file 200000\ninactive_file 100000\n")
             .unwrap();
-        let limit = group_limit(&directory, Version::Two).unwrap();
+        let limit = group_limit(&directory, CgroupVersion::Two).unwrap();
         assert_eq!((limit.limit, limit.free), (1_000_000, 400_000));
         fs::write(directory.join("memory.max"), "max\n").unwrap();
-        assert_eq!(group_limit(&directory, Version::Two), None);
+        assert_eq!(group_limit(&directory, CgroupVersion::Two), None);
         fs::remove_dir_all(&directory).unwrap();
     }
 

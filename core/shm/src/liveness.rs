@@ -33,7 +33,7 @@ use towpath_machine::{Native, Park, Processor};
 
 use crate::inner::Inner;
 use crate::layout::{LOCKS, MOST_PROCESSES, RANK_BITS};
-use crate::participant::{Ending, EntryWord, PID_BITS, ParticipantId, State};
+use crate::participant::{Ending, EntryState, EntryWord, PID_BITS, ParticipantId};
 use crate::process::{self, Dead, FoundProcess, Pulse, Wanted};
 use crate::segment::byte_is_locked;
 use crate::watchlist::{WATCHED, Watched};
@@ -100,7 +100,7 @@ impl Inner {
             return if process::has_ended(pidfd) { Pulse::Dead } else { Pulse::Alive };
         }
         let found = match word.state {
-            State::Entered => {
+            EntryState::Entered => {
                 // Relaxed, both: written before the word that says ENTERED, which was read with
                 // Acquire (E4).
                 let start = entry.start.load(Ordering::Relaxed);
@@ -117,13 +117,13 @@ impl Inner {
                 }
             }
             // It holds the rank's lock from before it wrote the word.
-            State::Joining if word.has_lock() => {
+            EntryState::Joining if word.has_lock() => {
                 let held = byte_is_locked(self.segment.file(), LOCKS + u64::from(index));
                 return if held == Some(false) { Pulse::Dead } else { Pulse::Alive };
             }
             // It may be of another namespace, where its pid is another's: not found does not mean
             // dead.
-            State::Joining => match process::watch(word.pid, Wanted::Hash(word.start_hash)) {
+            EntryState::Joining => match process::watch(word.pid, Wanted::Hash(word.start_hash)) {
                 Err(Dead) => return Pulse::Alive,
                 found => found,
             },
@@ -160,18 +160,18 @@ impl Inner {
             return false;
         }
         match word.state {
-            State::Entered => match self.pulse(id.index, bits) {
+            EntryState::Entered => match self.pulse(id.index, bits) {
                 Pulse::Alive => true,
                 Pulse::Dead => {
                     self.note_death(id.index, bits);
                     false
                 }
             },
-            State::Dying => {
+            EntryState::Dying => {
                 self.count_death(id.index);
                 false
             }
-            State::Free | State::Joining | State::Dead => false,
+            EntryState::Free | EntryState::Joining | EntryState::Dead => false,
         }
     }
 
@@ -218,13 +218,13 @@ impl Inner {
             // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
             let bits = self.entry(index).word.load(Ordering::Acquire);
             match EntryWord::unpack(bits).state {
-                State::Entered | State::Joining => {
+                EntryState::Entered | EntryState::Joining => {
                     if self.pulse(index, bits) == Pulse::Dead {
                         self.note_death(index, bits);
                     }
                 }
-                State::Dying => self.count_death(index),
-                State::Free | State::Dead => {}
+                EntryState::Dying => self.count_death(index),
+                EntryState::Free | EntryState::Dead => {}
             }
         }
     }
@@ -238,7 +238,7 @@ impl Inner {
     /// Tells all, once, that the participant is dead. `bits`: the entry's word when that
     /// was found out.
     pub(crate) fn note_death(&self, index: u32, bits: u64) {
-        let dying = EntryWord { state: State::Dying, ..EntryWord::unpack(bits) }.pack();
+        let dying = EntryWord { state: EntryState::Dying, ..EntryWord::unpack(bits) }.pack();
         // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry; it fails if another
         // process has noted it, or it left.
         if self.entry(index).word.compare_exchange(bits, dying, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -259,7 +259,7 @@ impl Inner {
             // After `seen` was read with (E1): the order on which the module's argument rests.
             let bits = self.entry(index).word.load(Ordering::Acquire);
             let word = EntryWord::unpack(bits);
-            if word.state != State::Dying {
+            if word.state != EntryState::Dying {
                 return;
             }
             if (seen.rank(), seen.generation()) != (index, word.generation) {
@@ -285,8 +285,8 @@ impl Inner {
         // (E4) Acquire: pairs with the Release (E3), (E5) in `entering.rs` and `liveness.rs`.
         let bits = entry.word.load(Ordering::Acquire);
         let word = EntryWord::unpack(bits);
-        if word.state == State::Dying && word.generation == generation {
-            let dead = EntryWord { state: State::Dead, pid: 0, ..word }.pack();
+        if word.state == EntryState::Dying && word.generation == generation {
+            let dead = EntryWord { state: EntryState::Dead, pid: 0, ..word }.pack();
             // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails only if
             // another process has done it.
             let _ = entry.word.compare_exchange(bits, dead, Ordering::AcqRel, Ordering::Acquire);
@@ -315,22 +315,22 @@ impl Inner {
             match word.state {
                 // The caller may be mistaken: as long as the process lives, it may hold locks. One
                 // that joins holds none.
-                State::Entered | State::Joining
+                EntryState::Entered | EntryState::Joining
                     if self.is_entry_of(index, word, pid)
-                        && (word.state == State::Joining || self.pulse(index, bits) == Pulse::Dead) =>
+                        && (word.state == EntryState::Joining || self.pulse(index, bits) == Pulse::Dead) =>
                 {
                     self.note_death(index, bits);
                     return Ending::Participant;
                 }
                 // Started by the process that has ended, perhaps in a namespace of its own; or a
                 // successor.
-                State::Entered | State::Joining => {
+                EntryState::Entered | EntryState::Joining => {
                     if self.pulse(index, bits) == Pulse::Dead {
                         self.note_death(index, bits);
                     }
                     return Ending::Replaced;
                 }
-                State::Free => {
+                EntryState::Free => {
                     let ending = if word.generation == 0 { Ending::NeverCame } else { Ending::Left };
                     if !failed && ending == Ending::Left {
                         return ending;
@@ -341,7 +341,7 @@ impl Inner {
                         generation: word.generation.max(1),
                         start_hash: 0,
                         pid: if failed { pid & ((1 << PID_BITS) - 1) } else { 0 },
-                        state: if failed { State::Dying } else { State::Free },
+                        state: if failed { EntryState::Dying } else { EntryState::Free },
                     };
                     // (E3) AcqRel: Release pairs with the Acquire loads (E4) of the entry. Fails if
                     // a newcomer was faster.
@@ -356,11 +356,11 @@ impl Inner {
                     }
                 }
                 // Another participant was faster to notice.
-                State::Dying => {
+                EntryState::Dying => {
                     self.count_death(index);
                     return Ending::Participant;
                 }
-                State::Dead => return Ending::Participant,
+                EntryState::Dead => return Ending::Participant,
             }
         }
     }
@@ -370,7 +370,7 @@ impl Inner {
         // Relaxed: written before the word that says ENTERED, which was read with Acquire (E4). A
         // process that was still joining has not written it.
         let namespace = self.entry(index).namespace.load(Ordering::Relaxed);
-        word.pid == pid && (word.state == State::Joining || namespace == self.namespace())
+        word.pid == pid && (word.state == EntryState::Joining || namespace == self.namespace())
     }
 
     pub(crate) fn namespace(&self) -> u64 {

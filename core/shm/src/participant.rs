@@ -61,7 +61,7 @@ pub enum Ending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     Free,
     Joining,
     Entered,
@@ -75,7 +75,7 @@ pub(crate) struct EntryWord {
     pub generation: u32,
     pub start_hash: u16,
     pub pid: u32,
-    pub state: State,
+    pub state: EntryState,
 }
 
 /// In `start_hash` of an entry that is JOINING: its maker holds the rank's lock.
@@ -98,21 +98,21 @@ impl EntryWord {
             start_hash: (bits >> 24) as u16,
             pid,
             state: match bits & 3 {
-                0 => State::Free,
-                1 => State::Joining,
-                2 => State::Entered,
-                _ if pid != 0 => State::Dying,
-                _ => State::Dead,
+                0 => EntryState::Free,
+                1 => EntryState::Joining,
+                2 => EntryState::Entered,
+                _ if pid != 0 => EntryState::Dying,
+                _ => EntryState::Dead,
             },
         }
     }
 
     pub fn pack(self) -> u64 {
         let state = match self.state {
-            State::Free => 0,
-            State::Joining => 1,
-            State::Entered => 2,
-            State::Dying | State::Dead => 3,
+            EntryState::Free => 0,
+            EntryState::Joining => 1,
+            EntryState::Entered => 2,
+            EntryState::Dying | EntryState::Dead => 3,
         };
         debug_assert!(self.generation < 1 << GENERATION_BITS && self.pid < 1 << PID_BITS);
         // DYING without a pid is DEAD: only a damaged entry has none, and its death is not counted.
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn zero_is_free_and_generations_skip_zero() {
         let free = EntryWord::unpack(0);
-        assert_eq!(free.state, State::Free);
+        assert_eq!(free.state, EntryState::Free);
         assert_eq!(free.next_generation(), 1);
         assert_eq!(EntryWord { generation: (1 << 24) - 1, ..free }.next_generation(), 1);
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use towpath_machine::Plain;
 
-use crate::layout::{Bell, Entry, Geometry, Presence, Range, Record};
+use crate::layout::{Bell, Entry, Geometry, ObjectRecord, Presence, Range};
 use crate::segment::Segment;
 
 /// A segment that is as long as its geometry says.
@@ -54,8 +54,8 @@ impl Parts {
     }
 
     /// The record at an offset in the heap. `None` if there can be none.
-    pub fn record(&self, offset: u64) -> Option<&Record> {
-        let at = self.heap_at(offset, size_of::<Record>() as u64, align_of::<Record>() as u64)?;
+    pub fn record(&self, offset: u64) -> Option<&ObjectRecord> {
+        let at = self.heap_at(offset, size_of::<ObjectRecord>() as u64, align_of::<ObjectRecord>() as u64)?;
         // SAFETY: within the heap and aligned (checked by `heap_at`); mapped for as long as `self`
         // lives; any bits are a record, and its words are atomic (`Plain`).
         Some(unsafe { at.cast().as_ref() })

@@ -22,7 +22,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::layout::{Control, LEAST, LOCKS, MAGIC};
+use crate::layout::{LEAST, LOCKS, MAGIC, WorldControl};
 use crate::{Error, limits, shown};
 
 /// The directory in which named worlds lie: /dev/shm, or the value of `TOWPATH_SHM_DIR`.
@@ -215,11 +215,11 @@ impl Segment {
     }
 
     /// The part that every world has.
-    pub fn control(&self) -> &Control {
+    pub fn control(&self) -> &WorldControl {
         // SAFETY: the mapping is at least `LEAST` bytes long (checked in `map_checked`, and by the
         // callers of `anonymous` and `unnamed`: `Geometry::of`), page-aligned, lives as long as
-        // `self`, and `Control` consists of atomics only.
-        unsafe { self.base.cast::<Control>().as_ref() }
+        // `self`, and `WorldControl` consists of atomics only.
+        unsafe { self.base.cast::<WorldControl>().as_ref() }
     }
 
     pub fn base(&self) -> NonNull<u8> {

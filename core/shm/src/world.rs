@@ -10,7 +10,7 @@ use towpath_sync::{Policy, Surroundings};
 
 use crate::inner::{Inner, WorldSpec, adopt, write_header};
 use crate::layout::Geometry;
-use crate::participant::{Ending, EntryWord, ParticipantId, State};
+use crate::participant::{Ending, EntryState, EntryWord, ParticipantId};
 use crate::segment::{Segment, open_again, path_of};
 use crate::{Error, environment, sweep};
 
@@ -316,7 +316,7 @@ impl World {
         }
         // (E4) Acquire: pairs with the Release (E5) in `entering.rs`.
         let word = EntryWord::unpack(self.0.entry(index).word.load(Ordering::Acquire));
-        (word.state == State::Entered).then_some(ParticipantId { index, generation: word.generation })
+        (word.state == EntryState::Entered).then_some(ParticipantId { index, generation: word.generation })
     }
 
     /// The pid of a participant, as it itself sees it; `None` if it is gone. For
@@ -334,7 +334,7 @@ impl World {
         }
         // Relaxed: pid and generation are in one word.
         let word = EntryWord::unpack(self.0.entry(id.index).word.load(Ordering::Relaxed));
-        (word.state == State::Entered && word.generation == id.generation).then_some(word.pid)
+        (word.state == EntryState::Entered && word.generation == id.generation).then_some(word.pid)
     }
 
     /// Returns whether a participant is alive and has not left. Asks the operating system
@@ -369,7 +369,7 @@ impl World {
         rank < self.0.processes
             && matches!(
                 EntryWord::unpack(self.0.entry(rank).word.load(Ordering::Acquire)).state,
-                State::Dying | State::Dead
+                EntryState::Dying | EntryState::Dead
             )
     }
 

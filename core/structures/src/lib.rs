@@ -16,7 +16,7 @@ pub mod queues;
 mod storage;
 
 pub use counter::Counter;
-pub use pool::{Link, Node, Pool, PoolError};
+pub use pool::{Node, Pool, PoolError, VersionedIndex};
 pub use storage::{Boxed, InPlace, Storage};
 /// Locks, waiting and primitives, for the macros of this crate.
 #[doc(hidden)]

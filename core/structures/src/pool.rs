@@ -65,9 +65,9 @@ pub trait Node<P: Processor>: Send + Sync + 'static {
 /// An index with a version count, in one word. Each change counts, so that a word that
 /// holds the same index again is not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link(pub u64);
+pub struct VersionedIndex(pub u64);
 
-impl Link {
+impl VersionedIndex {
     /// The node's index.
     #[inline(always)]
     pub const fn index(self) -> u32 {
@@ -77,8 +77,8 @@ impl Link {
     /// Returns the link that replaces this one to point to another node: the count goes
     /// up by one (and round after 2³²).
     #[inline(always)]
-    pub const fn to(self, index: u32) -> Link {
-        Link(((self.0 >> 32).wrapping_add(1) << 32) | index as u64)
+    pub const fn to(self, index: u32) -> VersionedIndex {
+        VersionedIndex(((self.0 >> 32).wrapping_add(1) << 32) | index as u64)
     }
 }
 
@@ -88,7 +88,7 @@ pub struct Pool<P: Processor, T: Node<P>, M = Atomics, S: Storage = Boxed, const
     shared: OwnLine<P::Word>,
     fresh: OwnLine<P::Word>,
     caches: S::Each<Cache<P>>,
-    slots: S::Nodes<Slot<P, T>>,
+    slots: S::Nodes<NodeSlot<P, T>>,
     primitive: PhantomData<fn() -> M>,
 }
 
@@ -104,7 +104,7 @@ struct Cache<P: Processor> {
 }
 
 #[repr(C, align(64))]
-struct Slot<P: Processor, T> {
+struct NodeSlot<P: Processor, T> {
     /// The next node of the chain, or 0.
     link: P::Cell,
     /// The next chain of the shared list, or 0: in the first node of a chain.
@@ -129,7 +129,7 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
                 length: arena.cell(Place::SameLine, 0),
                 spare: arena.cell(Place::SameLine, 0),
             }),
-            slots: S::nodes(nodes, |_| Slot {
+            slots: S::nodes(nodes, |_| NodeSlot {
                 link: arena.cell(Place::NewLine, 0),
                 chain: arena.word(Place::SameLine, 0),
                 node: T::new(arena),
@@ -224,7 +224,7 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
     }
 
     #[inline(always)]
-    fn slot(&self, index: u32) -> Result<&Slot<P, T>, PoolError> {
+    fn slot(&self, index: u32) -> Result<&NodeSlot<P, T>, PoolError> {
         self.slots.as_ref().get(index as usize).ok_or(PoolError::Corrupt)
     }
 
@@ -239,7 +239,7 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
         }
         // (1) Acquire: the chain and its links; pairs with the Release (3) in `put_aside`, also
         // through the pops in between.
-        let mut top = Link(cpu.load(&self.shared, Ordering::Acquire));
+        let mut top = VersionedIndex(cpu.load(&self.shared, Ordering::Acquire));
         while top.index() != 0 {
             // Relaxed: written before (3). It may belong to a later life of the chain, and then (2)
             // fails.
@@ -247,7 +247,7 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
             // (2) Acquire: as (1), for the next attempt.
             match M::compare_exchange(cpu, &self.shared, top.0, top.to(next as u32).0, Ordering::Acquire) {
                 Ok(_) => return Ok((u64::from(top.index()), BATCH)),
-                Err(now) => top = Link(now),
+                Err(now) => top = VersionedIndex(now),
             }
         }
         self.never_used(cpu)
@@ -284,14 +284,14 @@ impl<P: Processor, T: Node<P>, M: Universal<P>, S: Storage, const BATCH: u64> Po
         }
         let slot = self.slot(spare as u32)?;
         // Relaxed: only a number to begin with; (3) compares it.
-        let mut top = Link(cpu.load(&self.shared, Ordering::Relaxed));
+        let mut top = VersionedIndex(cpu.load(&self.shared, Ordering::Relaxed));
         loop {
             // Relaxed: published by (3).
             cpu.store(&slot.chain, u64::from(top.index()), Ordering::Relaxed);
             // (3) Release: the chain with its links; pairs with the Acquire (1), (2) in `refill`.
             match M::compare_exchange(cpu, &self.shared, top.0, top.to(spare as u32).0, Ordering::Release) {
                 Ok(_) => return Ok(()),
-                Err(now) => top = Link(now),
+                Err(now) => top = VersionedIndex(now),
             }
         }
     }

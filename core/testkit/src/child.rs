@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use towpath_process::State;
+use towpath_process::ChildState;
 
 use crate::watchdog;
 
@@ -11,14 +11,14 @@ use crate::watchdog;
 pub struct Child {
     // Dropped, and so killed, before the watchdog forgets it.
     process: towpath_process::Child,
-    _watched: Watched,
+    _watched: WatchedChild,
 }
 
 /// A child that the watchdog knows.
 #[derive(Debug)]
-struct Watched(i32);
+struct WatchedChild(i32);
 
-impl Drop for Watched {
+impl Drop for WatchedChild {
     fn drop(&mut self) {
         watchdog::remove(self.0);
     }
@@ -46,7 +46,7 @@ impl Child {
         });
         let process = process.expect("a process can be started");
         watchdog::add(process.pid());
-        let _watched = Watched(process.pid());
+        let _watched = WatchedChild(process.pid());
         Child { process, _watched }
     }
 
@@ -67,12 +67,12 @@ impl Child {
 
     /// Returns whether the child has ended.
     pub fn has_ended(&self) -> bool {
-        self.process.state() != State::Alive
+        self.process.state() != ChildState::Alive
     }
 
     /// Returns whether the child has ended by itself, and with 0.
     pub fn has_ended_well(&self) -> bool {
-        self.process.state() == State::Exited(0)
+        self.process.state() == ChildState::Exited(0)
     }
 
     /// Processor time of the child's first thread so far.

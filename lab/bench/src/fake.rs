@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::experiment::{Bench, Settings, Sink};
-use crate::transport::{Circumstances, Contender, Crash, ShortMessage, Side, Stress};
+use crate::transport::{Circumstances, Contender, ContenderSide, Crash, ShortMessage, Stress};
 use towpath_host::Error;
 use towpath_host::Host;
 use towpath_host::topology::Placement;
@@ -44,7 +44,7 @@ impl Sink for Collected {
 /// A contender whose figures follow from one number.
 pub struct Fake {
     name: &'static str,
-    side: Side,
+    side: ContenderSide,
     slowness: f64,
     absent: bool,
     over_floor: Option<f64>,
@@ -53,11 +53,11 @@ pub struct Fake {
 impl Fake {
     /// One of our algorithms that is `slowness` times as slow as the fastest.
     pub fn ours(name: &'static str, slowness: f64) -> Fake {
-        Fake { name, side: Side::Ours, slowness, absent: false, over_floor: Some(1.25 * slowness) }
+        Fake { name, side: ContenderSide::Ours, slowness, absent: false, over_floor: Some(1.25 * slowness) }
     }
     /// A peer.
     pub fn peer(name: &'static str, slowness: f64) -> Fake {
-        Fake { name, side: Side::Peer, slowness, absent: false, over_floor: None }
+        Fake { name, side: ContenderSide::Peer, slowness, absent: false, over_floor: None }
     }
     /// A peer that is not installed.
     pub fn absent(name: &'static str) -> Fake {
@@ -74,16 +74,16 @@ impl Contender for Fake {
         self.name
     }
     fn waiting(&self) -> &str {
-        if self.side == Side::Ours { ADAPTIVE } else { "own" }
+        if self.side == ContenderSide::Ours { ADAPTIVE } else { "own" }
     }
-    fn side(&self) -> Side {
+    fn side(&self) -> ContenderSide {
         self.side
     }
     fn available(&self) -> Result<(), String> {
         if self.absent { Err(format!("{} is not installed", self.name)) } else { Ok(()) }
     }
     fn logp(&mut self, _run: &Circumstances<'_>) -> Result<ShortMessage, Error> {
-        if self.side == Side::Peer {
+        if self.side == ContenderSide::Peer {
             return Err(Error::NotSupported);
         }
         let s = self.slowness;
@@ -111,7 +111,7 @@ impl Contender for Fake {
         Ok(bytes as f64 / (bytes as f64 / 20e9 + 200e-9 * self.slowness))
     }
     fn crash(&mut self, kills: u32, _run: &Circumstances<'_>) -> Result<Crash, Error> {
-        if self.side == Side::Peer {
+        if self.side == ContenderSide::Peer {
             return Err(Error::NotSupported);
         }
         Ok(Crash { kills: kills.into(), recovery_us: vec![50.0, 70.0, 60.0], ..Crash::default() })

@@ -26,4 +26,4 @@ pub use experiment::{Bench, Measure, Samples, Settings, Sink, Variant};
 pub use experiments::EXPERIMENTS;
 pub use session::Session;
 pub use shown::report;
-pub use transport::{Circumstances, Contender, Crash, Side, Stress, waiting_policies};
+pub use transport::{Circumstances, Contender, ContenderSide, Crash, Stress, waiting_policies};

@@ -9,9 +9,9 @@ use towpath::{Algorithm, Endpoint, Policy, World, WorldConfig};
 
 use crate::experiments::floor::line::{Lines, Probing};
 use crate::shared::{Left, LogPFigures, StressReader, StressWriter};
-use crate::transport::{Circumstances, Contender, Crash, ShortMessage, Side, Stress};
+use crate::transport::{Circumstances, Contender, ContenderSide, Crash, ShortMessage, Stress};
 use towpath_host::Error;
-use towpath_host::process::{Shared, SharedPages, cpu_time, team};
+use towpath_host::process::{SharedPages, SharedRow, cpu_time, team};
 use towpath_papers::paper::LogP;
 use towpath_report::stats::{InTurn, median_of_batches, medians_in_turn, percentile};
 
@@ -57,7 +57,7 @@ impl Ours {
         &self,
         config: &WorldConfig,
         run: &Circumstances<'_>,
-        segment: Segment,
+        segment: SegmentChoice,
         part: impl Fn(&Endpoint, u32) -> Result<(), towpath::Error>,
     ) -> Result<(), Error> {
         let world = towpath::create(None, config).map_err(other)?;
@@ -75,7 +75,7 @@ impl Ours {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Segment {
+enum SegmentChoice {
     None,
     Private(usize),
     Shared,
@@ -84,14 +84,14 @@ enum Segment {
 fn take_part(
     world: &World,
     rank: u32,
-    segment: Segment,
+    segment: SegmentChoice,
     part: impl Fn(&Endpoint, u32) -> Result<(), towpath::Error>,
 ) -> Result<(), towpath::Error> {
     world.enter(Some(rank))?;
     let endpoint = match segment {
-        Segment::None => Endpoint::new(world)?,
-        Segment::Private(len) => Endpoint::with_private_segment(world, len)?,
-        Segment::Shared => Endpoint::with_shared_segment(world)?,
+        SegmentChoice::None => Endpoint::new(world)?,
+        SegmentChoice::Private(len) => Endpoint::with_private_segment(world, len)?,
+        SegmentChoice::Shared => Endpoint::with_shared_segment(world)?,
     };
     endpoint.map_world()?;
     let policy = endpoint.config().waiting;
@@ -275,8 +275,8 @@ impl Contender for Ours {
         self.policy.name()
     }
 
-    fn side(&self) -> Side {
-        Side::Ours
+    fn side(&self) -> ContenderSide {
+        ContenderSide::Ours
     }
 
     /// Measures the LogP parameters like Culler et al. 1996 (the paper's [8]): the round
@@ -284,10 +284,10 @@ impl Contender for Ours {
     /// computes for longer than a round trip, and polls, less the first two (medians of batches,
     /// all of them); g from a long one-way stream.
     fn logp(&mut self, run: &Circumstances<'_>) -> Result<ShortMessage, Error> {
-        let figures: Shared<LogPFigures> = Shared::row(1)?;
+        let figures: SharedRow<LogPFigures> = SharedRow::row(1)?;
         let figures = &figures[0];
         let pages = SharedPages::new(2)?;
-        self.measure(&self.config(2), run, Segment::None, |endpoint, rank| {
+        self.measure(&self.config(2), run, SegmentChoice::None, |endpoint, rank| {
             let lines = Lines::new(&pages, 2, Probing::Pausing);
             if rank == 0 {
                 serve_beside(endpoint, || lines.answer(CHANGE + BATCH));
@@ -365,11 +365,11 @@ impl Contender for Ours {
                 towpath_am::MAX_ENDPOINTS - 1
             )));
         }
-        let board: Shared<StressWriter> = Shared::row(writers as usize)?;
+        let board: SharedRow<StressWriter> = SharedRow::row(writers as usize)?;
         // In pages of its own: the writers read it all the time.
-        let reader: Shared<StressReader> = Shared::row(1)?;
+        let reader: SharedRow<StressReader> = SharedRow::row(1)?;
         let reader = &reader[0];
-        self.measure(&self.config(writers + 1), run, Segment::None, |endpoint, rank| {
+        self.measure(&self.config(writers + 1), run, SegmentChoice::None, |endpoint, rank| {
             let started = cpu_time();
             let cpu = || (cpu_time() - started).as_secs_f64();
             if rank > 0 {
@@ -404,11 +404,11 @@ impl Contender for Ours {
     fn bulk(&mut self, bytes: u64, path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         /// Transfers under way at one time, each to its own place.
         const WINDOW: u64 = 2;
-        let figure: Shared<Left> = Shared::row(1)?;
+        let figure: SharedRow<Left> = SharedRow::row(1)?;
         let room = (bytes * WINDOW).next_multiple_of(64);
         let (config, segment) = match path {
-            "direct" => (WorldConfig { segment_bytes: room, ..self.config(2) }, Segment::Shared),
-            _ => (self.config(2), Segment::Private(room as usize)),
+            "direct" => (WorldConfig { segment_bytes: room, ..self.config(2) }, SegmentChoice::Shared),
+            _ => (self.config(2), SegmentChoice::Private(room as usize)),
         };
         self.measure(&config, run, segment, |endpoint, rank| {
             if rank == 0 {
@@ -447,8 +447,8 @@ impl Contender for Ours {
     }
 
     fn idle(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
-        let figure: Shared<Left> = Shared::row(1)?;
-        self.measure(&self.config(1), run, Segment::None, |endpoint, _| {
+        let figure: SharedRow<Left> = SharedRow::row(1)?;
+        self.measure(&self.config(1), run, SegmentChoice::None, |endpoint, _| {
             let wall = Instant::now();
             let cpu = cpu_time();
             endpoint.wait(Some(run.limit.min(Duration::from_millis(1500))));

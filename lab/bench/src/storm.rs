@@ -20,7 +20,7 @@ use towpath_machine::Random;
 use crate::shared::{CrashBoard, MEMBERS};
 use crate::transport::{Circumstances, Crash};
 use towpath_host::Error;
-use towpath_host::process::{Child, Shared, fork_on, wait};
+use towpath_host::process::{Child, SharedRow, fork_on, wait};
 
 /// Small blocks, so that a transfer has several.
 const BLOCK: u32 = 1024;
@@ -76,7 +76,7 @@ fn member(world: &World, rank: usize, board: &'static CrashBoard, seed: u64) -> 
     }
     write(&board.members[rank].name, endpoint.name().to_bits());
     let mut sender =
-        Sender { endpoint: &endpoint, rank, board, links: HashMap::new(), random: Random::new(seed) };
+        StormSender { endpoint: &endpoint, rank, board, links: HashMap::new(), random: Random::new(seed) };
     let mut burst = 0u32;
     while read(&board.stop) == 0 {
         sender.unlink(gone.lock().map(|mut gone| std::mem::take(&mut *gone)).unwrap_or_default());
@@ -140,7 +140,7 @@ fn receive(board: &CrashBoard, rank: usize, message: &towpath::Token<'_>) {
 }
 
 /// A member's links to the others.
-struct Sender<'a> {
+struct StormSender<'a> {
     endpoint: &'a Endpoint,
     rank: usize,
     board: &'a CrashBoard,
@@ -149,7 +149,7 @@ struct Sender<'a> {
     random: Random,
 }
 
-impl Sender<'_> {
+impl StormSender<'_> {
     /// Forgets links to incarnations whose messages came back.
     fn unlink(&mut self, gone: Vec<Name>) {
         for name in gone {
@@ -178,7 +178,7 @@ impl Sender<'_> {
 
     /// Sends a message to each.
     fn send(&mut self) -> Result<(), towpath::Error> {
-        let Sender { endpoint, rank, board, links, random } = self;
+        let StormSender { endpoint, rank, board, links, random } = self;
         for (&to, (_, seq)) in links {
             let args = [*seq, read(&board.epoch) as u32, *rank as u32];
             match random.below(32) {
@@ -297,7 +297,7 @@ pub fn run(
     };
     let world = towpath::create(None, &config).map_err(|e| Error::Other(Box::new(e)))?;
     // Handlers need it for as long as the process lives; one small mapping for each test.
-    let board: &'static CrashBoard = &Box::leak(Box::new(Shared::row(1)?))[0];
+    let board: &'static CrashBoard = &Box::leak(Box::new(SharedRow::row(1)?))[0];
     let placement = (0..MEMBERS).map(|n| run.placement.core_for(n, MEMBERS)).collect();
     let mut storm = Storm { world, board, members: Vec::new(), random: Random::new(run.seed), placement };
     for rank in 0..MEMBERS {

@@ -9,7 +9,7 @@ use towpath_papers::paper::LogP;
 
 /// The side of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ContenderSide {
     /// One of Towpath's claim algorithms.
     Ours,
     /// A user's alternative.
@@ -86,8 +86,8 @@ pub trait Contender {
     }
 
     /// Its side.
-    fn side(&self) -> Side {
-        Side::Peer
+    fn side(&self) -> ContenderSide {
+        ContenderSide::Peer
     }
 
     /// Returns whether it can be measured here.

@@ -5,7 +5,7 @@ use towpath_machine::{
 };
 
 use crate::fault::Fault;
-use crate::machine::{Gate, Life, MutexState, Object, Other, Pending, Word};
+use crate::machine::{Gate, Life, MutexState, Other, Pending, TouchedObject, Word};
 use crate::processor::{Explorer, KernelLock, show};
 
 impl Park for Explorer {
@@ -14,8 +14,8 @@ impl Park for Explorer {
             let value = inner.words[word.0].value;
             // Early for no reason, as it may be.
             let asleep = !inner.ends_otherwise(self.index) && value as u32 == expected as u32;
-            inner.footprint.touch(Object::Word(word.0), true);
-            let name = inner.name_of(Object::Word(word.0));
+            inner.footprint.touch(TouchedObject::Word(word.0), true);
+            let name = inner.name_of(TouchedObject::Word(word.0));
             inner.line(self.index, "park", || {
                 (name, format!("{}: {}", show(value), if asleep { "falls asleep" } else { "does not sleep" }))
             });
@@ -29,10 +29,10 @@ impl Park for Explorer {
             return;
         }
         let gate = Gate::Woken { word: word.0, expected };
-        let sleep = Pending::open("sleep", Object::Word(word.0));
+        let sleep = Pending::open("sleep", TouchedObject::Word(word.0));
         let pending = Pending { gate, other: Other::SleepEnds, ns: timeout_ns, ..sleep };
         self.turn(pending, |inner| {
-            inner.footprint.touch(Object::Word(word.0), false);
+            inner.footprint.touch(TouchedObject::Word(word.0), false);
             let what = if inner.ends_otherwise(self.index) { "time is over" } else { "wakes up" };
             inner.line(self.index, what, Default::default);
         });
@@ -40,7 +40,7 @@ impl Park for Explorer {
     /// In the order in which they fell asleep.
     fn wake(&self, word: &Word, count: u32) -> u32 {
         self.step("wake", word, Other::None, |inner| {
-            inner.footprint.touch(Object::Word(word.0), true);
+            inner.footprint.touch(TouchedObject::Word(word.0), true);
             let mut woken = 0;
             while woken < count {
                 let sleepers = inner.threads.iter_mut().filter(|t| {
@@ -52,7 +52,7 @@ impl Park for Explorer {
                 sleeper.woken = true;
                 woken += 1;
             }
-            let name = inner.name_of(Object::Word(word.0));
+            let name = inner.name_of(TouchedObject::Word(word.0));
             inner.line(self.index, "wake", || (name, format!("{woken} woken")));
             woken
         })
@@ -225,7 +225,8 @@ impl Scheduling for Explorer {
     /// The dead and the sleeping; and any other thread too, now and then, since all but
     /// one stand still.
     fn is_preempted(&self, id: usize) -> bool {
-        let pending = Pending { other: Other::Spurious, ..Pending::open("is_preempted", Object::Nothing) };
+        let pending =
+            Pending { other: Other::Spurious, ..Pending::open("is_preempted", TouchedObject::Nothing) };
         self.turn(pending, |inner| {
             inner.footprint.all = true;
             let stands = inner.threads.get(id).is_some_and(|t| {
@@ -253,7 +254,7 @@ impl Explorer {
     }
 
     fn take_mutex(&self, what: &'static str, mutex: usize, gate: Gate) -> LockOutcome {
-        let object = Object::Mutex(mutex);
+        let object = TouchedObject::Mutex(mutex);
         self.turn(Pending { gate, ..Pending::open(what, object) }, |inner| {
             let state = &mut inner.mutexes[mutex];
             let outcome = match (state.lost, state.owner, state.inconsistent) {
@@ -291,7 +292,7 @@ impl KernelMutex for Explorer {
     }
     fn mutex_make_consistent(&self, mutex: &KernelLock) {
         let mutex = self.mutex(mutex);
-        let object = Object::Mutex(mutex);
+        let object = TouchedObject::Mutex(mutex);
         let pending = Pending::open("mutex_make_consistent", object);
         self.turn(pending, |inner| {
             inner.mutexes[mutex].inconsistent = false;
@@ -302,7 +303,7 @@ impl KernelMutex for Explorer {
     }
     fn mutex_unlock(&self, mutex: &KernelLock) {
         let mutex = self.mutex(mutex);
-        let object = Object::Mutex(mutex);
+        let object = TouchedObject::Mutex(mutex);
         let pending = Pending::open("mutex_unlock", object);
         self.turn(pending, |inner| {
             if inner.mutexes[mutex].owner != Some(self.id) {

@@ -4,14 +4,14 @@
 use corosensei::Coroutine;
 use corosensei::stack::DefaultStack;
 
-use crate::machine::Memory;
+use crate::machine::ExploredMemory;
 use crate::processor::Explorer;
 
 /// A thread that runs `body`, up to its first access when it is resumed first, and from
 /// access to access after that.
 pub(crate) fn thread(
     stack: DefaultStack,
-    memory: &Memory,
+    memory: &ExploredMemory,
     index: usize,
     id: usize,
     body: impl FnOnce(&Explorer) + 'static,

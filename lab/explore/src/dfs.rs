@@ -16,7 +16,7 @@ use crate::schedule::{Choice, Turn};
 /// The place in the tree of schedules.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    nodes: Vec<Node>,
+    nodes: Vec<DfsNode>,
     depth: usize,
     /// Maximum number of interruptions of threads that could go on; `None`: without
     /// limit.
@@ -24,7 +24,7 @@ pub(crate) struct Tree {
 }
 
 #[derive(Debug)]
-struct Node {
+struct DfsNode {
     options: Vec<Choice>,
     /// Footprints of the choices tried; the last one is being tried.
     tried: Vec<Footprint>,
@@ -36,7 +36,7 @@ struct Node {
     last: Option<usize>,
 }
 
-impl Node {
+impl DfsNode {
     fn interrupts(&self, choice: Choice) -> bool {
         let could_go_on = |last| self.options.contains(&Choice::normal(last));
         self.last.is_some_and(|last| last != choice.thread && could_go_on(last))
@@ -86,7 +86,8 @@ impl Strategy for Tree {
         let mut options = view.options.to_vec();
         // The thread that ran last goes on first: few interruptions before many.
         options.sort_by_key(|o| (o.turn, Some(o.thread) != view.last, o.thread));
-        let mut node = Node { options, tried: Vec::new(), current: 0, asleep, interrupted, last: view.last };
+        let mut node =
+            DfsNode { options, tried: Vec::new(), current: 0, asleep, interrupted, last: view.last };
         if self.preemptions.is_some_and(|bound| interrupted >= bound) {
             let kept: Vec<Choice> = node
                 .options

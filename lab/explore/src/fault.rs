@@ -34,7 +34,7 @@ impl Fault {
 
 /// A fault, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct LocatedFault {
     /// Kind of the fault.
     pub fault: Fault,
     /// The particulars, in several lines.

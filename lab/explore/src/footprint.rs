@@ -1,6 +1,6 @@
 //! Footprints of steps: two steps' order matters only if their footprints meet.
 
-use crate::machine::Object;
+use crate::machine::TouchedObject;
 
 /// Footprint of a step, by which it can be exchanged with a neighbour or not.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,13 +18,13 @@ pub(crate) struct Footprint {
 pub(crate) type Touched = (bool, usize);
 
 impl Footprint {
-    pub fn touch(&mut self, object: Object, changes: bool) {
+    pub fn touch(&mut self, object: TouchedObject, changes: bool) {
         let touched = match object {
-            Object::Nothing => return,
-            Object::Word(n) => (false, n),
+            TouchedObject::Nothing => return,
+            TouchedObject::Word(n) => (false, n),
             // Mutexes get their numbers in the order of their first use, which depends on the
             // schedule: any two may be the same.
-            Object::Mutex(_) => (true, 0),
+            TouchedObject::Mutex(_) => (true, 0),
         };
         match self.touched.iter_mut().find(|t| t.is_none_or(|(o, _)| o == touched)) {
             Some(place) => *place = Some((touched, changes || place.is_some_and(|(_, c)| c))),

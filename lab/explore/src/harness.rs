@@ -5,20 +5,20 @@ use std::rc::Rc;
 
 use towpath_machine::{Arena, Place, Processor};
 
-use crate::fault::{Failure, Fault};
+use crate::fault::{Fault, LocatedFault};
 use crate::history::{Call, History, render};
 use crate::linearizability::{NoOrder, Specification, linearize};
-use crate::machine::{Cell, Memory};
+use crate::machine::{DatumId, ExploredMemory};
 use crate::processor::Explorer;
 use crate::run::End;
 use crate::specifications::{
-    Answer, Counter, Fifo, Increment, Lifo, Lookup, Pair, PairCall, Transfer, Transferred, leaves_too_early,
-    overlap,
+    Counter, Fifo, Increment, KeyedResult, Lifo, Lookup, Pair, PairCall, Transfer, Transferred,
+    leaves_too_early, overlap,
 };
-use crate::subject::{Body, Plan, Subject};
+use crate::subject::{Plan, Subject, SubjectRun};
 
 /// Maker of a [`Case`]'s objects, for each run.
-pub type Make = Box<dyn Fn(&Plan, &Memory) -> Result<Rc<dyn Body>, String>>;
+pub type Make = Box<dyn Fn(&Plan, &ExploredMemory) -> Result<Rc<dyn SubjectRun>, String>>;
 
 /// A subject, put together from its parts.
 pub struct Case {
@@ -45,7 +45,7 @@ impl Case {
     pub fn new(
         name: impl Into<String>,
         about: impl Into<String>,
-        make: impl Fn(&Plan, &Memory) -> Result<Rc<dyn Body>, String> + 'static,
+        make: impl Fn(&Plan, &ExploredMemory) -> Result<Rc<dyn SubjectRun>, String> + 'static,
     ) -> Case {
         Case {
             name: name.into(),
@@ -64,7 +64,7 @@ impl Subject for Case {
     fn about(&self) -> String {
         self.about.clone()
     }
-    fn set_up(&self, plan: &Plan, memory: &Memory) -> Result<Rc<dyn Body>, String> {
+    fn set_up(&self, plan: &Plan, memory: &ExploredMemory) -> Result<Rc<dyn SubjectRun>, String> {
         (self.make)(plan, memory)
     }
     fn endures_deaths(&self) -> bool {
@@ -75,16 +75,16 @@ impl Subject for Case {
     }
 }
 
-fn broken(text: String) -> Failure {
-    Failure { fault: Fault::Broken, text }
+fn broken(text: String) -> LocatedFault {
+    LocatedFault { fault: Fault::Broken, text }
 }
 
-fn no_order(error: NoOrder) -> Failure {
+fn no_order(error: NoOrder) -> LocatedFault {
     let text = format!(
         "no order of these calls explains their results (at most {} of them):\n{}",
         error.explained, error.text
     );
-    Failure { fault: Fault::NotLinearizable, text }
+    LocatedFault { fault: Fault::NotLinearizable, text }
 }
 
 /// A queue or a stack.
@@ -124,12 +124,12 @@ struct Exchange<C> {
 /// the start.
 pub fn exchange(
     plan: &Plan,
-    memory: &Memory,
+    memory: &ExploredMemory,
     container: impl Container,
     order: Order,
     room: usize,
     before: usize,
-) -> Rc<dyn Body> {
+) -> Rc<dyn SubjectRun> {
     let body = Exchange { container, order, room, plan: *plan, calls: History::default() };
     let cpu = memory.at_rest();
     for value in 0..before as u64 {
@@ -147,7 +147,7 @@ impl<C: Container> Exchange<C> {
     }
 }
 
-impl<C: Container> Body for Exchange<C> {
+impl<C: Container> SubjectRun for Exchange<C> {
     fn thread(&self, cpu: &Explorer) {
         let script = SCRIPTS[cpu.id() % SCRIPTS.len()];
         for n in 0..self.plan.ops {
@@ -170,7 +170,7 @@ impl<C: Container> Body for Exchange<C> {
         panic!("there is no end to what can be taken out");
     }
 
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls = self.calls.calls(end);
         let verdict = match self.order {
             Order::Fifo => Fifo { room: self.room }.judge(&calls),
@@ -201,7 +201,7 @@ struct Lookups<A, S> {
     act: A,
     specification: S,
     plan: Plan,
-    calls: History<Lookup, Answer>,
+    calls: History<Lookup, KeyedResult>,
 }
 
 /// Threads that insert, remove and look up a few keys; at the end everything that is left
@@ -210,12 +210,12 @@ struct Lookups<A, S> {
 /// It must have room for [`entries`]. Keys 1 and 2 are in at the start.
 pub fn lookups<S>(
     plan: &Plan,
-    memory: &Memory,
+    memory: &ExploredMemory,
     specification: S,
-    act: impl Fn(&Explorer, Lookup) -> Answer + 'static,
-) -> Rc<dyn Body>
+    act: impl Fn(&Explorer, Lookup) -> KeyedResult + 'static,
+) -> Rc<dyn SubjectRun>
 where
-    S: Specification<Op = Lookup, Result = Answer> + 'static,
+    S: Specification<Op = Lookup, Result = KeyedResult> + 'static,
 {
     let body = Lookups { act, specification, plan: *plan, calls: History::default() };
     let cpu = memory.at_rest();
@@ -225,16 +225,16 @@ where
     Rc::new(body)
 }
 
-impl<A: Fn(&Explorer, Lookup) -> Answer, S> Lookups<A, S> {
-    fn call(&self, cpu: &Explorer, lookup: Lookup) -> Answer {
+impl<A: Fn(&Explorer, Lookup) -> KeyedResult, S> Lookups<A, S> {
+    fn call(&self, cpu: &Explorer, lookup: Lookup) -> KeyedResult {
         self.calls.call(cpu, lookup, || (self.act)(cpu, lookup))
     }
 }
 
-impl<A, S> Body for Lookups<A, S>
+impl<A, S> SubjectRun for Lookups<A, S>
 where
-    A: Fn(&Explorer, Lookup) -> Answer,
-    S: Specification<Op = Lookup, Result = Answer>,
+    A: Fn(&Explorer, Lookup) -> KeyedResult,
+    S: Specification<Op = Lookup, Result = KeyedResult>,
 {
     fn thread(&self, cpu: &Explorer) {
         let script = LOOKUPS[cpu.id() % LOOKUPS.len()];
@@ -259,13 +259,13 @@ where
         // A priority queue gives one at a time, whatever its key.
         for n in 0..2 * entries(&self.plan) as u64 {
             let key = n % KEYS + 1;
-            if self.call(cpu, Lookup::Remove(key)) == Answer::Nothing && n >= KEYS {
+            if self.call(cpu, Lookup::Remove(key)) == KeyedResult::Nothing && n >= KEYS {
                 return;
             }
         }
     }
 
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         linearize(&self.specification, &self.calls.calls(end)).map(drop).map_err(no_order)
     }
 }
@@ -287,7 +287,7 @@ struct Swapping<B> {
 /// Threads that change two words together, from values that they have read; each third
 /// time from a second value that no thread ever writes, which must change nothing. An order of the
 /// calls must explain the values that they read.
-pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn Body> {
+pub fn swapping(plan: &Plan, words: impl Both) -> Rc<dyn SubjectRun> {
     Rc::new(Swapping { words, plan: *plan, calls: History::default() })
 }
 
@@ -300,7 +300,7 @@ impl<B: Both> Swapping<B> {
     }
 }
 
-impl<B: Both> Body for Swapping<B> {
+impl<B: Both> SubjectRun for Swapping<B> {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
             let old = [self.read(cpu, 0), self.read(cpu, 1)];
@@ -314,13 +314,13 @@ impl<B: Both> Body for Swapping<B> {
             self.read(cpu, which);
         }
     }
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         linearize(&Pair, &self.calls.calls(end)).map(drop).map_err(no_order)
     }
 }
 
 /// A lock.
-pub trait Exclusive: 'static {
+pub trait ExploredLock: 'static {
     /// State of a holder.
     type Held;
     /// Acquires; `None` if the lock cannot be had any more, because a thread died.
@@ -334,7 +334,7 @@ pub trait Exclusive: 'static {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum HarnessStep {
     Acquire,
     Attempt,
     Release,
@@ -344,31 +344,35 @@ struct Exclusion<L> {
     lock: L,
     plan: Plan,
     /// Count that the lock protects, not atomic.
-    count: Cell,
+    count: DatumId,
     /// Expected count, kept by the host, for which only one thread runs at a time.
     expected: std::cell::Cell<u64>,
-    calls: History<Step, bool>,
+    calls: History<HarnessStep, bool>,
 }
 
 /// Makes threads that acquire a lock and release it; each third time they only try. No
 /// two have it at a time, and the next holder sees the writes of the last one.
-pub fn exclusion<L: Exclusive>(plan: &Plan, memory: &Memory, lock: L) -> Rc<dyn Body> {
+pub fn exclusion<L: ExploredLock>(plan: &Plan, memory: &ExploredMemory, lock: L) -> Rc<dyn SubjectRun> {
     let count = memory.cell(Place::NewLine, 0);
     Rc::new(Exclusion { lock, plan: *plan, count, expected: Default::default(), calls: History::default() })
 }
 
-impl<L: Exclusive> Body for Exclusion<L> {
+impl<L: ExploredLock> SubjectRun for Exclusion<L> {
     fn thread(&self, cpu: &Explorer) {
         for n in 0..self.plan.ops {
             let mut held = None;
-            let step = if n % 3 == 2 { Step::Attempt } else { Step::Acquire };
+            let step = if n % 3 == 2 { HarnessStep::Attempt } else { HarnessStep::Acquire };
             self.calls.call(cpu, step, || {
-                held = if step == Step::Attempt { self.lock.attempt(cpu) } else { self.lock.acquire(cpu) };
+                held = if step == HarnessStep::Attempt {
+                    self.lock.attempt(cpu)
+                } else {
+                    self.lock.acquire(cpu)
+                };
                 held.is_some()
             });
             let held = match (held, step) {
                 (Some(held), _) => held,
-                (None, Step::Attempt) => continue,
+                (None, HarnessStep::Attempt) => continue,
                 (None, _) => return,
             };
             self.expected.set(self.expected.get() + 1);
@@ -376,7 +380,7 @@ impl<L: Exclusive> Body for Exclusion<L> {
             // overlap.
             let value = cpu.read(&self.count);
             cpu.write(&self.count, value + 1);
-            self.calls.call(cpu, Step::Release, || {
+            self.calls.call(cpu, HarnessStep::Release, || {
                 self.lock.release(cpu, held);
                 true
             });
@@ -396,13 +400,15 @@ impl<L: Exclusive> Body for Exclusion<L> {
         }
     }
 
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls = self.calls.calls(end);
         let mut inside: Vec<(usize, u64, Option<u64>)> = Vec::new();
         for thread in 0..end.threads() {
             let mine: Vec<_> = calls.iter().filter(|c| c.thread == thread).collect();
             for (n, call) in mine.iter().enumerate() {
-                if let (Step::Acquire | Step::Attempt, Some((had, true))) = (call.op, call.responded) {
+                if let (HarnessStep::Acquire | HarnessStep::Attempt, Some((had, true))) =
+                    (call.op, call.responded)
+                {
                     let released = mine.get(n + 1).map(|c| c.invoked);
                     inside.push((thread, had, released.or(end.died(thread))));
                 }
@@ -421,7 +427,7 @@ impl<L: Exclusive> Body for Exclusion<L> {
 }
 
 /// A barrier.
-pub trait Gather: 'static {
+pub trait ExploredBarrier: 'static {
     /// Comes, and waits until all have come.
     fn arrive(&self, cpu: &Explorer);
 }
@@ -430,18 +436,18 @@ struct Episodes<B> {
     barrier: B,
     plan: Plan,
     /// Each thread's own datum, which its neighbour reads after the barrier.
-    data: Vec<Cell>,
+    data: Vec<DatumId>,
     calls: History<u64, ()>,
 }
 
 /// Makes threads that come to a barrier again and again. None leaves before all have
 /// come, and after it each sees the others' earlier writes.
-pub fn episodes(plan: &Plan, memory: &Memory, barrier: impl Gather) -> Rc<dyn Body> {
+pub fn episodes(plan: &Plan, memory: &ExploredMemory, barrier: impl ExploredBarrier) -> Rc<dyn SubjectRun> {
     let data = (0..2 * plan.threads).map(|_| memory.cell(Place::NewLine, 0)).collect();
     Rc::new(Episodes { barrier, plan: *plan, data, calls: History::default() })
 }
 
-impl<B: Gather> Body for Episodes<B> {
+impl<B: ExploredBarrier> SubjectRun for Episodes<B> {
     fn thread(&self, cpu: &Explorer) {
         let (me, threads) = (cpu.id(), self.plan.threads);
         for episode in 1..=self.plan.ops as u64 {
@@ -454,7 +460,7 @@ impl<B: Gather> Body for Episodes<B> {
         }
     }
 
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls = self.calls.calls(end);
         match leaves_too_early(&calls, end.threads()) {
             None => Ok(()),
@@ -475,11 +481,11 @@ struct Counting<F> {
 }
 
 /// Makes threads that add one to a counter. The results must be linearizable.
-pub fn counting(plan: &Plan, increment: impl Fn(&Explorer) -> u64 + 'static) -> Rc<dyn Body> {
+pub fn counting(plan: &Plan, increment: impl Fn(&Explorer) -> u64 + 'static) -> Rc<dyn SubjectRun> {
     Rc::new(Counting { increment, plan: *plan, calls: History::default() })
 }
 
-impl<F: Fn(&Explorer) -> u64> Body for Counting<F> {
+impl<F: Fn(&Explorer) -> u64> SubjectRun for Counting<F> {
     fn thread(&self, cpu: &Explorer) {
         for _ in 0..self.plan.ops {
             self.calls.call(cpu, Increment, || (self.increment)(cpu));
@@ -488,7 +494,7 @@ impl<F: Fn(&Explorer) -> u64> Body for Counting<F> {
     fn last(&self, cpu: &Explorer) {
         self.calls.call(cpu, Increment, || (self.increment)(cpu));
     }
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls: Vec<Call<Increment, u64>> = self.calls.calls(end);
         linearize(&Counter, &calls).map(drop).map_err(no_order)
     }

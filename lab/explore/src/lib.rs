@@ -1,11 +1,12 @@
 //! The schedule explorer: runs a concurrent algorithm under schedule after schedule, and
 //! looks for one in which it goes wrong.
 //!
-//! A machine of its own ([`Memory`], [`Explorer`]), the simulator's without time: sequentially
-//! consistent, each thread a coroutine. A thread says which access to shared memory it wants to
-//! make next and stops; the scheduler picks one of those that can go on. A thread's possible steps
-//! include what native machines and model checkers don't: load-linked and store-conditional with
-//! real reservations, double compare-and-swap, operations at memory, and death at any step.
+//! A machine of its own ([`ExploredMemory`], [`Explorer`]), the simulator's without time:
+//! sequentially consistent, each thread a coroutine. A thread says which access to shared memory it
+//! wants to make next and stops; the scheduler picks one of those that can go on. A thread's
+//! possible steps include what native machines and model checkers don't: load-linked and
+//! store-conditional with real reservations, double compare-and-swap, operations at memory, and
+//! death at any step.
 //!
 //! A [`Subject`] is what is explored. [`search`] tries schedules at random, by random priorities
 //! (PCT) or exhaustively ([`Method`]), and reports the first fault with the shortest schedule that
@@ -32,16 +33,16 @@ mod subject;
 pub mod subjects;
 mod trace;
 
-pub use fault::{Failure, Fault};
+pub use fault::{Fault, LocatedFault};
 pub use history::{Call, History};
 pub use linearizability::{MAX_CALLS, NoOrder, Specification, linearize};
-pub use machine::{Bytes, Cell, MAX_THREADS, Memory, Word};
+pub use machine::{Bytes, DatumId, ExploredMemory, MAX_THREADS, Word};
 pub use processor::{Explorer, KernelLock};
-pub use run::{End, Outcome};
+pub use run::{End, RunOutcome};
 pub use schedule::{BadSchedule, Choice, Schedule, Turn};
-pub use search::{Error, Found, Method, Report, Settings, replay, replay_seed, search};
+pub use search::{Error, FoundFault, Method, Report, SearchSettings, replay, replay_seed, search};
 pub use specifications::{
-    Answer, Counter, Fifo, Increment, Lifo, Lookup, Map, Pair, PairCall, Priorities, Set, Transfer,
+    Counter, Fifo, Increment, KeyedResult, Lifo, Lookup, Map, Pair, PairCall, Priorities, Set, Transfer,
     Transferred, full_without_reason, leaves_too_early, overlap,
 };
-pub use subject::{Body, Liberties, Plan, Subject};
+pub use subject::{Liberties, Plan, Subject, SubjectRun};

@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicU64;
 
 use towpath_machine::{Arena, LINE, Ordering, Place};
 
-use crate::fault::{Failure, Fault};
+use crate::fault::{Fault, LocatedFault};
 use crate::footprint::Footprint;
 use crate::processor::Explorer;
 use crate::schedule::{Choice, Turn};
 use crate::subject::Liberties;
-use crate::trace::Line;
+use crate::trace::TraceLine;
 
 /// The most threads.
 pub const MAX_THREADS: usize = 8;
@@ -38,7 +38,7 @@ pub(crate) fn join(a: &mut Clock, b: &Clock) {
 pub struct Word(pub(crate) usize);
 /// The number of a datum.
 #[derive(Debug)]
-pub struct Cell(pub(crate) usize);
+pub struct DatumId(pub(crate) usize);
 /// Data of a byte each.
 #[derive(Debug)]
 pub struct Bytes {
@@ -48,7 +48,7 @@ pub struct Bytes {
 
 /// Object that a step touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Object {
+pub(crate) enum TouchedObject {
     Nothing,
     Word(usize),
     Mutex(usize),
@@ -98,7 +98,7 @@ pub(crate) enum Other {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub what: &'static str,
-    pub object: Object,
+    pub object: TouchedObject,
     pub gate: Gate,
     pub other: Other,
     /// Time until it gives up waiting, in nanoseconds.
@@ -107,7 +107,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// A step that can be taken at once, and ends in one way.
-    pub fn open(what: &'static str, object: Object) -> Pending {
+    pub fn open(what: &'static str, object: TouchedObject) -> Pending {
         Pending { what, object, gate: Gate::Open, other: Other::None, ns: 0 }
     }
 }
@@ -155,7 +155,7 @@ impl Thread {
         clock[index] = 1;
         Thread {
             life: Life::Alive,
-            pending: Pending::open("start", Object::Nothing),
+            pending: Pending::open("start", TouchedObject::Nothing),
             asleep: 0,
             woken: false,
             linked: None,
@@ -196,7 +196,7 @@ pub(crate) struct MutexState {
 }
 
 /// Everything that a run changes.
-pub(crate) struct Inner {
+pub(crate) struct RunState {
     pub words: Vec<WordState>,
     pub data: Vec<Datum>,
     pub mutexes: Vec<MutexState>,
@@ -217,26 +217,26 @@ pub(crate) struct Inner {
     /// True if accesses to data are steps of their own.
     pub data_steps: bool,
     pub footprint: Footprint,
-    pub failure: Option<Failure>,
+    pub failure: Option<LocatedFault>,
     /// A digest of all accesses, to compare two runs.
     pub digest: u64,
-    pub trace: Option<Vec<Line>>,
+    pub trace: Option<Vec<TraceLine>>,
 }
 
 /// The memory that all threads of a run share, and makes their words.
 #[derive(Clone)]
-pub struct Memory(pub(crate) Rc<Machine>);
+pub struct ExploredMemory(pub(crate) Rc<Machine>);
 
 pub(crate) struct Machine {
-    pub inner: RefCell<Inner>,
+    pub inner: RefCell<RunState>,
     /// Set of the dead, a bit for each. Apart, for questions that come from outside a
     /// processor.
     pub dead: Arc<AtomicU64>,
 }
 
-impl Memory {
-    pub(crate) fn new(liberties: Liberties, traced: bool) -> Memory {
-        let inner = Inner {
+impl ExploredMemory {
+    pub(crate) fn new(liberties: Liberties, traced: bool) -> ExploredMemory {
+        let inner = RunState {
             words: Vec::with_capacity(32),
             data: Vec::new(),
             mutexes: Vec::new(),
@@ -256,7 +256,7 @@ impl Memory {
             digest: 0,
             trace: traced.then(Vec::new),
         };
-        Memory(Rc::new(Machine { inner: RefCell::new(inner), dead: Arc::default() }))
+        ExploredMemory(Rc::new(Machine { inner: RefCell::new(inner), dead: Arc::default() }))
     }
 
     /// A processor that acts while nothing runs.
@@ -281,7 +281,7 @@ impl Memory {
     }
 }
 
-impl Inner {
+impl RunState {
     pub fn start(&mut self, threads: usize) {
         self.threads.extend((0..threads).map(Thread::new));
         // Earlier accesses are ordered before.
@@ -300,15 +300,15 @@ impl Inner {
 
     pub fn fail(&mut self, fault: Fault, text: String) {
         if self.failure.is_none() {
-            self.failure = Some(Failure { fault, text });
+            self.failure = Some(LocatedFault { fault, text });
         }
     }
 
-    pub fn name_of(&self, object: Object) -> String {
+    pub fn name_of(&self, object: TouchedObject) -> String {
         match object {
-            Object::Nothing => String::new(),
-            Object::Mutex(n) => format!("mutex {n}"),
-            Object::Word(n) => match self.names.iter().find(|(word, _)| *word == n) {
+            TouchedObject::Nothing => String::new(),
+            TouchedObject::Mutex(n) => format!("mutex {n}"),
+            TouchedObject::Word(n) => match self.names.iter().find(|(word, _)| *word == n) {
                 Some((_, name)) => (*name).to_string(),
                 None => format!("w{n}"),
             },
@@ -483,7 +483,7 @@ impl Inner {
             }
         }
         self.changes += u64::from(changes);
-        self.footprint.touch(Object::Word(word), true);
+        self.footprint.touch(TouchedObject::Word(word), true);
     }
 
     /// Reads or writes a datum, and looks whether that is a race.
@@ -531,18 +531,18 @@ pub(crate) fn mix(digest: u64, value: u64) -> u64 {
 
 const NEW: Datum = Datum { value: 0, written: None, read: [0; CLOCKS] };
 
-impl Arena<Explorer> for Memory {
+impl Arena<Explorer> for ExploredMemory {
     fn word(&self, place: Place, value: u64) -> Word {
         let mut inner = self.0.inner.borrow_mut();
         inner.place(place);
         inner.words.push(WordState { value, clock: [0; CLOCKS] });
         Word(inner.words.len() - 1)
     }
-    fn cell(&self, place: Place, value: u64) -> Cell {
+    fn cell(&self, place: Place, value: u64) -> DatumId {
         let mut inner = self.0.inner.borrow_mut();
         inner.place(place);
         inner.data.push(Datum { value, ..NEW });
-        Cell(inner.data.len() - 1)
+        DatumId(inner.data.len() - 1)
     }
     fn bytes(&self, len: usize) -> Bytes {
         let mut inner = self.0.inner.borrow_mut();

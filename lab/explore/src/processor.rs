@@ -7,8 +7,10 @@ use std::sync::OnceLock;
 use corosensei::Yielder;
 use towpath_machine::{Event, Ordering, Processor};
 
-use crate::machine::{Bytes, CLOCKS, Cell, Gate, Inner, Memory, Object, Other, Pending, Word, join, mix};
-use crate::trace::Line;
+use crate::machine::{
+    Bytes, CLOCKS, DatumId, ExploredMemory, Gate, Other, Pending, RunState, TouchedObject, Word, join, mix,
+};
+use crate::trace::TraceLine;
 
 /// A spinner with a longer budget than this (in nanoseconds) does not expect it to run
 /// out while any thread can do anything.
@@ -18,7 +20,7 @@ const ENDLESS: u64 = u64::MAX / 2;
 
 /// A thread of the machine.
 pub struct Explorer {
-    pub(crate) memory: Memory,
+    pub(crate) memory: ExploredMemory,
     /// Its place among the machine's threads.
     pub(crate) index: usize,
     pub(crate) id: usize,
@@ -39,7 +41,7 @@ impl std::fmt::Debug for Explorer {
 }
 
 impl Explorer {
-    pub(crate) fn at_rest(memory: Memory) -> Explorer {
+    pub(crate) fn at_rest(memory: ExploredMemory) -> Explorer {
         Explorer { memory, index: usize::MAX, id: 0, yielder: std::ptr::null() }
     }
 
@@ -50,7 +52,7 @@ impl Explorer {
     /// * The yielder outlives the explorer.
     /// * The explorer is used on the coroutine's stack only.
     pub(crate) unsafe fn running(
-        memory: Memory,
+        memory: ExploredMemory,
         index: usize,
         id: usize,
         yielder: &Yielder<(), ()>,
@@ -59,7 +61,7 @@ impl Explorer {
     }
 
     /// The memory that it acts on.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &ExploredMemory {
         &self.memory
     }
 
@@ -76,7 +78,7 @@ impl Explorer {
     }
 
     /// Announces a step, and takes it when its turn comes.
-    pub(crate) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(crate) fn turn<T>(&self, pending: Pending, access: impl FnOnce(&mut RunState) -> T) -> T {
         self.await_turn(pending);
         access(&mut self.memory.0.inner.borrow_mut())
     }
@@ -114,15 +116,15 @@ impl Explorer {
         what: &'static str,
         word: &Word,
         other: Other,
-        access: impl FnOnce(&mut Inner) -> T,
+        access: impl FnOnce(&mut RunState) -> T,
     ) -> T {
-        self.turn(Pending { other, ..Pending::open(what, Object::Word(word.0)) }, access)
+        self.turn(Pending { other, ..Pending::open(what, TouchedObject::Word(word.0)) }, access)
     }
 
     /// Accesses a word once: `change` makes its new value of the old one.
     pub(crate) fn access(
         &self,
-        inner: &mut Inner,
+        inner: &mut RunState,
         what: &'static str,
         word: usize,
         orders: (Ordering, Ordering),
@@ -134,7 +136,7 @@ impl Explorer {
         if running {
             inner.acquire(self.index, clock, if new.is_some() { orders.0 } else { orders.1 });
         }
-        inner.footprint.touch(Object::Word(word), new.is_some());
+        inner.footprint.touch(TouchedObject::Word(word), new.is_some());
         if let Some(new) = new {
             if running {
                 // It goes on with what the value before it released.
@@ -142,14 +144,14 @@ impl Explorer {
             }
             inner.write_word(word, new, clock);
         }
-        inner.record(self.index, what, Object::Word(word), old, new);
+        inner.record(self.index, what, TouchedObject::Word(word), old, new);
         old
     }
 
     /// A plain store.
     pub(crate) fn put(
         &self,
-        inner: &mut Inner,
+        inner: &mut RunState,
         what: &'static str,
         word: &Word,
         value: u64,
@@ -158,7 +160,7 @@ impl Explorer {
         let clock = if inner.current.is_some() { inner.release(self.index, order) } else { [0; CLOCKS] };
         let old = inner.words[word.0].value;
         inner.write_word(word.0, value, clock);
-        inner.record(self.index, what, Object::Word(word.0), old, Some(value));
+        inner.record(self.index, what, TouchedObject::Word(word.0), old, Some(value));
     }
 
     pub(crate) fn update(
@@ -176,8 +178,8 @@ impl Explorer {
 
     /// Accesses data: a step only if it matters between which accesses a thread dies.
     /// Otherwise two orders of accesses to data are either equal, or a race that is found in both.
-    fn data<T>(&self, what: &'static str, at: usize, access: impl FnOnce(&mut Inner) -> (T, u64)) -> T {
-        let found = |inner: &mut Inner| {
+    fn data<T>(&self, what: &'static str, at: usize, access: impl FnOnce(&mut RunState) -> (T, u64)) -> T {
+        let found = |inner: &mut RunState| {
             let (result, value) = access(inner);
             inner.line(self.index, what, || (format!("datum {at}"), format!("{value}")));
             result
@@ -185,7 +187,7 @@ impl Explorer {
         if !self.memory.0.inner.borrow().data_steps {
             return found(&mut self.memory.0.inner.borrow_mut());
         }
-        self.turn(Pending::open(what, Object::Nothing), found)
+        self.turn(Pending::open(what, TouchedObject::Nothing), found)
     }
 
     /// Gives way until anything changes.
@@ -194,7 +196,8 @@ impl Explorer {
             return;
         }
         let changes = self.memory.0.inner.borrow().changes;
-        let pending = Pending { gate: Gate::Moved { changes }, ns, ..Pending::open(what, Object::Nothing) };
+        let pending =
+            Pending { gate: Gate::Moved { changes }, ns, ..Pending::open(what, TouchedObject::Nothing) };
         self.turn(pending, |inner| inner.line(self.index, what, Default::default));
     }
 
@@ -209,10 +212,11 @@ impl Explorer {
             ENDLESS.. => Other::None,
             _ => Other::SpinEnds { early: budget < PATIENT },
         };
-        let pending = Pending { gate, other, ns: budget, ..Pending::open("spin", Object::Word(word.0)) };
+        let pending =
+            Pending { gate, other, ns: budget, ..Pending::open("spin", TouchedObject::Word(word.0)) };
         self.turn(pending, |inner| {
             if inner.ends_otherwise(self.index) {
-                let name = inner.name_of(Object::Word(word.0));
+                let name = inner.name_of(TouchedObject::Word(word.0));
                 inner.line(self.index, "stops spinning", || (name, show(seen)));
                 return None;
             }
@@ -266,7 +270,7 @@ impl Explorer {
     }
 }
 
-impl Inner {
+impl RunState {
     /// One more line of the trace, if there is one.
     pub(crate) fn line(
         &mut self,
@@ -290,11 +294,18 @@ impl Inner {
     fn write_line(&mut self, thread: usize, what: &'static str, (object, detail): (String, String)) {
         let step = self.steps;
         if let Some(trace) = &mut self.trace {
-            trace.push(Line { step, thread, what: what.into(), object, detail });
+            trace.push(TraceLine { step, thread, what: what.into(), object, detail });
         }
     }
 
-    fn record(&mut self, thread: usize, what: &'static str, object: Object, old: u64, new: Option<u64>) {
+    fn record(
+        &mut self,
+        thread: usize,
+        what: &'static str,
+        object: TouchedObject,
+        old: u64,
+        new: Option<u64>,
+    ) {
         self.digest = mix(mix(self.digest, old), new.map_or(1, |new| new ^ 2));
         if self.trace.is_some() {
             let name = self.name_of(object);
@@ -321,7 +332,7 @@ pub(crate) fn show(value: u64) -> String {
 
 impl Processor for Explorer {
     type Word = Word;
-    type Cell = Cell;
+    type Cell = DatumId;
     type Bytes = Bytes;
 
     fn id(&self) -> usize {
@@ -365,13 +376,13 @@ impl Processor for Explorer {
             inner.threads[self.index].fenced = inner.release(self.index, order);
         }
     }
-    fn read(&self, cell: &Cell) -> u64 {
+    fn read(&self, cell: &DatumId) -> u64 {
         self.data("read", cell.0, |inner| {
             let value = inner.datum(cell.0, None);
             (value, value)
         })
     }
-    fn write(&self, cell: &Cell, value: u64) {
+    fn write(&self, cell: &DatumId, value: u64) {
         self.data("write", cell.0, |inner| {
             inner.datum(cell.0, Some(value));
             ((), value)

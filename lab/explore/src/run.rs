@@ -11,12 +11,12 @@ use corosensei::{Coroutine, CoroutineResult};
 use towpath_machine::Ordering;
 
 use crate::coroutine::thread;
-use crate::fault::{Failure, Fault};
+use crate::fault::{Fault, LocatedFault};
 use crate::footprint::Footprint;
-use crate::machine::{Gate, Inner, Life, Memory, Object};
+use crate::machine::{ExploredMemory, Gate, Life, RunState, TouchedObject};
 use crate::schedule::{Choice, Schedule, Turn};
-use crate::subject::{Body, Liberties, Plan, Subject};
-use crate::trace::Line;
+use crate::subject::{Liberties, Plan, Subject, SubjectRun};
+use crate::trace::TraceLine;
 
 /// Scheduler's view before a step.
 pub(crate) struct View<'a> {
@@ -40,9 +40,9 @@ pub(crate) trait Strategy {
 
 /// Outcome of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The fault, if there was one.
-    pub failure: Option<Failure>,
+    pub failure: Option<LocatedFault>,
     /// All decisions.
     pub schedule: Schedule,
     /// A digest of everything that the threads did: two runs that did the same have the
@@ -53,12 +53,12 @@ pub struct Outcome {
     /// True if a thread waits for the dead, for ever.
     pub stranded: bool,
     /// Steps of all threads, if they were asked for.
-    pub trace: Vec<Line>,
+    pub trace: Vec<TraceLine>,
 }
 
 /// State that a run left behind.
 pub struct End<'a> {
-    inner: &'a Inner,
+    inner: &'a RunState,
     threads: usize,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Terms {
 }
 
 struct Play<'a> {
-    memory: &'a Memory,
+    memory: &'a ExploredMemory,
     threads: Vec<Coroutine<(), (), (), DefaultStack>>,
     schedule: Schedule,
     last: Option<usize>,
@@ -153,8 +153,8 @@ impl Runner {
         terms: &Terms,
         strategy: &mut dyn Strategy,
         traced: bool,
-    ) -> Result<Outcome, String> {
-        let memory = Memory::new(terms.liberties, traced);
+    ) -> Result<RunOutcome, String> {
+        let memory = ExploredMemory::new(terms.liberties, traced);
         let body = subject.set_up(&terms.plan, &memory)?;
         Ok(quietly(|| self.play(subject, &body, terms, strategy, &memory)))
     }
@@ -162,11 +162,11 @@ impl Runner {
     fn play(
         &mut self,
         subject: &dyn Subject,
-        body: &Rc<dyn Body>,
+        body: &Rc<dyn SubjectRun>,
         terms: &Terms,
         strategy: &mut dyn Strategy,
-        memory: &Memory,
-    ) -> Outcome {
+        memory: &ExploredMemory,
+    ) -> RunOutcome {
         let threads = terms.plan.threads;
         memory.0.inner.borrow_mut().start(threads);
         let mut play = Play { memory, threads: Vec::new(), schedule: Schedule::default(), last: None };
@@ -209,7 +209,7 @@ impl Runner {
             self.stacks.push(coroutine.into_stack());
         }
         let mut inner = memory.0.inner.borrow_mut();
-        Outcome {
+        RunOutcome {
             failure: inner.failure.take(),
             schedule: play.schedule,
             digest: inner.digest,
@@ -327,7 +327,7 @@ impl Play<'_> {
     }
 }
 
-impl Inner {
+impl RunState {
     fn kind_of_stuck(&self) -> Fault {
         let forgotten = self.threads.iter().any(|t| match t.pending.gate {
             Gate::Woken { word, expected } => {
@@ -361,7 +361,7 @@ impl Inner {
                 (_, Gate::Moved { .. } | Gate::Open) => format!(
                     "thread {index} looks again and again ({}{}{name})",
                     t.pending.what,
-                    if t.pending.object == Object::Nothing { "" } else { " " }
+                    if t.pending.object == TouchedObject::Nothing { "" } else { " " }
                 ),
             }
         };

@@ -1,9 +1,9 @@
 //! Searches schedules for one that fails.
 
 use crate::dfs::Tree;
-use crate::fault::Failure;
+use crate::fault::LocatedFault;
 use crate::machine::MAX_THREADS;
-use crate::run::{Outcome, Runner, Strategy, Terms};
+use crate::run::{RunOutcome, Runner, Strategy, Terms};
 use crate::schedule::Schedule;
 use crate::shrink::shrink;
 use crate::strategy::{ByChance, ByPriority, Written};
@@ -34,7 +34,7 @@ pub enum Method {
 
 /// Settings of a search.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct SearchSettings {
     /// Extent of a run.
     pub plan: Plan,
     /// Method of the search.
@@ -50,10 +50,10 @@ pub struct Settings {
     pub bound: usize,
 }
 
-impl Settings {
+impl SearchSettings {
     /// Returns the settings of random schedules without deaths.
-    pub fn new(plan: Plan, schedules: u64) -> Settings {
-        Settings {
+    pub fn new(plan: Plan, schedules: u64) -> SearchSettings {
+        SearchSettings {
             plan,
             method: Method::Random,
             schedules,
@@ -103,11 +103,11 @@ pub enum Error {
 
 /// A fault, and how to see it again.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundFault {
     /// The seed of the schedule that was found, if it came from one.
     pub seed: Option<u64>,
     /// The fault under the shortest schedule.
-    pub failure: Failure,
+    pub failure: LocatedFault,
     /// The schedule that was found.
     pub original: Schedule,
     /// The shortest one with the same kind of fault that was found from there.
@@ -135,7 +135,7 @@ pub struct Report {
     /// True if there is no other schedule.
     pub exhausted: bool,
     /// The fault, if there is one.
-    pub found: Option<Found>,
+    pub found: Option<FoundFault>,
 }
 
 /// Searches. `progress` learns how many schedules were run, after each.
@@ -145,7 +145,7 @@ pub struct Report {
 /// If the subject cannot be made for this plan.
 pub fn search(
     subject: &dyn Subject,
-    settings: &Settings,
+    settings: &SearchSettings,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
     let mut searcher = Searcher::new(subject, settings)?;
@@ -183,8 +183,8 @@ pub fn search(
 /// # Errors
 ///
 /// As [`search`].
-pub fn replay_seed(subject: &dyn Subject, settings: &Settings, seed: u64) -> Result<Report, Error> {
-    search(subject, &Settings { seed, schedules: 1, ..*settings }, &mut |_| {})
+pub fn replay_seed(subject: &dyn Subject, settings: &SearchSettings, seed: u64) -> Result<Report, Error> {
+    search(subject, &SearchSettings { seed, schedules: 1, ..*settings }, &mut |_| {})
 }
 
 /// Runs a schedule again.
@@ -192,7 +192,11 @@ pub fn replay_seed(subject: &dyn Subject, settings: &Settings, seed: u64) -> Res
 /// # Errors
 ///
 /// As [`search`]; and if the schedule doesn't fit.
-pub fn replay(subject: &dyn Subject, settings: &Settings, schedule: &Schedule) -> Result<Report, Error> {
+pub fn replay(
+    subject: &dyn Subject,
+    settings: &SearchSettings,
+    schedule: &Schedule,
+) -> Result<Report, Error> {
     let mut searcher = Searcher::new(subject, settings)?;
     let mut written = Written::new(schedule);
     let outcome = searcher.run(&mut written, true)?;
@@ -205,7 +209,7 @@ pub fn replay(subject: &dyn Subject, settings: &Settings, schedule: &Schedule) -
         stranded: outcome.stranded.into(),
         ..Report::default()
     };
-    report.found = outcome.failure.map(|failure| Found {
+    report.found = outcome.failure.map(|failure| FoundFault {
         seed: None,
         failure,
         original: schedule.clone(),
@@ -219,7 +223,7 @@ pub fn replay(subject: &dyn Subject, settings: &Settings, schedule: &Schedule) -
 
 struct Searcher<'a> {
     subject: &'a dyn Subject,
-    settings: &'a Settings,
+    settings: &'a SearchSettings,
     terms: Terms,
     runner: Runner,
     /// Length of a run in which each thread goes on as long as it can, in steps.
@@ -227,7 +231,7 @@ struct Searcher<'a> {
 }
 
 impl<'a> Searcher<'a> {
-    fn new(subject: &'a dyn Subject, settings: &'a Settings) -> Result<Searcher<'a>, Error> {
+    fn new(subject: &'a dyn Subject, settings: &'a SearchSettings) -> Result<Searcher<'a>, Error> {
         let terms = settings.terms(subject)?;
         let mut searcher = Searcher { subject, settings, terms, runner: Runner::new(), length: 0 };
         let outcome = searcher.run(&mut Written::new(&Schedule::default()), false)?;
@@ -235,12 +239,12 @@ impl<'a> Searcher<'a> {
         Ok(searcher)
     }
 
-    fn run(&mut self, strategy: &mut dyn Strategy, traced: bool) -> Result<Outcome, Error> {
+    fn run(&mut self, strategy: &mut dyn Strategy, traced: bool) -> Result<RunOutcome, Error> {
         let outcome = self.runner.run(self.subject, &self.terms, strategy, traced);
         outcome.map_err(|why| Error::Plan { subject: self.subject.name(), why })
     }
 
-    fn seeded(&mut self, seed: u64) -> Result<Outcome, Error> {
+    fn seeded(&mut self, seed: u64) -> Result<RunOutcome, Error> {
         let (kills, length) = (self.terms.liberties.kills, self.length);
         match self.settings.method {
             Method::Pct { depth } => self.run(&mut ByPriority::new(seed, depth, kills, length), false),
@@ -262,10 +266,15 @@ impl<'a> Searcher<'a> {
     }
 
     /// Shortens a failing schedule, and describes its steps.
-    fn explain(&mut self, failing: &Schedule, failure: Failure, seed: Option<u64>) -> Result<Found, Error> {
+    fn explain(
+        &mut self,
+        failing: &Schedule,
+        failure: LocatedFault,
+        seed: Option<u64>,
+    ) -> Result<FoundFault, Error> {
         let shortest = shrink(&mut self.runner, self.subject, &self.terms, failing, failure.fault);
         let outcome = self.run(&mut Written::new(&shortest), true)?;
-        Ok(Found {
+        Ok(FoundFault {
             seed,
             failure: outcome.failure.unwrap_or(failure),
             original: failing.clone(),

@@ -2,7 +2,7 @@
 //! long as it fails in the same way.
 
 use crate::fault::Fault;
-use crate::run::{Outcome, Runner, Terms};
+use crate::run::{RunOutcome, Runner, Terms};
 use crate::schedule::{Schedule, Turn};
 use crate::strategy::Written;
 use crate::subject::Subject;
@@ -44,7 +44,7 @@ impl Shrinker<'_> {
         self.runs -= 1;
         let mut written = Written::new(schedule);
         let outcome = self.runner.run(self.subject, self.terms, &mut written, false);
-        let Ok(Outcome { failure: Some(failure), schedule, .. }) = outcome else { return false };
+        let Ok(RunOutcome { failure: Some(failure), schedule, .. }) = outcome else { return false };
         let better = failure.fault == self.fault && schedule.size() < self.best.size();
         if better {
             self.best = schedule;

@@ -190,7 +190,7 @@ pub enum Lookup {
 
 /// Results of operations on an object with keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub enum KeyedResult {
     /// This was, or is, there.
     Value(u64),
     /// Nothing.
@@ -212,20 +212,20 @@ pub struct Map {
 pub struct Priorities;
 
 /// A step that has this answer, if it could have.
-fn answered<S>(state: S, answer: Option<u64>, result: Option<&Answer>) -> Option<S> {
-    let expected = answer.map_or(Answer::Nothing, Answer::Value);
+fn answered<S>(state: S, answer: Option<u64>, result: Option<&KeyedResult>) -> Option<S> {
+    let expected = answer.map_or(KeyedResult::Nothing, KeyedResult::Value);
     result.is_none_or(|result| *result == expected).then_some(state)
 }
 
 impl Specification for Map {
     type State = BTreeMap<u64, u64>;
     type Op = Lookup;
-    type Result = Answer;
+    type Result = KeyedResult;
 
     fn initial(&self) -> Self::State {
         BTreeMap::new()
     }
-    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&Answer>) -> Option<Self::State> {
+    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&KeyedResult>) -> Option<Self::State> {
         let mut next = state.clone();
         let answer = match *op {
             Lookup::Insert(key, value) => {
@@ -245,12 +245,12 @@ impl Specification for Map {
 impl Specification for Priorities {
     type State = Vec<(u64, u64)>;
     type Op = Lookup;
-    type Result = Answer;
+    type Result = KeyedResult;
 
     fn initial(&self) -> Self::State {
         Vec::new()
     }
-    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&Answer>) -> Option<Self::State> {
+    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&KeyedResult>) -> Option<Self::State> {
         let mut next = state.clone();
         let first = state.first().map(|(_, value)| *value);
         let answer = match *op {
@@ -312,12 +312,12 @@ pub struct Set;
 impl Specification for Set {
     type State = BTreeSet<u64>;
     type Op = Lookup;
-    type Result = Answer;
+    type Result = KeyedResult;
 
     fn initial(&self) -> Self::State {
         BTreeSet::new()
     }
-    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&Answer>) -> Option<Self::State> {
+    fn step(&self, state: &Self::State, op: &Lookup, result: Option<&KeyedResult>) -> Option<Self::State> {
         let mut next = state.clone();
         let was_there = match op {
             Lookup::Insert(key, _) => !next.insert(*key),

@@ -23,12 +23,12 @@ fn below(random: &mut Random, limit: usize) -> usize {
 
 /// Steps before which threads die, drawn beforehand.
 #[derive(Debug)]
-struct Deaths(Vec<usize>);
+struct DeathPlan(Vec<usize>);
 
-impl Deaths {
+impl DeathPlan {
     /// `kills` deaths in a run of about `length` steps.
-    fn new(random: &mut Random, kills: u32, length: usize) -> Deaths {
-        Deaths((0..kills).map(|_| below(random, length.max(1))).collect())
+    fn new(random: &mut Random, kills: u32, length: usize) -> DeathPlan {
+        DeathPlan((0..kills).map(|_| below(random, length.max(1))).collect())
     }
     fn now(&self, view: &View, random: &mut Random) -> Option<Choice> {
         if !self.0.contains(&view.step) {
@@ -57,14 +57,14 @@ fn other_outcome(view: &View, random: &mut Random) -> Option<Choice> {
 pub(crate) struct ByChance {
     random: Random,
     keep: usize,
-    deaths: Deaths,
+    deaths: DeathPlan,
 }
 
 impl ByChance {
     pub fn new(seed: u64, kills: u32, length: usize) -> ByChance {
         let mut random = Random::new(seed);
         let keep = [0, 8, 12, 15][below(&mut random, 4)];
-        let deaths = Deaths::new(&mut random, kills, length);
+        let deaths = DeathPlan::new(&mut random, kills, length);
         ByChance { random, keep, deaths }
     }
 }
@@ -95,7 +95,7 @@ pub(crate) struct ByPriority {
     priorities: [i64; CLOCKS],
     lowest: i64,
     changes: Vec<usize>,
-    deaths: Deaths,
+    deaths: DeathPlan,
 }
 
 impl ByPriority {
@@ -107,7 +107,7 @@ impl ByPriority {
             *priority = ranks.swap_remove(below(&mut random, ranks.len()));
         }
         let changes = (1..depth).map(|_| below(&mut random, length.max(1))).collect();
-        let deaths = Deaths::new(&mut random, kills, length);
+        let deaths = DeathPlan::new(&mut random, kills, length);
         ByPriority { random, priorities, lowest: 0, changes, deaths }
     }
 

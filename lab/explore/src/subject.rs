@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use crate::fault::Failure;
-use crate::machine::Memory;
+use crate::fault::LocatedFault;
+use crate::machine::ExploredMemory;
 use crate::processor::Explorer;
 use crate::run::End;
 
@@ -27,7 +27,7 @@ pub trait Subject {
     /// # Errors
     ///
     /// If it cannot be made for this plan: why, and what would do.
-    fn set_up(&self, plan: &Plan, memory: &Memory) -> Result<Rc<dyn Body>, String>;
+    fn set_up(&self, plan: &Plan, memory: &ExploredMemory) -> Result<Rc<dyn SubjectRun>, String>;
     /// Returns whether the others must go on after any death. If not, it is no fault that
     /// they wait for the dead.
     fn endures_deaths(&self) -> bool {
@@ -41,7 +41,7 @@ pub trait Subject {
 }
 
 /// One run of a subject.
-pub trait Body {
+pub trait SubjectRun {
     /// Runs a thread; its number is the processor's
     /// [`id`](towpath_machine::Processor::id).
     fn thread(&self, cpu: &Explorer);
@@ -53,7 +53,7 @@ pub trait Body {
     /// # Errors
     ///
     /// The failure.
-    fn judge(&self, end: &End) -> Result<(), Failure>;
+    fn judge(&self, end: &End) -> Result<(), LocatedFault>;
 }
 
 /// Liberties of a machine beside running the program.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TraceLine {
     /// The step.
     pub step: u64,
     /// Number of the thread that took it.
@@ -19,8 +19,8 @@ pub struct Line {
 
 /// The lines as a table. Steps of the same thread form a block; its number stands where
 /// it changes.
-pub fn render(lines: &[Line]) -> String {
-    let wide = |of: fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
+pub fn render(lines: &[TraceLine]) -> String {
+    let wide = |of: fn(&TraceLine) -> usize| lines.iter().map(of).max().unwrap_or(0);
     let (what, object) = (wide(|l| l.what.chars().count()).min(28), wide(|l| l.object.chars().count()));
     let mut text = String::from("  step  thread\n");
     let mut last = None;

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use support::{Aba, Slip, barrier, counter, crossed, figure_1, linked, lock, michael_scott, sleeping, stack};
 use towpath_explore::harness::Case;
 use towpath_explore::{
-    Body, End, Explorer, Failure, History, Liberties, Memory, Method, Plan, Report, Settings, Word, search,
+    End, ExploredMemory, Explorer, History, Liberties, LocatedFault, Method, Plan, Report, SearchSettings,
+    SubjectRun, Word, search,
 };
 use towpath_machine::{Arena, LlSc, Ordering, Place, Processor};
 use towpath_sync::Policy;
@@ -20,7 +21,7 @@ use towpath_sync::locks::{
 
 const ALL: Method = Method::Dfs { preemptions: None };
 
-fn run(case: &Case, settings: &Settings) -> Report {
+fn run(case: &Case, settings: &SearchSettings) -> Report {
     let report = search(case, settings, &mut |_| {}).unwrap();
     if let Some(found) = &report.found {
         panic!(
@@ -36,8 +37,8 @@ fn run(case: &Case, settings: &Settings) -> Report {
     report
 }
 
-fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Settings {
-    Settings { method, ..Settings::new(Plan { threads, ops }, schedules) }
+fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> SearchSettings {
+    SearchSettings { method, ..SearchSettings::new(Plan { threads, ops }, schedules) }
 }
 
 /// By every method, with and without deaths.
@@ -46,7 +47,7 @@ fn passes(case: &Case, threads: usize, ops: usize, schedules: u64) {
         let settings = settings(method, threads, ops, schedules);
         run(case, &settings);
         let liberties = Liberties { kills: 1, ..Liberties::default() };
-        run(case, &Settings { liberties, ..settings });
+        run(case, &SearchSettings { liberties, ..settings });
     }
 }
 
@@ -87,7 +88,7 @@ fn fewer_schedules_are_like_others_than_there_are() {
 fn outcomes(preemptions: Option<u32>, scripts: [&'static [u8]; 2]) -> (BTreeSet<String>, Report) {
     let seen: Rc<RefCell<BTreeSet<String>>> = Rc::default();
     let collected = seen.clone();
-    let make = move |_: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |_: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let words = [0, 1].map(|_| memory.word(Place::NewLine, 0));
         Ok(Rc::new(Scripted { words, scripts, calls: History::default(), seen: seen.clone() }))
     };
@@ -106,7 +107,7 @@ struct Scripted {
     seen: Rc<RefCell<BTreeSet<String>>>,
 }
 
-impl Body for Scripted {
+impl SubjectRun for Scripted {
     fn thread(&self, cpu: &Explorer) {
         for &letter in self.scripts[cpu.id()] {
             let word = &self.words[usize::from(letter.is_ascii_uppercase())];
@@ -124,7 +125,7 @@ impl Body for Scripted {
             });
         }
     }
-    fn judge(&self, end: &End) -> Result<(), Failure> {
+    fn judge(&self, end: &End) -> Result<(), LocatedFault> {
         let calls = self.calls.calls(end);
         // Results, and the order of the calls.
         let mut text: Vec<String> = Vec::new();
@@ -202,8 +203,11 @@ fn the_locks_under_every_policy() {
 fn the_same_seed_gives_the_same_runs() {
     for method in [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(2) }] {
         let steps = |seed| {
-            run(&michael_scott("michael-scott", true), &Settings { seed, ..settings(method, 3, 4, 200) })
-                .steps
+            run(
+                &michael_scott("michael-scott", true),
+                &SearchSettings { seed, ..settings(method, 3, 4, 200) },
+            )
+            .steps
         };
         assert_eq!(steps(1), steps(1));
         if matches!(method, Method::Random | Method::Pct { .. }) {

@@ -8,7 +8,7 @@ use support::{
 };
 use towpath_explore::harness::Case;
 use towpath_explore::{
-    Fault, Found, Liberties, Method, Plan, Schedule, Settings, replay, replay_seed, search,
+    Fault, FoundFault, Liberties, Method, Plan, Schedule, SearchSettings, replay, replay_seed, search,
 };
 use towpath_sync::Policy;
 use towpath_sync::locks::{Posix, Ticket};
@@ -17,12 +17,12 @@ const RANDOM: Method = Method::Random;
 const PCT: Method = Method::Pct { depth: 4 };
 const DFS: Method = Method::Dfs { preemptions: Some(3) };
 
-fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Settings {
-    Settings { method, ..Settings::new(Plan { threads, ops }, schedules) }
+fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> SearchSettings {
+    SearchSettings { method, ..SearchSettings::new(Plan { threads, ops }, schedules) }
 }
 
 /// Searches, expects the fault, and replays it both ways.
-fn find(case: &Case, settings: &Settings, fault: Fault) -> Found {
+fn find(case: &Case, settings: &SearchSettings, fault: Fault) -> FoundFault {
     let report = search(case, settings, &mut |_| {}).unwrap();
     let what = format!("{} by {:?}, {} schedules", case.name, settings.method, report.schedules);
     let found = report.found.unwrap_or_else(|| panic!("{what}: nothing found"));
@@ -135,7 +135,7 @@ fn what_only_a_death_brings_about() {
     assert!(report.found.is_none() && report.stranded > 0, "{report:?}");
     let claims_to = Case { endures_deaths: true, ..lock::<Ticket<_>>(Policy::Spin) };
     for method in [RANDOM, PCT, DFS] {
-        let found = find(&claims_to, &Settings { method, ..settings }, Fault::Deadlock);
+        let found = find(&claims_to, &SearchSettings { method, ..settings }, Fault::Deadlock);
         assert!(found.failure.text.contains("is dead"), "{}", found.failure.text);
         assert!(found.replay.to_string().contains('k'), "{}", found.replay);
     }

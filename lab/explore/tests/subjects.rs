@@ -3,16 +3,16 @@
 
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{STRUCTURES, find, subjects};
-use towpath_explore::{Fault, Liberties, Method, Plan, Report, Schedule, Settings, replay, search};
+use towpath_explore::{Fault, Liberties, Method, Plan, Report, Schedule, SearchSettings, replay, search};
 use towpath_sync::Policy;
 
 const METHODS: [Method; 3] = [Method::Random, Method::Pct { depth: 3 }, Method::Dfs { preemptions: Some(2) }];
 
-fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> Settings {
-    Settings { method, ..Settings::new(Plan { threads, ops }, schedules) }
+fn settings(method: Method, threads: usize, ops: usize, schedules: u64) -> SearchSettings {
+    SearchSettings { method, ..SearchSettings::new(Plan { threads, ops }, schedules) }
 }
 
-fn passes(case: &Case, settings: &Settings, policy: Policy) -> Report {
+fn passes(case: &Case, settings: &SearchSettings, policy: Policy) -> Report {
     let report = search(case, settings, &mut |_| {}).unwrap();
     if let Some(found) = &report.found {
         panic!(
@@ -46,7 +46,7 @@ fn all_pass<'a>(cases: impl Iterator<Item = &'a Case>, policy: Policy, schedules
             let report = passes(case, &settings, policy);
             assert!(report.schedules == schedules || report.exhausted, "{}: {report:?}", case.name);
             let liberties = Liberties { kills: 1, ..Liberties::default() };
-            let report = passes(case, &Settings { liberties, ..settings }, policy);
+            let report = passes(case, &SearchSettings { liberties, ..settings }, policy);
             // An algorithm that endures deaths is not held up by any.
             assert!(report.stranded == 0 || !case.endures_deaths, "{}: {report:?}", case.name);
         }

@@ -21,13 +21,13 @@ use crate::topology::pin_to;
 
 /// A row of structures of atomic words in memory that this process shares with those that
 /// it forks afterwards, all zero at first.
-pub struct Shared<T> {
+pub struct SharedRow<T> {
     base: NonNull<T>,
     count: usize,
     len: usize,
 }
 
-impl<T: Plain> Shared<T> {
+impl<T: Plain> SharedRow<T> {
     /// A row of `count` structures, all zero.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl<T: Plain> Shared<T> {
     /// # Panics
     ///
     /// If the type wants to be aligned to more than a page.
-    pub fn row(count: usize) -> Result<Shared<T>, Error> {
+    pub fn row(count: usize) -> Result<SharedRow<T>, Error> {
         const { assert!(align_of::<T>() <= PAGE) };
         let len = count
             .checked_mul(size_of::<T>())
@@ -52,11 +52,11 @@ impl<T: Plain> Shared<T> {
         };
         let base = base.map_err(|e| failed(e.into()))?;
         let base = NonNull::new(base.cast()).ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
-        Ok(Shared { base, count, len })
+        Ok(SharedRow { base, count, len })
     }
 }
 
-impl<T> std::ops::Deref for Shared<T> {
+impl<T> std::ops::Deref for SharedRow<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -69,11 +69,11 @@ impl<T> std::ops::Deref for Shared<T> {
 
 // SAFETY: a mapping may be used and unmapped from any thread; `T` is `Sync` (`Plain` demands it)
 // and only handed out by reference.
-unsafe impl<T: Plain> Send for Shared<T> {}
+unsafe impl<T: Plain> Send for SharedRow<T> {}
 // SAFETY: `T` is `Sync`, and only handed out by reference.
-unsafe impl<T: Plain> Sync for Shared<T> {}
+unsafe impl<T: Plain> Sync for SharedRow<T> {}
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for SharedRow<T> {
     fn drop(&mut self) {
         // SAFETY: `row` made the mapping with this length; references into it can't outlive `self`.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
@@ -93,7 +93,7 @@ unsafe impl Plain for Apart {}
 
 /// Words that this process shares with those that it forks afterwards, each on its own
 /// lines.
-pub struct SharedPages(Shared<Apart>);
+pub struct SharedPages(SharedRow<Apart>);
 
 impl SharedPages {
     /// Room for `words` words, all zero.
@@ -102,7 +102,7 @@ impl SharedPages {
     ///
     /// The system's, if there is no memory.
     pub fn new(words: usize) -> Result<SharedPages, Error> {
-        Ok(SharedPages(Shared::row(words)?))
+        Ok(SharedPages(SharedRow::row(words)?))
     }
 
     /// Word number `n`.

@@ -9,7 +9,7 @@ use crate::record::metrics::{
 use crate::record::{Metric, Record};
 use crate::report::Section;
 use crate::results::Results;
-use crate::svg::{Line, Look, Value, lines};
+use crate::svg::{Look, PlotLine, PlotValue, lines};
 use crate::table::{Cell, Kind, Table, mark_best};
 
 /// One of several that are compared.
@@ -181,7 +181,7 @@ impl Curves {
                 (ROUND_TRIP_US, "Round trip", self.figures[0], 1e3),
                 (BYTES_PER_S, "Bandwidth", self.figures[1], 1.0),
             ] {
-                let curve = |rival: &&Rival| Line {
+                let curve = |rival: &&Rival| PlotLine {
                     label: rival.label.clone(),
                     points: self
                         .sizes(results, metric, procs)
@@ -191,12 +191,12 @@ impl Curves {
                         .filter_map(|bytes| {
                             let r = self.find(results, metric, rival, procs, Some(bytes))?;
                             let [value, min, max] = [r.value, r.min, r.max].map(|v| v * scale);
-                            Some((bytes as f64, Value { value, min, max }))
+                            Some((bytes as f64, PlotValue { value, min, max }))
                         })
                         .collect(),
                     look: rival.look,
                 };
-                let curves: Vec<Line> =
+                let curves: Vec<PlotLine> =
                     self.present(results).iter().map(curve).filter(|l| l.points.len() > 1).collect();
                 if curves.is_empty() {
                     continue;

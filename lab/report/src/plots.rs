@@ -4,7 +4,7 @@ use crate::format::in_unit;
 use crate::names::{CLAIM_ALGORITHMS, OURS};
 use crate::record::Record;
 use crate::results::{Results, Row};
-use crate::svg::{Bar, Line, Look, Value, bars, lines};
+use crate::svg::{Bar, Look, PlotLine, PlotValue, bars, lines};
 
 /// Number of colours for the peers, after those of our algorithms.
 const PEER_COLOURS: usize = 6;
@@ -12,8 +12,8 @@ const PEER_COLOURS: usize = 6;
 const FLOOR_COLOUR: usize = CLAIM_ALGORITHMS.len() + PEER_COLOURS;
 
 /// A record's median and range.
-pub fn value(record: &Record) -> Value {
-    Value { value: record.value, min: record.min, max: record.max }
+pub fn value(record: &Record) -> PlotValue {
+    PlotValue { value: record.value, min: record.min, max: record.max }
 }
 
 /// Look of an algorithm or peer, alike in all plots of these results.
@@ -84,15 +84,15 @@ pub fn over(
     format_x: impl Fn(f64) -> String,
     format_y: impl Fn(f64) -> String,
 ) -> Option<String> {
-    let all: Vec<Line> = rows
+    let all: Vec<PlotLine> = rows
         .iter()
         .filter_map(|row| {
-            let points: Vec<(f64, Value)> = results
+            let points: Vec<(f64, PlotValue)> = results
                 .numbers(experiment, key)
                 .into_iter()
                 .filter_map(|n| Some((n as f64, value(results.get(experiment, metric, row, &[(key, n)])?))))
                 .collect();
-            (!points.is_empty()).then(|| Line { label: row.label(), points, look: look(results, row) })
+            (!points.is_empty()).then(|| PlotLine { label: row.label(), points, look: look(results, row) })
         })
         .collect();
     (!all.is_empty()).then(|| lines(title, &all, format_x, format_y))

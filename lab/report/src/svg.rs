@@ -28,7 +28,7 @@ pub struct Look {
 
 /// A figure with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value {
+pub struct PlotValue {
     /// The median.
     pub value: f64,
     /// The smallest.
@@ -43,18 +43,18 @@ pub struct Bar {
     /// Its name.
     pub label: String,
     /// Its length.
-    pub value: Value,
+    pub value: PlotValue,
     /// Its look.
     pub look: Look,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct PlotLine {
     /// Its name.
     pub label: String,
     /// Points in the order of x.
-    pub points: Vec<(f64, Value)>,
+    pub points: Vec<(f64, PlotValue)>,
     /// Its look.
     pub look: Look,
 }
@@ -221,7 +221,7 @@ pub fn bars(title: &str, bars: &[Bar], format: impl Fn(f64) -> String, mark: Opt
 /// logarithmic with ticks where the points are.
 pub fn lines(
     title: &str,
-    lines: &[Line],
+    lines: &[PlotLine],
     format_x: impl Fn(f64) -> String,
     format_y: impl Fn(f64) -> String,
 ) -> String {
@@ -373,8 +373,8 @@ mod tests {
 
     const LOOK: Look = Look { colour: 1, dashed: false, bold: false };
 
-    fn value(value: f64) -> Value {
-        Value { value, min: value * 0.9, max: value * 1.1 }
+    fn value(value: f64) -> PlotValue {
+        PlotValue { value, min: value * 0.9, max: value * 1.1 }
     }
 
     /// Every element that is opened is closed, in order.
@@ -403,8 +403,12 @@ mod tests {
         assert!(svg.contains("a &amp; b") && svg.contains("20 ns") && svg.contains("floor: 8 ns"));
         let points = vec![(1.0, value(5.0)), (7.0, value(500.0))];
         let two = [
-            Line { label: "x<y".into(), points, look: LOOK },
-            Line { label: "z".into(), points: vec![(1.0, value(5.0))], look: Look { dashed: true, ..LOOK } },
+            PlotLine { label: "x<y".into(), points, look: LOOK },
+            PlotLine {
+                label: "z".into(),
+                points: vec![(1.0, value(5.0))],
+                look: Look { dashed: true, ..LOOK },
+            },
         ];
         let svg = lines("title", &two, |x| x.to_string(), |y| y.to_string());
         assert!(is_balanced(&svg), "{svg}");
@@ -418,7 +422,7 @@ mod tests {
             lines("t", &[], |x| x.to_string(), |y| y.to_string()),
             lines(
                 "t",
-                &[Line { label: "l".into(), points: vec![(4.0, value(0.0))], look: LOOK }],
+                &[PlotLine { label: "l".into(), points: vec![(4.0, value(0.0))], look: LOOK }],
                 |x| x.to_string(),
                 |y| y.to_string(),
             ),

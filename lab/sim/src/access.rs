@@ -10,7 +10,7 @@ use crate::events::Time;
 use crate::machine::Machine;
 use crate::memory::{AT_MEMORY, copy};
 use crate::request::{NONE, Op, Request, Want};
-use crate::task::{Known, Step, Task};
+use crate::task::{Known, Task, TaskStep};
 use crate::thread::{Doing, Permit};
 
 impl Engine {
@@ -76,7 +76,7 @@ impl Machine {
     /// before the task is done.
     #[inline]
     pub fn goes_on(&mut self, t: usize) -> bool {
-        if self.engine.threads[t].task.step == Step::Done {
+        if self.engine.threads[t].task.step == TaskStep::Done {
             return true;
         }
         let is_done = self.attempt(t).is_some();
@@ -92,15 +92,15 @@ impl Machine {
         let result = loop {
             let task = &self.engine.threads[t].task;
             match task.step {
-                Step::Done => return Some(task.old),
-                Step::Operate => {
+                TaskStep::Done => return Some(task.old),
+                TaskStep::Operate => {
                     let (op, cost) = (task.op, task.cost);
                     if !self.may(t, word, op) {
                         return None;
                     }
                     break self.engine.perform(t, word, op, cost);
                 }
-                Step::Link => {
+                TaskStep::Link => {
                     let old = self.link(t, word)?;
                     let task = &mut self.engine.threads[t].task;
                     let is_over = match task.op {
@@ -111,18 +111,18 @@ impl Machine {
                     if is_over {
                         break old;
                     }
-                    (task.step, task.old) = (Step::Update, old);
+                    (task.step, task.old) = (TaskStep::Update, old);
                 }
-                Step::Update => {
+                TaskStep::Update => {
                     let (mut new, old) = (task.old, task.old);
                     task.op.apply(&mut new);
                     if self.conditional(t, word, new)? {
                         break old;
                     }
-                    self.engine.threads[t].task.step = Step::Link;
+                    self.engine.threads[t].task.step = TaskStep::Link;
                 }
-                Step::Double => break u64::from(self.double(t)?),
-                Step::Known(known) => {
+                TaskStep::Double => break u64::from(self.double(t)?),
+                TaskStep::Known(known) => {
                     let (op, cost) = (task.op, task.cost);
                     if self.engine.threads[t].section.is_none() {
                         break 1;
@@ -139,7 +139,7 @@ impl Machine {
                     }
                     break 0;
                 }
-                Step::Conditional => {
+                TaskStep::Conditional => {
                     let mut new = 0;
                     task.op.apply(&mut new);
                     let stored = self.conditional(t, word, new)?;
@@ -148,7 +148,7 @@ impl Machine {
             }
         };
         let task = &mut self.engine.threads[t].task;
-        (task.step, task.old) = (Step::Done, result);
+        (task.step, task.old) = (TaskStep::Done, result);
         Some(result)
     }
 

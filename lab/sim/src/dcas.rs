@@ -17,13 +17,13 @@ use crate::machine::Machine;
 use crate::memory::copy;
 use crate::parameters::CAS2;
 use crate::request::{NONE, Op, Request, Want};
-use crate::task::{Double, Stage};
+use crate::task::{DcasStage, Double};
 use crate::thread::Permit;
 
 impl Engine {
     /// A thread's double compare-and-swap, from its beginning.
     pub fn new_double(&self, words: [u32; 2], old: [u64; 2], new: [u64; 2]) -> Double {
-        let stage = if self.p.dcas == CAS2 { Stage::Locked } else { Stage::First };
+        let stage = if self.p.dcas == CAS2 { DcasStage::Locked } else { DcasStage::First };
         Double { stage, words, old, new, seen: [0; 2] }
     }
 
@@ -61,28 +61,28 @@ impl Machine {
             let cpu = self.engine.threads[t].cpu;
             let lines = words.map(|word| self.engine.memory.line_of(word));
             match stage {
-                Stage::First | Stage::Second => {
-                    let i = usize::from(stage == Stage::Second);
+                DcasStage::First | DcasStage::Second => {
+                    let i = usize::from(stage == DcasStage::Second);
                     if !self.may(t, words[i], Op::Load) {
                         return None;
                     }
                     let seen = self.engine.perform(t, words[i], Op::Load, self.engine.p.linked);
                     self.engine.threads[t].double.seen[i] = seen;
                     let it = &mut self.engine.cpus[cpu];
-                    if stage == Stage::First {
+                    if stage == DcasStage::First {
                         // An interrupt that waits for this access loses the reservation at once.
                         it.reservation =
                             if self.engine.threads[t].stolen == 0 { lines[0] as u32 } else { NONE };
-                        self.engine.threads[t].double.stage = Stage::Second;
+                        self.engine.threads[t].double.stage = DcasStage::Second;
                         continue;
                     }
                     it.second = lines[1] as u32;
                     if self.engine.threads[t].double.seen != old {
                         return Some(self.engine.is_double(t, false));
                     }
-                    self.engine.threads[t].double.stage = Stage::Stores;
+                    self.engine.threads[t].double.stage = DcasStage::Stores;
                 }
-                Stage::Stores => {
+                DcasStage::Stores => {
                     let granted = self.engine.permit(t)? == Permit::Granted;
                     let stands = if granted {
                         !self.engine.threads[t].failed
@@ -92,7 +92,7 @@ impl Machine {
                     };
                     if !stands {
                         self.engine.counters.double_retries += 1;
-                        self.engine.threads[t].double.stage = Stage::First;
+                        self.engine.threads[t].double.stage = DcasStage::First;
                         continue;
                     }
                     if !granted
@@ -107,7 +107,7 @@ impl Machine {
                     }
                     return Some(self.engine.is_double(t, true));
                 }
-                Stage::Locked => {
+                DcasStage::Locked => {
                     if self.engine.permit(t)? == Permit::Granted {
                         let stored = self.engine.threads[t].result != 0;
                         return Some(self.engine.is_double(t, stored));

@@ -104,7 +104,7 @@ const NIL: u32 = u32::MAX;
 /// Half a cache line of the host's.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Entry {
+struct HeapEntry {
     event: Event,
     next: u32,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Events {
     /// Bit set of the lists that are not empty, and of its own words that are not 0.
     filled: [u64; LISTS / 64],
     words: u64,
-    entries: Vec<Entry>,
+    entries: Vec<HeapEntry>,
     /// Entries that are free, by `next`.
     free: u32,
     /// Events that were too late for the calendar.
@@ -240,7 +240,7 @@ impl Events {
     #[cold]
     fn make_room(&mut self) {
         self.free = self.entries.len() as u32;
-        self.entries.push(Entry { event: NO_HOME, next: NIL });
+        self.entries.push(HeapEntry { event: NO_HOME, next: NIL });
     }
 
     /// The list with the earliest event, if the calendar is not empty: the first one that

@@ -8,7 +8,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::parameters::{ParameterError, Parameters, Source, Value};
+use crate::parameters::{ParameterError, Parameters, Value, ValueSource};
 
 /// The machines that come with Towpath, and their files.
 const FILES: [(&str, &str); 6] = [
@@ -149,7 +149,9 @@ fn set_all(
         other => Value::Text(other.type_str().into()),
     };
     places.push((name.to_owned(), at));
-    parameters.set(name, &value, Source(source)).map_err(|e: ParameterError| error(Some(at), e.to_string()))
+    parameters
+        .set(name, &value, ValueSource(source))
+        .map_err(|e: ParameterError| error(Some(at), e.to_string()))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) fn place_of(word: u32) -> usize {
 
 /// State of a line at its directory (or on the bus, in its order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LineState {
     /// No cache has it.
     Unowned,
     /// The sharers have it, memory is right.
@@ -42,7 +42,7 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    pub state: State,
+    pub state: LineState,
     /// An intervention is under way (directory).
     pub busy: bool,
     /// Never cached.
@@ -108,7 +108,14 @@ impl Memory {
 
     fn new_line(&mut self, home: usize, at_memory: bool) {
         let home = (home % self.nodes) as u16;
-        self.lines.push(Line { state: State::Unowned, busy: false, at_memory, owner: 0, home, settled: 0 });
+        self.lines.push(Line {
+            state: LineState::Unowned,
+            busy: false,
+            at_memory,
+            owner: 0,
+            home,
+            settled: 0,
+        });
         if self.has_marks {
             self.marks.push(Mark::default());
         }
@@ -215,7 +222,7 @@ impl Memory {
             return Err(format!("line {line} is busy: {it:?}"));
         }
         for processor in 0..self.processors {
-            let owns = it.state == State::Exclusive && usize::from(it.owner) == processor;
+            let owns = it.state == LineState::Exclusive && usize::from(it.owner) == processor;
             let copy = self.copy(line, processor);
             if copy != copy::INVALID && !owns && !self.is_sharer(line, processor) {
                 return Err(format!("line {line}: the copy of processor {processor} is not known: {it:?}"));

@@ -10,7 +10,7 @@ use crate::events::Time;
 /// Source of a value: a mark (S: the paper itself; P: another public source, read; R: one
 /// from memory; D: derived; E: estimated; user) and a word about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source(pub String);
+pub struct ValueSource(pub String);
 
 /// A value as a file or `--set` gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,7 +151,7 @@ pub struct Described {
     /// Its value, as it would be read.
     pub value: String,
     /// Source of the value.
-    pub source: Source,
+    pub source: ValueSource,
     /// Meaning of the parameter.
     pub meaning: &'static str,
     /// Kind of machine that it is a part of; empty: every kind.
@@ -181,7 +181,7 @@ macro_rules! parameters {
             /// Description of the machine.
             pub title: String,
             $( #[doc = $meaning] pub $field: u64, )*
-            sources: Vec<Source>,
+            sources: Vec<ValueSource>,
         }
 
         /// Name, unit and kind of machine of each.
@@ -195,7 +195,7 @@ macro_rules! parameters {
                     name: name.into(),
                     title: String::new(),
                     $( $field: default($default, $unit), )*
-                    sources: vec![Source::default(); TABLE.len()],
+                    sources: vec![ValueSource::default(); TABLE.len()],
                 }
             }
 
@@ -248,7 +248,7 @@ impl Parameters {
     /// # Errors
     ///
     /// If there is none of that name, or the value does not fit.
-    pub fn set(&mut self, name: &str, value: &Value, source: Source) -> Result<(), ParameterError> {
+    pub fn set(&mut self, name: &str, value: &Value, source: ValueSource) -> Result<(), ParameterError> {
         let Some(index) = TABLE.iter().position(|row| row.0 == name) else {
             let like = TABLE.iter().map(|row| (likeness(row.0, name), row.0)).max();
             let suggestion = like.filter(|(n, _)| *n >= 4).map(|(_, s)| s.to_owned());
@@ -276,7 +276,7 @@ impl Parameters {
             let text = format!("`{text}` is not of the form NAME=VALUE, like network.hop=100ns");
             return Err(ParameterError::Inconsistent(text));
         };
-        let source = Source("user: --set".into());
+        let source = ValueSource("user: --set".into());
         self.set(name.trim(), &Value::Text(value.trim().into()), source)?;
         self.check()
     }

@@ -5,7 +5,7 @@ use crate::request::Op;
 
 /// The next step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum TaskStep {
     /// There is none: the thread's coroutine goes on.
     Done,
     /// One operation.
@@ -37,7 +37,7 @@ pub(crate) enum Known {
 /// Operation that a thread has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
-    pub step: Step,
+    pub step: TaskStep,
     pub word: u32,
     pub op: Op,
     /// Duration of an operation.
@@ -47,27 +47,27 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub const NONE: Task = Task { step: Step::Done, word: 0, op: Op::Load, cost: 0, old: 0 };
+    pub const NONE: Task = Task { step: TaskStep::Done, word: 0, op: Op::Load, cost: 0, old: 0 };
 
     /// An operation that the machine performs as one.
     #[inline(always)]
     pub fn operation(word: u32, op: Op, cost: Time) -> Self {
-        Task { step: Step::Operate, word, op, cost, old: 0 }
+        Task { step: TaskStep::Operate, word, op, cost, old: 0 }
     }
 
     /// A read-modify-write by LL/SC.
     pub fn update(word: u32, op: Op) -> Self {
-        Task { step: Step::Link, word, op, ..Task::NONE }
+        Task { step: TaskStep::Link, word, op, ..Task::NONE }
     }
 
     /// The thread's double compare-and-swap.
     pub fn double() -> Self {
-        Task { step: Step::Double, ..Task::NONE }
+        Task { step: TaskStep::Double, ..Task::NONE }
     }
 
     /// Its result is 0, or 1 if the thread has been rolled back.
     pub fn known(word: u32, op: Op, known: Known, cost: Time) -> Self {
-        Task { step: Step::Known(known), word, op, cost, old: 0 }
+        Task { step: TaskStep::Known(known), word, op, cost, old: 0 }
     }
 
     pub fn link(word: u32) -> Self {
@@ -75,13 +75,13 @@ impl Task {
     }
 
     pub fn conditional(word: u32, value: u64) -> Self {
-        Task { step: Step::Conditional, word, op: Op::Store(value), ..Task::NONE }
+        Task { step: TaskStep::Conditional, word, op: Op::Store(value), ..Task::NONE }
     }
 }
 
 /// Progress of a double compare-and-swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum DcasStage {
     /// LL.
     #[default]
     First,
@@ -96,7 +96,7 @@ pub(crate) enum Stage {
 /// A double compare-and-swap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Double {
-    pub stage: Stage,
+    pub stage: DcasStage,
     pub words: [u32; 2],
     pub old: [u64; 2],
     pub new: [u64; 2],

@@ -73,7 +73,7 @@ pub(crate) enum Permit {
 
 /// The system's knowledge of the holder of a lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Section {
+pub(crate) struct CriticalSection {
     pub lock: u32,
     /// A word, and its old value.
     pub tentative: Option<(u32, u64)>,
@@ -104,7 +104,7 @@ pub(crate) struct Thread {
     /// The count of active threads that it is in.
     pub counted: Option<u32>,
     /// Between taking a lock that the system knows, and freeing it.
-    pub section: Option<Section>,
+    pub section: Option<CriticalSection>,
     /// Result of its operation at memory.
     pub result: u64,
     /// Its store-conditional failed at home.

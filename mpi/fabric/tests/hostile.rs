@@ -7,9 +7,9 @@ mod common;
 
 use common::{Node, nodes, over, pattern, ticket};
 use towpath_fi::device::endpoint::{Refusal, SendRequest};
-use towpath_fi::device::link::{Link, Sent};
-use towpath_fi::device::protocol::frame::Kind;
-use towpath_fi::device::protocol::wire::{Content, RawFrame, WORDS};
+use towpath_fi::device::link::{Link, SendResult};
+use towpath_fi::device::protocol::frame::FrameKind;
+use towpath_fi::device::protocol::wire::{PayloadSource, RawFrame, WORDS};
 use towpath_fi::device::resource::completion::{Class, error};
 use towpath_fi::device::rma::onesided::RmaTarget;
 use towpath_fi::device::rma::regions::Region;
@@ -83,16 +83,16 @@ fn attack(seed: u64, settings: Settings) {
         for byte in &mut payload[..64] {
             *byte = random.word() as u8;
         }
-        let kind = Kind::ALL[random.below(20) as usize].0;
+        let kind = FrameKind::ALL[random.below(20) as usize].0;
         // A good-bye ends it all: not often.
-        if kind == Kind::Disconnect && random.below(40) > 0 {
+        if kind == FrameKind::Disconnect && random.below(40) > 0 {
             continue;
         }
         let words: [u64; WORDS] = core::array::from_fn(|_| word(&mut random));
         let len = [0, 8, 16, 40, 5000, 8192][random.below(6) as usize];
         let frame =
-            RawFrame { kind, tag: word(&mut random), words, content: Content::Bytes(&payload[..len]) };
-        if link.send(&frame) != Sent::Yes {
+            RawFrame { kind, tag: word(&mut random), words, content: PayloadSource::Bytes(&payload[..len]) };
+        if link.send(&frame) != SendResult::Yes {
             progress(&mut n);
         }
         // Honest messages in between.

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Node, nodes, receive, settle, ticket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use towpath_fi::device::endpoint::{Core, SendRequest};
+use towpath_fi::device::endpoint::{EndpointCore, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, error};
@@ -106,7 +106,7 @@ fn send(n: &mut [Node], bytes: &Buffer) {
 
 fn post(n: &mut [Node], buffer: Buffer) {
     let receive = Receive { buffer, ..receive(&mut [], 9) };
-    n[1].endpoint.receive(true, Core::pattern(Some(0), 5, 0), receive);
+    n[1].endpoint.receive(true, EndpointCore::pattern(Some(0), 5, 0), receive);
 }
 
 #[test]

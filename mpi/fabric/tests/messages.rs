@@ -5,7 +5,7 @@
 mod common;
 
 use common::{nodes, over, pattern, receive, settle, ticket};
-use towpath_fi::device::endpoint::{Core, Endpoint, Refusal, SendRequest};
+use towpath_fi::device::endpoint::{Endpoint, EndpointCore, Refusal, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::completion::{Class, LAST_OF_BUFFER, WITH_DATA, error};
 use towpath_fi::device::tune::settings::{INJECT, Settings};
@@ -106,7 +106,7 @@ fn what_is_too_long_is_cut_and_said_so() {
 fn peek_for_any_source_finds_a_peer_at_the_second_look() {
     let mut n = nodes(2, Settings::default());
     let mut nothing = [];
-    let (any, first) = (Core::pattern(None, 3, 0), Core::pattern(Some(0), 3, 0));
+    let (any, first) = (EndpointCore::pattern(None, 3, 0), EndpointCore::pattern(Some(0), 3, 0));
     assert!(n[0].send(1, 3, &[1], 0) && n[1].send(1, 3, &[2, 2], 0));
     settle(&mut n);
     let mut peek = |pattern, discard| {
@@ -136,7 +136,7 @@ fn peek_for_any_source_finds_a_peer_at_the_second_look() {
 fn a_peek_finds_claims_and_discards() {
     let mut n = nodes(2, Settings { look_twice: false, ..Settings::default() });
     let mut nothing = [];
-    let any = Core::pattern(None, 3, 0);
+    let any = EndpointCore::pattern(None, 3, 0);
     n[1].endpoint.peek(true, any, &receive(&mut nothing, 1), false, false);
     assert_eq!(n[1].next_received().unwrap().error, error::NO_MESSAGE);
     for len in [16, 40_000, 1 << 20] {
@@ -186,7 +186,7 @@ fn a_buffer_for_several_messages_is_filled_and_given_back() {
     assert!(n[0].send_with(1, None, &pattern(300, 0), None, 0, false));
     settle(&mut n);
     let whole = Receive { multi: Some(Default::default()), ..receive(&mut into, 6) };
-    n[1].endpoint.receive(false, Core::pattern(None, 0, 0), whole);
+    n[1].endpoint.receive(false, EndpointCore::pattern(None, 0, 0), whole);
     for i in 1..4 {
         assert!(n[0].send_with(1, None, &pattern(300, i), None, 0, false));
     }

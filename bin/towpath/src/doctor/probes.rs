@@ -13,10 +13,10 @@ use rustix::thread::sched_getaffinity;
 use towpath_process::{Child, may_count_cycles};
 use towpath_shm::{limits, named_worlds_directory, shown, shown_size};
 
-use super::Finding;
+use super::ProbeResult;
 
 /// All findings, in the order of the report.
-pub fn all() -> Vec<Finding> {
+pub fn all() -> Vec<ProbeResult> {
     vec![
         cores(),
         line_size(),
@@ -50,12 +50,12 @@ fn how(result: &Result<(), String>) -> String {
     result.clone().map_or_else(|why| why, |()| "works".to_owned())
 }
 
-fn cores() -> Finding {
+fn cores() -> ProbeResult {
     // SAFETY: sysconf has no preconditions.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     let usable = sched_getaffinity(None).map_or_else(|e| format!("? ({e})"), |set| set.count().to_string());
     let quota = limits::cpu_quota().map_or("no quota".to_owned(), |q| format!("quota {q:.2}"));
-    Finding::new(
+    ProbeResult::new(
         "cores",
         "cores",
         true,
@@ -64,7 +64,7 @@ fn cores() -> Finding {
     )
 }
 
-fn line_size() -> Finding {
+fn line_size() -> ProbeResult {
     // SAFETY: sysconf has no preconditions.
     let line = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE) };
     let (ok, value) = match line {
@@ -72,7 +72,7 @@ fn line_size() -> Finding {
         1.. => (false, format!("{line} bytes")),
         _ => (true, "unknown".to_owned()),
     };
-    Finding::new(
+    ProbeResult::new(
         "line-size",
         "cache line",
         ok,
@@ -81,7 +81,7 @@ fn line_size() -> Finding {
     )
 }
 
-fn shm() -> Finding {
+fn shm() -> ProbeResult {
     let directory = named_worlds_directory();
     let (ok, value) = match fs::File::open(&directory) {
         Err(e) => (false, format!("{}: {e}", shown(&directory))),
@@ -92,7 +92,7 @@ fn shm() -> Finding {
             None => (true, format!("{}: no limit", shown(&directory))),
         },
     };
-    Finding::new(
+    ProbeResult::new(
         "shm",
         "shared memory",
         ok,
@@ -101,9 +101,9 @@ fn shm() -> Finding {
     )
 }
 
-fn memory() -> Finding {
+fn memory() -> ProbeResult {
     let available = limits::available_memory();
-    Finding::new(
+    ProbeResult::new(
         "memory",
         "memory",
         available.is_some(),
@@ -112,12 +112,12 @@ fn memory() -> Finding {
     )
 }
 
-fn memory_limit() -> Finding {
+fn memory_limit() -> ProbeResult {
     let limit = limits::memory_limit();
     let value = limit.as_ref().map_or("none".to_owned(), |l| {
         format!("{} of {} left in {}", shown_size(l.free), shown_size(l.limit), shown(&l.group))
     });
-    Finding::new(
+    ProbeResult::new(
         "memory-limit",
         "memory limit",
         limit.is_some(),
@@ -126,7 +126,7 @@ fn memory_limit() -> Finding {
     )
 }
 
-fn memfd() -> Finding {
+fn memfd() -> ProbeResult {
     let attempt = || -> Result<(), rustix::io::Errno> {
         let file = memfd_create(c"towpath-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, 4096)?;
@@ -134,7 +134,7 @@ fn memfd() -> Finding {
         if ftruncate(&file, 0).is_ok() { Err(rustix::io::Errno::NOTSUP) } else { Ok(()) }
     };
     let result = attempt().map_err(|e| e.to_string());
-    Finding::new(
+    ProbeResult::new(
         "memfd",
         "memfd, seals",
         result.is_ok(),
@@ -144,9 +144,9 @@ fn memfd() -> Finding {
     .needed()
 }
 
-fn pidfd() -> Finding {
+fn pidfd() -> ProbeResult {
     let result = pidfd_open(getpid(), PidfdFlags::empty()).map(|_| ()).map_err(|e| e.to_string());
-    Finding::new(
+    ProbeResult::new(
         "pidfd",
         "pidfd",
         result.is_ok(),
@@ -155,9 +155,9 @@ fn pidfd() -> Finding {
     )
 }
 
-fn futex_waitv() -> Finding {
+fn futex_waitv() -> ProbeResult {
     #[repr(C)]
-    struct Waiter {
+    struct ProbeWaiter {
         value: u64,
         address: u64,
         flags: u32,
@@ -166,7 +166,7 @@ fn futex_waitv() -> Finding {
     let word = 1u32;
     // Size of 32 bits. The word's value differs, so that a kernel that knows the call returns
     // EAGAIN at once.
-    let waiter = Waiter { value: 2, address: (&raw const word).addr() as u64, flags: 2, reserved: 0 };
+    let waiter = ProbeWaiter { value: 2, address: (&raw const word).addr() as u64, flags: 2, reserved: 0 };
     // SAFETY: one waiter, valid for the call, on a live word; no time limit is needed, since the
     // call does not wait.
     let result =
@@ -176,7 +176,7 @@ fn futex_waitv() -> Finding {
         (-1, libc::ENOSYS) => Err("not in this kernel (5.16 or newer)".to_owned()),
         (_, e) => Err(io::Error::from_raw_os_error(e).to_string()),
     };
-    Finding::new(
+    ProbeResult::new(
         "futex-waitv",
         "futex_waitv",
         result.is_ok(),
@@ -185,9 +185,9 @@ fn futex_waitv() -> Finding {
     )
 }
 
-fn context_switch() -> Finding {
+fn context_switch() -> ProbeResult {
     let cost = towpath::machine::Native::switch_cost();
-    Finding::new(
+    ProbeResult::new(
         "context-switch",
         "context switch",
         true,
@@ -196,7 +196,7 @@ fn context_switch() -> Finding {
     )
 }
 
-fn rseq() -> Finding {
+fn rseq() -> ProbeResult {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     // SAFETY: getauxval has no preconditions; rseq with a null pointer and a length that no kernel
     // takes fails.
@@ -210,7 +210,7 @@ fn rseq() -> Finding {
         (0, true) => "works, without a feature size".to_owned(),
         (0, false) => "not in this kernel".to_owned(),
     };
-    Finding::new(
+    ProbeResult::new(
         "rseq",
         "rseq",
         bytes > 0 || known,
@@ -219,7 +219,7 @@ fn rseq() -> Finding {
     )
 }
 
-fn huge_pages() -> Finding {
+fn huge_pages() -> ProbeResult {
     let setting = text("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
     let chosen = setting.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
     let info = text("/proc/meminfo").unwrap_or_default();
@@ -230,7 +230,7 @@ fn huge_pages() -> Finding {
     let free = field("HugePages_Free:").unwrap_or(0);
     let each = field("Hugepagesize:").unwrap_or(0) * 1024;
     let transparent = matches!(chosen.as_str(), "always" | "within_size" | "advise" | "force");
-    Finding::new(
+    ProbeResult::new(
         "huge-pages",
         "huge pages",
         transparent || free > 0,
@@ -239,7 +239,7 @@ fn huge_pages() -> Finding {
     )
 }
 
-fn single_copy() -> Finding {
+fn single_copy() -> ProbeResult {
     static WORD: AtomicU64 = AtomicU64::new(0);
     let scope = text("/proc/sys/kernel/yama/ptrace_scope");
     let scope = scope.map_or("no Yama".to_owned(), |s| format!("ptrace_scope {s}"));
@@ -255,7 +255,7 @@ fn single_copy() -> Finding {
     let child = match child {
         Ok(child) => child,
         Err(error) => {
-            return Finding::new(
+            return ProbeResult::new(
                 "single-copy",
                 "single copy",
                 false,
@@ -285,7 +285,7 @@ fn single_copy() -> Finding {
     if value == secret {
         result = Ok(());
     }
-    Finding::new(
+    ProbeResult::new(
         "single-copy",
         "single copy",
         result.is_ok(),
@@ -294,7 +294,7 @@ fn single_copy() -> Finding {
     )
 }
 
-fn membarrier() -> Finding {
+fn membarrier() -> ProbeResult {
     const QUERY: i32 = 0;
     const GLOBAL_EXPEDITED: i64 = 1 << 1;
     // SAFETY: a query.
@@ -304,7 +304,7 @@ fn membarrier() -> Finding {
         c if c & GLOBAL_EXPEDITED != 0 => (true, "expedited, also between processes".to_owned()),
         _ => (false, "only the slow kinds".to_owned()),
     };
-    Finding::new(
+    ProbeResult::new(
         "membarrier",
         "membarrier",
         ok,
@@ -313,10 +313,10 @@ fn membarrier() -> Finding {
     )
 }
 
-fn counters() -> Finding {
+fn counters() -> ProbeResult {
     let paranoid = text("/proc/sys/kernel/perf_event_paranoid").unwrap_or("?".to_owned());
     let result = may_count_cycles().map_err(|e| e.to_string());
-    Finding::new(
+    ProbeResult::new(
         "counters",
         "hardware counters",
         result.is_ok(),
@@ -325,7 +325,7 @@ fn counters() -> Finding {
     )
 }
 
-fn clock() -> Finding {
+fn clock() -> ProbeResult {
     let source = text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .unwrap_or("unknown".to_owned());
     let info = text("/proc/cpuinfo").unwrap_or_default();
@@ -339,7 +339,7 @@ fn clock() -> Finding {
     };
     // Those that a program reads without a system call.
     let fast = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"];
-    Finding::new(
+    ProbeResult::new(
         "clock",
         "clock",
         fast.contains(&source.as_str()),
@@ -348,7 +348,7 @@ fn clock() -> Finding {
     )
 }
 
-fn pid_namespace() -> Finding {
+fn pid_namespace() -> ProbeResult {
     /// The inode of the first namespace on every machine.
     const INITIAL: u64 = 0xefff_fffc;
     let inode = fs::metadata("/proc/self/ns/pid").map(|m| m.ino());
@@ -357,7 +357,7 @@ fn pid_namespace() -> Finding {
         Ok(other) => (true, format!("one of its own ({other})")),
         Err(e) => (false, format!("unknown: {e}")),
     };
-    Finding::new(
+    ProbeResult::new(
         "pid-namespace",
         "pid namespace",
         own,

@@ -10,8 +10,8 @@ use serde_json::json;
 use towpath_explore::harness::Case;
 use towpath_explore::subjects::{FAMILIES, STRUCTURES, find, subjects};
 use towpath_explore::{
-    Found, Liberties, MAX_THREADS, Method, Plan, Report, Schedule, Settings, Subject, replay, replay_seed,
-    search,
+    FoundFault, Liberties, MAX_THREADS, Method, Plan, Report, Schedule, SearchSettings, Subject, replay,
+    replay_seed, search,
 };
 use towpath_sync::Policy;
 
@@ -184,14 +184,14 @@ impl Arguments {
         }
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> SearchSettings {
         let plan = Plan { threads: self.threads as usize, ops: self.ops as usize };
         let liberties = Liberties { kills: self.kill.into(), ..Liberties::default() };
         let method = self.method();
-        Settings { method, seed: self.seed, liberties, ..Settings::new(plan, self.schedules) }
+        SearchSettings { method, seed: self.seed, liberties, ..SearchSettings::new(plan, self.schedules) }
     }
 
-    fn explore(&self, case: &Case, settings: &Settings) -> Result<Report, Failure> {
+    fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<Report, Failure> {
         let usage = |error: &dyn ToString| Failure::new(error.to_string()).with_code(2);
         match &self.replay {
             None => {
@@ -265,7 +265,7 @@ impl Arguments {
     }
 
     /// The schedule as text. An empty one lets each thread go on for as long as it can.
-    fn schedule_text(&self, found: &Found) -> String {
+    fn schedule_text(&self, found: &FoundFault) -> String {
         let text = found.replay.to_string();
         if text.is_empty() { "0x0".into() } else { text }
     }

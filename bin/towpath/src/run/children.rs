@@ -21,7 +21,7 @@ const PID_LIMIT: u32 = 1 << 22;
 
 /// End of a child: exit code or signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ChildEnd {
     Code(u8),
     Signal(i32),
 }
@@ -53,11 +53,11 @@ pub fn ended_child() -> Option<u32> {
 }
 
 /// Waits for a child that has ended.
-pub fn reap(pid: u32) -> Option<Ended> {
+pub fn reap(pid: u32) -> Option<ChildEnd> {
     let (_, status) = waitpid(Some(raw(pid)?), WaitOptions::NOHANG).ok()??;
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Some(Ended::Code(code as u8)),
-        (None, signal) => signal.map(Ended::Signal),
+        (Some(code), _) => Some(ChildEnd::Code(code as u8)),
+        (None, signal) => signal.map(ChildEnd::Signal),
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
         while ended_child() != Some(child.id()) {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(reap(child.id()), Some(Ended::Signal(libc::SIGKILL)));
+        assert_eq!(reap(child.id()), Some(ChildEnd::Signal(libc::SIGKILL)));
         assert!(!is_child(child.id()));
         // The number is no child's any more: no process gets the signal.
         signal(child.id(), Signal::KILL);

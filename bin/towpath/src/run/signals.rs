@@ -24,7 +24,7 @@ const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTE
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Received {
+pub struct ReceivedSignal {
     pub signal: Signal,
     /// True if the terminal sent the signal, to the whole process group.
     pub typed: bool,
@@ -82,7 +82,7 @@ impl Signals {
     }
 
     /// The next signal to pass on.
-    pub fn next(&self) -> Option<Received> {
+    pub fn next(&self) -> Option<ReceivedSignal> {
         loop {
             let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
             if rustix::io::read(&self.file, &mut info) != Ok(info.len()) {
@@ -95,7 +95,7 @@ impl Signals {
             if let Some(named) = Signal::from_named_raw(signal)
                 && signal != libc::SIGCHLD
             {
-                return Some(Received { signal: named, typed: info.ssi_code == libc::SI_KERNEL });
+                return Some(ReceivedSignal { signal: named, typed: info.ssi_code == libc::SI_KERNEL });
             }
         }
     }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
-use super::children::{self, Ended};
+use super::children::{self, ChildEnd};
 use super::signals::{Signals, name_of};
 use crate::output::remark;
 use crate::{Failure, Outcome};
@@ -119,8 +119,8 @@ fn wait(supervisor: i32, signals: &Signals, to_supervisor: &OwnedFd) -> io::Resu
             let ended = children::reap(child);
             if child == supervisor as u32 {
                 return Ok(match ended {
-                    Some(Ended::Code(code)) => code,
-                    Some(Ended::Signal(signal)) => left_alone(supervisor, signal, signals),
+                    Some(ChildEnd::Code(code)) => code,
+                    Some(ChildEnd::Signal(signal)) => left_alone(supervisor, signal, signals),
                     None => 1,
                 });
             }

@@ -42,7 +42,7 @@ impl OutputStream {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct WriterQueue {
     pieces: VecDeque<Vec<u8>>,
     /// Number of bytes that are queued or being written.
     bytes: usize,
@@ -50,8 +50,8 @@ struct Queue {
 }
 
 #[derive(Debug)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct WriterShared {
+    queue: Mutex<WriterQueue>,
     filled: Condvar,
     /// Eventfd that counts written pieces, so that a poll notices them.
     event: OwnedFd,
@@ -61,7 +61,7 @@ struct Shared {
 /// A target and the thread that writes to it.
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     started: bool,
 }
 
@@ -73,7 +73,7 @@ pub fn event() -> io::Result<OwnedFd> {
 impl Writer {
     /// Makes a writer. Its thread is started by the first bytes.
     pub fn new(target: OutputStream, event: OwnedFd) -> Self {
-        let shared = Shared { queue: Mutex::default(), filled: Condvar::new(), event, target };
+        let shared = WriterShared { queue: Mutex::default(), filled: Condvar::new(), event, target };
         Writer { shared: Arc::new(shared), started: false }
     }
 
@@ -130,8 +130,8 @@ impl Writer {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl WriterShared {
+    fn lock(&self) -> MutexGuard<'_, WriterQueue> {
         // Each change is complete before anything can panic.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,7 +151,7 @@ impl Shared {
             let mut queue = self.lock();
             queue.bytes -= piece.len();
             if let Err(e) = result {
-                *queue = Queue { failed: Some(e), ..Queue::default() };
+                *queue = WriterQueue { failed: Some(e), ..WriterQueue::default() };
             }
             let over = queue.failed.is_some();
             drop(queue);

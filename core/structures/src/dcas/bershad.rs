@@ -51,11 +51,11 @@ const COMMITTED: u64 = 2;
 #[repr(C)]
 pub struct Bershad<P: Processor, S: Storage = Boxed> {
     lock: OwnLine<P::Word>,
-    records: S::Each<Record<P>>,
+    records: S::Each<RollRecord<P>>,
 }
 
 #[repr(C, align(64))]
-struct Record<P: Processor> {
+struct RollRecord<P: Processor> {
     step: P::Word,
     words: P::Word,
     old: P::Word,
@@ -82,7 +82,7 @@ impl Held {
 }
 
 impl<P: Processor, S: Storage> Bershad<P, S> {
-    fn record(&self, me: u64) -> Result<&Record<P>, DcasError> {
+    fn record(&self, me: u64) -> Result<&RollRecord<P>, DcasError> {
         usize::try_from(me).ok().and_then(|me| self.records.as_ref().get(me)).ok_or(DcasError::Corrupt)
     }
 
@@ -173,7 +173,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Bershad<P, S> {
     const MAX: u64 = u64::MAX;
 
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
-        let record = |_| Record {
+        let record = |_| RollRecord {
             step: arena.word(Place::NewLine, 0),
             words: arena.word(Place::SameLine, 0),
             old: arena.word(Place::SameLine, 0),

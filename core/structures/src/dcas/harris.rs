@@ -63,11 +63,11 @@ const SHIFT: u32 = 2;
 /// Harris, Fraser and Pratt's DCAS.
 #[repr(C)]
 pub struct Harris<P: Processor, S: Storage = Boxed> {
-    descriptors: Descriptors<P, Descriptor<P>, S>,
+    descriptors: Descriptors<P, HarrisDescriptor<P>, S>,
 }
 
 #[repr(C, align(64))]
-struct Descriptor<P: Processor> {
+struct HarrisDescriptor<P: Processor> {
     status: P::Word,
     /// The first word's number, and the second one's in the upper half.
     words: P::Word,
@@ -86,9 +86,9 @@ struct Condition<P: Processor> {
     old: P::Word,
 }
 
-impl<P: Processor> Descriptor<P> {
+impl<P: Processor> HarrisDescriptor<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Descriptor {
+        HarrisDescriptor {
             status: arena.word(Place::NewLine, 0),
             words: arena.word(Place::SameLine, 0),
             old: two_words(arena),
@@ -105,7 +105,7 @@ impl<P: Processor> Descriptor<P> {
 
 /// An operation, as its owner and its helpers know it.
 #[derive(Clone, Copy)]
-struct Operation {
+struct HarrisOperation {
     identity: u64,
     words: [u32; 2],
     old: [u64; 2],
@@ -210,7 +210,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         cpu: &P,
         place: usize,
         word: &P::Word,
-        operation: &Operation,
+        operation: &HarrisOperation,
         entry: usize,
     ) -> Result<Option<u64>, DcasError> {
         let number = u64::from(operation.words[entry]);
@@ -253,7 +253,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         &self,
         actor: &Actor<'_, P, W>,
         words: &T,
-        operation: &Operation,
+        operation: &HarrisOperation,
         place: usize,
     ) -> Result<u64, DcasError> {
         let cpu = actor.cpu;
@@ -289,7 +289,7 @@ impl<P: Processor, S: Storage> Harris<P, S> {
         if status != active(identity) {
             return Ok(());
         }
-        let operation = Operation { identity, words: unpacked(pair), old: [a & !MARK, b & !MARK] };
+        let operation = HarrisOperation { identity, words: unpacked(pair), old: [a & !MARK, b & !MARK] };
         let mine = self.descriptors.of(actor.me)?;
         let Some(place) = mine.places.take(cpu, PLACES, true)? else {
             // Too deep. The owner will try again.
@@ -365,7 +365,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
     const MAX: u64 = !MARK;
 
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
-        Harris { descriptors: Descriptors::new(arena, participants, Descriptor::new) }
+        Harris { descriptors: Descriptors::new(arena, participants, HarrisDescriptor::new) }
     }
 
     fn participants(&self) -> usize {
@@ -437,7 +437,7 @@ impl<P: Processor, S: Storage> DoubleCas<P> for Harris<P, S> {
                 cpu.store(&it.old[entry], change.old, Ordering::Release); // (9)
                 cpu.store(&it.new[entry], change.new, Ordering::Release); // (9)
             }
-            let operation = Operation { identity, words: [a.word, b.word], old: [a.old, b.old] };
+            let operation = HarrisOperation { identity, words: [a.word, b.word], old: [a.old, b.old] };
             let decided = self
                 .complete(actor, words, &operation, number)
                 .and_then(|state| self.settle(cpu, words, identity).map(|()| state));

@@ -28,7 +28,7 @@ use towpath_machine::{Ordering, Processor};
 
 use super::pool::{FREE, HANDS, KIND, PoolMember, TAKEN, UNLINKED, is_free, life, state};
 use super::{Inventory, Pool, StableError};
-use crate::{Link, Node, Storage};
+use crate::{Node, Storage, VersionedIndex};
 
 /// Maximum number of looks at a list that begin again because it changes.
 const ATTEMPTS: u32 = 1_000;
@@ -45,7 +45,7 @@ pub struct Audit {
 }
 
 /// Place of a suspect.
-enum Place {
+enum SuspectPlace {
     /// Free, or in the structure: the dead one had not got it, or had put it there.
     There,
     /// Unknown as yet.
@@ -82,12 +82,12 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
                 audit.suspects += 1;
                 let node = u32::try_from(suspect).map_err(|_| StableError::Corrupt)?;
                 match self.find(cpu, node, &is_dead, &mut reachable)? {
-                    Place::There => {}
-                    Place::Moving => {
+                    SuspectPlace::There => {}
+                    SuspectPlace::Moving => {
                         audit.pending += 1;
                         continue;
                     }
-                    Place::Nowhere(before) => {
+                    SuspectPlace::Nowhere(before) => {
                         let held = self.aim(cpu, me, node)?;
                         // Counts as an allocation, so that the state is a new one.
                         let mine = state(before, me, UNLINKED, 1);
@@ -125,12 +125,12 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         node: u32,
         is_dead: &impl Fn(usize) -> bool,
         reachable: &mut impl FnMut(u32) -> Result<Option<bool>, StableError>,
-    ) -> Result<Place, StableError> {
+    ) -> Result<SuspectPlace, StableError> {
         let slot = self.slot(node)?;
         // (2) Acquire: pairs with the Release of the same name in `Pool`.
         let before = cpu.load(&slot.state, Ordering::Acquire);
         if self.in_living_hands(cpu, node, is_dead) {
-            return Ok(Place::Moving);
+            return Ok(SuspectPlace::Moving);
         }
         let there = match before & KIND {
             FREE => self.is_free(cpu, node)?,
@@ -138,14 +138,14 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             _ => Some(false),
         };
         match there {
-            Some(true) => return Ok(Place::There),
+            Some(true) => return Ok(SuspectPlace::There),
             Some(false) => {}
-            None => return Ok(Place::Moving),
+            None => return Ok(SuspectPlace::Moving),
         }
         let moving = self.in_living_hands(cpu, node, is_dead);
         // (2) Acquire, as above; after the hands.
         let same = cpu.load(&slot.state, Ordering::Acquire) == before;
-        Ok(if moving || !same { Place::Moving } else { Place::Nowhere(before) })
+        Ok(if moving || !same { SuspectPlace::Moving } else { SuspectPlace::Nowhere(before) })
     }
 
     /// Returns whether a node that does not move is in a free list, or was never used.
@@ -180,7 +180,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         for _ in 0..ATTEMPTS {
             // (4) Acquire, here and below: each link and state was written before its node was
             // pushed; pairs with the Release (3) and (2) in `Pool`.
-            let top = Link(cpu.load(list, Ordering::Acquire));
+            let top = VersionedIndex(cpu.load(list, Ordering::Acquire));
             if top.index() == 0 {
                 return Ok(Some(false));
             }
@@ -235,7 +235,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         for list in core::iter::once(&*self.shared).chain(self.members.as_ref().iter().map(|m| &m.list)) {
             // (4c) Acquire, here and below: as (4); pairs with the Release (3), (7) in
             // `Pool::push`.
-            let mut at = Link(cpu.load(list, Ordering::Acquire)).index();
+            let mut at = VersionedIndex(cpu.load(list, Ordering::Acquire)).index();
             while at != 0 {
                 free += 1;
                 if free > self.capacity() {

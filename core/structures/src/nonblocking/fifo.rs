@@ -42,14 +42,14 @@ const NEXT: u32 = 3;
 /// A linked queue of 64-bit values.
 #[repr(C)]
 pub struct Fifo<P: Processor, D, S: Storage = Boxed> {
-    front: OwnLine<Front<P>>,
+    front: OwnLine<FifoHead<P>>,
     tail: OwnLine<P::Word>,
     items: Pool<P, FifoItem<P>, S>,
     dcas: D,
 }
 
 #[repr(C)]
-struct Front<P: Processor> {
+struct FifoHead<P: Processor> {
     head: P::Word,
     taken: P::Word,
 }
@@ -88,7 +88,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Fifo<P, D, S> {
     /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Fifo {
-            front: OwnLine(Front {
+            front: OwnLine(FifoHead {
                 head: arena.word(Place::NewLine, 0),
                 taken: arena.word(Place::SameLine, 0),
             }),

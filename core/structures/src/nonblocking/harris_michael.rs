@@ -56,7 +56,7 @@ const fn index(link: u64) -> u32 {
 
 /// A place in the list.
 #[derive(Clone, Copy)]
-struct Spot {
+struct ListSpot {
     /// The entry before, or 0.
     before: u32,
     /// Its link, which leads to the entry.
@@ -107,14 +107,14 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
     /// Finds the first entry whose key is not below this one. Unlinks marked entries on
     /// the way. `None` if a link behind it was changed.
     #[inline]
-    fn try_seek<W>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<Spot>, StableError> {
+    fn try_seek<W>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Option<ListSpot>, StableError> {
         let cpu = actor.cpu;
         let mut before = 0;
         // (1) Acquire, here and below: the entry; pairs with the Release (2), (3), (4).
         let mut link = cpu.load(&self.first, Ordering::Acquire);
         for _ in 0..=2 * self.entries.capacity() {
             if index(link) == 0 {
-                return Ok(Some(Spot { before, link, next: 0, key: 0, value: 0 }));
+                return Ok(Some(ListSpot { before, link, next: 0, key: 0, value: 0 }));
             }
             let entry = self.entries.get(index(link))?;
             let next = cpu.load(&entry.next, Ordering::Acquire); // (1)
@@ -134,7 +134,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
                 continue;
             }
             if found >= key {
-                return Ok(Some(Spot { before, link, next, key: found, value }));
+                return Ok(Some(ListSpot { before, link, next, key: found, value }));
             }
             (before, link) = (index(link), next);
         }
@@ -142,7 +142,7 @@ impl<P: Processor, S: Storage> HarrisMichaelList<P, S> {
         Ok(None)
     }
 
-    fn seek<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<Spot, StableError> {
+    fn seek<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>, key: u64) -> Result<ListSpot, StableError> {
         let mut round = 0u32;
         loop {
             if let Some(spot) = self.try_seek(actor, key)? {

@@ -42,13 +42,13 @@ pub struct PageMap<
     const B: usize = 128,
     const C: usize = 64,
 > {
-    regions: [[Region<P>; B]; A],
+    regions: [[PageRegion<P>; B]; A],
     tables: Pool<P, PageTable<P, C>, S>,
     dcas: D,
 }
 
 #[repr(C)]
-struct Region<P: Processor> {
+struct PageRegion<P: Processor> {
     version: P::Word,
     table: P::Word,
 }
@@ -84,12 +84,12 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
 
 /// Place of a page in its tables.
 #[derive(Clone, Copy)]
-struct Spot {
+struct PageSpot {
     region: u32,
     entry: u32,
 }
 
-impl Spot {
+impl PageSpot {
     const fn version(self) -> u32 {
         self.region * 2
     }
@@ -104,7 +104,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     /// A map of nothing, with room for the pages of `tables` regions.
     pub fn new(arena: &impl Arena<P>, tables: usize, participants: usize) -> Self {
         let region =
-            |_| Region { version: arena.word(Place::SameLine, 0), table: arena.word(Place::SameLine, 0) };
+            |_| PageRegion { version: arena.word(Place::SameLine, 0), table: arena.word(Place::SameLine, 0) };
         PageMap {
             regions: core::array::from_fn(|_| core::array::from_fn(region)),
             tables: Pool::new(arena, tables, participants),
@@ -112,11 +112,11 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
         }
     }
 
-    fn spot(page: u64) -> Result<Spot, StableError> {
+    fn spot(page: u64) -> Result<PageSpot, StableError> {
         if page >= (A * B * C) as u64 {
             return Err(StableError::TooLarge);
         }
-        Ok(Spot { region: (page / C as u64) as u32, entry: (page % C as u64) as u32 })
+        Ok(PageSpot { region: (page / C as u64) as u32, entry: (page % C as u64) as u32 })
     }
 
     /// The number of an entry's word.
@@ -159,7 +159,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     fn replace<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
-        spot: Spot,
+        spot: PageSpot,
         frame: u64,
     ) -> Result<Option<u64>, StableError> {
         let mut round = 0u32;
@@ -189,7 +189,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     fn load<W: Waiting<P>>(
         &self,
         actor: &Actor<'_, P, W>,
-        spot: Spot,
+        spot: PageSpot,
         version: u64,
         frame: u64,
     ) -> Result<bool, StableError> {
@@ -286,7 +286,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
             if region >= (A * B) as u64 {
                 return Err(StableError::Corrupt);
             }
-            let spot = Spot { region: region as u32, entry: 0 };
+            let spot = PageSpot { region: region as u32, entry: 0 };
             Ok(Some(self.dcas.read(actor, self, spot.table())? == u64::from(table)))
         })
     }
@@ -294,7 +294,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage, const A: usize, const B: usize, 
     fn inventory<W: Waiting<P>>(&self, actor: &Actor<'_, P, W>) -> Result<Inventory, StableError> {
         let mut reachable = 0;
         for region in 0..(A * B) as u32 {
-            let table = Spot { region, entry: 0 }.table();
+            let table = PageSpot { region, entry: 0 }.table();
             reachable += usize::from(self.dcas.read(actor, self, table)? != 0);
         }
         self.tables.inventory(actor.cpu, reachable)

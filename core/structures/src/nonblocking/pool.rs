@@ -45,7 +45,7 @@
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::StableError;
-use crate::{Boxed, Link, Node, Storage};
+use crate::{Boxed, Node, Storage, VersionedIndex};
 
 /// Maximum number of descriptors that a participant holds, with those of its handlers.
 pub(super) const HANDS: usize = 8;
@@ -360,7 +360,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
         let slot = self.slot(node)?;
         // (6) Acquire, here and in (3): the top's state, written before it was pushed; pairs with
         // the Release (3).
-        let mut top = Link(cpu.load(list, Ordering::Acquire));
+        let mut top = VersionedIndex(cpu.load(list, Ordering::Acquire));
         loop {
             // Relaxed: if the exchange succeeds, the top was in the list all the time, with this
             // state.
@@ -373,7 +373,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // `push`.
             match cpu.compare_exchange(list, top.0, top.to(node).0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
-                Err(now) => top = Link(now),
+                Err(now) => top = VersionedIndex(now),
             }
         }
     }
@@ -381,7 +381,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
     #[inline(always)]
     fn pop(&self, cpu: &P, me: usize, hand: usize, list: &P::Word) -> Result<Option<u32>, StableError> {
         // (4) Acquire: the top's link and state; pairs with the Release (3).
-        let mut top = Link(cpu.load(list, Ordering::Acquire));
+        let mut top = VersionedIndex(cpu.load(list, Ordering::Acquire));
         while top.index() != 0 {
             self.reach(cpu, me, hand, top.index())?;
             // Relaxed: written before (3). It may belong to a later life, and then the exchange
@@ -392,7 +392,7 @@ impl<P: Processor, T: Node<P>, S: Storage> Pool<P, T, S> {
             // (1) the participant that holds it; pairs with the Release (3).
             match cpu.compare_exchange(list, top.0, top.to(next).0, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(Some(top.index())),
-                Err(now) => top = Link(now),
+                Err(now) => top = VersionedIndex(now),
             }
         }
         Ok(None)

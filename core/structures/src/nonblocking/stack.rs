@@ -36,13 +36,13 @@ const TOP: u32 = 1;
 /// A linked stack of 64-bit values.
 #[repr(C)]
 pub struct Stack<P: Processor, D, S: Storage = Boxed> {
-    ends: OwnLine<Ends<P>>,
+    ends: OwnLine<StackTop<P>>,
     items: Pool<P, StackItem<P>, S>,
     dcas: D,
 }
 
 #[repr(C)]
-struct Ends<P: Processor> {
+struct StackTop<P: Processor> {
     version: P::Word,
     top: P::Word,
 }
@@ -75,7 +75,7 @@ impl<P: Processor, D: DoubleCas<P>, S: Storage> Stack<P, D, S> {
     /// participants.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         Stack {
-            ends: OwnLine(Ends {
+            ends: OwnLine(StackTop {
                 version: arena.word(Place::NewLine, 0),
                 top: arena.word(Place::SameLine, 0),
             }),

@@ -61,14 +61,14 @@ const CELL: u64 = 2;
 /// Valois's ordered list of keys with values, both of 64 bits.
 #[repr(C)]
 pub struct ValoisList<P: Processor, S: Storage = Boxed> {
-    first: OwnLine<Counted<P>>,
-    root: OwnLine<Counted<P>>,
-    nodes: Pool<P, Counted<P>, Atomics, S>,
+    first: OwnLine<CountedCell<P>>,
+    root: OwnLine<CountedCell<P>>,
+    nodes: Pool<P, CountedCell<P>, Atomics, S>,
 }
 
 /// A node that knows how many refer to it.
 #[repr(C)]
-struct Counted<P: Processor> {
+struct CountedCell<P: Processor> {
     next: P::Word,
     /// One more than the cell before a deleted one; 0: it is not deleted.
     back: P::Word,
@@ -78,10 +78,10 @@ struct Counted<P: Processor> {
     value: P::Word,
 }
 
-impl<P: Processor> Counted<P> {
+impl<P: Processor> CountedCell<P> {
     fn at(arena: &impl Arena<P>, place: Place) -> Self {
         let word = || arena.word(Place::SameLine, 0);
-        Counted {
+        CountedCell {
             next: arena.word(place, 0),
             back: word(),
             references: word(),
@@ -92,9 +92,9 @@ impl<P: Processor> Counted<P> {
     }
 }
 
-impl<P: Processor> Node<P> for Counted<P> {
+impl<P: Processor> Node<P> for CountedCell<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Counted::at(arena, Place::SameLine)
+        CountedCell::at(arena, Place::SameLine)
     }
 }
 
@@ -131,16 +131,16 @@ impl<P: Processor, S: Storage> ValoisList<P, S> {
     /// Empty list with room for `capacity` keys, if no participant is stopped for long.
     pub fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         let in_use = 2 * (capacity + 2 * participants);
-        let nodes = Pool::<P, Counted<P>, Atomics, S>::nodes_for(in_use, participants);
+        let nodes = Pool::<P, CountedCell<P>, Atomics, S>::nodes_for(in_use, participants);
         ValoisList {
-            first: OwnLine(Counted::at(arena, Place::NewLine)),
-            root: OwnLine(Counted::at(arena, Place::NewLine)),
+            first: OwnLine(CountedCell::at(arena, Place::NewLine)),
+            root: OwnLine(CountedCell::at(arena, Place::NewLine)),
             nodes: Pool::new(arena, nodes, participants),
         }
     }
 
     #[inline(always)]
-    fn node(&self, index: u32) -> Result<&Counted<P>, StableError> {
+    fn node(&self, index: u32) -> Result<&CountedCell<P>, StableError> {
         match index {
             FIRST => Ok(&self.first),
             ROOT => Ok(&self.root),

@@ -59,16 +59,16 @@ use towpath_sync::Waiting;
 pub struct FetchOpArray<P: Processor, S: Storage = Boxed> {
     head: OwnLine<P::Word>,
     tail: OwnLine<P::Word>,
-    seen: S::Each<Seen<P>>,
-    slots: S::Nodes<Slot<P>>,
+    seen: S::Each<SeenHead<P>>,
+    slots: S::Nodes<ArraySlot<P>>,
 }
 
 /// The head as a participant saw it last: saves a read at memory.
 #[repr(C, align(64))]
-struct Seen<P: Processor>(P::Cell);
+struct SeenHead<P: Processor>(P::Cell);
 
 #[repr(C)]
-struct Slot<P: Processor> {
+struct ArraySlot<P: Processor> {
     /// The ticket plus one, or 0.
     mark: P::Word,
     value: P::Word,
@@ -76,7 +76,7 @@ struct Slot<P: Processor> {
 
 impl<P: FetchOp, S: Storage> FetchOpArray<P, S> {
     #[inline(always)]
-    fn slot(&self, ticket: u64) -> Result<&Slot<P>, QueueError> {
+    fn slot(&self, ticket: u64) -> Result<&ArraySlot<P>, QueueError> {
         let slots = self.slots.as_ref();
         let index = ticket.checked_rem(slots.len() as u64).ok_or(QueueError::Full)?;
         slots.get(index as usize).ok_or(QueueError::Corrupt)
@@ -96,9 +96,9 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpArray<P, S> {
         FetchOpArray {
             head: OwnLine(arena.word(Place::AtMemory(0), 0)),
             tail: OwnLine(arena.word(Place::AtMemory(1), 0)),
-            seen: S::each(participants, |_| Seen(arena.cell(Place::NewLine, 0))),
+            seen: S::each(participants, |_| SeenHead(arena.cell(Place::NewLine, 0))),
             // Dealt out to the nodes, so that what is not the ends does not queue up at theirs.
-            slots: S::nodes(capacity + participants, |i| Slot {
+            slots: S::nodes(capacity + participants, |i| ArraySlot {
                 mark: arena.word(Place::AtMemory(i as u32), 0),
                 value: arena.word(Place::SameLine, 0),
             }),

@@ -70,23 +70,23 @@ use towpath_sync::Waiting;
 pub struct FetchOpTickets<P: Processor, S: Storage = Boxed> {
     head: OwnLine<P::Word>,
     tail: OwnLine<P::Word>,
-    seen: S::Each<Seen<P>>,
-    slots: S::Nodes<Slot<P>>,
+    seen: S::Each<SeenTicket<P>>,
+    slots: S::Nodes<TicketSlot<P>>,
 }
 
 /// The head as a participant saw it last: saves a read at memory.
 #[repr(C, align(64))]
-struct Seen<P: Processor>(P::Cell);
+struct SeenTicket<P: Processor>(P::Cell);
 
 #[repr(C)]
-struct Slot<P: Processor> {
+struct TicketSlot<P: Processor> {
     visits: P::Word,
     value: P::Word,
 }
 
 /// A ticket's slot, and its visits before the first one.
-struct Turn<'a, P: Processor> {
-    slot: &'a Slot<P>,
+struct TicketTurn<'a, P: Processor> {
+    slot: &'a TicketSlot<P>,
     fresh: u64,
     /// Maximum distance of the visits behind the newest: each lap that isn't over holds
     /// up a participant.
@@ -95,14 +95,14 @@ struct Turn<'a, P: Processor> {
 
 impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
     #[inline(always)]
-    fn turn(&self, ticket: u64) -> Result<Turn<'_, P>, QueueError> {
+    fn turn(&self, ticket: u64) -> Result<TicketTurn<'_, P>, QueueError> {
         let slots = self.slots.as_ref();
         let count = slots.len() as u64;
         let index = ticket.checked_rem(count).ok_or(QueueError::Full)?;
         let slot = slots.get(index as usize).ok_or(QueueError::Corrupt)?;
         let fresh = (ticket / count).wrapping_mul(3);
         let late = fresh.min(3 * self.seen.as_ref().len() as u64);
-        Ok(Turn { slot, fresh, late })
+        Ok(TicketTurn { slot, fresh, late })
     }
 
     /// Number of values that there is surely room for.
@@ -133,7 +133,7 @@ impl<P: FetchOp, S: Storage> FetchOpTickets<P, S> {
     }
 }
 
-impl<P: Processor> Turn<'_, P> {
+impl<P: Processor> TicketTurn<'_, P> {
     /// Visits since the lap began, as an Acquire load (2) saw them: pairs with the
     /// Release (4), (7) of the lap before. `None` while it has not begun.
     fn visits(&self, seen: u64) -> Result<Option<u64>, QueueError> {
@@ -158,9 +158,9 @@ impl<P: FetchOp, S: Storage> ConcurrentQueue<P> for FetchOpTickets<P, S> {
         FetchOpTickets {
             head: OwnLine(arena.word(Place::AtMemory(0), 0)),
             tail: OwnLine(arena.word(Place::AtMemory(1), 0)),
-            seen: S::each(participants, |_| Seen(arena.cell(Place::NewLine, 0))),
+            seen: S::each(participants, |_| SeenTicket(arena.cell(Place::NewLine, 0))),
             // Dealt out to the nodes, so that what is not the ends does not queue up at theirs.
-            slots: S::nodes(capacity + participants, |i| Slot {
+            slots: S::nodes(capacity + participants, |i| TicketSlot {
                 visits: arena.word(Place::AtMemory(i as u32), 0),
                 value: arena.word(Place::SameLine, 0),
             }),

@@ -26,7 +26,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::{ConcurrentQueue, QueueError, SharedNode};
 use crate::name::Name;
-use crate::{Boxed, Link, Pool, Storage, back_off};
+use crate::{Boxed, Pool, Storage, VersionedIndex, back_off};
 use towpath_sync::{Atomics, Universal, Waiting};
 
 /// Variant of the text: the published one, or one with a planted fault
@@ -60,20 +60,20 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> MichaelS
     const JOINED: &'static Name = &Name::join(V::NAME, M::NAME);
 
     #[inline(always)]
-    fn step(link: Link, index: u32) -> u64 {
+    fn step(link: VersionedIndex, index: u32) -> u64 {
         if V::COUNTS { link.to(index).0 } else { u64::from(index) }
     }
 
     /// Moves the tail on, unless another participant has.
     #[inline(always)]
-    fn advance(&self, cpu: &P, tail: Link, index: u32) {
+    fn advance(&self, cpu: &P, tail: VersionedIndex, index: u32) {
         // (4) Release: the node that it points to; pairs with the Acquire (2), (6).
         let _ = M::compare_exchange(cpu, &self.tail, tail.0, Self::step(tail, index), Ordering::Release);
     }
 
     /// Returns whether the word no longer holds that link.
     #[inline(always)]
-    fn moved(cpu: &P, end: &P::Word, link: Link) -> bool {
+    fn moved(cpu: &P, end: &P::Word, link: VersionedIndex) -> bool {
         // Acquire: not before the loads that it confirms, which acquire. If one of those saw a
         // later life of the node, it acquired from the reset (1) or from (4), which come after the
         // move of this end, so the move is seen here.
@@ -102,16 +102,16 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> Concurre
         // Relaxed: published by (3).
         cpu.store(&node.value, value, Ordering::Relaxed);
         // Relaxed: no other participant changes the link of a node that is not in the list.
-        let former = Link(cpu.load(&node.next, Ordering::Relaxed));
+        let former = VersionedIndex(cpu.load(&node.next, Ordering::Relaxed));
         // (1) Release: a late reader of this also sees that the ends have moved on; it
         // pairs with the Acquire (2), (5).
         cpu.store(&node.next, Self::step(former, 0), Ordering::Release);
         let mut round = 0u32;
         loop {
             // (2) Acquire: pairs with the Release (4), and with (1), (3) for the link.
-            let tail = Link(cpu.load(&self.tail, Ordering::Acquire));
+            let tail = VersionedIndex(cpu.load(&self.tail, Ordering::Acquire));
             let last = &self.nodes.get(tail.index())?.next;
-            let next = Link(cpu.load(last, Ordering::Acquire)); // (2)
+            let next = VersionedIndex(cpu.load(last, Ordering::Acquire)); // (2)
             if Self::moved(cpu, &self.tail, tail) {
                 continue;
             }
@@ -133,11 +133,11 @@ impl<P: Processor, M: Universal<P>, S: Storage, V: MichaelScottVariant> Concurre
         let mut round = 0u32;
         loop {
             // (5) Acquire: pairs with the Release (7), and with (1), (3) for the link.
-            let head = Link(cpu.load(&self.head, Ordering::Acquire));
+            let head = VersionedIndex(cpu.load(&self.head, Ordering::Acquire));
             // (6) Acquire: pairs with the Release (4).
-            let tail = Link(cpu.load(&self.tail, Ordering::Acquire));
+            let tail = VersionedIndex(cpu.load(&self.tail, Ordering::Acquire));
             // (5b) Acquire: as (5); pairs with the Release (1), (3).
-            let next = Link(cpu.load(&self.nodes.get(head.index())?.next, Ordering::Acquire));
+            let next = VersionedIndex(cpu.load(&self.nodes.get(head.index())?.next, Ordering::Acquire));
             if Self::moved(cpu, &self.head, head) {
                 continue;
             }

@@ -30,7 +30,7 @@ use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 
 use super::{ConcurrentQueue, QueueError, SharedNode};
 use crate::name::Name;
-use crate::{Boxed, Link, Pool, Storage, back_off};
+use crate::{Boxed, Pool, Storage, VersionedIndex, back_off};
 use towpath_sync::{Atomics, Universal, Waiting};
 
 /// Prakash, Lee and Johnson's non-blocking queue.
@@ -43,12 +43,12 @@ pub struct PrakashLeeJohnson<P: Processor, M: Universal<P> = Atomics, S: Storage
 
 /// Both ends at one instant, and the link behind each.
 struct Snapshot {
-    head: Link,
-    tail: Link,
+    head: VersionedIndex,
+    tail: VersionedIndex,
     /// The link of the dummy.
-    first: Link,
+    first: VersionedIndex,
     /// The link of the node that the tail points to.
-    last: Link,
+    last: VersionedIndex,
 }
 
 impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
@@ -59,15 +59,15 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
     fn snapshot(&self, cpu: &P) -> Result<Snapshot, QueueError> {
         loop {
             // (2) Acquire: pairs with the Release (7).
-            let head = Link(cpu.load(&self.head, Ordering::Acquire));
+            let head = VersionedIndex(cpu.load(&self.head, Ordering::Acquire));
             // Acquire: pairs with the Release (4).
-            let tail = Link(cpu.load(&self.tail, Ordering::Acquire));
+            let tail = VersionedIndex(cpu.load(&self.tail, Ordering::Acquire));
             // (5) Acquire: pairs with the Release (1), (3).
-            let first = Link(cpu.load(&self.nodes.get(head.index())?.next, Ordering::Acquire));
+            let first = VersionedIndex(cpu.load(&self.nodes.get(head.index())?.next, Ordering::Acquire));
             let last = match tail.index() == head.index() {
                 true => first,
                 // Acquire: as (5).
-                false => Link(cpu.load(&self.nodes.get(tail.index())?.next, Ordering::Acquire)),
+                false => VersionedIndex(cpu.load(&self.nodes.get(tail.index())?.next, Ordering::Acquire)),
             };
             // Acquire: not before the loads that they confirm, which acquire. If one of those saw a
             // later life of a node, it acquired from the reset (1) or from (4), which come after
@@ -83,7 +83,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> PrakashLeeJohnson<P, M, S> {
     /// Completes an enqueue that has linked its node: moves the tail to it, unless
     /// another participant has.
     #[inline(always)]
-    fn finish(&self, cpu: &P, tail: Link, index: u32) {
+    fn finish(&self, cpu: &P, tail: VersionedIndex, index: u32) {
         // (4) Release: the node that it points to; pairs with the Acquire in `snapshot`.
         let _ = M::compare_exchange(cpu, &self.tail, tail.0, tail.to(index).0, Ordering::Release);
     }
@@ -107,7 +107,7 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for PrakashLe
         // Relaxed: published by (3).
         cpu.store(&node.value, value, Ordering::Relaxed);
         // Relaxed: no other participant changes the link of a node that is not in the list.
-        let former = Link(cpu.load(&node.next, Ordering::Relaxed));
+        let former = VersionedIndex(cpu.load(&node.next, Ordering::Relaxed));
         // (1) Release: a late reader of this also sees that the ends have moved on; it
         // pairs with the Acquire (5).
         cpu.store(&node.next, former.to(0).0, Ordering::Release);

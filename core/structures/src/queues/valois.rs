@@ -54,20 +54,20 @@ const ROOT: u64 = IN_USE + 2 * ONE;
 pub struct Valois<P: Processor, M: Universal<P> = Atomics, S: Storage = Boxed> {
     head: OwnLine<P::Word>,
     tail: OwnLine<P::Word>,
-    nodes: Pool<P, Counted<P>, M, S>,
+    nodes: Pool<P, CountedNode<P>, M, S>,
 }
 
 /// A node that knows how many refer to it.
 #[repr(C)]
-struct Counted<P: Processor> {
+struct CountedNode<P: Processor> {
     next: P::Word,
     references: P::Word,
     value: P::Cell,
 }
 
-impl<P: Processor> Node<P> for Counted<P> {
+impl<P: Processor> Node<P> for CountedNode<P> {
     fn new(arena: &impl Arena<P>) -> Self {
-        Counted {
+        CountedNode {
             next: arena.word(Place::SameLine, 0),
             references: arena.word(Place::SameLine, 0),
             value: arena.cell(Place::SameLine, 0),
@@ -167,7 +167,8 @@ impl<P: Processor, M: Universal<P>, S: Storage> ConcurrentQueue<P> for Valois<P,
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         // Beside the values and the dummy, one in the hands of each; and as many again, since what
         // a participant refers to keeps later ones out of use.
-        let nodes = Pool::<P, Counted<P>, M, S>::nodes_for(2 * (capacity + 1 + participants), participants);
+        let nodes =
+            Pool::<P, CountedNode<P>, M, S>::nodes_for(2 * (capacity + 1 + participants), participants);
         Valois {
             head: OwnLine(arena.word(Place::NewLine, 0)),
             tail: OwnLine(arena.word(Place::NewLine, 0)),

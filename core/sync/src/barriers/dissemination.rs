@@ -31,7 +31,7 @@ const ROUNDS: usize = 12;
 /// Dissemination barrier for up to `N` participants.
 #[repr(C)]
 pub struct Dissemination<P: Processor, const N: usize> {
-    nodes: [Node<P>; N],
+    nodes: [RoundNode<P>; N],
     members: [Member<P>; N],
 }
 
@@ -43,7 +43,7 @@ impl<P: Processor, const N: usize> core::fmt::Debug for Dissemination<P, N> {
 
 /// Words that a participant waits for, by rounds.
 #[repr(C, align(64))]
-struct Node<P: Processor>([P::Word; ROUNDS]);
+struct RoundNode<P: Processor>([P::Word; ROUNDS]);
 
 impl<P: Processor, const N: usize> Barrier<P> for Dissemination<P, N> {
     const NAME: &'static str = "dissemination";
@@ -51,7 +51,9 @@ impl<P: Processor, const N: usize> Barrier<P> for Dissemination<P, N> {
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
         const { assert!(N <= 1 << ROUNDS, "more participants than the rounds reach") };
         Dissemination {
-            nodes: core::array::from_fn(|_| Node(core::array::from_fn(|r| arena.word(Place::in_row(r), 0)))),
+            nodes: core::array::from_fn(|_| {
+                RoundNode(core::array::from_fn(|r| arena.word(Place::in_row(r), 0)))
+            }),
             members: Member::all(arena, participants),
         }
     }

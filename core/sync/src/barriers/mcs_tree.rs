@@ -33,7 +33,7 @@ const FAN_OUT: usize = 2;
 /// Two-tree barrier for up to `N` participants.
 #[repr(C)]
 pub struct McsTree<P: Processor, const N: usize> {
-    nodes: [Node<P>; N],
+    nodes: [TreeNode<P>; N],
     members: [Member<P>; N],
 }
 
@@ -45,7 +45,7 @@ impl<P: Processor, const N: usize> core::fmt::Debug for McsTree<P, N> {
 
 /// Words that a participant waits for.
 #[repr(C, align(64))]
-struct Node<P: Processor> {
+struct TreeNode<P: Processor> {
     /// The last episode at which each child arrived.
     arrived: [P::Word; FAN_IN],
     /// The last episode that is over.
@@ -57,7 +57,7 @@ impl<P: Processor, const N: usize> Barrier<P> for McsTree<P, N> {
 
     fn new(arena: &impl Arena<P>, participants: usize) -> Self {
         McsTree {
-            nodes: core::array::from_fn(|_| Node {
+            nodes: core::array::from_fn(|_| TreeNode {
                 arrived: core::array::from_fn(|c| arena.word(Place::in_row(c), 0)),
                 wake: arena.word(Place::SameLine, 0),
             }),

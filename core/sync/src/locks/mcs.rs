@@ -33,13 +33,13 @@ use crate::{Atomics, Lock, LockError, PARKED, Universal, Waiting};
 #[repr(C)]
 pub struct Mcs<P: Processor, const N: usize, M = Atomics> {
     tail: OwnLine<P::Word>,
-    nodes: [Node<P>; N],
+    nodes: [McsNode<P>; N],
     primitive: PhantomData<fn() -> M>,
 }
 
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Node<P: Processor> {
+struct McsNode<P: Processor> {
     next: P::Word,
     waiting: P::Word,
 }
@@ -52,12 +52,12 @@ impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
     /// The node with this code, if it is one: a code read from the segment may be
     /// nonsense.
     #[inline(always)]
-    fn node(&self, code: u64) -> Option<&Node<P>> {
+    fn node(&self, code: u64) -> Option<&McsNode<P>> {
         self.nodes.get(code.wrapping_sub(1) as usize)
     }
 
     #[inline(always)]
-    fn mine(&self, cpu: &P) -> Option<(u64, &Node<P>)> {
+    fn mine(&self, cpu: &P) -> Option<(u64, &McsNode<P>)> {
         let id = cpu.id();
         Some((id as u64 + 1, self.nodes.get(id)?))
     }
@@ -68,7 +68,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Mcs<P, N, M> {
         cpu: &P,
         wait: &W,
         me: u64,
-        node: &Node<P>,
+        node: &McsNode<P>,
         before: u64,
     ) -> Result<McsHeld, LockError> {
         let Some(before) = self.node(before & !PARKED) else { return Err(LockError::Poisoned) };
@@ -90,7 +90,7 @@ impl<P: Processor, const N: usize, M: Universal<P>> Lock<P> for Mcs<P, N, M> {
     fn new(arena: &impl Arena<P>) -> Self {
         Mcs {
             tail: OwnLine(arena.word(Place::NewLine, 0)),
-            nodes: core::array::from_fn(|_| Node {
+            nodes: core::array::from_fn(|_| McsNode {
                 next: arena.word(Place::NewLine, 0),
                 waiting: arena.word(Place::SameLine, 0),
             }),

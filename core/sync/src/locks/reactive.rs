@@ -67,19 +67,19 @@ const AWAY: u64 = 3;
 #[repr(C)]
 pub struct Reactive<P: Processor, const N: usize, const TO_QUEUE: u32 = 4, const TO_FLAG: u64 = 16> {
     flag: OwnLine<P::Word>,
-    queue: Queue<P>,
-    nodes: [Node<P>; N],
+    queue: ReactiveQueue<P>,
+    nodes: [ReactiveNode<P>; N],
 }
 
 #[repr(C, align(64))]
-struct Queue<P: Processor> {
+struct ReactiveQueue<P: Processor> {
     tail: P::Word,
     /// Number of times in a row that the queue was found empty.
     empty: P::Word,
 }
 
 #[repr(C, align(64))]
-struct Node<P: Processor> {
+struct ReactiveNode<P: Processor> {
     next: P::Word,
     status: P::Word,
 }
@@ -112,7 +112,7 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
 
     /// The node with this code, if it is one: a code read from the segment may be
     /// nonsense.
-    fn node(&self, code: u64) -> Option<&Node<P>> {
+    fn node(&self, code: u64) -> Option<&ReactiveNode<P>> {
         self.nodes.get(code.wrapping_sub(2) as usize)
     }
 
@@ -134,7 +134,13 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
 
     /// Puts our node at the end of the queue; returns the end before. Its predecessor, if
     /// it has one, learns of it.
-    fn append<W: Waiting<P>>(&self, cpu: &P, wait: &W, me: u64, node: &Node<P>) -> Result<u64, LockError> {
+    fn append<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        me: u64,
+        node: &ReactiveNode<P>,
+    ) -> Result<u64, LockError> {
         // Relaxed: published by the exchange (3) and by (4).
         cpu.store(&node.next, 0, Ordering::Relaxed);
         cpu.store(&node.status, WAITING, Ordering::Relaxed);
@@ -150,7 +156,12 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64>
     }
 
     /// Waits in the queue until it is our turn (`true`) or we are sent away.
-    fn turn_comes<W: Waiting<P>>(&self, cpu: &P, wait: &W, node: &Node<P>) -> Result<bool, LockError> {
+    fn turn_comes<W: Waiting<P>>(
+        &self,
+        cpu: &P,
+        wait: &W,
+        node: &ReactiveNode<P>,
+    ) -> Result<bool, LockError> {
         // (7) Acquire (in `wait_until`), pairs with the Release (8).
         match wait.wait_until(cpu, &node.status, |s| s != WAITING) {
             Ok(status) => Ok(status == GO),
@@ -284,8 +295,11 @@ impl<P: Processor, const N: usize, const TO_QUEUE: u32, const TO_FLAG: u64> Lock
     fn new(arena: &impl Arena<P>) -> Self {
         Reactive {
             flag: OwnLine(arena.word(Place::NewLine, 0)),
-            queue: Queue { tail: arena.word(Place::NewLine, INVALID), empty: arena.word(Place::SameLine, 0) },
-            nodes: core::array::from_fn(|_| Node {
+            queue: ReactiveQueue {
+                tail: arena.word(Place::NewLine, INVALID),
+                empty: arena.word(Place::SameLine, 0),
+            },
+            nodes: core::array::from_fn(|_| ReactiveNode {
                 next: arena.word(Place::NewLine, 0),
                 status: arena.word(Place::SameLine, 0),
             }),

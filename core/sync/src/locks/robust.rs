@@ -55,13 +55,13 @@ const PROCESSOR: u64 = HANDED - 1;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Robust<P: Processor, const N: usize = 64> {
-    head: Head<P>,
+    head: LockHead<P>,
     turns: [OwnLine<P::Word>; N],
 }
 
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Head<P: Processor> {
+struct LockHead<P: Processor> {
     word: P::Word,
     state: P::Word,
     /// Start of the present lease, in nanoseconds.
@@ -220,7 +220,7 @@ impl<P: Processor, const N: usize> Lock<P> for Robust<P, N> {
 
     fn new(arena: &impl Arena<P>) -> Self {
         Robust {
-            head: Head {
+            head: LockHead {
                 word: arena.word(Place::NewLine, 0),
                 state: arena.word(Place::SameLine, 0),
                 lease: arena.word(Place::SameLine, 0),

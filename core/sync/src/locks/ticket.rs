@@ -30,7 +30,7 @@ use crate::{Atomics, Lock, LockError, Primitive, Waiting};
 const PER_WAITER: u64 = 30;
 
 /// The counters, wherever they lie.
-trait Counters<P: Processor> {
+trait TicketCounters<P: Processor> {
     type Primitive: Primitive<P>;
     fn next(&self) -> &P::Word;
     fn serving(&self) -> &Waited<P, Self::Primitive>;
@@ -52,7 +52,7 @@ pub struct TicketTwoLines<P: Processor> {
     serving: OwnLine<Waited<P, Atomics>>,
 }
 
-impl<P: Processor, M: Primitive<P>> Counters<P> for Ticket<P, M> {
+impl<P: Processor, M: Primitive<P>> TicketCounters<P> for Ticket<P, M> {
     type Primitive = M;
     #[inline(always)]
     fn next(&self) -> &P::Word {
@@ -64,7 +64,7 @@ impl<P: Processor, M: Primitive<P>> Counters<P> for Ticket<P, M> {
     }
 }
 
-impl<P: Processor> Counters<P> for TicketTwoLines<P> {
+impl<P: Processor> TicketCounters<P> for TicketTwoLines<P> {
     type Primitive = Atomics;
     #[inline(always)]
     fn next(&self) -> &P::Word {
@@ -81,7 +81,7 @@ impl<P: Processor> Counters<P> for TicketTwoLines<P> {
 pub struct Number(u64);
 
 #[inline(always)]
-fn lock<P: Processor, C: Counters<P>, W: Waiting<P>>(
+fn lock<P: Processor, C: TicketCounters<P>, W: Waiting<P>>(
     counters: &C,
     cpu: &P,
     wait: &W,
@@ -107,7 +107,7 @@ fn lock<P: Processor, C: Counters<P>, W: Waiting<P>>(
 /// a register (`tests/zero_cost.rs`).
 #[cold]
 fn queue<P: Processor, W: Waiting<P>>(
-    counters: &impl Counters<P>,
+    counters: &impl TicketCounters<P>,
     cpu: &P,
     wait: &W,
     number: u64,
@@ -122,7 +122,7 @@ fn queue<P: Processor, W: Waiting<P>>(
 }
 
 #[inline(always)]
-fn try_lock<P: Processor, C: Counters<P>>(counters: &C, cpu: &P) -> Option<Number> {
+fn try_lock<P: Processor, C: TicketCounters<P>>(counters: &C, cpu: &P) -> Option<Number> {
     // Acquire, pairs with the Release (2) in `unlock`.
     let serving = counters.serving().load(cpu, Ordering::Acquire);
     // Relaxed: succeeds only if no processor has drawn `serving` yet, so the load above was of the
@@ -131,7 +131,7 @@ fn try_lock<P: Processor, C: Counters<P>>(counters: &C, cpu: &P) -> Option<Numbe
 }
 
 #[inline(always)]
-fn unlock<P: Processor, W: Waiting<P>>(counters: &impl Counters<P>, cpu: &P, wait: &W, held: Number) {
+fn unlock<P: Processor, W: Waiting<P>>(counters: &impl TicketCounters<P>, cpu: &P, wait: &W, held: Number) {
     // (2) Release (in `release`), pairs with the Acquire (1) in `lock`.
     counters.serving().release(cpu, wait, held.0 + 1);
 }

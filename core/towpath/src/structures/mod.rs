@@ -2,7 +2,7 @@
 //! ([`nonblocking::open`]), or made with `new` between threads.
 
 pub use towpath_structures::{
-    Boxed, Counter, InPlace, Link, Node, Pool, PoolError, Storage, dcas, planted, queues,
+    Boxed, Counter, InPlace, Node, Pool, PoolError, Storage, VersionedIndex, dcas, planted, queues,
 };
 
 pub mod nonblocking;

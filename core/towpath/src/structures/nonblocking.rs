@@ -122,9 +122,9 @@ fn placed<T: Structure>(shared: &Shared<Placed<T>>) -> &Placed<T> {
 /// A structure in a world, as one participant uses it. A clone is the same participant:
 /// it is for signal handlers of the same thread. Other threads open it for themselves. When the
 /// last clone is dropped, the place is free.
-pub struct Handle<T: Structure>(Arc<Place<T>>);
+pub struct Handle<T: Structure>(Arc<HandlePlace<T>>);
 
-struct Place<T: Structure> {
+struct HandlePlace<T: Structure> {
     world: World,
     placed: Shared<Placed<T>>,
     number: usize,
@@ -132,7 +132,7 @@ struct Place<T: Structure> {
     process: u32,
 }
 
-impl<T: Structure> Drop for Place<T> {
+impl<T: Structure> Drop for HandlePlace<T> {
     fn drop(&mut self) {
         if std::process::id() != self.process {
             return;
@@ -193,7 +193,7 @@ pub fn open<T: Structure>(world: &World, name: &str) -> Result<Handle<T>, Error>
         Ok(number)
     })?;
     let process = std::process::id();
-    Ok(Handle(Arc::new(Place { world: world.clone(), placed: shared, number, process })))
+    Ok(Handle(Arc::new(HandlePlace { world: world.clone(), placed: shared, number, process })))
 }
 
 fn is_dead(world: &World, owner: u64) -> bool {
@@ -246,7 +246,7 @@ impl<T: Structure> Handle<T> {
     ///
     /// [`Error::BadWorld`] if the memory makes no sense.
     pub fn recover(&self) -> Result<Audit, Error> {
-        let Place { world, placed: shared, number, .. } = &*self.0;
+        let HandlePlace { world, placed: shared, number, .. } = &*self.0;
         let placed = placed(shared);
         in_turn(world, placed, || {
             // (H2) Acquire: pairs with the Release (H1), (H3) of owners.

@@ -17,7 +17,7 @@ use towpath_report::{Experiment, Results, Section};
 pub struct Bulk;
 
 /// The subject of a variant.
-enum Key {
+enum BulkVariant {
     Contender(usize, u64, &'static str),
     Memcpy(u64),
 }
@@ -76,20 +76,20 @@ impl Measure for Bulk {
                     if !path.is_empty() {
                         subject = subject.with("path", path);
                     }
-                    same_size.push(Variant { subject, key: Key::Contender(*contender, bytes, path) });
+                    same_size.push(Variant { subject, key: BulkVariant::Contender(*contender, bytes, path) });
                 }
             }
             let memcpy = Subject::new(self.name(), "memcpy", "none", 1).with("bytes", bytes);
-            insert_beside_ours(&mut same_size, Variant { subject: memcpy, key: Key::Memcpy(bytes) });
+            insert_beside_ours(&mut same_size, Variant { subject: memcpy, key: BulkVariant::Memcpy(bytes) });
             variants.append(&mut same_size);
         }
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let mut copier = Copier::new(largest as usize)?;
         bench.compare(&variants, |contenders, key, run| match *key {
-            Key::Memcpy(bytes) => {
+            BulkVariant::Memcpy(bytes) => {
                 Ok(Samples::one(BYTES_PER_S, copier.measure(bytes as usize, run.placement)))
             }
-            Key::Contender(n, bytes, path) => {
+            BulkVariant::Contender(n, bytes, path) => {
                 Ok(Samples::one(BYTES_PER_S, contenders[n].bulk(bytes, path, run)?))
             }
         });

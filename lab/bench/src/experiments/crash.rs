@@ -1,7 +1,7 @@
 //! Senders killed in mid-send, and the effect on the others.
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
-use crate::transport::{Crash, Side};
+use crate::transport::{ContenderSide, Crash};
 use towpath_host::Error;
 use towpath_report::Metric;
 use towpath_report::format::in_unit;
@@ -77,7 +77,7 @@ impl Measure for CrashTest {
         let present = bench.present(self.name(), PROCS);
         let variants: Vec<Variant<usize>> = present
             .into_iter()
-            .filter(|(n, _)| bench.contenders[*n].side() == Side::Ours)
+            .filter(|(n, _)| bench.contenders[*n].side() == ContenderSide::Ours)
             .map(|(key, subject)| Variant { subject, key })
             .collect();
         // The kills that the user asked for are divided among the rounds, so that the total is what

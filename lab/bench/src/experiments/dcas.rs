@@ -114,7 +114,7 @@ fn cost<D: DoubleCas<Native> + Plain>(
     let cores: Vec<_> = (0..procs as usize).map(|n| run.placement.core_for(n, procs as usize)).collect();
     let patience = run.limit * 20 + std::time::Duration::from_secs(10);
     team(&cores, patience, |me| {
-        let pair = Pair { dcas, words: table, count: words, me };
+        let pair = DcasProcess { dcas, words: table, count: words, me };
         let found = if procs == 1 { pair.alone(run) } else { pair.contended(procs, results, run) };
         match found {
             Ok(both) => {
@@ -137,14 +137,14 @@ fn cost<D: DoubleCas<Native> + Plain>(
 }
 
 /// The words and the operations of one process.
-struct Pair<'a, D> {
+struct DcasProcess<'a, D> {
     dcas: &'a D,
     words: &'a [AtomicU64],
     count: u32,
     me: usize,
 }
 
-impl<D: DoubleCas<Native>> Pair<'_, D> {
+impl<D: DoubleCas<Native>> DcasProcess<'_, D> {
     /// The other word of the `turn`-th operation.
     fn other(&self, turn: u64) -> u32 {
         (1 + (turn % u64::from(self.count - 1)) as u32) * if D::ADJACENT { 1 } else { APART }

@@ -1,7 +1,7 @@
 //! Cost of waiting when nothing comes.
 
 use crate::experiment::{Bench, Measure, Samples, Variant};
-use crate::transport::{Contender, Side};
+use crate::transport::{Contender, ContenderSide};
 use towpath_host::Error;
 use towpath_report::format::percent;
 use towpath_report::record::metrics::CPU_FRACTION;
@@ -38,7 +38,7 @@ impl Measure for Idle {
         let mut present = bench.present(self.name(), 1);
         present.sort_by_key(|(n, _)| bench.contenders[*n].name() != towpath_report::OURS);
         for (key, subject) in present {
-            if bench.contenders[key].side() == Side::Ours {
+            if bench.contenders[key].side() == ContenderSide::Ours {
                 if seen.contains(&subject.waiting) {
                     continue;
                 }

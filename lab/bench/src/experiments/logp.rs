@@ -8,7 +8,7 @@ use towpath_report::table::{Cell, Kind, Table, header, mark_best, ratio};
 
 use crate::experiment::{Bench, Measure, Samples, Variant, insert_beside_ours};
 use crate::experiments::floor::line::{Probing, round_trip};
-use crate::transport::{Circumstances, Contender, ShortMessage, Side};
+use crate::transport::{Circumstances, Contender, ContenderSide, ShortMessage};
 use towpath_host::Error;
 use towpath_report::plots::times;
 use towpath_report::record::Subject;
@@ -93,7 +93,7 @@ impl Measure for LogParameters {
 }
 
 fn measure(contender: &mut dyn Contender, run: &Circumstances<'_>) -> Result<Samples, Error> {
-    if contender.side() == Side::Peer {
+    if contender.side() == ContenderSide::Peer {
         // The work of a peer's sender and that of its receiver can't be told apart from outside in
         // general; its round trip can.
         return Ok(Samples::one(ROUND_TRIP, contender.round_trip(run)?));

@@ -28,12 +28,12 @@ struct Key {
     procs: u32,
     mpi: usize,
     own: bool,
-    waiting: Waiting,
+    waiting: RankWaiting,
 }
 
 /// Waiting of ranks over Towpath.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Waiting {
+enum RankWaiting {
     /// The provider's own choice: all figures.
     Adaptive,
     /// Forced: as if each rank had a core to itself, or as if they shared cores. Two
@@ -42,22 +42,22 @@ enum Waiting {
     Shared,
 }
 
-impl Waiting {
+impl RankWaiting {
     /// Name in the records.
     fn name(self) -> &'static str {
         match self {
-            Waiting::Adaptive => "adaptive",
-            Waiting::Alone => "alone",
-            Waiting::Shared => "shared",
+            RankWaiting::Adaptive => "adaptive",
+            RankWaiting::Alone => "alone",
+            RankWaiting::Shared => "shared",
         }
     }
 
     /// The provider's settings.
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Waiting::Adaptive => &[],
-            Waiting::Alone => &[("TOWPATH_OVERSUBSCRIBED", "0")],
-            Waiting::Shared => &[("TOWPATH_OVERSUBSCRIBED", "1")],
+            RankWaiting::Adaptive => &[],
+            RankWaiting::Alone => &[("TOWPATH_OVERSUBSCRIBED", "0")],
+            RankWaiting::Shared => &[("TOWPATH_OVERSUBSCRIBED", "1")],
         }
     }
 }
@@ -112,10 +112,10 @@ impl Measure for MpiExperiment {
         for &procs in procs {
             for (mpi, (name, _)) in mpis.iter().enumerate() {
                 for (over, own, waiting) in [
-                    ("towpath", false, Waiting::Adaptive),
-                    ("own", true, Waiting::Adaptive),
-                    ("towpath", false, Waiting::Alone),
-                    ("towpath", false, Waiting::Shared),
+                    ("towpath", false, RankWaiting::Adaptive),
+                    ("own", true, RankWaiting::Adaptive),
+                    ("towpath", false, RankWaiting::Alone),
+                    ("towpath", false, RankWaiting::Shared),
                 ] {
                     let how = if own { "own" } else { waiting.name() };
                     let subject = Subject::new(self.name(), name, how, procs).with("over", over);
@@ -134,7 +134,7 @@ impl Measure for MpiExperiment {
         let mut figures = Figures::new();
         bench.compare(&variants, |_, key, run| {
             let run = Circumstances { limit: run.limit.max(LEAST), ..*run };
-            let what = if key.waiting == Waiting::Adaptive { "all" } else { "waiting" };
+            let what = if key.waiting == RankWaiting::Adaptive { "all" } else { "waiting" };
             let seconds = run.limit.as_secs_f64().to_string();
             let over = match (&provider, key.own) {
                 (Ok(provider), false) => {

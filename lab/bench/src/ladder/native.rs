@@ -23,7 +23,7 @@ use super::{Anything, LadderEnd};
 use crate::shared::{PingPong, RingPlace};
 use crate::transport::Circumstances;
 use towpath_host::Error;
-use towpath_host::process::{Shared, team};
+use towpath_host::process::{SharedRow, team};
 use towpath_papers::ladder::PoolTable;
 use towpath_papers::ladder::Slot;
 use towpath_papers::ladder::{
@@ -65,7 +65,7 @@ pub fn measure(version: Version, procs: usize, bytes: usize, run: &Circumstances
 }
 
 fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'_>) -> Result<f64, Error> {
-    let shared = Shared::<PingPong>::row(1)?;
+    let shared = SharedRow::<PingPong>::row(1)?;
     let shared = &shared[0];
     let cores: Vec<_> = (0..procs).map(|n| run.placement.core_for(n, procs)).collect();
     let limit = run.limit * 4 + GRACE;
@@ -79,7 +79,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'
     if version == Version::Towpath {
         // Its rings are its own; the world is for the barriers and the doorbells.
         let world = world_of(procs, procs * size_of::<Doorbell<Native>>())?;
-        let places = Shared::<RingPlace>::row(procs)?;
+        let places = SharedRow::<RingPlace>::row(procs)?;
         team(&cores, limit, |rank| {
             exit(
                 rank,
@@ -108,7 +108,7 @@ fn one_start(version: Version, procs: usize, bytes: usize, run: &Circumstances<'
                 (|| {
                     world.enter(Some(rank as u32))?;
                     let area = world.area();
-                    let memory = Memory::new(&area, procs)?;
+                    let memory = AttachedMemory::new(&area, procs)?;
                     let part = Part { procs, rank, world: &world, bytes, shared, limit: run.limit };
                     match (&semaphores, version) {
                         (Some(set), Version::SystemV) => {
@@ -138,7 +138,7 @@ fn world_of(procs: usize, bytes: usize) -> Result<World, Error> {
 }
 
 /// The paper's shared memory, attached.
-struct Memory<'a> {
+struct AttachedMemory<'a> {
     area: &'a Area,
     /// One for each process's queue, and the pool's.
     locks: &'a [TestAndSet<Native>],
@@ -146,11 +146,11 @@ struct Memory<'a> {
     start: u64,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> AttachedMemory<'a> {
     fn new(area: &'a Area, procs: usize) -> Result<Self, Anything> {
         let locks = area.slice::<TestAndSet<Native>>(0, procs as u64 + 1)?;
         let start = (size_of_val(locks) as u64).next_multiple_of(4096);
-        Ok(Memory { area, locks, start })
+        Ok(AttachedMemory { area, locks, start })
     }
 
     fn bytes(&self, at: u64, len: usize) -> Result<NativeBytes, Anything> {

@@ -15,7 +15,7 @@ use towpath_channel::shared_line::SharedLine;
 use towpath_fi::device::connect::attach::PairMemory;
 use towpath_fi::device::connect::layout::{FIRST_BYTES, SLOT_BYTES, SLOTS};
 use towpath_fi::device::pair::{Timed, write_piece};
-use towpath_fi::device::protocol::wire::Content;
+use towpath_fi::device::protocol::wire::PayloadSource;
 use towpath_fi::device::tune::store_mode::StoreModes;
 use towpath_machine::{Native, Park, Processor};
 use towpath_papers::ladder::{INLINE, Ours as Rings, RingBytes};
@@ -48,7 +48,7 @@ struct Pieces(StoreModes);
 impl RingBytes<Native, Memory> for Pieces {
     #[inline(always)]
     fn write(&mut self, _cpu: &Native, memory: &Memory, ticket: u64, at: usize, piece: &[u8]) -> Option<u64> {
-        write_piece(memory, &mut self.0, ticket, &Content::Bytes(piece), at)
+        write_piece(memory, &mut self.0, ticket, &PayloadSource::Bytes(piece), at)
     }
     #[inline(always)]
     fn read(&mut self, _cpu: &Native, memory: &Memory, ticket: u64, place: u64, piece: &mut [u8]) -> bool {

@@ -296,7 +296,7 @@ impl Contender for Iceoryx2 {
 
 #[cfg(test)]
 mod tests {
-    use super::stage::{GO, Place};
+    use super::stage::{GO, RunFolder};
     use super::*;
     use crate::experiment::Settings;
     use std::path::PathBuf;
@@ -322,7 +322,7 @@ mod tests {
     // One test, because files are looked for that another measurement of this process would have.
     #[test]
     fn everything_is_measured_and_no_file_stays() {
-        let prefix = &Place::common_prefix();
+        let prefix = &RunFolder::common_prefix();
         with_run(|run| {
             let result =
                 Iceoryx2.stress(3, 6_000, &Circumstances { limit: Duration::from_secs(60), ..*run }).unwrap();

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use crate::shared::{Left, ReaderFigures};
 use crate::transport::{Circumstances, Contender, Stress};
 use towpath_host::Error;
-use towpath_host::process::{Shared, SharedPages, team};
+use towpath_host::process::{SharedPages, SharedRow, team};
 use towpath_report::stats::median_of_batches;
 
 use std::sync::atomic::Ordering;
@@ -76,7 +76,7 @@ impl Contender for Stream {
 
     fn round_trip(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
-        let figure = Shared::<Left>::row(1)?;
+        let figure = SharedRow::<Left>::row(1)?;
         const ROUNDS: u64 = 200;
         let limit = run.limit / 2;
         team(&Self::cores(run, 2), run.limit * 4 + GRACE, |rank| {
@@ -111,8 +111,8 @@ impl Contender for Stream {
     fn stress(&mut self, writers: u32, messages: u64, run: &Circumstances<'_>) -> Result<Stress, Error> {
         let (into, from) = (self.connect)().map_err(system)?;
         let w = writers as usize;
-        let (start_word, figures) = (SharedPages::new(1)?, Shared::<ReaderFigures>::row(1)?);
-        let shares = Shared::<Left>::row(w)?;
+        let (start_word, figures) = (SharedPages::new(1)?, SharedRow::<ReaderFigures>::row(1)?);
+        let shares = SharedRow::<Left>::row(w)?;
         let limit = run.limit;
         let exits = {
             let (go, figures, shares) = (start_word.word(0), &figures[0], &shares);
@@ -180,7 +180,7 @@ impl Contender for Stream {
 
     fn bulk(&mut self, bytes: u64, _path: &str, run: &Circumstances<'_>) -> Result<f64, Error> {
         let (there, back) = ((self.connect)().map_err(system)?, (self.connect)().map_err(system)?);
-        let figure = Shared::<Left>::row(1)?;
+        let figure = SharedRow::<Left>::row(1)?;
         let limit = run.limit / 2;
         team(&Self::cores(run, 2), run.limit * 4 + GRACE, |rank| {
             succeed((|| {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towpath_structures::Storage;
 use towpath_structures::nonblocking::{Inventory, StableError};
 
-use super::subject::Op;
+use super::subject::StructureOp;
 
 /// Chains, and free nodes. Node 0 is none.
 #[repr(C)]
@@ -25,12 +25,12 @@ pub struct Chains<S: Storage> {
     /// Number of repairs.
     mended: AtomicU64,
     heads: S::Nodes<AtomicU64>,
-    nodes: S::Nodes<Node>,
+    nodes: S::Nodes<ChainNode>,
 }
 
 #[repr(C, align(32))]
 #[derive(Default)]
-pub struct Node {
+pub struct ChainNode {
     next: AtomicU64,
     key: AtomicU64,
     value: AtomicU64,
@@ -49,7 +49,7 @@ fn set(word: &AtomicU64, value: u64) {
 }
 
 /// A place in a chain: the link that leads there, and the node (0: the end).
-struct Spot<'a> {
+struct LinkSpot<'a> {
     link: &'a AtomicU64,
     node: u64,
 }
@@ -63,7 +63,7 @@ impl<S: Storage> Chains<S> {
             tail: AtomicU64::new(0),
             mended: AtomicU64::new(0),
             heads: S::nodes(heads, |_| AtomicU64::new(0)),
-            nodes: S::nodes(capacity + 1, |_| Node::default()),
+            nodes: S::nodes(capacity + 1, |_| ChainNode::default()),
         }
     }
 
@@ -71,7 +71,7 @@ impl<S: Storage> Chains<S> {
         self.nodes.as_ref().len() - 1
     }
 
-    fn node(&self, number: u64) -> Result<&Node, StableError> {
+    fn node(&self, number: u64) -> Result<&ChainNode, StableError> {
         self.nodes.as_ref().get(number as usize).ok_or(StableError::Corrupt)
     }
 
@@ -101,13 +101,13 @@ impl<S: Storage> Chains<S> {
         Ok(())
     }
 
-    fn link(&self, spot: &Spot<'_>, number: u64) -> Result<(), StableError> {
+    fn link(&self, spot: &LinkSpot<'_>, number: u64) -> Result<(), StableError> {
         set(&self.node(number)?.next, spot.node);
         set(spot.link, number);
         Ok(())
     }
 
-    fn unlink(&self, spot: &Spot<'_>) -> Result<u64, StableError> {
+    fn unlink(&self, spot: &LinkSpot<'_>) -> Result<u64, StableError> {
         let node = self.node(spot.node)?;
         let value = get(&node.value);
         set(spot.link, get(&node.next));
@@ -116,17 +116,21 @@ impl<S: Storage> Chains<S> {
     }
 
     /// The first node that is not `past`, with its key.
-    fn seek(&self, head: usize, past: impl Fn(u64) -> bool) -> Result<(Spot<'_>, Option<u64>), StableError> {
+    fn seek(
+        &self,
+        head: usize,
+        past: impl Fn(u64) -> bool,
+    ) -> Result<(LinkSpot<'_>, Option<u64>), StableError> {
         let mut link = self.heads.as_ref().get(head).ok_or(StableError::Corrupt)?;
         for _ in 0..=self.capacity() {
             let number = get(link);
             if number == 0 {
-                return Ok((Spot { link, node: 0 }, None));
+                return Ok((LinkSpot { link, node: 0 }, None));
             }
             let node = self.node(number)?;
             let key = get(&node.key);
             if !past(key) {
-                return Ok((Spot { link, node: number }, Some(key)));
+                return Ok((LinkSpot { link, node: number }, Some(key)));
             }
             link = &node.next;
         }
@@ -239,18 +243,18 @@ impl<S: Storage> Chains<S> {
 }
 
 /// A structure made of chains.
-pub trait Kind: 'static {
+pub trait ChainKind: 'static {
     /// Performs an operation. The caller has the chains to itself.
-    fn act<S: Storage>(chains: &Chains<S>, op: Op) -> Result<Option<u64>, StableError>;
+    fn act<S: Storage>(chains: &Chains<S>, op: StructureOp) -> Result<Option<u64>, StableError>;
 }
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident: |$it:ident, $op:ident| $act:expr;)*) => {$(
         $(#[$doc])*
         pub struct $name(PhantomData<()>);
-        impl Kind for $name {
+        impl ChainKind for $name {
             #[inline(always)]
-            fn act<S: Storage>($it: &Chains<S>, $op: Op) -> Result<Option<u64>, StableError> {
+            fn act<S: Storage>($it: &Chains<S>, $op: StructureOp) -> Result<Option<u64>, StableError> {
                 $act
             }
         }
@@ -260,39 +264,39 @@ macro_rules! kinds {
 kinds! {
     /// A stack.
     AsStack: |it, op| match op {
-        Op::Put(_, value) => {
+        StructureOp::Put(_, value) => {
             let number = it.take(0, value)?;
             let (spot, _) = it.seek(0, |_| false)?;
             it.link(&spot, number).map(|()| None)
         }
-        Op::Take(_) | Op::Get(_) => it.pop(),
+        StructureOp::Take(_) | StructureOp::Get(_) => it.pop(),
     };
     /// A queue.
     AsFifo: |it, op| match op {
-        Op::Put(_, value) => it.push_back(value).map(|()| None),
-        Op::Take(_) | Op::Get(_) => it.pop_front(),
+        StructureOp::Put(_, value) => it.push_back(value).map(|()| None),
+        StructureOp::Take(_) | StructureOp::Get(_) => it.pop_front(),
     };
     /// A list in the order of keys.
     AsList: |it, op| match op {
-        Op::Put(key, value) => it.insert(0, key, value, false),
-        Op::Take(key) => it.remove(0, key),
-        Op::Get(key) => it.find(0, key),
+        StructureOp::Put(key, value) => it.insert(0, key, value, false),
+        StructureOp::Take(key) => it.remove(0, key),
+        StructureOp::Get(key) => it.find(0, key),
     };
     /// A hash map.
     AsHashMap: |it, op| match op {
-        Op::Put(key, value) => it.insert(it.bucket(key), key, value, true),
-        Op::Take(key) => it.remove(it.bucket(key), key),
-        Op::Get(key) => it.find(it.bucket(key), key),
+        StructureOp::Put(key, value) => it.insert(it.bucket(key), key, value, true),
+        StructureOp::Take(key) => it.remove(it.bucket(key), key),
+        StructureOp::Get(key) => it.find(it.bucket(key), key),
     };
     /// A priority queue.
     AsPriorityQueue: |it, op| match op {
-        Op::Put(priority, value) => {
+        StructureOp::Put(priority, value) => {
             let number = it.take(priority, value)?;
             let (spot, _) = it.seek(0, |p| p <= priority)?;
             it.link(&spot, number).map(|()| None)
         }
-        Op::Take(_) => it.pop(),
-        Op::Get(priority) => it.find(0, priority),
+        StructureOp::Take(_) => it.pop(),
+        StructureOp::Get(priority) => it.find(0, priority),
     };
 }
 
@@ -307,14 +311,14 @@ mod tests {
 
     #[test]
     fn each_kind_gives_what_it_should() {
-        let take = |op: &dyn Fn(Op) -> Result<Option<u64>, StableError>| {
-            (0..4).map(|_| op(Op::Take(0)).unwrap()).collect::<Vec<_>>()
+        let take = |op: &dyn Fn(StructureOp) -> Result<Option<u64>, StableError>| {
+            (0..4).map(|_| op(StructureOp::Take(0)).unwrap()).collect::<Vec<_>>()
         };
         let (stack, fifo, queue) = (chains(1), chains(1), chains(1));
         for (priority, value) in [(5, 1), (3, 2), (5, 3)] {
-            AsStack::act(&stack, Op::Put(priority, value)).unwrap();
-            AsFifo::act(&fifo, Op::Put(priority, value)).unwrap();
-            AsPriorityQueue::act(&queue, Op::Put(priority, value)).unwrap();
+            AsStack::act(&stack, StructureOp::Put(priority, value)).unwrap();
+            AsFifo::act(&fifo, StructureOp::Put(priority, value)).unwrap();
+            AsPriorityQueue::act(&queue, StructureOp::Put(priority, value)).unwrap();
         }
         assert_eq!(take(&|op| AsStack::act(&stack, op)), [Some(3), Some(2), Some(1), None]);
         assert_eq!(take(&|op| AsFifo::act(&fifo, op)), [Some(1), Some(2), Some(3), None]);
@@ -322,11 +326,11 @@ mod tests {
         let (list, map) = (chains(1), chains(3));
         for (structure, replaces) in [(&list, false), (&map, true)] {
             let act = |op| if replaces { AsHashMap::act(structure, op) } else { AsList::act(structure, op) };
-            assert_eq!((act(Op::Put(7, 1)), act(Op::Put(7, 2))), (Ok(None), Ok(Some(1))));
-            assert_eq!(act(Op::Get(7)), Ok(Some(if replaces { 2 } else { 1 })));
-            assert_eq!(act(Op::Get(8)), Ok(None));
-            assert!(act(Op::Take(7)).unwrap().is_some());
-            assert_eq!(act(Op::Take(7)), Ok(None));
+            assert_eq!((act(StructureOp::Put(7, 1)), act(StructureOp::Put(7, 2))), (Ok(None), Ok(Some(1))));
+            assert_eq!(act(StructureOp::Get(7)), Ok(Some(if replaces { 2 } else { 1 })));
+            assert_eq!(act(StructureOp::Get(8)), Ok(None));
+            assert!(act(StructureOp::Take(7)).unwrap().is_some());
+            assert_eq!(act(StructureOp::Take(7)), Ok(None));
         }
     }
 
@@ -334,10 +338,10 @@ mod tests {
     fn a_full_one_says_so_and_mending_finds_what_a_dead_holder_had() {
         let fifo = chains(1);
         for value in 1..=4 {
-            AsFifo::act(&fifo, Op::Put(0, value)).unwrap();
+            AsFifo::act(&fifo, StructureOp::Put(0, value)).unwrap();
         }
-        assert_eq!(AsFifo::act(&fifo, Op::Put(0, 5)), Err(StableError::Exhausted));
-        assert_eq!(AsFifo::act(&fifo, Op::Take(0)), Ok(Some(1)));
+        assert_eq!(AsFifo::act(&fifo, StructureOp::Put(0, 5)), Err(StableError::Exhausted));
+        assert_eq!(AsFifo::act(&fifo, StructureOp::Take(0)), Ok(Some(1)));
         // Dies after it has taken a node, before it has linked it.
         fifo.take(0, 9).unwrap();
         let inventory = fifo.inventory().unwrap();
@@ -345,8 +349,8 @@ mod tests {
         fifo.mend().unwrap();
         let inventory = fifo.inventory().unwrap();
         assert_eq!((inventory.free, inventory.reachable), (1, 3));
-        AsFifo::act(&fifo, Op::Put(0, 6)).unwrap();
-        let all: Vec<_> = (0..5).map(|_| AsFifo::act(&fifo, Op::Take(0)).unwrap()).collect();
+        AsFifo::act(&fifo, StructureOp::Put(0, 6)).unwrap();
+        let all: Vec<_> = (0..5).map(|_| AsFifo::act(&fifo, StructureOp::Take(0)).unwrap()).collect();
         assert_eq!(all, [Some(2), Some(3), Some(4), Some(6), None]);
     }
 }

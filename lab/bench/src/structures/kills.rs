@@ -11,7 +11,7 @@ use towpath_sync::Policy;
 use super::board::{Board, BoardMember, BoardSurroundings, SUPERVISOR};
 use super::crew::{Crew, PATIENCE};
 use super::room::Room;
-use super::subject::{Op, Subject};
+use super::subject::{StructureOp, Subject};
 use super::work::{TAKING, Task, check_keys, count_tokens, deal};
 use super::{Contest, Structure};
 use crate::transport::Circumstances;
@@ -172,7 +172,7 @@ fn use_all(subject: &dyn Subject, member: &BoardMember<'_>, structure: Structure
     const ABOVE: u64 = 1 << 24;
     let mut count = 0u64;
     loop {
-        match subject.act(member, Op::Put(ABOVE - count, 1)) {
+        match subject.act(member, StructureOp::Put(ABOVE - count, 1)) {
             Ok(_) => count += 1,
             Err(StableError::Exhausted) => break,
             Err(error) => return Err(error),
@@ -180,7 +180,7 @@ fn use_all(subject: &dyn Subject, member: &BoardMember<'_>, structure: Structure
     }
     (0..count).rev().try_for_each(|n| {
         let key = if structure.has_keys() { ABOVE - n } else { 0 };
-        subject.act(member, Op::Take(key)).map(|_| ())
+        subject.act(member, StructureOp::Take(key)).map(|_| ())
     })
 }
 

@@ -39,7 +39,7 @@ pub struct Load {
 
 /// Counts over some windows of time.
 #[derive(Default)]
-struct Counted {
+struct WindowCounts {
     operations: u64,
     time: Duration,
     windows: u32,
@@ -48,7 +48,7 @@ struct Counted {
     kills: u32,
 }
 
-impl Counted {
+impl WindowCounts {
     fn rate(&self) -> f64 {
         self.operations as f64 / self.time.as_secs_f64().max(1e-9)
     }
@@ -87,7 +87,8 @@ pub fn throughput(load: &Load, run: &Circumstances<'_>) -> Result<Samples, Error
     let task = Task { structure: contest.structure, reads: load.reads, seed: run.seed, recorded: false };
     let mut crew = Crew::start(contest, room.as_ref(), board, (load.procs as usize, load.policy, task), run)?;
     std::thread::sleep(run.limit / 10);
-    let (before, mut counted, mut without) = (board.latencies(), Counted::default(), Counted::default());
+    let (before, mut counted, mut without) =
+        (board.latencies(), WindowCounts::default(), WindowCounts::default());
     let mut random = Random::stream(run.seed, 0);
     if load.stopped > 0 {
         stopping(
@@ -144,7 +145,7 @@ fn stopping(
     count: usize,
     limit: Duration,
     random: &mut Random,
-    [with, without]: [&mut Counted; 2],
+    [with, without]: [&mut WindowCounts; 2],
 ) -> Result<(), Error> {
     let begun = Instant::now();
     while with.windows < 3 || begun.elapsed() < limit {
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn windows_in_which_nothing_is_done_are_told_from_the_others() {
-        let mut counted = Counted::default();
+        let mut counted = WindowCounts::default();
         counted.add(0, WINDOW, 3);
         counted.add(6, WINDOW, 3);
         counted.add(7, WINDOW, 3);

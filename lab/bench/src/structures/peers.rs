@@ -15,8 +15,8 @@ use towpath_structures::Boxed;
 use towpath_structures::nonblocking::{Inventory, StableError};
 
 use super::board::BoardMember;
-use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack, Chains, Kind};
-use super::subject::{Op, Subject};
+use super::chains::{AsFifo, AsHashMap, AsList, AsPriorityQueue, AsStack, ChainKind, Chains};
+use super::subject::{StructureOp, Subject};
 use super::{Structure, StructureAlgorithm};
 
 /// A peer's structure with room for so many items; nothing if there is none of that
@@ -79,9 +79,9 @@ impl<K> ParkingLot<K> {
     }
 }
 
-impl<K: Kind> Subject for ParkingLot<K> {
+impl<K: ChainKind> Subject for ParkingLot<K> {
     #[inline(always)]
-    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         K::act(&*self.chains.lock(), op)
     }
     threads_only!();
@@ -89,13 +89,13 @@ impl<K: Kind> Subject for ParkingLot<K> {
 
 impl Subject for SegQueue<u64> {
     #[inline(always)]
-    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         Ok(match op {
-            Op::Put(_, value) => {
+            StructureOp::Put(_, value) => {
                 self.push(value);
                 None
             }
-            Op::Take(_) | Op::Get(_) => self.pop(),
+            StructureOp::Take(_) | StructureOp::Get(_) => self.pop(),
         })
     }
     threads_only!();
@@ -104,11 +104,13 @@ impl Subject for SegQueue<u64> {
 /// A skip list for our list: it inserts a key only if it is absent.
 impl Subject for SkipMap<u64, u64> {
     #[inline(always)]
-    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         Ok(match op {
-            Op::Put(key, value) => Some(*self.get_or_insert(key, value).value()).filter(|v| *v != value),
-            Op::Take(key) => self.remove(&key).map(|entry| *entry.value()),
-            Op::Get(key) => self.get(&key).map(|entry| *entry.value()),
+            StructureOp::Put(key, value) => {
+                Some(*self.get_or_insert(key, value).value()).filter(|v| *v != value)
+            }
+            StructureOp::Take(key) => self.remove(&key).map(|entry| *entry.value()),
+            StructureOp::Get(key) => self.get(&key).map(|entry| *entry.value()),
         })
     }
     threads_only!();
@@ -117,14 +119,14 @@ impl Subject for SkipMap<u64, u64> {
 /// And for the priority queue: values tell equal priorities apart.
 impl Subject for SkipMap<(u64, u64), u64> {
     #[inline(always)]
-    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         Ok(match op {
-            Op::Put(priority, value) => {
+            StructureOp::Put(priority, value) => {
                 self.insert((priority, value), value);
                 None
             }
-            Op::Take(_) => self.pop_front().map(|entry| *entry.value()),
-            Op::Get(_) => self.front().map(|entry| *entry.value()),
+            StructureOp::Take(_) => self.pop_front().map(|entry| *entry.value()),
+            StructureOp::Get(_) => self.front().map(|entry| *entry.value()),
         })
     }
     threads_only!();
@@ -155,11 +157,11 @@ impl Hasher for Fibonacci {
 
 impl Subject for Dash {
     #[inline(always)]
-    fn act(&self, _member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, _member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         Ok(match op {
-            Op::Put(key, value) => self.insert(key, value),
-            Op::Take(key) => self.remove(&key).map(|(_, value)| value),
-            Op::Get(key) => self.get(&key).map(|entry| *entry),
+            StructureOp::Put(key, value) => self.insert(key, value),
+            StructureOp::Take(key) => self.remove(&key).map(|(_, value)| value),
+            StructureOp::Get(key) => self.get(&key).map(|entry| *entry),
         })
     }
     threads_only!();

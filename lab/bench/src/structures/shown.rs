@@ -9,21 +9,21 @@ use towpath_report::format::{digits, percent};
 use towpath_report::record::Record;
 use towpath_report::record::metrics::WITHOUT_PER_S;
 use towpath_report::results::Results;
-use towpath_report::svg::{Bar, Line, Look, Value, bars, lines};
+use towpath_report::svg::{Bar, Look, PlotLine, PlotValue, bars, lines};
 use towpath_report::table::ratio;
 use towpath_report::table::{Cell, Kind, Table, mark_best};
 
 /// A rival: algorithm (in the order of tables), kind of participants, waiting policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rival {
+struct StructureRival {
     algorithm: StructureAlgorithm,
     sharing: String,
     waiting: String,
 }
 
-impl Rival {
-    fn of(record: &Record) -> Option<Rival> {
-        Some(Rival {
+impl StructureRival {
+    fn of(record: &Record) -> Option<StructureRival> {
+        Some(StructureRival {
             algorithm: StructureAlgorithm::from_name(&record.algorithm)?,
             sharing: record.text("sharing")?.into(),
             waiting: record.waiting.clone(),
@@ -83,7 +83,7 @@ fn find<'a>(
     results: &'a Results,
     metric: &'a str,
     panel: Panel,
-    rival: &Rival,
+    rival: &StructureRival,
     procs: u32,
     stopped: u64,
 ) -> Option<&'a Record> {
@@ -91,7 +91,7 @@ fn find<'a>(
         self::panel(r) == Some(panel)
             && r.procs == procs
             && r.number("stopped") == Some(stopped)
-            && Rival::of(r).as_ref() == Some(rival)
+            && StructureRival::of(r).as_ref() == Some(rival)
     })
 }
 
@@ -104,13 +104,13 @@ pub fn figure(
     stopped: u64,
 ) -> Option<&Record> {
     let waiting = if algorithm.threads_only() { "own" } else { ADAPTIVE };
-    let rival = Rival { algorithm, sharing: sharing.name().into(), waiting: waiting.into() };
+    let rival = StructureRival { algorithm, sharing: sharing.name().into(), waiting: waiting.into() };
     find(results, "operations_per_s", (structure, reads), &rival, procs, stopped)
 }
 
-fn rivals(results: &Results, panel: Panel) -> Vec<Rival> {
+fn rivals(results: &Results, panel: Panel) -> Vec<StructureRival> {
     let here = undisturbed(results, "operations_per_s").filter(|r| self::panel(r) == Some(panel));
-    here.filter_map(Rival::of).collect::<BTreeSet<_>>().into_iter().collect()
+    here.filter_map(StructureRival::of).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Numbers of participants of which none is stopped.
@@ -123,7 +123,7 @@ fn procs(results: &Results, panel: Panel) -> Vec<u32> {
 /// A row for each rival, a column for each number of participants.
 fn by_procs(results: &Results, panel: Panel, metric: &str, scale: f64, what: &str, note: &str) -> Table {
     let (rivals, procs) = (rivals(results, panel), procs(results, panel));
-    let of = |rival: &Rival, procs| find(results, metric, panel, rival, procs, 0);
+    let of = |rival: &StructureRival, procs| find(results, metric, panel, rival, procs, 0);
     let mut rows: Vec<Vec<Cell>> = rivals
         .iter()
         .map(|rival| {
@@ -157,7 +157,7 @@ fn stopped(results: &Results) -> Table {
     let mut rows = Vec::new();
     for record in undisturbed(results, "operations_per_s") {
         let (Some(panel), Some(rival), Some(stopped)) =
-            (panel(record), Rival::of(record), record.number("stopped").filter(|n| *n > 0))
+            (panel(record), StructureRival::of(record), record.number("stopped").filter(|n| *n > 0))
         else {
             continue;
         };
@@ -236,10 +236,12 @@ fn killed(results: &Results) -> Table {
 fn dying(results: &Results) -> Table {
     let mut rows = Vec::new();
     for record in all(results, "operations_per_s").filter(|r| r.extra.contains_key("kill_rate")) {
-        let (Some(panel), Some(rival)) = (panel(record), Rival::of(record)) else { continue };
+        let (Some(panel), Some(rival)) = (panel(record), StructureRival::of(record)) else { continue };
         let of = |metric| {
             all(results, metric).find(|r| {
-                r.procs == record.procs && r.extra == record.extra && Rival::of(r).as_ref() == Some(&rival)
+                r.procs == record.procs
+                    && r.extra == record.extra
+                    && StructureRival::of(r).as_ref() == Some(&rival)
             })
         };
         let rate = record.extra.get("kill_rate").map_or(String::new(), |rate| rate.to_string());
@@ -295,11 +297,11 @@ fn tables(results: &Results) -> Vec<Table> {
 /// The plots: throughput by the number of participants, and its rest while some are
 /// stopped.
 fn plots(results: &Results) -> Vec<String> {
-    let value = |r: &Record| Value { value: r.value, min: r.min, max: r.max };
+    let value = |r: &Record| PlotValue { value: r.value, min: r.min, max: r.max };
     let rate = |v: f64| format!("{} M/s", digits(v / 1e6));
     let mut plots = Vec::new();
     for panel in panels(results) {
-        let curve = |rival: &Rival| Line {
+        let curve = |rival: &StructureRival| PlotLine {
             label: rival.label(),
             points: procs(results, panel)
                 .into_iter()
@@ -310,7 +312,7 @@ fn plots(results: &Results) -> Vec<String> {
                 .collect(),
             look: rival.look(),
         };
-        let curves: Vec<Line> =
+        let curves: Vec<PlotLine> =
             rivals(results, panel).iter().map(curve).filter(|l| l.points.len() > 1).collect();
         if !curves.is_empty() {
             let title = format!("{}: operations each second, by number of participants", title(panel));

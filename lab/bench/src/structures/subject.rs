@@ -12,7 +12,7 @@ use super::work::{Task, work};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum StructureOp {
     /// Key (or priority) and value.
     Put(u64, u64),
     /// The one with this key; from structures without keys the next one.
@@ -24,7 +24,7 @@ pub enum Op {
 /// A structure under measurement.
 pub trait Subject: Sync {
     /// Performs an operation. Returns the value that was taken out, found, or in the way.
-    fn act(&self, member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError>;
+    fn act(&self, member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError>;
 
     /// Ends the operations that the dead have begun, and frees their descriptors. Returns
     /// the number of descriptors that are still undecided.
@@ -47,7 +47,7 @@ macro_rules! recovered {
     ([$($generics:tt)*] $structure:ty, |$it:ident, $actor:ident, $op:ident| $act:expr) => {
         impl<$($generics)*> Subject for $structure {
             #[inline(always)]
-            fn act(&self, member: &BoardMember<'_>, $op: Op) -> Result<Option<u64>, StableError> {
+            fn act(&self, member: &BoardMember<'_>, $op: StructureOp) -> Result<Option<u64>, StableError> {
                 let ($it, $actor) = (self, &member.actor());
                 $act
             }
@@ -69,34 +69,34 @@ macro_rules! recovered {
 macro_rules! by_key {
     ($it:expr, $actor:expr, $op:expr) => {
         match $op {
-            Op::Put(key, value) => $it.insert($actor, key, value),
-            Op::Take(key) => $it.remove($actor, key),
-            Op::Get(key) => $it.get($actor, key),
+            StructureOp::Put(key, value) => $it.insert($actor, key, value),
+            StructureOp::Take(key) => $it.remove($actor, key),
+            StructureOp::Get(key) => $it.get($actor, key),
         }
     };
 }
 
 recovered!([D: DoubleCas<Native>, S: Storage] Stack<Native, D, S>, |it, actor, op| match op {
-    Op::Put(_, value) => it.push(actor, value).map(|()| None),
-    Op::Take(_) => it.pop(actor),
-    Op::Get(_) => it.changes(actor).map(Some),
+    StructureOp::Put(_, value) => it.push(actor, value).map(|()| None),
+    StructureOp::Take(_) => it.pop(actor),
+    StructureOp::Get(_) => it.changes(actor).map(Some),
 });
 recovered!([D: DoubleCas<Native>, S: Storage] Fifo<Native, D, S>, |it, actor, op| match op {
-    Op::Put(_, value) => it.push(actor, value).map(|()| None),
-    Op::Take(_) | Op::Get(_) => it.pop(actor),
+    StructureOp::Put(_, value) => it.push(actor, value).map(|()| None),
+    StructureOp::Take(_) | StructureOp::Get(_) => it.pop(actor),
 });
 recovered!([D: DoubleCas<Native>, S: Storage] List<Native, D, S>, |it, actor, op| by_key!(it, actor, op));
 recovered!([D: DoubleCas<Native>, S: Storage] HashMap<Native, D, S>, |it, actor, op| by_key!(it, actor, op));
 recovered!([D: DoubleCas<Native>, S: Storage] PriorityQueue<Native, D, S>, |it, actor, op| match op {
-    Op::Put(priority, value) => it.insert(actor, priority, value).map(|()| None),
-    Op::Take(_) => Ok(it.pop(actor)?.map(|(_, value)| value)),
-    Op::Get(_) => Ok(it.first(actor)?.map(|(_, value)| value)),
+    StructureOp::Put(priority, value) => it.insert(actor, priority, value).map(|()| None),
+    StructureOp::Take(_) => Ok(it.pop(actor)?.map(|(_, value)| value)),
+    StructureOp::Get(_) => Ok(it.first(actor)?.map(|(_, value)| value)),
 });
 recovered!([S: Storage] HarrisMichaelList<Native, S>, |it, actor, op| by_key!(it, actor, op));
 
 impl<S: Storage> Subject for ValoisList<Native, S> {
     #[inline(always)]
-    fn act(&self, member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         by_key!(self, &member.actor(), op)
     }
     /// Does nothing: this structure has no recovery.

@@ -9,8 +9,8 @@ use towpath_structures::{InPlace, Storage};
 use towpath_sync::{Lock, LockError};
 
 use super::board::BoardMember;
-use super::chains::{Chains, Kind};
-use super::subject::{Op, Subject};
+use super::chains::{ChainKind, Chains};
+use super::subject::{StructureOp, Subject};
 
 /// A structure and the lock around it.
 #[repr(C)]
@@ -33,7 +33,7 @@ fn refused(error: LockError) -> StableError {
     }
 }
 
-impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> UnderLock<K, L, S> {
+impl<K: ChainKind, L: Lock<Native> + Sync + 'static, S: Storage> UnderLock<K, L, S> {
     #[inline(always)]
     fn under<R>(
         &self,
@@ -54,9 +54,9 @@ impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> UnderLock<K, L, S> {
     }
 }
 
-impl<K: Kind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLock<K, L, S> {
+impl<K: ChainKind, L: Lock<Native> + Sync + 'static, S: Storage> Subject for UnderLock<K, L, S> {
     #[inline(always)]
-    fn act(&self, member: &BoardMember<'_>, op: Op) -> Result<Option<u64>, StableError> {
+    fn act(&self, member: &BoardMember<'_>, op: StructureOp) -> Result<Option<u64>, StableError> {
         self.under(member, |chains| K::act(chains, op))
     }
 

@@ -7,7 +7,7 @@ use towpath_machine::{Processor, Random};
 use towpath_structures::nonblocking::StableError;
 
 use super::board::{Board, BoardMember, MOST, TOKENS};
-use super::subject::{Op, Subject};
+use super::subject::{StructureOp, Subject};
 use super::{Structure, halt};
 
 /// One operation in so many is timed: reading the clock takes as long as a short
@@ -47,13 +47,17 @@ pub fn fill(
     structure: Structure,
 ) -> Result<(), StableError> {
     let mut random = Random::stream(7, 0);
-    let ops: Vec<Op> = match structure {
-        Structure::Stack | Structure::Fifo => (1..=1024).map(|value| Op::Put(0, value)).collect(),
+    let ops: Vec<StructureOp> = match structure {
+        Structure::Stack | Structure::Fifo => (1..=1024).map(|value| StructureOp::Put(0, value)).collect(),
         // From the last on, so that each is put in at the beginning.
-        Structure::List | Structure::HashMap => {
-            (0..keys(structure)).rev().filter(|key| key % 2 == 0).map(|key| Op::Put(key, key)).collect()
+        Structure::List | Structure::HashMap => (0..keys(structure))
+            .rev()
+            .filter(|key| key % 2 == 0)
+            .map(|key| StructureOp::Put(key, key))
+            .collect(),
+        Structure::PriorityQueue => {
+            (1..=64).map(|value| StructureOp::Put(random.below(1000), value)).collect()
         }
-        Structure::PriorityQueue => (1..=64).map(|value| Op::Put(random.below(1000), value)).collect(),
     };
     ops.into_iter().try_for_each(|op| subject.act(member, op).map(|_| ()))
 }
@@ -112,14 +116,14 @@ fn loaded<T: Subject + ?Sized>(
         let op = if has_keys {
             let key = number / 256 % keys;
             match number % 256 {
-                n if n * 100 < u64::from(task.reads) * 256 => Op::Get(key),
-                n if n % 2 == 0 => Op::Put(key, turn),
-                _ => Op::Take(key),
+                n if n * 100 < u64::from(task.reads) * 256 => StructureOp::Get(key),
+                n if n % 2 == 0 => StructureOp::Put(key, turn),
+                _ => StructureOp::Take(key),
             }
         } else if turn.is_multiple_of(2) {
-            Op::Put(number % 1000, turn * MOST as u64 + me as u64)
+            StructureOp::Put(number % 1000, turn * MOST as u64 + me as u64)
         } else {
-            Op::Take(0)
+            StructureOp::Take(0)
         };
         // The first of some, then the second of the next: both kinds where they alternate.
         let timed = turn % TIMED == turn / TIMED % 2;
@@ -159,9 +163,9 @@ fn with_keys<T: Subject + ?Sized>(
         let there = read(board.present(me)) >> n & 1 == 1;
         write(board.intent(me), n + 1);
         let (op, after) = match turn % 3 {
-            0 => (Op::Put(key(n), key(n) * VERSIONS + turn), true),
-            1 => (Op::Take(key(n)), false),
-            _ => (Op::Get(key(n)), there),
+            0 => (StructureOp::Put(key(n), key(n) * VERSIONS + turn), true),
+            1 => (StructureOp::Take(key(n)), false),
+            _ => (StructureOp::Get(key(n)), there),
         };
         match subject.act(member, op) {
             Ok(found) => {
@@ -191,7 +195,7 @@ pub fn check_keys<T: Subject + ?Sized>(
     let (intent, mut present) = (read(board.intent(whose)), read(board.present(whose)));
     for n in 0..KEYS {
         let key = n * MOST as u64 + whose as u64 + 1;
-        let found = subject.act(member, Op::Get(key))?;
+        let found = subject.act(member, StructureOp::Get(key))?;
         let there = present >> n & 1 == 1;
         if intent != n + 1 && there && found.is_none() {
             board.lost().fetch_add(1, Ordering::Relaxed);
@@ -230,7 +234,7 @@ pub fn deal(
 ) -> Result<(), StableError> {
     for token in 0..TOKENS {
         if token % 2 == 0 {
-            subject.act(member, Op::Put(token as u64 % 64, token as u64 + 1))?;
+            subject.act(member, StructureOp::Put(token as u64 % 64, token as u64 + 1))?;
         }
         write(board.token(token), mark(if token % 2 == 0 { IN } else { OUT }, token / 2 % procs));
     }
@@ -270,7 +274,7 @@ fn with_tokens<T: Subject + ?Sized>(
             Some(token) => {
                 write(board.token(token), mark(GOING_IN, me));
                 write(board.intent(me), PUTTING);
-                match subject.act(member, Op::Put(number % 64, token as u64 + 1)) {
+                match subject.act(member, StructureOp::Put(number % 64, token as u64 + 1)) {
                     Ok(_) => {
                         let (old, new) = (mark(GOING_IN, me), mark(IN, me));
                         // (P4) AcqRel: pairs with (P3) in `came_out`. Fails if a participant has
@@ -291,7 +295,7 @@ fn with_tokens<T: Subject + ?Sized>(
             }
             None => {
                 write(board.intent(me), TAKING);
-                if let Some(value) = subject.act(member, Op::Take(0))? {
+                if let Some(value) = subject.act(member, StructureOp::Take(0))? {
                     mine.extend(came_out(board, value, me));
                 }
             }
@@ -311,7 +315,7 @@ pub fn count_tokens(
     board: &Board<'_>,
     died_taking: u64,
 ) -> Result<(), StableError> {
-    while let Some(value) = subject.act(member, Op::Take(0))? {
+    while let Some(value) = subject.act(member, StructureOp::Take(0))? {
         came_out(board, value, member.me);
     }
     let missing = (0..TOKENS).filter(|token| read(board.token(*token)) & STATE == IN).count() as u64;

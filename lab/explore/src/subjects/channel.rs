@@ -26,7 +26,7 @@ use crate::fault::Failure;
 use crate::harness::Case;
 use crate::machine::{Bytes, Word};
 use crate::run::End;
-use crate::{Body, Explorer, Memory, Plan};
+use crate::{ExploredMemory, Explorer, Plan, SubjectRun};
 
 /// Slots of a ring: few, so that it gets full.
 const SLOTS: usize = 2;
@@ -39,8 +39,8 @@ const ENDLESS: u64 = u64::MAX / 2;
 
 /// All that can be explored of the channel.
 pub fn all(cases: &mut Vec<Case>) {
-    let case = |name: &str, about: &str, kind: fn(&Plan, &Memory) -> Rc<dyn Body>| {
-        Case::new(name, about, move |plan: &Plan, memory: &Memory| Ok(kind(plan, memory)))
+    let case = |name: &str, about: &str, kind: fn(&Plan, &ExploredMemory) -> Rc<dyn SubjectRun>| {
+        Case::new(name, about, move |plan: &Plan, memory: &ExploredMemory| Ok(kind(plan, memory)))
     };
     cases.push(case("channel/ring", "each sender's messages once, whole and in order", |plan, memory| {
         Rings::body(plan, memory, Sleep::Spins)
@@ -49,7 +49,10 @@ pub fn all(cases: &mut Vec<Case>) {
         "channel/shared-line",
         "answers and streams, once, whole and in order",
         |plan, memory| {
-            Rc::new(Lines { pairs: (1..plan.threads).map(|_| Pair::new(memory)).collect(), plan: *plan })
+            Rc::new(PairOfMessages {
+                pairs: (1..plan.threads).map(|_| RingPair::new(memory)).collect(),
+                plan: *plan,
+            })
         },
     ));
     cases.push(case(
@@ -69,11 +72,11 @@ pub fn all(cases: &mut Vec<Case>) {
         Rings::body(plan, memory, Sleep::Pipe { empties_first: true })
     }));
     for algorithm in Algorithm::ALL {
-        let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+        let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
             if (plan.threads - 1) * plan.ops > PACKETS {
                 return Err(format!("has {PACKETS} packets: take fewer threads or operations"));
             }
-            Ok(Rc::new(Queued::new(plan, memory, algorithm)))
+            Ok(Rc::new(ManySenders::new(plan, memory, algorithm)))
         };
         let about = "each sender's messages once, whole and in order; sleepers are woken";
         cases.push(Case::new(format!("channel/{}", algorithm.name()), about, make));
@@ -83,39 +86,47 @@ pub fn all(cases: &mut Vec<Case>) {
 /// Handshakes that are wrong on purpose.
 pub fn planted(cases: &mut Vec<Case>) {
     let about = "wrong on purpose";
-    cases.push(Case::new("planted/doorbell-without-a-second-look", about, |plan: &Plan, memory: &Memory| {
-        Ok(Rings::body(plan, memory, Sleep::Doorbell { looks: false }))
-    }));
-    cases.push(Case::new("planted/answer-line-disarmed-for-both", about, |plan: &Plan, memory: &Memory| {
-        Ok(Talks::body(plan, memory, true))
-    }));
-    cases.push(Case::new("planted/stream-disarmed-by-a-store", about, |plan: &Plan, memory: &Memory| {
-        Ok(Streamed::body(plan, memory, true))
-    }));
-    cases.push(Case::new("planted/pipe-emptied-late", about, |plan: &Plan, memory: &Memory| {
+    cases.push(Case::new(
+        "planted/doorbell-without-a-second-look",
+        about,
+        |plan: &Plan, memory: &ExploredMemory| {
+            Ok(Rings::body(plan, memory, Sleep::Doorbell { looks: false }))
+        },
+    ));
+    cases.push(Case::new(
+        "planted/answer-line-disarmed-for-both",
+        about,
+        |plan: &Plan, memory: &ExploredMemory| Ok(Talks::body(plan, memory, true)),
+    ));
+    cases.push(Case::new(
+        "planted/stream-disarmed-by-a-store",
+        about,
+        |plan: &Plan, memory: &ExploredMemory| Ok(Streamed::body(plan, memory, true)),
+    ));
+    cases.push(Case::new("planted/pipe-emptied-late", about, |plan: &Plan, memory: &ExploredMemory| {
         Ok(Rings::body(plan, memory, Sleep::Pipe { empties_first: false }))
     }));
 }
 
 /// A ring in the explored memory.
 #[derive(Clone)]
-struct Shared(Rc<Ring<Explorer, SLOTS>>);
+struct ExploredRing(Rc<Ring<Explorer, SLOTS>>);
 
-impl RingMemory<SLOTS> for Shared {
+impl RingMemory<SLOTS> for ExploredRing {
     type Cpu = Explorer;
     fn ring(&self) -> &Ring<Explorer, SLOTS> {
         &self.0
     }
 }
 
-impl Shared {
-    fn new(memory: &Memory) -> Shared {
-        Shared(Rc::new(Ring::new(memory)))
+impl ExploredRing {
+    fn new(memory: &ExploredMemory) -> ExploredRing {
+        ExploredRing(Rc::new(Ring::new(memory)))
     }
 }
 
-type Out = RingSender<Shared, SLOTS>;
-type In = RingReceiver<Shared, SLOTS>;
+type Out = RingSender<ExploredRing, SLOTS>;
+type In = RingReceiver<ExploredRing, SLOTS>;
 
 fn fill(cpu: &Explorer, slot: &Slot<Explorer>, value: u64) -> Header {
     cpu.write(&slot.tag, value);
@@ -161,7 +172,7 @@ enum Sleep {
 
 /// A ring for each sender.
 struct Rings {
-    rings: Vec<Shared>,
+    rings: Vec<ExploredRing>,
     doorbell: Doorbell<Explorer>,
     /// Number of bytes in the pipe.
     pipe: Word,
@@ -170,9 +181,9 @@ struct Rings {
 }
 
 impl Rings {
-    fn body(plan: &Plan, memory: &Memory, sleep: Sleep) -> Rc<dyn Body> {
+    fn body(plan: &Plan, memory: &ExploredMemory, sleep: Sleep) -> Rc<dyn SubjectRun> {
         Rc::new(Rings {
-            rings: (1..plan.threads).map(|_| Shared::new(memory)).collect(),
+            rings: (1..plan.threads).map(|_| ExploredRing::new(memory)).collect(),
             doorbell: Doorbell::new(memory),
             pipe: memory.word(Place::NewLine, 0),
             sleep,
@@ -251,7 +262,7 @@ impl Rings {
     }
 }
 
-impl Body for Rings {
+impl SubjectRun for Rings {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
     }
@@ -261,29 +272,29 @@ impl Body for Rings {
 }
 
 /// Two rings and their line: there, and back to thread 0.
-struct Pair {
-    there: Shared,
-    back: Shared,
+struct RingPair {
+    there: ExploredRing,
+    back: ExploredRing,
 }
 
-impl Pair {
-    fn new(memory: &Memory) -> Pair {
-        Pair { there: Shared::new(memory), back: Shared::new(memory) }
+impl RingPair {
+    fn new(memory: &ExploredMemory) -> RingPair {
+        RingPair { there: ExploredRing::new(memory), back: ExploredRing::new(memory) }
     }
 }
 
 /// Two messages at a time from thread 0 to each other one, and two answers.
 ///
 /// Of each two the line carries the first.
-struct Lines {
-    pairs: Vec<Pair>,
+struct PairOfMessages {
+    pairs: Vec<RingPair>,
     plan: Plan,
 }
 
 /// An end of a pair.
 struct LineEnd {
-    line: Rc<SharedLine<Shared>>,
-    place: Shared,
+    line: Rc<SharedLine<ExploredRing>>,
+    place: ExploredRing,
     out: Out,
     into: In,
     sent: u64,
@@ -291,7 +302,7 @@ struct LineEnd {
 }
 
 impl LineEnd {
-    fn new(pair: &Pair, first: bool) -> LineEnd {
+    fn new(pair: &RingPair, first: bool) -> LineEnd {
         let (out, into) = if first { (&pair.there, &pair.back) } else { (&pair.back, &pair.there) };
         let line = SharedLine::new(first);
         let (mut out, mut into) = (Out::new(out.clone(), 0), In::new(into.clone()));
@@ -330,7 +341,7 @@ impl LineEnd {
     }
 }
 
-impl Body for Lines {
+impl SubjectRun for PairOfMessages {
     fn thread(&self, cpu: &Explorer) {
         let rounds = self.plan.ops.div_ceil(2);
         if cpu.id() != 0 {
@@ -367,7 +378,7 @@ struct Talks {
 type TalkEnd = AnswerEnd<Rc<AnswerLine<Explorer>>>;
 
 impl Talks {
-    fn body(plan: &Plan, memory: &Memory, disarms_both: bool) -> Rc<dyn Body> {
+    fn body(plan: &Plan, memory: &ExploredMemory, disarms_both: bool) -> Rc<dyn SubjectRun> {
         Rc::new(Talks {
             lines: (1..plan.threads).map(|_| Rc::new(AnswerLine::new(memory))).collect(),
             doorbells: (0..plan.threads).map(|_| memory.word(Place::NewLine, 0)).collect(),
@@ -415,7 +426,7 @@ impl Talks {
     }
 }
 
-impl Body for Talks {
+impl SubjectRun for Talks {
     fn thread(&self, cpu: &Explorer) {
         let rounds = self.plan.ops as u64;
         if cpu.id() != 0 {
@@ -464,7 +475,7 @@ struct Streamed {
 type StreamIn = StreamReceiver<Rc<Stream<Explorer, WORDS>>>;
 
 impl Streamed {
-    fn body(plan: &Plan, memory: &Memory, disarms_by_store: bool) -> Rc<dyn Body> {
+    fn body(plan: &Plan, memory: &ExploredMemory, disarms_by_store: bool) -> Rc<dyn SubjectRun> {
         Rc::new(Streamed {
             streams: (1..plan.threads).map(|_| Rc::new(Stream::new(memory))).collect(),
             news: memory.word(Place::NewLine, 0),
@@ -573,7 +584,7 @@ impl Streamed {
     }
 }
 
-impl Body for Streamed {
+impl SubjectRun for Streamed {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
     }
@@ -583,7 +594,7 @@ impl Body for Streamed {
 }
 
 /// The queue of many senders.
-struct Queued {
+struct ManySenders {
     control: Control<Explorer>,
     slots: Vec<Slot<Explorer>>,
     extras: Vec<Extra<Explorer>>,
@@ -598,9 +609,9 @@ struct Queued {
 
 /// A sender waits for space only if a dead one has a packet: for ever.
 #[derive(Clone, Copy)]
-struct Stuck<'a>(&'a Explorer, &'a Word);
+struct StuckSender<'a>(&'a Explorer, &'a Word);
 
-impl WhileFull for Stuck<'_> {
+impl WhileFull for StuckSender<'_> {
     fn is_gone(&self) -> bool {
         false
     }
@@ -615,10 +626,10 @@ impl WhileFull for Stuck<'_> {
     }
 }
 
-impl Queued {
-    fn new(plan: &Plan, memory: &Memory, algorithm: Algorithm) -> Queued {
+impl ManySenders {
+    fn new(plan: &Plan, memory: &ExploredMemory, algorithm: Algorithm) -> ManySenders {
         let locks = Locks::new(memory);
-        Queued {
+        ManySenders {
             control: Control::new(memory),
             slots: (0..PACKETS).map(|_| Slot::new(memory)).collect(),
             extras: (0..PACKETS).map(|_| Extra::new(memory)).collect(),
@@ -632,7 +643,7 @@ impl Queued {
     }
 
     fn queue(&self) -> Queue<'_, Explorer> {
-        let Queued { control, slots, extras, bytes, .. } = self;
+        let ManySenders { control, slots, extras, bytes, .. } = self;
         let bytes = Arc::clone(bytes);
         Queue { id: 0, control, slots, extras, blocks: &[], bytes, block_size: 8 }
     }
@@ -646,7 +657,7 @@ impl Queued {
         for n in 0..self.plan.ops as u64 {
             let source = cpu.id() as u32;
             let out = Outgoing { form: Form::Short, handler: 0, tag: n, args: &[n as u32], aux: 0, source };
-            match route.send(cpu, &out, None, true, &wait, Stuck(cpu, &self.control.consumed)) {
+            match route.send(cpu, &out, None, true, &wait, StuckSender(cpu, &self.control.consumed)) {
                 Ok(false) => {}
                 Ok(true) => doorbell::wake(cpu, &self.doorbell),
                 // The lock's holder is dead, and the queue is closed.
@@ -690,7 +701,7 @@ impl Queued {
     }
 }
 
-impl Body for Queued {
+impl SubjectRun for ManySenders {
     fn thread(&self, cpu: &Explorer) {
         let claim = self.locks.choose(self.algorithm);
         if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }

@@ -8,8 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::harness::{Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion};
-use crate::{Body, Explorer, Memory, Plan, Transferred};
+use crate::harness::{
+    Case, Container, ExploredBarrier, ExploredLock, Order, counting, episodes, exchange, exclusion,
+};
+use crate::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred};
 use towpath_machine::{Ordering, Processor};
 use towpath_structures::queues::{ConcurrentQueue, QueueError};
 use towpath_structures::{Counter, for_each_planted_queue, for_each_queue};
@@ -58,18 +60,18 @@ pub fn find(name: &str, policy: Policy) -> Vec<Case> {
 }
 
 /// A processor of the explorer as a participant that others may ask about.
-struct Member {
+struct ExploredMember {
     dead: Arc<AtomicU64>,
     me: u32,
 }
 
-impl Member {
-    fn new(cpu: &Explorer) -> Member {
-        Member { dead: cpu.memory().dead(), me: cpu.id() as u32 + 1 }
+impl ExploredMember {
+    fn new(cpu: &Explorer) -> ExploredMember {
+        ExploredMember { dead: cpu.memory().dead(), me: cpu.id() as u32 + 1 }
     }
 }
 
-impl Surroundings for Member {
+impl Surroundings for ExploredMember {
     fn identity(&self) -> u32 {
         self.me
     }
@@ -84,7 +86,7 @@ impl Surroundings for Member {
 }
 
 fn counter<M: Primitive<Explorer>>(cases: &mut Vec<Case>) {
-    let make = |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let counter = Counter::<Explorer, M>::new(memory);
         Ok(counting(plan, move |cpu| counter.increment(cpu)))
     };
@@ -99,19 +101,19 @@ fn naps(name: &str) -> bool {
     name.split('/').any(|part| part == "robust")
 }
 
-struct Under<L> {
+struct LockSubject<L> {
     lock: L,
     policy: Policy,
 }
 
-impl<L> Under<L> {
+impl<L> LockSubject<L> {
     fn wait<T>(&self, cpu: &Explorer, act: impl FnOnce(&Wait) -> T) -> T {
-        let around = Member::new(cpu);
+        let around = ExploredMember::new(cpu);
         act(&Wait { policy: self.policy, around: &around, budget: BUDGET })
     }
 }
 
-impl<L: Lock<Explorer> + 'static> Under<L> {
+impl<L: Lock<Explorer> + 'static> LockSubject<L> {
     /// The next owner of a dead one's lock goes on as if the data were in order, which
     /// they are.
     fn repaired(cpu: &Explorer, lock: &L, mut held: L::Held) -> L::Held {
@@ -122,7 +124,7 @@ impl<L: Lock<Explorer> + 'static> Under<L> {
     }
 }
 
-impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
+impl<L: Lock<Explorer> + 'static> ExploredLock for LockSubject<L> {
     type Held = L::Held;
 
     fn acquire(&self, cpu: &Explorer) -> Option<L::Held> {
@@ -142,12 +144,12 @@ impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
 }
 
 fn lock<L: Lock<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
-    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let lock = L::new(memory);
         if lock.capacity() < plan.threads {
             return Err(format!("has {} places: take fewer threads", lock.capacity()));
         }
-        Ok(exclusion(plan, memory, Under { lock, policy }))
+        Ok(exclusion(plan, memory, LockSubject { lock, policy }))
     };
     let about = match L::KNOWS_OWNER {
         true => "one at a time; served after a death",
@@ -163,30 +165,30 @@ struct Meeting<B> {
     policy: Policy,
 }
 
-impl<B: Barrier<Explorer> + 'static> Gather for Meeting<B> {
+impl<B: Barrier<Explorer> + 'static> ExploredBarrier for Meeting<B> {
     fn arrive(&self, cpu: &Explorer) {
-        let around = Member::new(cpu);
+        let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         self.barrier.wait(cpu, cpu.id(), &wait).unwrap_or_else(|error| panic!("arrive: {error}"));
     }
 }
 
 fn barrier<B: Barrier<Explorer> + 'static>(cases: &mut Vec<Case>, policy: Policy) {
-    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let barrier = B::new(memory, plan.threads);
         Ok(episodes(plan, memory, Meeting { barrier, policy }))
     };
     cases.push(Case::new(format!("barrier/{}", B::NAME), "no thread leaves before all have come", make));
 }
 
-struct Queued<Q> {
+struct QueueSubject<Q> {
     queue: Q,
     policy: Policy,
 }
 
-impl<Q: ConcurrentQueue<Explorer>> Container for Queued<Q> {
+impl<Q: ConcurrentQueue<Explorer>> Container for QueueSubject<Q> {
     fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
-        let around = Member::new(cpu);
+        let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         match self.queue.enqueue(cpu, &wait, cpu.id(), value) {
             Ok(()) => Transferred::Done,
@@ -195,7 +197,7 @@ impl<Q: ConcurrentQueue<Explorer>> Container for Queued<Q> {
         }
     }
     fn take(&self, cpu: &Explorer) -> Transferred {
-        let around = Member::new(cpu);
+        let around = ExploredMember::new(cpu);
         let wait = Wait { policy: self.policy, around: &around, budget: BUDGET };
         match self.queue.dequeue(cpu, &wait, cpu.id()) {
             Ok(Some(value)) => Transferred::Value(value),
@@ -206,9 +208,9 @@ impl<Q: ConcurrentQueue<Explorer>> Container for Queued<Q> {
 }
 
 fn queue<Q: ConcurrentQueue<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
-    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let queue = Q::new(memory, ROOM, plan.threads);
-        Ok(exchange(plan, memory, Queued { queue, policy }, Order::Fifo, ROOM, 1))
+        Ok(exchange(plan, memory, QueueSubject { queue, policy }, Order::Fifo, ROOM, 1))
     };
     let planted = Q::NAME.starts_with("planted/");
     let about = match (planted, Q::BLOCKING) {

@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use crate::harness::{Both, Case, Container, Order, entries, exchange, lookups, swapping};
 use crate::{
-    Answer, Body, Explorer, Lookup, Map, Memory, Plan, Priorities, Set, Specification, Transferred, Word,
+    ExploredMemory, Explorer, KeyedResult, Lookup, Map, Plan, Priorities, Set, Specification, SubjectRun,
+    Transferred, Word,
 };
 use towpath_machine::{Arena, Place, Processor};
 use towpath_structures::Boxed;
@@ -23,7 +24,7 @@ use towpath_structures::nonblocking::{
 };
 use towpath_sync::{Policy, Wait};
 
-use super::{BUDGET, Member};
+use super::{BUDGET, ExploredMember};
 
 /// The families.
 pub const FAMILIES: [&str; 10] = [
@@ -89,7 +90,7 @@ fn over<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
 }
 
 fn actor<R>(policy: Policy, cpu: &Explorer, act: impl FnOnce(&Actor<'_, Explorer, Wait>) -> R) -> R {
-    let around = Member::new(cpu);
+    let around = ExploredMember::new(cpu);
     let wait = Wait { policy, around: &around, budget: BUDGET };
     act(&Actor { cpu, wait: &wait, me: cpu.id() })
 }
@@ -98,13 +99,13 @@ fn about(right: &str, blocking: bool) -> String {
     if blocking { right.into() } else { format!("{right}; no thread waits for the dead") }
 }
 
-struct Words<D> {
+struct WordsSubject<D> {
     words: Vec<Word>,
     dcas: D,
     policy: Policy,
 }
 
-impl<D: DoubleCas<Explorer>> Both for Words<D> {
+impl<D: DoubleCas<Explorer>> Both for WordsSubject<D> {
     fn read(&self, cpu: &Explorer, which: usize) -> u64 {
         let read = actor(self.policy, cpu, |me| self.dcas.read(me, &self.words[..], which as u32));
         read.unwrap_or_else(|error| panic!("read: {error}"))
@@ -121,23 +122,23 @@ impl<D: DoubleCas<Explorer>> Both for Words<D> {
 }
 
 fn pair<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy, name: &str) {
-    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let words = (0..2).map(|_| memory.word(Place::NewLine, 0)).collect();
-        Ok(swapping(plan, Words { words, dcas: D::new(memory, plan.threads), policy }))
+        Ok(swapping(plan, WordsSubject { words, dcas: D::new(memory, plan.threads), policy }))
     };
     let planted = name.starts_with("planted/");
     let about = if planted { "wrong on purpose".into() } else { about("linearizable", D::BLOCKING) };
     cases.push(Case { endures_deaths: !D::BLOCKING && !planted, ..Case::new(name, about, make) });
 }
 
-struct Under<T> {
+struct StructureSubject<T> {
     it: T,
     policy: Policy,
 }
 
 macro_rules! container {
     ($structure:ident) => {
-        impl<D: DoubleCas<Explorer>> Container for Under<$structure<Explorer, D>> {
+        impl<D: DoubleCas<Explorer>> Container for StructureSubject<$structure<Explorer, D>> {
             fn put(&self, cpu: &Explorer, value: u64) -> Transferred {
                 match actor(self.policy, cpu, |me| self.it.push(me, value)) {
                     Ok(()) => Transferred::Done,
@@ -164,9 +165,9 @@ container!(ArrayFifo);
 fn containers<D: DoubleCas<Explorer>>(cases: &mut Vec<Case>, policy: Policy) {
     macro_rules! case {
         ($structure:ident, $name:literal, $order:ident, $ends:literal) => {
-            let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+            let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
                 let it = $structure::<Explorer, D>::new(memory, ROOM, plan.threads);
-                Ok(exchange(plan, memory, Under { it, policy }, Order::$order, ROOM, 1))
+                Ok(exchange(plan, memory, StructureSubject { it, policy }, Order::$order, ROOM, 1))
             };
             let about = about(concat!("linearizable, ", $ends), D::BLOCKING);
             let name = format!("{}/{}", $name, D::NAME);
@@ -187,16 +188,16 @@ fn keyed<S, A>(
     name: &str,
     blocking: bool,
     specification: S,
-    make: impl Fn(&Memory, &Plan) -> A + 'static,
+    make: impl Fn(&ExploredMemory, &Plan) -> A + 'static,
 ) where
-    S: Specification<Op = Lookup, Result = Answer> + Clone + 'static,
+    S: Specification<Op = Lookup, Result = KeyedResult> + Clone + 'static,
     A: Fn(&Actor<'_, Explorer, Wait>, Lookup) -> Result<Option<u64>, StableError> + 'static,
 {
-    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let act = make(memory, plan);
         let act = move |cpu: &Explorer, lookup| match actor(policy, cpu, |me| act(me, lookup)) {
-            Ok(answer) => answer.map_or(Answer::Nothing, Answer::Value),
-            Err(StableError::Exhausted) => Answer::Full,
+            Ok(answer) => answer.map_or(KeyedResult::Nothing, KeyedResult::Value),
+            Err(StableError::Exhausted) => KeyedResult::Full,
             Err(error) => panic!("{lookup:?}: {error}"),
         };
         Ok(lookups(plan, memory, specification.clone(), act))

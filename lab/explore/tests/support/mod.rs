@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use towpath_explore::harness::{
-    Case, Container, Exclusive, Gather, Order, counting, episodes, exchange, exclusion,
+    Case, Container, ExploredBarrier, ExploredLock, Order, counting, episodes, exchange, exclusion,
 };
-use towpath_explore::{Body, Explorer, Memory, Plan, Transferred, Word};
+use towpath_explore::{ExploredMemory, Explorer, Plan, SubjectRun, Transferred, Word};
 use towpath_machine::{Arena, Dcas, FetchOp, LlSc, Ordering, Park, Place, Processor};
 use towpath_sync::{Alone, Lock, Policy, Wait};
 
@@ -24,7 +24,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    fn new(plan: &Plan, memory: &Memory, each: usize) -> Nodes {
+    fn new(plan: &Plan, memory: &ExploredMemory, each: usize) -> Nodes {
         let words = |count| (0..count).map(|_| memory.word(Place::NewLine, 0)).collect();
         let count = 2 + plan.threads * each;
         let fresh = |t| (0..each).map(|n| 2 + (t * each + n) as u64).collect::<VecDeque<_>>();
@@ -120,7 +120,7 @@ impl Container for Stack {
 }
 
 pub fn stack(name: &'static str, how: Aba) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let top = memory.word(Place::NewLine, 0);
         memory.name(&top, "top");
         let nodes = Nodes::new(plan, memory, 8);
@@ -195,7 +195,7 @@ impl Container for MichaelScott {
 }
 
 pub fn michael_scott(name: &'static str, looks_again: bool) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let word = |name| {
             let word = memory.word(Place::NewLine, 1);
             memory.name(&word, name);
@@ -240,7 +240,7 @@ impl Container for Figure1 {
 }
 
 pub fn figure_1(as_printed: bool) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let word = |name| {
             let word = memory.word(Place::AtMemory(0), 0);
             memory.name(&word, name);
@@ -261,7 +261,7 @@ pub struct Barrier {
     has_sense: bool,
 }
 
-impl Gather for Barrier {
+impl ExploredBarrier for Barrier {
     fn arrive(&self, cpu: &Explorer) {
         if !self.has_sense {
             // Waits for the count to be complete; the last one sets it back, perhaps before all
@@ -284,7 +284,7 @@ impl Gather for Barrier {
 }
 
 pub fn barrier(has_sense: bool) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let word = |name| {
             let word = memory.word(Place::NewLine, 0);
             memory.name(&word, name);
@@ -316,7 +316,7 @@ pub struct Sleeping {
     slip: Slip,
 }
 
-impl Exclusive for Sleeping {
+impl ExploredLock for Sleeping {
     type Held = ();
     fn acquire(&self, cpu: &Explorer) -> Option<()> {
         if self.slip == Slip::TestThenSet {
@@ -357,7 +357,7 @@ impl Exclusive for Sleeping {
 }
 
 pub fn sleeping(slip: Slip) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let word = |name| {
             let word = memory.word(Place::NewLine, 0);
             memory.name(&word, name);
@@ -375,7 +375,7 @@ pub struct Under<L> {
     policy: Policy,
 }
 
-impl<L: Lock<Explorer> + 'static> Exclusive for Under<L> {
+impl<L: Lock<Explorer> + 'static> ExploredLock for Under<L> {
     type Held = L::Held;
     fn acquire(&self, cpu: &Explorer) -> Option<L::Held> {
         self.lock.lock(cpu, &self.wait()).ok()
@@ -395,7 +395,7 @@ impl<L> Under<L> {
 }
 
 pub fn lock<L: Lock<Explorer> + 'static>(policy: Policy) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let lock = L::new(memory);
         Ok(exclusion(plan, memory, Under { lock, policy }))
     };
@@ -408,7 +408,7 @@ pub struct Crossed<L> {
     ordered: bool,
 }
 
-impl<L: Lock<Explorer> + 'static> Exclusive for Crossed<L> {
+impl<L: Lock<Explorer> + 'static> ExploredLock for Crossed<L> {
     type Held = [L::Held; 2];
     fn acquire(&self, cpu: &Explorer) -> Option<Self::Held> {
         let wait = Wait { policy: Policy::Spin, around: &Alone, budget: 0 };
@@ -426,7 +426,7 @@ impl<L: Lock<Explorer> + 'static> Exclusive for Crossed<L> {
 }
 
 pub fn crossed<L: Lock<Explorer> + 'static>(ordered: bool) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| {
+    let make = move |plan: &Plan, memory: &ExploredMemory| {
         let locks = [L::new(memory), L::new(memory)];
         Ok(exclusion(plan, memory, Crossed { locks, ordered }))
     };
@@ -435,7 +435,7 @@ pub fn crossed<L: Lock<Explorer> + 'static>(ordered: bool) -> Case {
 
 /// A counter, by the operation that is given.
 pub fn counter(increment: fn(&Explorer, &Word) -> u64) -> Case {
-    let make = move |plan: &Plan, memory: &Memory| -> Result<Rc<dyn Body>, String> {
+    let make = move |plan: &Plan, memory: &ExploredMemory| -> Result<Rc<dyn SubjectRun>, String> {
         let count = memory.word(Place::NewLine, 0);
         memory.name(&count, "count");
         Ok(counting(plan, move |cpu| increment(cpu, &count)))

@@ -12,7 +12,7 @@ use towpath_host::Error;
 use towpath_report::format::digits;
 use towpath_report::record::Metric;
 use towpath_report::stats::{percentile, summarise};
-use towpath_report::svg::Value;
+use towpath_report::svg::PlotValue;
 
 /// The runs of experiments for claims.
 pub struct Context<'a> {
@@ -186,7 +186,7 @@ impl Series {
                 let at = At { bytes: Some(bytes), ..At::new(algorithm, 2) };
                 let all = summarise(self.each(at, metric))?;
                 let [value, min, max] = [all.median, all.min, all.max].map(|v| v * scale);
-                Some((bytes, Value { value, min, max }))
+                Some((bytes, PlotValue { value, min, max }))
             };
             sizes.iter().filter_map(point).collect()
         };
@@ -200,7 +200,7 @@ impl Series {
         let procs = distinct(subjects().map(|s| s.procs));
         let value = |algorithm: &str, procs: u32| {
             let all = summarise(self.each(At::new(algorithm, procs as usize), metric))?;
-            Some(Value { value: all.median, min: all.min, max: all.max })
+            Some(PlotValue { value: all.median, min: all.min, max: all.max })
         };
         by_processors(title, &algorithms, &procs, value, format)
     }

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towpath_explore::{Method, Plan, Report, Settings, search, subjects};
+use towpath_explore::{Method, Plan, Report, SearchSettings, search, subjects};
 use towpath_machine::{Arena, LlSc, Ordering::Relaxed, Place, Processor};
 use towpath_sim::{Simulation, machines};
 use towpath_sync::Policy;
@@ -86,7 +86,8 @@ fn explored(name: &str, method: Method, schedules: u64, seed: u64) -> Result<Rep
     let case = found
         .first()
         .ok_or_else(|| Error::NotAvailable(format!("there is nothing called `{name}` to explore")))?;
-    let settings = Settings { method, seed, ..Settings::new(Plan { threads: 3, ops: 3 }, schedules) };
+    let settings =
+        SearchSettings { method, seed, ..SearchSettings::new(Plan { threads: 3, ops: 3 }, schedules) };
     search(case, &settings, &mut |_| {}).map_err(|error| Error::NotAvailable(error.to_string()))
 }
 

@@ -18,7 +18,7 @@ use towpath_report::format::{digits, nanoseconds};
 use towpath_report::record::Metric;
 use towpath_report::record::metrics::{CONTEXT_SWITCHES, INVALIDATIONS, PROGRAM_TIME as TIME, STANDSTILL};
 use towpath_report::stats::percentile;
-use towpath_report::svg::{Bar, Look, Value, bars};
+use towpath_report::svg::{Bar, Look, PlotValue, bars};
 
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
@@ -195,7 +195,7 @@ pub(super) fn charts(series: &Series, names: &[&str], copies: &[u64], title: &st
                 let how = if scheduler == GANG { GANG } else { waiting };
                 all.push(Bar {
                     label: format!("{}, {how}", short(name)),
-                    value: Value { value, min: least, max: most },
+                    value: PlotValue { value, min: least, max: most },
                     look: Look { colour: n % 15, dashed: scheduler == GANG, bold: false },
                 });
             }

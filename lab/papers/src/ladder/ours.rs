@@ -37,7 +37,7 @@ pub struct Ours<M, B, const SLOTS: usize> {
 }
 
 /// A slot or the line as a message's first or only part.
-struct Part {
+struct MessagePart {
     tag: u64,
     /// The whole message's length.
     len: usize,
@@ -130,7 +130,7 @@ where
         buffer: &mut [u8],
     ) -> Option<(u64, usize)> {
         let found = next(&self.into);
-        let Part { tag, len, here } = self.part(cpu, found, buffer);
+        let MessagePart { tag, len, here } = self.part(cpu, found, buffer);
         let mut done = here?;
         while done < len {
             let found = next(&self.into);
@@ -141,7 +141,7 @@ where
 
     /// Takes one part.
     #[inline(always)]
-    fn part(&mut self, cpu: &M::Cpu, found: Found, buffer: &mut [u8]) -> Part {
+    fn part(&mut self, cpu: &M::Cpu, found: Found, buffer: &mut [u8]) -> MessagePart {
         let bytes = &mut self.bytes;
         self.into.deliver(cpu, found, |memory, slot, header, ticket| {
             let tag = cpu.read(&slot.tag);
@@ -150,7 +150,7 @@ where
                 let here = buffer
                     .get_mut(..here as usize)
                     .and_then(|piece| bytes.read(cpu, memory, ticket, place, piece).then_some(piece.len()));
-                return Part { tag, len: len as usize, here };
+                return MessagePart { tag, len: len as usize, here };
             }
             let len = header.block();
             let fits = len <= INLINE && len <= buffer.len();
@@ -159,7 +159,7 @@ where
                     chunk.copy_from_slice(&cpu.read(cell).to_le_bytes()[..chunk.len()]);
                 }
             }
-            Part { tag, len, here: fits.then_some(len) }
+            MessagePart { tag, len, here: fits.then_some(len) }
         })
     }
 }

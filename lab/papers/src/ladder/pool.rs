@@ -19,11 +19,11 @@ const REGIONS: usize = 64;
 /// each other where the one before ends. A length of 0 ends the table.
 #[repr(C)]
 pub struct PoolTable<P: Processor> {
-    regions: OwnLine<[Region<P>; REGIONS]>,
+    regions: OwnLine<[FreeRegion<P>; REGIONS]>,
 }
 
 #[repr(C)]
-struct Region<P: Processor> {
+struct FreeRegion<P: Processor> {
     len: P::Cell,
     used: P::Cell,
 }
@@ -32,7 +32,7 @@ impl<P: Processor> PoolTable<P> {
     /// One without regions.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let cell = |place| arena.cell(place, 0);
-        let region = |_| Region { len: cell(Place::NewLine), used: cell(Place::SameLine) };
+        let region = |_| FreeRegion { len: cell(Place::NewLine), used: cell(Place::SameLine) };
         PoolTable { regions: OwnLine(core::array::from_fn(region)) }
     }
 }
@@ -61,7 +61,7 @@ impl<P: Processor, X: LadderLock<P>> Pool<'_, P, X> {
         self.size / 2
     }
 
-    fn region(&self, n: usize) -> &Region<P> {
+    fn region(&self, n: usize) -> &FreeRegion<P> {
         &self.table.regions.0[n]
     }
 

@@ -160,12 +160,12 @@ mod tests {
         clear: bool,
     }
 
-    struct Shared {
+    struct SharedRow {
         slot: Slot<LoomProcessor>,
         bytes: LoomBytes,
     }
 
-    impl Shared {
+    impl SharedRow {
         fn fill(&self, cpu: &LoomProcessor, number: u8) {
             let envelope = PacketEnvelope { kind: number.into(), len: 4, at: 0 };
             self.slot.copy_in(cpu, &self.bytes, 0, envelope, &[number; 4]);
@@ -196,10 +196,10 @@ mod tests {
         }
     }
 
-    fn model(body: impl Fn(Arc<Shared>, LoomProcessor) + Send + Sync + 'static) {
+    fn model(body: impl Fn(Arc<SharedRow>, LoomProcessor) + Send + Sync + 'static) {
         loom::model(move || {
             let arena = LoomArena::default();
-            let shared = Shared { slot: Slot::new(&arena), bytes: arena.bytes(4) };
+            let shared = SharedRow { slot: Slot::new(&arena), bytes: arena.bytes(4) };
             body(Arc::new(shared), LoomProcessor { id: 0 });
         });
     }

@@ -10,7 +10,7 @@ use towpath_report::files::write_files;
 use towpath_report::format::{bandwidth, digits, in_unit, nanoseconds, size};
 use towpath_report::page::plain_page;
 use towpath_report::record::{Metric, Record, metrics, plainly};
-use towpath_report::svg::{Line, Look, Value, lines};
+use towpath_report::svg::{Look, PlotLine, PlotValue, lines};
 use towpath_report::table::{Cell, Kind, Table, mark_best};
 use towpath_report::{Results, Section};
 
@@ -61,15 +61,15 @@ pub(crate) fn by_processors(
     title: &str,
     algorithms: &[&str],
     procs: &[u32],
-    value: impl Fn(&str, u32) -> Option<Value>,
+    value: impl Fn(&str, u32) -> Option<PlotValue>,
     format: impl Fn(f64) -> String,
 ) -> String {
-    let curve = |(n, name): (usize, &&str)| Line {
+    let curve = |(n, name): (usize, &&str)| PlotLine {
         label: name.to_string(),
         points: procs.iter().filter_map(|&p| Some((f64::from(p), value(name, p)?))).collect(),
         look: Look { colour: n % 15, dashed: name.contains("fetch-op"), bold: false },
     };
-    let curves: Vec<Line> = algorithms.iter().enumerate().map(curve).collect();
+    let curves: Vec<PlotLine> = algorithms.iter().enumerate().map(curve).collect();
     lines(title, &curves, |x| format!("{x:.0} P"), format)
 }
 
@@ -148,7 +148,7 @@ fn by_bytes(head: &str, records: &[&Record]) -> Vec<Section> {
         let curves = algorithms.iter().map(|&a| {
             let point = |&bytes: &u64| {
                 let [value, min, max] = of(a, bytes).map(|r| [r.value, r.min, r.max].map(|v| v * scale))?;
-                Some((bytes, Value { value, min, max }))
+                Some((bytes, PlotValue { value, min, max }))
             };
             (a, sizes.iter().filter_map(point).collect())
         });
@@ -169,17 +169,17 @@ fn by_bytes(head: &str, records: &[&Record]) -> Vec<Section> {
 }
 
 /// An algorithm's name, and a metric by the length of messages.
-pub(crate) type BySize<'a> = (&'a str, Vec<(u64, Value)>);
+pub(crate) type BySize<'a> = (&'a str, Vec<(u64, PlotValue)>);
 
 /// A plot over the length of messages, a line for each algorithm, Towpath's bold. Times
 /// are in nanoseconds here; messages without data have no place on its logarithmic axis.
 pub(crate) fn plot_by_bytes(title: &str, metric: Metric, curves: Vec<BySize<'_>>) -> String {
-    let curve = |(n, (name, points)): (usize, BySize<'_>)| Line {
+    let curve = |(n, (name, points)): (usize, BySize<'_>)| PlotLine {
         label: name.to_string(),
         points: points.into_iter().filter(|p| p.0 > 0).map(|(bytes, v)| (bytes as f64, v)).collect(),
         look: Look { colour: n % 15, dashed: name != "towpath", bold: name == "towpath" },
     };
-    let curves: Vec<Line> = curves.into_iter().enumerate().map(curve).collect();
+    let curves: Vec<PlotLine> = curves.into_iter().enumerate().map(curve).collect();
     let format = |v| if metric.unit == "us" { nanoseconds(v) } else { bandwidth(v) };
     lines(title, &curves, |x| size(x as u64), format)
 }
@@ -229,7 +229,7 @@ fn times(head: &str, records: &[&Record]) -> Option<Section> {
     let plots = if procs.len() > 1 {
         let value = |a: &str, p| {
             let r = find(records, a, p, time)?;
-            Some(Value { value: r.value, min: r.min, max: r.max })
+            Some(PlotValue { value: r.value, min: r.min, max: r.max })
         };
         vec![by_processors(
             &table.title,

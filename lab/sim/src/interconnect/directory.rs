@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::events::{EventKind, Time};
 use crate::interconnect::network::Network;
 use crate::interconnect::{Effect, Interconnect};
-use crate::memory::{State, copy};
+use crate::memory::{LineState, copy};
 use crate::parameters::{FIFO, LOCAL_FIRST, NACK, Parameters};
 use crate::request::Want;
 
@@ -63,7 +63,7 @@ impl DirectoryNetwork {
 }
 
 /// Answer of a home to a request.
-enum Answer {
+enum HomeReply {
     /// A reply to the processor that asked: with the line or without.
     Reply { data: bool },
     /// Interventions and invalidations are on their way instead of or beside it.
@@ -176,16 +176,16 @@ impl DirectoryNetwork {
                 let word = request.word;
                 e.operate_at_memory(cpu);
                 (latency, occupancy) = (e.p.fetch_latency, self.fetch_occupancy(e, home, word));
-                Answer::Reply { data: false }
+                HomeReply::Reply { data: false }
             }
-            _ if busy => Answer::Queue,
+            _ if busy => HomeReply::Queue,
             Want::Read => {
                 occupancy = e.p.occupancy_data;
                 self.serve_read(e, home, cpu, line)
             }
             _ => {
                 let answer = self.serve_write(e, home, cpu, line, &mut occupancy);
-                if matches!(answer, Answer::Reply { data: false }) {
+                if matches!(answer, HomeReply::Reply { data: false }) {
                     latency = e.p.occupancy_lookup;
                 }
                 answer
@@ -193,7 +193,7 @@ impl DirectoryNetwork {
         };
         let now = e.now;
         match answer {
-            Answer::Reply { data } => {
+            HomeReply::Reply { data } => {
                 e.cpus[cpu].request.served = true;
                 let at = self.network.reply(now + latency, home, cpu, data);
                 e.events.push(at, EventKind::Reply, cpu, 0);
@@ -202,8 +202,8 @@ impl DirectoryNetwork {
                     e.counters.misses[distance.min(DISTANCES - 1)] += 1;
                 }
             }
-            Answer::Forwarded => e.cpus[cpu].request.served = true,
-            Answer::Queue => {
+            HomeReply::Forwarded => e.cpus[cpu].request.served = true,
+            HomeReply::Queue => {
                 let waiting = &mut self.waiting;
                 waiting.resize_with(waiting.len().max(line + 1), VecDeque::new);
                 waiting[line].push_back(cpu as u16);
@@ -243,23 +243,23 @@ impl DirectoryNetwork {
         if found.is_some() { e.p.fetch_occupancy } else { e.p.fetch_miss }
     }
 
-    fn serve_read(&mut self, e: &mut Engine, home: usize, cpu: usize, line: usize) -> Answer {
+    fn serve_read(&mut self, e: &mut Engine, home: usize, cpu: usize, line: usize) -> HomeReply {
         let it = &mut e.memory.lines[line];
         match it.state {
-            State::Exclusive if usize::from(it.owner) != cpu => {
+            LineState::Exclusive if usize::from(it.owner) != cpu => {
                 it.busy = true;
                 let owner = usize::from(it.owner);
                 self.send_intervention(e, home, cpu, owner);
-                return Answer::Forwarded;
+                return HomeReply::Forwarded;
             }
-            State::Unowned | State::Exclusive => {
-                it.state = State::Exclusive;
+            LineState::Unowned | LineState::Exclusive => {
+                it.state = LineState::Exclusive;
                 it.owner = cpu as u16;
                 e.cpus[cpu].request.exclusive = true;
             }
-            State::Shared => e.memory.add_sharer(line, cpu),
+            LineState::Shared => e.memory.add_sharer(line, cpu),
         }
-        Answer::Reply { data: true }
+        HomeReply::Reply { data: true }
     }
 
     fn serve_write(
@@ -269,13 +269,13 @@ impl DirectoryNetwork {
         cpu: usize,
         line: usize,
         occupancy: &mut Time,
-    ) -> Answer {
+    ) -> HomeReply {
         let request = &mut e.cpus[cpu].request;
         let it = &mut e.memory.lines[line];
-        let has_it = it.state == State::Shared && e.memory.is_sharer(line, cpu);
+        let has_it = it.state == LineState::Shared && e.memory.is_sharer(line, cpu);
         if request.want == Want::Conditional && !has_it {
             request.failed = true;
-            return Answer::Reply { data: false };
+            return HomeReply::Reply { data: false };
         }
         let it = &mut e.memory.lines[line];
         let upgrade = request.want != Want::Exclusive && has_it;
@@ -283,19 +283,19 @@ impl DirectoryNetwork {
             *occupancy = e.p.occupancy_data;
         }
         match it.state {
-            State::Exclusive if usize::from(it.owner) != cpu => {
+            LineState::Exclusive if usize::from(it.owner) != cpu => {
                 it.busy = true;
                 let owner = usize::from(it.owner);
                 self.send_intervention(e, home, cpu, owner);
-                return Answer::Forwarded;
+                return HomeReply::Forwarded;
             }
-            State::Unowned | State::Exclusive => {}
-            State::Shared => *occupancy += self.send_invalidations(e, home, cpu, line),
+            LineState::Unowned | LineState::Exclusive => {}
+            LineState::Shared => *occupancy += self.send_invalidations(e, home, cpu, line),
         }
         let it = &mut e.memory.lines[line];
-        it.state = State::Exclusive;
+        it.state = LineState::Exclusive;
         it.owner = cpu as u16;
-        Answer::Reply { data: !upgrade }
+        HomeReply::Reply { data: !upgrade }
     }
 
     fn send_intervention(&mut self, e: &mut Engine, home: usize, asked: usize, owner: usize) {
@@ -369,12 +369,12 @@ impl DirectoryNetwork {
         }
         let it = &mut e.memory.lines[line];
         if read {
-            it.state = State::Shared;
+            it.state = LineState::Shared;
             e.memory.clear_sharers(line);
             e.memory.add_sharer(line, owner);
             e.memory.add_sharer(line, asked);
         } else {
-            it.state = State::Exclusive;
+            it.state = LineState::Exclusive;
             it.owner = asked as u16;
         }
         e.events.push(at, EventKind::Reply, asked, 0);
@@ -406,8 +406,8 @@ impl DirectoryNetwork {
     /// charged.
     fn write_back(&mut self, e: &mut Engine, line: usize, cpu: usize) {
         let it = &mut e.memory.lines[line];
-        if it.state == State::Exclusive && usize::from(it.owner) == cpu && !it.busy {
-            it.state = State::Unowned;
+        if it.state == LineState::Exclusive && usize::from(it.owner) == cpu && !it.busy {
+            it.state = LineState::Unowned;
         }
     }
 }

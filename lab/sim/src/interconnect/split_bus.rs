@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use crate::engine::Engine;
 use crate::events::{EventKind, Time};
 use crate::interconnect::{Effect, Interconnect};
-use crate::memory::{State, copy};
+use crate::memory::{LineState, copy};
 use crate::request::Want;
 
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl SplitBus {
         }
         let it = e.memory.lines[line];
         let starts = e.now.max(it.settled);
-        let owns = it.state == State::Exclusive && usize::from(it.owner) == cpu;
+        let owns = it.state == LineState::Exclusive && usize::from(it.owner) == cpu;
         let has_it = owns || e.memory.is_sharer(line, cpu);
         if want == Want::Conditional && !has_it {
             e.cpus[cpu].request.failed = true;
@@ -113,7 +113,7 @@ impl SplitBus {
         let done = if upgrade {
             starts + e.p.bus_upgrade
         } else {
-            let another = it.state == State::Exclusive && !owns;
+            let another = it.state == LineState::Exclusive && !owns;
             let arrives = if another {
                 e.counters.from_caches += 1;
                 e.counters.interventions += 1;
@@ -129,16 +129,16 @@ impl SplitBus {
         };
         let it = &mut e.memory.lines[line];
         if want == Want::Read {
-            let alone = it.state == State::Unowned;
+            let alone = it.state == LineState::Unowned;
             e.cpus[cpu].request.exclusive = alone;
             if alone {
-                it.state = State::Exclusive;
+                it.state = LineState::Exclusive;
                 it.owner = cpu as u16;
                 it.settled = done;
             }
             e.memory.add_sharer(line, cpu);
         } else {
-            it.state = State::Exclusive;
+            it.state = LineState::Exclusive;
             it.owner = cpu as u16;
             it.settled = done;
             e.memory.clear_sharers(line);
@@ -178,8 +178,8 @@ impl SplitBus {
         let banks = self.banks.len();
         self.banks[line % banks].take(e.now, e.now, e.p.bank_busy);
         let it = &mut e.memory.lines[line];
-        if it.state == State::Exclusive && usize::from(it.owner) == cpu {
-            it.state = State::Shared;
+        if it.state == LineState::Exclusive && usize::from(it.owner) == cpu {
+            it.state = LineState::Shared;
         }
         e.memory.remove_sharer(line, cpu);
     }

@@ -48,7 +48,7 @@ impl Range {
 
 /// A store that is under way.
 #[derive(Debug)]
-struct Posted {
+struct StoreUnderWay {
     cpu: usize,
     range: Range,
     /// Each word's new value, and which of its bits are stored.
@@ -65,7 +65,7 @@ struct Before {
 
 /// A line of a scalar cache.
 #[derive(Debug)]
-struct Line {
+struct CacheLine {
     values: Vec<u64>,
     /// Words that were stored to, a bit for each.
     dirty: u128,
@@ -74,7 +74,7 @@ struct Line {
 /// State of one processor.
 #[derive(Debug, Default)]
 struct Private {
-    lines: BTreeMap<usize, Line>,
+    lines: BTreeMap<usize, CacheLine>,
     /// The processor's own stores that are not visible yet, with the times at which they
     /// will be.
     under_way: Vec<(Range, Time)>,
@@ -91,7 +91,7 @@ struct Private {
 #[derive(Debug, Default)]
 pub(crate) struct UncachedMemory {
     cpus: Vec<Private>,
-    posted: BTreeMap<u32, Posted>,
+    posted: BTreeMap<u32, StoreUnderWay>,
     next: u32,
     before: VecDeque<Before>,
 }
@@ -155,13 +155,13 @@ impl UncachedMemory {
         private.performed.push_back((range, time));
         let number = self.next;
         self.next = number.wrapping_add(1);
-        self.posted.insert(number, Posted { cpu, range, values });
+        self.posted.insert(number, StoreUnderWay { cpu, range, values });
         e.events.push(time, EventKind::Visible, number as usize, 0);
     }
 
     /// A store becomes visible.
     fn visible(&mut self, e: &mut Engine, number: usize) {
-        let Some(Posted { cpu, range, values }) = self.posted.remove(&(number as u32)) else {
+        let Some(StoreUnderWay { cpu, range, values }) = self.posted.remove(&(number as u32)) else {
             return;
         };
         self.change(e, cpu, range, |i, old| old & !values[i].1 | values[i].0 & values[i].1);
@@ -299,7 +299,7 @@ impl UncachedMemory {
             e.counters.hits += 1;
         } else {
             let values = e.memory.values[first..first + (1 << e.memory.shift)].to_vec();
-            self.cpus[cpu].lines.insert(line, Line { values, dirty: 0 });
+            self.cpus[cpu].lines.insert(line, CacheLine { values, dirty: 0 });
         }
         let memory = e.memory.values[word as usize];
         let line = self.cpus[cpu].lines.get_mut(&line).expect("a line that is there");

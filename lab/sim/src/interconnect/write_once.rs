@@ -15,7 +15,7 @@
 
 use crate::engine::Engine;
 use crate::events::Time;
-use crate::memory::{State, copy};
+use crate::memory::{LineState, copy};
 use crate::request::{NONE, Want};
 
 /// Serves a request that has got the bus. Returns for how long it holds the bus.
@@ -59,7 +59,7 @@ pub(super) fn serve(e: &mut Engine, cpu: usize) -> Time {
 fn read(e: &mut Engine, cpu: usize, line: usize) -> Time {
     let back = take_back(e, line, cpu);
     e.counters.misses[usize::from(back != 0)] += 1;
-    e.memory.lines[line].state = State::Shared;
+    e.memory.lines[line].state = LineState::Shared;
     e.memory.add_sharer(line, cpu);
     back + e.p.bus_memory
 }
@@ -69,14 +69,14 @@ fn read(e: &mut Engine, cpu: usize, line: usize) -> Time {
 pub(super) fn take_back(e: &mut Engine, line: usize, but: usize) -> Time {
     let it = e.memory.lines[line];
     let owner = usize::from(it.owner);
-    if it.state != State::Exclusive || owner == but || e.memory.copy(line, owner) != copy::MODIFIED {
+    if it.state != LineState::Exclusive || owner == but || e.memory.copy(line, owner) != copy::MODIFIED {
         return 0;
     }
     e.counters.interventions += 1;
     e.counters.interventions_received += 1;
     e.memory.set_copy(line, owner, copy::SHARED);
     e.memory.add_sharer(line, owner);
-    e.memory.lines[line].state = State::Shared;
+    e.memory.lines[line].state = LineState::Shared;
     if !std::mem::take(&mut e.memory.marks[line].dirty) {
         return 0;
     }
@@ -89,7 +89,7 @@ pub(super) fn take_back(e: &mut Engine, line: usize, but: usize) -> Time {
 fn write_through(e: &mut Engine, cpu: usize, line: usize, prefetch: bool) -> Time {
     drop_copies(e, line, cpu);
     let it = &mut e.memory.lines[line];
-    it.state = State::Exclusive;
+    it.state = LineState::Exclusive;
     it.owner = cpu as u16;
     e.memory.add_sharer(line, cpu);
     let mark = &mut e.memory.marks[line];
@@ -106,7 +106,7 @@ pub(super) fn drop_copies(e: &mut Engine, line: usize, but: usize) {
         }
     }
     e.memory.clear_sharers(line);
-    e.memory.lines[line].state = State::Shared;
+    e.memory.lines[line].state = LineState::Shared;
 }
 
 /// A double compare-and-swap in memory: no cache has the lines afterwards if it has
@@ -146,7 +146,7 @@ pub(super) fn evict(e: &mut Engine, line: usize, cpu: usize) -> bool {
     if !owns {
         return false;
     }
-    e.memory.lines[line].state = State::Shared;
+    e.memory.lines[line].state = LineState::Shared;
     let dirty = std::mem::take(&mut e.memory.marks[line].dirty);
     e.counters.write_backs += u64::from(dirty);
     dirty

@@ -10,7 +10,7 @@ use crate::parameters::{NO_ADVISORY, NO_COUNTS, NO_DCAS, NO_ROLL_BACK, Parameter
 use crate::processor::{Sim, SimWord};
 use crate::request::Op;
 use crate::task::{Known, Task};
-use crate::thread::Section;
+use crate::thread::CriticalSection;
 
 impl Sim {
     /// Panics if the machine lacks a capability.
@@ -88,7 +88,7 @@ impl RollBack for Sim {
             return false;
         }
         // In the instant in which it was taken.
-        let section = Section { lock: lock.0, tentative: None };
+        let section = CriticalSection { lock: lock.0, tentative: None };
         self.engine().threads[self.thread].section = Some(section);
         true
     }

@@ -64,7 +64,7 @@ pub struct SendRequest<'a> {
 /// A message that its sender keeps until the receiver asks for it, or until it is known
 /// to have arrived.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldSend {
     /// Number of the receiver.
     pub peer: u32,
     /// Its bytes.
@@ -77,7 +77,7 @@ pub struct Held {
 pub(crate) const QUEUE: usize = 256;
 
 /// Everything but the port.
-pub struct Core {
+pub struct EndpointCore {
     /// Thresholds.
     pub settings: Settings,
     /// Our address.
@@ -90,7 +90,7 @@ pub struct Core {
     pub(crate) tagged: Matcher<Receive, Message>,
     pub(crate) untagged: Matcher<Receive, Message>,
     pub(crate) active: Slab<Active>,
-    pub(crate) held: Slab<Held>,
+    pub(crate) held: Slab<HeldSend>,
     pub(crate) onesided: Slab<OneSided>,
     /// Bytes that peers asked for: they need not keep their place among the messages.
     pub(crate) streams: VecDeque<(u32, Stream)>,
@@ -121,7 +121,7 @@ pub struct Endpoint {
     /// The receiving side.
     pub port: Port,
     /// The rest.
-    pub core: Core,
+    pub core: EndpointCore,
     /// The peer that is checked for liveness next.
     pub(crate) looked_at: usize,
 }
@@ -135,7 +135,7 @@ impl Endpoint {
     pub fn open(settings: Settings) -> Result<Endpoint, AttachError> {
         let port = Port::open()?;
         crate::device::connect::announce::announce();
-        let core = Core {
+        let core = EndpointCore {
             settings,
             own: port.address,
             peers: Vec::new(),
@@ -180,7 +180,7 @@ impl Endpoint {
     }
 }
 
-impl Core {
+impl EndpointCore {
     /// The number of a peer.
     pub fn peer(&mut self, address: Address) -> u32 {
         if let Some(&known) = self.by_address.get(&address) {
@@ -195,11 +195,11 @@ impl Core {
     /// The peer of this number, connected.
     #[inline]
     pub(crate) fn connected(&mut self, number: u32) -> Result<&mut Peer, Refusal> {
-        let Core { own, peers, busy, to_itself, .. } = self;
+        let EndpointCore { own, peers, busy, to_itself, .. } = self;
         let peer = peers.get_mut(number as usize).ok_or(Refusal::Unknown)?;
         match peer.connection {
             ConnectionState::Open(_) if !peer.gone => Ok(peer),
-            _ => Core::connect(own, number, peer, busy, to_itself),
+            _ => EndpointCore::connect(own, number, peer, busy, to_itself),
         }
     }
 }

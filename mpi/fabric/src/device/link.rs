@@ -32,7 +32,7 @@ use crate::device::connect::layout::{
 use crate::device::pair::{OfferAnswer, PairLine, PairOut};
 use crate::device::port::MemberId;
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::wire::{Content, LINE, RawFrame};
+use crate::device::protocol::wire::{LINE, PayloadSource, RawFrame};
 use crate::device::wake_pipe::WakePipeWriter;
 
 /// State of the ring to a peer.
@@ -51,7 +51,7 @@ enum RingState {
 
 /// Result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendResult {
     /// The frame is out.
     Yes,
     /// There is no space now.
@@ -204,25 +204,25 @@ impl Link {
 
     /// Sends a frame, if there is space.
     #[inline]
-    pub fn send(&mut self, frame: &RawFrame<'_>) -> Sent {
+    pub fn send(&mut self, frame: &RawFrame<'_>) -> SendResult {
         if let RingState::Used(pair) = &mut self.ring {
             if !pair.send(frame) {
-                return if self.is_closed() { Sent::Gone } else { Sent::Full };
+                return if self.is_closed() { SendResult::Gone } else { SendResult::Full };
             }
             if self.segment.header().doorbell.is_armed(&self.cpu) {
                 self.wake();
             }
-            return Sent::Yes;
+            return SendResult::Yes;
         }
         self.send_shared(frame)
     }
 
-    fn send_shared(&mut self, frame: &RawFrame<'_>) -> Sent {
+    fn send_shared(&mut self, frame: &RawFrame<'_>) -> SendResult {
         let line = frame.line();
         let mut args = [0u32; LINE / 4];
         if line.bulk {
             // The payload goes by itself.
-            let words = RawFrame { content: Content::NONE, ..*frame };
+            let words = RawFrame { content: PayloadSource::NONE, ..*frame };
             words.cells(None, |n, cell| put_cell(&mut args, n, cell));
         } else {
             frame.cells(None, |n, cell| put_cell(&mut args, n, cell));
@@ -237,8 +237,8 @@ impl Link {
         };
         let bytes = match (&frame.content, line.bulk) {
             (_, false) => None,
-            (Content::Bytes(bytes), true) => Some(*bytes),
-            (Content::Part(..), true) => {
+            (PayloadSource::Bytes(bytes), true) => Some(*bytes),
+            (PayloadSource::Part(..), true) => {
                 self.staging.resize(frame.content.len(), 0);
                 stage(&frame.content, &mut self.staging);
                 Some(&self.staging[..])
@@ -259,11 +259,11 @@ impl Link {
                     self.wake();
                 }
                 self.sent = self.sent.saturating_add(1);
-                Sent::Yes
+                SendResult::Yes
             }
-            Err(Failure::NotSent) if self.is_closed() => Sent::Gone,
-            Err(Failure::NotSent) => Sent::Full,
-            Err(Failure::Gone) => Sent::Gone,
+            Err(Failure::NotSent) if self.is_closed() => SendResult::Gone,
+            Err(Failure::NotSent) => SendResult::Full,
+            Err(Failure::Gone) => SendResult::Gone,
         }
     }
 
@@ -298,18 +298,20 @@ impl Link {
             }
             RingState::Made(pair, nonce) => {
                 let frame = Frame::RingOffer { descriptor: pair.descriptor(), nonce };
-                match self.send_shared(&frame.encode(Content::NONE)) {
-                    Sent::Yes => RingState::Offered(pair),
+                match self.send_shared(&frame.encode(PayloadSource::NONE)) {
+                    SendResult::Yes => RingState::Offered(pair),
                     _ => RingState::Made(pair, nonce),
                 }
             }
             RingState::Offered(pair) => match pair.answer() {
                 OfferAnswer::None => RingState::Offered(pair),
                 OfferAnswer::Declined => RingState::Declined,
-                OfferAnswer::Accepted => match self.send_shared(&Frame::RingSwitch.encode(Content::NONE)) {
-                    Sent::Yes => RingState::Used(pair),
-                    _ => RingState::Offered(pair),
-                },
+                OfferAnswer::Accepted => {
+                    match self.send_shared(&Frame::RingSwitch.encode(PayloadSource::NONE)) {
+                        SendResult::Yes => RingState::Used(pair),
+                        _ => RingState::Offered(pair),
+                    }
+                }
             },
             other => other,
         };
@@ -338,7 +340,7 @@ fn put_cell(args: &mut [u32; LINE / 4], n: usize, cell: u64) {
 }
 
 #[allow(unsafe_code)]
-fn stage(content: &Content<'_>, to: &mut [u8]) {
+fn stage(content: &PayloadSource<'_>, to: &mut [u8]) {
     assert_eq!(content.len(), to.len(), "a payload is staged whole");
     // SAFETY: the slice has as many bytes.
     unsafe { content.copy_to(to.as_mut_ptr()) }

@@ -13,10 +13,10 @@ use towpath_machine::{Native, Processor};
 use towpath_shm::Watch;
 
 use crate::device::connect::layout::MEMBERS;
-use crate::device::endpoint::{Core, Endpoint, Refusal};
+use crate::device::endpoint::{Endpoint, EndpointCore, Refusal};
 use crate::device::peer::{ConnectionState, Peer};
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::receive::Body;
+use crate::device::protocol::receive::PartialBody;
 use crate::device::protocol::stream::Queued;
 use crate::device::resource::completion::error;
 
@@ -125,7 +125,7 @@ impl Endpoint {
     }
 }
 
-impl Core {
+impl EndpointCore {
     /// Ends operations with a peer that takes no more frames. Returns the refusal for its
     /// senders.
     #[cold]
@@ -175,9 +175,9 @@ impl Core {
         for space in [&mut self.tagged, &mut self.untagged] {
             for place in space.search_waiting(|source, _| source == number) {
                 if let Some(message) = space.waiting_mut(place)
-                    && !matches!(&message.body, Body::Bytes(bytes) if bytes.len() >= message.envelope.len)
+                    && !matches!(&message.body, PartialBody::Bytes(bytes) if bytes.len() >= message.envelope.len)
                 {
-                    message.body = Body::Lost;
+                    message.body = PartialBody::Lost;
                 }
             }
         }

@@ -28,8 +28,8 @@ use towpath_machine::Native;
 
 use crate::device::connect::attach::{AttachError, PairMemory};
 use crate::device::connect::layout::{ACCEPTED, DECLINED, FIRST_BYTES, SLOT_BYTES, SLOTS};
-use crate::device::protocol::wire::{Arrived, Content, LINE, RawFrame as Frame};
-use crate::device::resource::buffers::Payload;
+use crate::device::protocol::wire::{Arrived, LINE, PayloadSource, RawFrame as Frame};
+use crate::device::resource::buffers::ArrivedPayload;
 use crate::device::tune::copy_mode::now;
 use crate::device::tune::store_mode::{StoreModes, TIMED, report};
 
@@ -62,13 +62,13 @@ fn lay_down(line: &Slot<Native>, frame: &Frame<'_>, place: Option<u64>) {
 fn pick_up(
     line: &Slot<Native>,
     header: Header,
-    bulk: impl FnOnce(u64) -> Option<Payload>,
+    bulk: impl FnOnce(u64) -> Option<ArrivedPayload>,
 ) -> Option<Arrived> {
     // Relaxed, all: ordered by the ring's look at the header.
     let words = core::array::from_fn(|n| line.args[n].load(Ordering::Relaxed));
     // SAFETY: the line's cells, mapped for as long as the pair; their sender promises not to touch
     // them before the receiver has released them; if it does, the bytes are wrong, no more.
-    let all = unsafe { Payload::new(line.args.as_ptr().cast(), LINE) };
+    let all = unsafe { ArrivedPayload::new(line.args.as_ptr().cast(), LINE) };
     Arrived::read(header.handler(), header.args(), line.tag.load(Ordering::Relaxed), words, all, |words| {
         bulk(line.args.get(words)?.load(Ordering::Relaxed))
     })
@@ -194,7 +194,7 @@ pub fn write_piece(
     memory: &PairMemory,
     stores: &mut StoreModes,
     ticket: u64,
-    content: &Content<'_>,
+    content: &PayloadSource<'_>,
     at: usize,
 ) -> Option<u64> {
     let len = content.len();
@@ -287,7 +287,7 @@ pub struct Timed(Option<u64>);
 impl Timed {
     /// The piece that a slot names, in the ring's bytes.
     #[inline(always)]
-    pub fn find_piece(&mut self, memory: &PairMemory, place: u64) -> Option<Payload> {
+    pub fn find_piece(&mut self, memory: &PairMemory, place: u64) -> Option<ArrivedPayload> {
         if place & TIMED != 0 {
             self.0 = Some(now());
         }
@@ -295,7 +295,7 @@ impl Timed {
         let from = memory.bytes(at, len)?;
         // SAFETY: in bounds, and the sender's promise not to touch them before `progress` says so;
         // if it does, the bytes are wrong, no more.
-        Some(unsafe { Payload::new(from, len) })
+        Some(unsafe { ArrivedPayload::new(from, len) })
     }
 
     /// Tells the sender how long it took, if that is to be told.
@@ -316,7 +316,7 @@ mod tests {
     use towpath_machine::Random;
 
     use super::*;
-    use crate::device::protocol::frame::Kind;
+    use crate::device::protocol::frame::FrameKind;
 
     fn ends() -> (PairOut, PairIn) {
         let out = PairOut::create(42, None).unwrap();
@@ -328,7 +328,12 @@ mod tests {
     }
 
     fn frame(n: u64, bytes: &[u8]) -> Frame<'_> {
-        Frame { kind: Kind::EagerData, tag: n, words: [n * 3, 0, 0, 0], content: Content::Bytes(bytes) }
+        Frame {
+            kind: FrameKind::EagerData,
+            tag: n,
+            words: [n * 3, 0, 0, 0],
+            content: PayloadSource::Bytes(bytes),
+        }
     }
 
     #[test]
@@ -443,7 +448,7 @@ mod tests {
         let slot = out.ring.memory().ring().slot(0);
         slot.args[1].store(u64::MAX, Ordering::Relaxed);
         let header =
-            Header::new(Form::Short, Kind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);
+            Header::new(Form::Short, FrameKind::EagerData as u8 | 1 << 7, 4, 0).with_state(READY).with_lap(1);
         // Release: in the place of (S1); pairs with the Acquire (S2) in `ring.rs` of the room
         // channel.
         slot.header.store(header.0, Ordering::Release);

@@ -26,7 +26,7 @@ pub use crate::device::members::MemberId;
 use crate::device::members::Members;
 use crate::device::pair::{PairIn, PairLine};
 use crate::device::protocol::wire::{Arrived, LINE};
-use crate::device::resource::buffers::Payload;
+use crate::device::resource::buffers::ArrivedPayload;
 use crate::device::wake_pipe::WakePipe;
 
 /// Number of frames taken from one ring before the others have their turn.
@@ -205,7 +205,7 @@ impl Port {
                 let cells: [u64; LINE / 8] = core::array::from_fn(|i| self.cpu.read(&slot.args[i]));
                 let tag = self.cpu.read(&slot.tag);
                 let words = [cells[0], cells[1], cells[2], cells[3]];
-                let line = Payload::of_cells(&cells);
+                let line = ArrivedPayload::of_cells(&cells);
                 let frame = Arrived::read(header.handler(), header.args(), tag, words, line, |_| {
                     let block = q.blocks.get(header.block()).filter(|_| header.has_block())?;
                     let len = (self.cpu.read(&block.len) as usize).min(q.block_size);
@@ -366,9 +366,13 @@ impl Port {
 }
 
 #[allow(unsafe_code)]
-fn payload(q: &towpath_channel::queue::Queue<'_, Native>, block: usize, len: usize) -> Option<Payload> {
+fn payload(
+    q: &towpath_channel::queue::Queue<'_, Native>,
+    block: usize,
+    len: usize,
+) -> Option<ArrivedPayload> {
     let at = q.block_at(block);
     let fits = at.checked_add(len)? <= q.bytes.len();
     // SAFETY: in bounds of the mapped blocks; the block is freed only after the delivery.
-    fits.then(|| unsafe { Payload::new(q.bytes.as_ptr().add(at), len) })
+    fits.then(|| unsafe { ArrivedPayload::new(q.bytes.as_ptr().add(at), len) })
 }

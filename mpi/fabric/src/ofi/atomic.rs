@@ -10,6 +10,7 @@ use super::entry::{Context, Desc, Descs, In, Out, entries};
 use super::ep::Ep;
 use super::failed;
 use super::message::parts;
+use super::rma::RemotePlace;
 use super::sys::*;
 
 entries! {
@@ -17,29 +18,29 @@ entries! {
     OPS, LATER: fi_ops_atomic [writevalid readwritevalid compwritevalid];
     write |ep, buf: In, count: usize, _desc: Desc, of: fi_addr_t, addr: u64, key: u64,
            datatype: fi_datatype, op: fi_op, context: Context| {
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: tx(ep) };
         start(ep, what, &[single(buf, count)], &[], &[])
     };
     writev |ep, iov: *const fi_ioc, _descs: Descs, count: usize, of: fi_addr_t, addr: u64, key: u64,
             datatype: fi_datatype, op: fi_op, context: Context| {
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: tx(ep) };
         start(ep, what, pieces(iov, count), &[], &[])
     };
     writemsg |ep, msg: *const fi_msg_atomic, flags: u64| start_message(ep, msg, &[], &[], flags)?;
     inject |ep, buf: In, count: usize, of: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op| {
         let context = core::ptr::null_mut();
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: None };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: None };
         start(ep, what, &[single(buf, count)], &[], &[])
     };
     readwrite |ep, buf: In, count: usize, _desc: Desc, result: Out, _result_desc: Desc, of: fi_addr_t,
                addr: u64, key: u64, datatype: fi_datatype, op: fi_op, context: Context| {
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: tx(ep) };
         start(ep, what, &[single(buf, count)], &[], &[single(result, count)])
     };
     readwritev |ep, iov: *const fi_ioc, _descs: Descs, count: usize, resultv: *mut fi_ioc,
                 _result_descs: Descs, result_count: usize, of: fi_addr_t, addr: u64, key: u64,
                 datatype: fi_datatype, op: fi_op, context: Context| {
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: tx(ep) };
         start(ep, what, pieces(iov, count), &[], pieces(resultv, result_count))
     };
     readwritemsg |ep, msg: *const fi_msg_atomic, resultv: *mut fi_ioc, _result_descs: Descs,
@@ -48,14 +49,14 @@ entries! {
     compwrite |ep, buf: In, count: usize, _desc: Desc, compare: In, _compare_desc: Desc, result: Out,
                _result_desc: Desc, of: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op,
                context: Context| {
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: tx(ep) };
         start(ep, what, &[single(buf, count)], &[single(compare, count)], &[single(result, count)])
     };
     compwritev |ep, iov: *const fi_ioc, _descs: Descs, count: usize, comparev: *const fi_ioc,
                 _compare_descs: Descs, compare_count: usize, resultv: *mut fi_ioc, _result_descs: Descs,
                 result_count: usize, of: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op,
                 context: Context| {
-        let what = Operation { datatype, op, at: Place { of, addr, key }, context, flags: tx(ep) };
+        let what = AtomicOperation { datatype, op, at: RemotePlace { of, addr, key }, context, flags: tx(ep) };
         let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
         start(ep, what, pieces(iov, count), compare, result)
     };
@@ -67,19 +68,11 @@ entries! {
     };
 }
 
-/// A place in a peer's memory.
-#[derive(Clone, Copy)]
-struct Place {
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
-}
-
 /// An operation, but for its elements.
-struct Operation {
+struct AtomicOperation {
     datatype: fi_datatype,
     op: fi_op,
-    at: Place,
+    at: RemotePlace,
     context: Context,
     /// `None`: the operand is the caller's again at once, and only errors are reported.
     flags: Option<u64>,
@@ -134,7 +127,7 @@ unsafe fn buffer(pieces: Pieces<'_>, size: usize) -> Option<Buffer> {
 /// `ep` is an open endpoint; all elements stay as long as the operation needs them.
 unsafe fn start(
     ep: *mut fid_ep,
-    what: Operation,
+    what: AtomicOperation,
     operand: Pieces<'_>,
     compare: Pieces<'_>,
     result: Pieces<'_>,
@@ -199,8 +192,9 @@ unsafe fn start_message(
         }
         let (operand, remote) = (pieces(m.msg_iov, m.iov_count), m.rma_iov.as_ref());
         let remote = remote.filter(|_| m.rma_iov_count == 1).ok_or(failed(FI_EINVAL) as isize)?;
-        let at = Place { of: m.addr, addr: remote.addr, key: remote.key };
-        let what = Operation { datatype: m.datatype, op: m.op, at, context: m.context, flags: Some(flags) };
+        let at = RemotePlace { of: m.addr, addr: remote.addr, key: remote.key };
+        let what =
+            AtomicOperation { datatype: m.datatype, op: m.op, at, context: m.context, flags: Some(flags) };
         Ok(start(ep, what, operand, compare, result))
     }
 }

@@ -115,7 +115,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 }
 
 /// Parameters of an insertion beside the addresses.
-struct Call {
+struct InsertCall {
     numbers: *mut fi_addr_t,
     flags: u64,
     context: *mut c_void,
@@ -168,8 +168,12 @@ impl Av {
     ///
     /// libfabric's contract: places for as many numbers (or none), and with `FI_SYNC_ERR` for as
     /// many errors.
-    unsafe fn insert_all(&self, found: impl Iterator<Item = Result<Address, u32>>, call: Call) -> c_int {
-        let Call { numbers, flags, context } = call;
+    unsafe fn insert_all(
+        &self,
+        found: impl Iterator<Item = Result<Address, u32>>,
+        call: InsertCall,
+    ) -> c_int {
+        let InsertCall { numbers, flags, context } = call;
         if flags & !(u64::from(FI_MORE) | FI_SYNC_ERR) != 0 {
             return failed(FI_EBADFLAGS);
         }
@@ -236,7 +240,7 @@ unsafe extern "C" fn insert(
                 names::read(addresses.byte_add(i * ADDRESS_BYTES), false)
             }
         };
-        av.insert_all((0..count).map(|i| av.judge(address(i))), Call { numbers, flags, context })
+        av.insert_all((0..count).map(|i| av.judge(address(i))), InsertCall { numbers, flags, context })
     }
 }
 
@@ -257,7 +261,7 @@ unsafe extern "C" fn insertsvc(
             Err(FI_EINVAL) => return failed(FI_EINVAL),
             Err(error) => Err(error),
         };
-        av.insert_all(core::iter::once(found), Call { numbers: number, flags, context })
+        av.insert_all(core::iter::once(found), InsertCall { numbers: number, flags, context })
     }
 }
 

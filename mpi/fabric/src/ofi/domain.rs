@@ -200,12 +200,12 @@ unsafe extern "C" fn control(_fid: *mut fid, command: c_int, arg: *mut c_void) -
 }
 
 /// The domain is locked as long as this lives.
-pub struct Guard<'a> {
+pub struct DomainGuard<'a> {
     domain: &'a Domain,
     _lock: Option<MutexGuard<'a, ()>>,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for DomainGuard<'_> {
     /// Wakes waiters on descriptors for reports that were made under the lock, before it
     /// is gone.
     #[inline(always)]
@@ -222,10 +222,10 @@ impl Drop for Guard<'_> {
 impl Domain {
     /// Locks it.
     #[inline(always)]
-    pub fn enter(&self) -> Guard<'_> {
+    pub fn enter(&self) -> DomainGuard<'_> {
         // A thread that panicked has ended the process.
         let lock = self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(|e| e.into_inner()));
-        Guard { domain: self, _lock: lock }
+        DomainGuard { domain: self, _lock: lock }
     }
 
     /// Runs something for each endpoint. The domain is locked.
@@ -301,11 +301,11 @@ impl Domain {
     /// progress. `until`: what is waited for. `force`: sleeps however few poll.
     pub fn pause<'a>(
         &'a self,
-        guard: Guard<'a>,
+        guard: DomainGuard<'a>,
         idle: &RefCell<Idle>,
         force: Option<u64>,
         until: impl Fn() -> bool,
-    ) -> Guard<'a> {
+    ) -> DomainGuard<'a> {
         let oversubscribed = self.is_oversubscribed();
         let mut activity = self.activity();
         let polls_others = multi_domain_sleep::is_needed();
@@ -481,11 +481,11 @@ impl Domain {
     /// ever).
     pub fn wait<'a>(
         &'a self,
-        mut guard: Guard<'a>,
+        mut guard: DomainGuard<'a>,
         idle: &RefCell<Idle>,
         timeout: c_int,
         until: impl Fn() -> bool,
-    ) -> (Guard<'a>, bool) {
+    ) -> (DomainGuard<'a>, bool) {
         let cpu = Native::with_id(0);
         let end = u64::try_from(timeout).ok().map(|ms| cpu.now() + ms * 1_000_000);
         loop {

@@ -15,7 +15,7 @@ use crate::device::rma::onesided::RmaTarget;
 use super::av::Av;
 use super::cntr::Cntr;
 use super::cq::Cq;
-use super::domain::{Domain, Guard};
+use super::domain::{Domain, DomainGuard};
 use super::eq::Eq;
 use super::no::{NOTHING, no};
 use super::object::{Hold, header};
@@ -288,7 +288,7 @@ impl Ep {
     ///
     /// It is one, and stays open meanwhile.
     #[inline(always)]
-    pub unsafe fn enter<'a>(ep: *mut fid_ep) -> (Guard<'a>, &'a mut Ep) {
+    pub unsafe fn enter<'a>(ep: *mut fid_ep) -> (DomainGuard<'a>, &'a mut Ep) {
         let ep: *mut Ep = ep.cast();
         // SAFETY: the caller's promise; the domain outlives its endpoints. No other thread has a
         // reference while the domain is locked.

@@ -21,7 +21,7 @@ use super::wait::{Bit, is_offered, wait_object};
 const LONGEST: usize = 1 << 16;
 
 /// An event as its reader gets it.
-struct Event {
+struct QueueEvent {
     kind: u32,
     bytes: Box<[u8]>,
 }
@@ -40,12 +40,12 @@ pub struct EqFailure {
 }
 
 #[derive(Default)]
-struct Events {
-    good: VecDeque<Event>,
+struct QueueEvents {
+    good: VecDeque<QueueEvent>,
     bad: VecDeque<EqFailure>,
 }
 
-impl Events {
+impl QueueEvents {
     fn is_empty(&self) -> bool {
         self.good.is_empty() && self.bad.is_empty()
     }
@@ -54,7 +54,7 @@ impl Events {
 #[repr(C)]
 pub struct Eq {
     fid: fid_eq,
-    events: Mutex<Events>,
+    events: Mutex<QueueEvents>,
     came: Condvar,
     /// A descriptor for waiters: readable while there are events.
     readable: Option<Bit>,
@@ -129,12 +129,12 @@ impl Eq {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Events> {
+    fn lock(&self) -> MutexGuard<'_, QueueEvents> {
         // A thread that panicked has ended the process.
         self.events.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn changed(&self, events: MutexGuard<'_, Events>) {
+    fn changed(&self, events: MutexGuard<'_, QueueEvents>) {
         if let Some(readable) = &self.readable {
             readable.set(!events.is_empty());
         }
@@ -144,7 +144,7 @@ impl Eq {
 
     fn add(&self, kind: u32, bytes: &[u8]) {
         let mut events = self.lock();
-        events.good.push_back(Event { kind, bytes: bytes.into() });
+        events.good.push_back(QueueEvent { kind, bytes: bytes.into() });
         self.changed(events);
     }
 
@@ -170,7 +170,7 @@ impl Eq {
     /// Gives the next event, if it is there.
     unsafe fn give(
         &self,
-        mut events: MutexGuard<'_, Events>,
+        mut events: MutexGuard<'_, QueueEvents>,
         event: *mut u32,
         buf: *mut c_void,
         len: usize,

@@ -9,7 +9,7 @@ use crate::device::protocol::frame::LONGEST;
 use crate::device::resource::buffers::MAX_PIECES;
 use crate::device::tune::settings::INJECT;
 
-use super::names::Ends;
+use super::names::EndNames;
 use super::sys::*;
 use super::{failed, hints};
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn getinfo(
             return failed(FI_ENODATA);
         }
         let text = hints.is_some_and(|hints| hints.addr_format == FI_ADDR_STR);
-        let ends = match Ends::of(node, service, flags, hints, text) {
+        let ends = match EndNames::of(node, service, flags, hints, text) {
             Ok(ends) => ends,
             Err(errno) => return failed(errno),
         };

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use crate::device::endpoint::{Core, SendRequest};
+use crate::device::endpoint::{EndpointCore, SendRequest};
 use crate::device::protocol::receive::Receive;
 use crate::device::resource::buffers::{Buffer, MAX_PIECES};
 use crate::device::resource::completion::Class;
@@ -267,7 +267,7 @@ unsafe fn receive(ep: *mut fid_ep, buffer: Buffer, args: RecvArgs) -> isize {
         multi: (flags & FI_MULTI_RECV as u64 != 0).then(Default::default),
     };
     let Some(from) = ep.from(args.from) else { return failed(FI_EINVAL) as isize };
-    let pattern = Core::pattern(from, args.tag, args.ignore);
+    let pattern = EndpointCore::pattern(from, args.tag, args.ignore);
     let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD_ != 0);
     if flags & FI_PEEK as u64 != 0 {
         ep.endpoint.peek(args.tagged, pattern, &receive, claim, discard);

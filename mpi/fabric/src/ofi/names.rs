@@ -11,14 +11,14 @@ use crate::device::connect::service::Service;
 use super::sys::*;
 
 /// Addresses of both ends, as `fi_getinfo` found them.
-pub struct Ends {
+pub struct EndNames {
     /// For an endpoint to be opened here.
     pub source: Option<Locator>,
     /// For an address vector.
     pub destination: Option<Locator>,
 }
 
-impl Ends {
+impl EndNames {
     /// Resolution of a program's node and service.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Ends {
         flags: u64,
         hints: Option<&fi_info>,
         text: bool,
-    ) -> Result<Ends, u32> {
+    ) -> Result<EndNames, u32> {
         // SAFETY: the caller's promise.
         let (node, service) = unsafe { (string(node)?, string(service)?) };
         let named = named(node, service, flags & FI_NUMERICHOST != 0)?;
@@ -62,7 +62,7 @@ impl Ends {
             _ => hints.map(|h| hinted(h.dest_addr, h.dest_addrlen)).transpose()?.flatten(),
         };
         let destination = destination.map(|to| resolve(to).map(Locator::Endpoint).ok_or(FI_ENODATA));
-        Ok(Ends { source, destination: destination.transpose()? })
+        Ok(EndNames { source, destination: destination.transpose()? })
     }
 }
 

@@ -16,20 +16,20 @@ entries! {
     /// One-sided operations.
     OPS, LATER: fi_ops_rma;
     read |ep, buf: Out, len: usize, _desc: Desc, of: fi_addr_t, addr: u64, key: u64, context: Context|
-        read(ep, &one(buf, len), Place { of, addr, key }, context, Ep::tx_flags(ep));
+        read(ep, &one(buf, len), RemotePlace { of, addr, key }, context, Ep::tx_flags(ep));
     readv |ep, iov: *const iovec, _descs: Descs, count: usize, of: fi_addr_t, addr: u64, key: u64,
            context: Context|
-        read(ep, &many(iov, count)?, Place { of, addr, key }, context, Ep::tx_flags(ep));
+        read(ep, &many(iov, count)?, RemotePlace { of, addr, key }, context, Ep::tx_flags(ep));
     readmsg |ep, msg: *const fi_msg_rma, flags: u64| {
         let m = parts(msg, flags)?;
         let buffer = many(m.msg_iov, m.iov_count)?;
         read(ep, &buffer, place(m, buffer.len())?, m.context, flags)
     };
     write |ep, buf: In, len: usize, _desc: Desc, of: fi_addr_t, addr: u64, key: u64, context: Context|
-        write(ep, &one(buf, len), Place { of, addr, key }, WriteArgs::new(ep, context));
+        write(ep, &one(buf, len), RemotePlace { of, addr, key }, WriteArgs::new(ep, context));
     writev |ep, iov: *const iovec, _descs: Descs, count: usize, of: fi_addr_t, addr: u64, key: u64,
             context: Context|
-        write(ep, &many(iov, count)?, Place { of, addr, key }, WriteArgs::new(ep, context));
+        write(ep, &many(iov, count)?, RemotePlace { of, addr, key }, WriteArgs::new(ep, context));
     writemsg |ep, msg: *const fi_msg_rma, flags: u64| {
         let m = parts(msg, flags)?;
         let buffer = many(m.msg_iov, m.iov_count)?;
@@ -38,21 +38,21 @@ entries! {
         write(ep, &buffer, place(m, buffer.len())?, args)
     };
     inject |ep, buf: In, len: usize, of: fi_addr_t, addr: u64, key: u64|
-        write(ep, &one(buf, len), Place { of, addr, key }, WriteArgs::inject(None));
+        write(ep, &one(buf, len), RemotePlace { of, addr, key }, WriteArgs::inject(None));
     writedata |ep, buf: In, len: usize, _desc: Desc, data: u64, of: fi_addr_t, addr: u64, key: u64,
                context: Context|
-        write(ep, &one(buf, len), Place { of, addr, key },
+        write(ep, &one(buf, len), RemotePlace { of, addr, key },
               WriteArgs { data: Some(data), ..WriteArgs::new(ep, context) });
     injectdata |ep, buf: In, len: usize, data: u64, of: fi_addr_t, addr: u64, key: u64|
-        write(ep, &one(buf, len), Place { of, addr, key }, WriteArgs::inject(Some(data)));
+        write(ep, &one(buf, len), RemotePlace { of, addr, key }, WriteArgs::inject(Some(data)));
 }
 
 /// A place in a peer's memory.
 #[derive(Clone, Copy)]
-struct Place {
-    of: fi_addr_t,
-    addr: u64,
-    key: u64,
+pub(super) struct RemotePlace {
+    pub(super) of: fi_addr_t,
+    pub(super) addr: u64,
+    pub(super) key: u64,
 }
 
 /// Arguments of a write, but for its buffer and its place.
@@ -86,7 +86,7 @@ impl WriteArgs {
 /// # Safety
 ///
 /// `ep` is an open endpoint; the buffer stays until the read's completion.
-unsafe fn read(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: Context, flags: u64) -> isize {
+unsafe fn read(ep: *mut fid_ep, buffer: &Buffer, from: RemotePlace, context: Context, flags: u64) -> isize {
     if is_nowhere(buffer) {
         return failed(FI_EINVAL) as isize;
     }
@@ -102,7 +102,7 @@ unsafe fn read(ep: *mut fid_ep, buffer: &Buffer, from: Place, context: Context, 
 /// # Safety
 ///
 /// `ep` is an open endpoint; the buffer stays as long as the operation needs it.
-unsafe fn write(ep: *mut fid_ep, buffer: &Buffer, to: Place, args: WriteArgs) -> isize {
+unsafe fn write(ep: *mut fid_ep, buffer: &Buffer, to: RemotePlace, args: WriteArgs) -> isize {
     let WriteArgs { data, context, flags } = args;
     if is_nowhere(buffer) {
         return failed(FI_EINVAL) as isize;
@@ -121,10 +121,10 @@ unsafe fn write(ep: *mut fid_ep, buffer: &Buffer, to: Place, args: WriteArgs) ->
 /// # Safety
 ///
 /// The message's remote pieces are readable, or null.
-unsafe fn place(m: &fi_msg_rma, len: usize) -> Result<Place, isize> {
+unsafe fn place(m: &fi_msg_rma, len: usize) -> Result<RemotePlace, isize> {
     // SAFETY: the caller's promise.
     let remote = unsafe { m.rma_iov.as_ref() }.filter(|remote| m.rma_iov_count == 1 && remote.len == len);
     remote
-        .map(|remote| Place { of: m.addr, addr: remote.addr, key: remote.key })
+        .map(|remote| RemotePlace { of: m.addr, addr: remote.addr, key: remote.key })
         .ok_or(failed(FI_EINVAL) as isize)
 }

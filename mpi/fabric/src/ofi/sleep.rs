@@ -6,14 +6,14 @@ use crate::device::wait::activity::Activity;
 use crate::device::wait::multi_domain_sleep::{self, Doorbells, Others};
 use crate::device::wake_pipe;
 
-use super::domain::{BEHIND, Domain, Guard, SHORTLY};
+use super::domain::{BEHIND, Domain, DomainGuard, SHORTLY};
 
 impl Domain {
     /// Sleeps for so long at most, in nanoseconds, or until a frame comes.
     ///
     /// `polls_others`: the program may be polling other domains in the same loop, and waits for
     /// their frames as well; while one of them is awake this returns at once.
-    pub fn sleep<'a>(&'a self, guard: Guard<'a>, ns: u64, polls_others: bool) -> Guard<'a> {
+    pub fn sleep<'a>(&'a self, guard: DomainGuard<'a>, ns: u64, polls_others: bool) -> DomainGuard<'a> {
         let activity = self.activity();
         self.sleepers.set(self.sleepers.get() + 1);
         self.slept_at.set(activity);
@@ -41,10 +41,10 @@ impl Domain {
     fn sleep_on<'a>(
         &'a self,
         port: &Port,
-        guard: Guard<'a>,
+        guard: DomainGuard<'a>,
         ns: u64,
         others: Option<Doorbells>,
-    ) -> Guard<'a> {
+    ) -> DomainGuard<'a> {
         let Some(count) = port.arm() else { return guard };
         let ns = if port.is_behind() { ns.min(BEHIND) } else { ns };
         drop(guard);
@@ -94,7 +94,7 @@ impl Domain {
     }
 
     /// Sleeps on the wake pipes of several endpoints (or of none).
-    fn sleep_on_all<'a>(&'a self, guard: Guard<'a>, mut ns: u64) -> Guard<'a> {
+    fn sleep_on_all<'a>(&'a self, guard: DomainGuard<'a>, mut ns: u64) -> DomainGuard<'a> {
         let (mut pipes, mut came) = (Vec::new(), false);
         self.each(|endpoint| {
             match endpoint.port.wake_pipe() {

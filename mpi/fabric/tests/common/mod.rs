@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use towpath_fi::device::connect::address::{ADDRESS_BYTES, Address};
-use towpath_fi::device::endpoint::{Core, Endpoint, Refusal, SendRequest};
+use towpath_fi::device::endpoint::{Endpoint, EndpointCore, Refusal, SendRequest};
 use towpath_fi::device::protocol::receive::Receive;
 use towpath_fi::device::resource::buffers::Buffer;
 use towpath_fi::device::resource::completion::{Class, Completion, CompletionQueue, CompletionTicket};
@@ -111,7 +111,7 @@ impl Node {
 
     /// Posts a tagged receive.
     pub fn receive(&mut self, from: Option<u32>, tag: u64, ignore: u64, into: &mut [u8], context: usize) {
-        self.endpoint.receive(true, Core::pattern(from, tag, ignore), receive(into, context));
+        self.endpoint.receive(true, EndpointCore::pattern(from, tag, ignore), receive(into, context));
     }
 
     /// The next report about a receive, errors too.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_host::Error;
-use towpath_host::process::{Shared, SharedPages, team};
+use towpath_host::process::{SharedPages, SharedRow, team};
 use towpath_host::topology::{Placement, pinned};
 use towpath_report::stats::percentile;
 
@@ -200,7 +200,7 @@ fn pairs(
     lead: impl Fn(&AtomicU64, &AtomicU64, u64) -> Option<Duration>,
     follow: impl Fn(&AtomicU64, &AtomicU64, u64) -> u64,
 ) -> Result<f64, Error> {
-    let (pages, samples) = (SharedPages::new(2)?, Shared::<LeftSamples>::row(1)?);
+    let (pages, samples) = (SharedPages::new(2)?, SharedRow::<LeftSamples>::row(1)?);
     let (word, answer, samples) = (pages.word(0), pages.word(1), &samples[0]);
     team(cores, time + GRACE, |rank| {
         let mut turns = 1..;

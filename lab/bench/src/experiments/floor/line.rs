@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use towpath_host::Error;
-use towpath_host::process::{Shared, SharedPages, team};
+use towpath_host::process::{SharedPages, SharedRow, team};
 use towpath_host::topology::Placement;
 
 use crate::shared::LeftSamples;
@@ -114,7 +114,7 @@ fn one_start(lines: usize, probing: Probing, placement: &Placement, time: Durati
     let (Some(here), Some(there)) = (placement.core(0), placement.core(1)) else {
         return Err(Error::NotAvailable("it needs two cores, and this process may use only one".into()));
     };
-    let (pages, batches) = (SharedPages::new(2)?, Shared::<LeftSamples>::row(1)?);
+    let (pages, batches) = (SharedPages::new(2)?, SharedRow::<LeftSamples>::row(1)?);
     let batches = &batches[0];
     team(&[Some(here), Some(there)], time + GRACE, |rank| {
         let lines = Lines::new(&pages, lines, probing);

@@ -20,7 +20,7 @@ use towpath_report::record::Subject;
 use towpath_report::record::metrics::{
     CONTEXT_SWITCH, FUTEX_ROUND_TRIP, FUTEX_WAKE, LINE_ROUND_TRIP, MEMCPY, SYSCALL,
 };
-use towpath_report::svg::{Line, Look, Value, lines};
+use towpath_report::svg::{Look, PlotLine, PlotValue, lines};
 use towpath_report::{Experiment, Results, Section};
 
 /// The experiment.
@@ -159,14 +159,15 @@ fn floor_label(record: &Record) -> String {
 
 /// Bandwidth of copying within one process, over the size.
 fn copying(results: &Results) -> Option<String> {
-    let points: Vec<(f64, Value)> = results
+    let points: Vec<(f64, PlotValue)> = results
         .of("floor", "memcpy_bytes_per_s")
         .filter_map(|r| Some((r.number("bytes")? as f64, value(r))))
         .collect();
     if points.len() < 2 {
         return None;
     }
-    let line = Line { label: "memcpy".into(), points, look: Look { colour: 0, dashed: false, bold: false } };
+    let line =
+        PlotLine { label: "memcpy".into(), points, look: Look { colour: 0, dashed: false, bold: false } };
     Some(lines("Copying within one process, by size", &[line], |x| size(x as u64), bandwidth))
 }
 

@@ -34,24 +34,24 @@ pub fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> Box<dyn
 }
 
 /// The folder of one measurement's files. Dropping it removes them.
-pub struct Place {
+pub struct RunFolder {
     root: PathBuf,
     prefix: String,
 }
 
-impl Place {
-    fn new() -> Result<Place, Error> {
+impl RunFolder {
+    fn new() -> Result<RunFolder, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only has to give each caller another number.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // In the name because /dev/shm may be shared with another namespace, in which another
         // process has our number.
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let prefix = format!("{}{number}-{time:x}-", Place::common_prefix());
+        let prefix = format!("{}{number}-{time:x}-", RunFolder::common_prefix());
         let root = std::env::temp_dir().join(&prefix);
         std::fs::create_dir(&root)
             .map_err(|e| Error::system(format!("making the folder {}", root.display()), e))?;
-        Ok(Place { root, prefix })
+        Ok(RunFolder { root, prefix })
     }
 
     /// Common beginning of the names of all places of this process.
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunFolder {
     fn drop(&mut self) {
         // Its processes have ended and left little or nothing; what they left because they were
         // killed has our prefix. Files that can't be removed are in the folders for such things.
@@ -211,7 +211,7 @@ impl Stage {
         play: impl Fn(&Node, usize) -> Attempt,
     ) -> Result<(), Error> {
         set_log_level(LogLevel::Fatal);
-        let place = Place::new()?;
+        let place = RunFolder::new()?;
         let cores: Vec<_> = (0..self.procs).map(|n| run.placement.core_for(n, self.procs)).collect();
         let ended = team(&cores, run.limit * 4 + GRACE, |rank| {
             let Err(error) = place.node().and_then(|node| play(&node, rank)) else { return 0 };

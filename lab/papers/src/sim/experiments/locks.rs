@@ -9,7 +9,7 @@ use towpath_sync::{Lock, for_each_lock};
 use super::{Family, Measured, NamedRunner, Run, in_two_sizes};
 use towpath_host::Error;
 
-struct Shared<L> {
+struct LockWork<L> {
     lock: L,
     count: SimCell,
 }
@@ -19,7 +19,7 @@ fn run<L: Lock<Sim> + 'static>(run: &Run) -> Result<Measured, Error> {
     run.measure(
         |arena| {
             let lock = L::new(arena);
-            Shared { lock, count: arena.cell(Place::NewLine, 0) }
+            LockWork { lock, count: arena.cell(Place::NewLine, 0) }
         },
         move |cpu, shared, patience, _| {
             let wait = patience.clone().at_memory(at_memory);

@@ -83,17 +83,17 @@ pub enum SlotsForm {
 }
 
 /// The memory that both processes use.
-struct Shared {
+struct FaultMemory {
     slots: Vec<Slot<Sim>>,
     payload: towpath_sim::SimBytes,
 }
 
 const PROCESSES: usize = 2;
 
-impl Shared {
-    fn new(arena: &SimArena) -> Shared {
+impl FaultMemory {
+    fn new(arena: &SimArena) -> FaultMemory {
         let pairs = PROCESSES * PROCESSES;
-        Shared {
+        FaultMemory {
             slots: (0..pairs).map(|_| Slot::new(arena)).collect(),
             payload: arena.bytes(pairs * SHORT_BELOW),
         }
@@ -144,7 +144,7 @@ pub fn exchange(machine: &Parameters, form: SlotsForm, fault: Fault, seed: u64) 
     let mut machine = machine.clone();
     machine.set_from_text(WINDOW).expect("a parameter and its value");
     let mut simulation = Simulation::new(&machine, PROCESSES, seed);
-    let shared = Rc::new(Shared::new(&simulation.arena()));
+    let shared = Rc::new(FaultMemory::new(&simulation.arena()));
     let stale = Rc::new(Cell::new(false));
     for me in 0..PROCESSES {
         let (shared, stale) = (Rc::clone(&shared), Rc::clone(&stale));

@@ -13,14 +13,14 @@ use crate::ladder::{LadderLock, Version};
 
 /// One lock of either kind.
 #[derive(Clone)]
-pub struct Guard(Rc<Inner>);
+pub struct Guard(Rc<GuardState>);
 
-struct Inner {
-    kind: Kind,
+struct GuardState {
+    kind: GuardKind,
     operations: Cell<u64>,
 }
 
-enum Kind {
+enum GuardKind {
     /// A semaphore: every entry and every exit is a system call. 0 free, 1 held, 2 held
     /// with a sleeper.
     Semaphore { word: SimWord, call: Time },
@@ -38,11 +38,11 @@ impl Guard {
     pub fn new(arena: &SimArena, machine: &Parameters, version: Version) -> Guard {
         let kind = match version {
             Version::SystemV | Version::SlotsSystemV => {
-                Kind::Semaphore { word: arena.word(Place::NewLine, 0), call: machine.semaphore }
+                GuardKind::Semaphore { word: arena.word(Place::NewLine, 0), call: machine.semaphore }
             }
-            _ => Kind::Flushing(TestAndSet::new(arena)),
+            _ => GuardKind::Flushing(TestAndSet::new(arena)),
         };
-        Guard(Rc::new(Inner { kind, operations: Cell::new(0) }))
+        Guard(Rc::new(GuardState { kind, operations: Cell::new(0) }))
     }
 
     /// Number of times that it was entered and left.
@@ -59,7 +59,7 @@ impl LadderLock<Sim> for Guard {
     fn enter<W: Waiting<Sim>>(&self, cpu: &Sim, wait: &W) {
         self.count();
         match &self.0.kind {
-            Kind::Semaphore { word, call } => {
+            GuardKind::Semaphore { word, call } => {
                 cpu.compute(*call);
                 // (E1) Acquire: pairs with the Release (E3) in `leave`. Relaxed: nothing was had.
                 if cpu.compare_exchange(word, 0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -69,7 +69,7 @@ impl LadderLock<Sim> for Guard {
                     }
                 }
             }
-            Kind::Flushing(lock) => {
+            GuardKind::Flushing(lock) => {
                 // No waiter is told of deaths here.
                 lock.lock(cpu, wait).expect("a lock that no holder abandons");
                 cpu.flush_cache();
@@ -80,14 +80,14 @@ impl LadderLock<Sim> for Guard {
     fn leave<W: Waiting<Sim>>(&self, cpu: &Sim, wait: &W) {
         self.count();
         match &self.0.kind {
-            Kind::Semaphore { word, call } => {
+            GuardKind::Semaphore { word, call } => {
                 cpu.compute(*call);
                 // (E3) Release: pairs with the Acquire (E1) and (E2) in `enter`.
                 if cpu.swap(word, 0, Ordering::Release) == 2 {
                     cpu.wake(word, 1);
                 }
             }
-            Kind::Flushing(lock) => {
+            GuardKind::Flushing(lock) => {
                 cpu.flush_cache();
                 lock.unlock(cpu, wait, ());
             }

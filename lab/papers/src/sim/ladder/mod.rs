@@ -83,7 +83,7 @@ fn rounds(bytes: usize) -> usize {
 }
 
 /// The memory that both processes share.
-struct Shared {
+struct LadderMemory {
     ends: Vec<QueueEnds<Sim>>,
     packets: Vec<Packet<Sim>>,
     slots: Vec<Slot<Sim>>,
@@ -95,10 +95,10 @@ struct Shared {
 
 const PROCESSES: usize = 2;
 
-impl Shared {
-    fn new(arena: &SimArena, rung: &Rung) -> Shared {
+impl LadderMemory {
+    fn new(arena: &SimArena, rung: &Rung) -> LadderMemory {
         let many = PROCESSES * PACKETS.max(PROCESSES);
-        Shared {
+        LadderMemory {
             ends: (0..PROCESSES).map(|_| QueueEnds::new(arena)).collect(),
             packets: (0..PROCESSES * PACKETS).map(|_| Packet::new(arena)).collect(),
             slots: (0..PROCESSES * PROCESSES).map(|_| Slot::new(arena)).collect(),
@@ -125,12 +125,12 @@ pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
         return ours::ping_pong(rung);
     }
     let mut simulation = Simulation::new(&rung.run.machine, PROCESSES, rung.run.seed);
-    let shared = Rc::new(Shared::new(&simulation.arena(), rung));
+    let shared = Rc::new(LadderMemory::new(&simulation.arena(), rung));
     let trips = Trips::default();
     for me in 0..PROCESSES {
         let (shared, trips, rung) = (Rc::clone(&shared), trips.clone(), rung.clone());
         simulation.spawn(me, me, move |cpu| {
-            let Shared { table, bytes: data, locks, payload, .. } = &*shared;
+            let LadderMemory { table, bytes: data, locks, payload, .. } = &*shared;
             let pool = Pool { table, bytes: data, size: rung.pool, lock: locks[PROCESSES].clone() };
             if me == 0 {
                 pool.prepare(cpu);

@@ -16,18 +16,18 @@ const SLOTS: usize = 512;
 const BYTES: usize = 256 << 10;
 
 /// A ring of the simulated machine.
-struct Memory {
+struct SimRing {
     ring: Ring<Sim, SLOTS>,
     bytes: SimBytes,
 }
 
-impl Memory {
-    fn new(arena: &SimArena) -> Rc<Memory> {
-        Rc::new(Memory { ring: Ring::new(arena), bytes: arena.bytes(BYTES) })
+impl SimRing {
+    fn new(arena: &SimArena) -> Rc<SimRing> {
+        Rc::new(SimRing { ring: Ring::new(arena), bytes: arena.bytes(BYTES) })
     }
 }
 
-impl RingMemory<SLOTS> for Memory {
+impl RingMemory<SLOTS> for SimRing {
     type Cpu = Sim;
     fn ring(&self) -> &Ring<Sim, SLOTS> {
         &self.ring
@@ -37,12 +37,12 @@ impl RingMemory<SLOTS> for Memory {
 /// Pieces are copied as the machine copies.
 struct Copies;
 
-impl RingBytes<Sim, Rc<Memory>> for Copies {
-    fn write(&mut self, cpu: &Sim, memory: &Rc<Memory>, _: u64, at: usize, piece: &[u8]) -> Option<u64> {
+impl RingBytes<Sim, Rc<SimRing>> for Copies {
+    fn write(&mut self, cpu: &Sim, memory: &Rc<SimRing>, _: u64, at: usize, piece: &[u8]) -> Option<u64> {
         cpu.copy_in(&memory.bytes, at, piece);
         Some(at as u64)
     }
-    fn read(&mut self, cpu: &Sim, memory: &Rc<Memory>, _: u64, place: u64, piece: &mut [u8]) -> bool {
+    fn read(&mut self, cpu: &Sim, memory: &Rc<SimRing>, _: u64, place: u64, piece: &mut [u8]) -> bool {
         cpu.copy_out(&memory.bytes, place as usize, piece);
         true
     }
@@ -54,7 +54,7 @@ pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
     let (bytes, seed) = (*bytes, *seed);
     let mut simulation = Simulation::new(machine, PROCESSES, seed);
     let arena = simulation.arena();
-    let rings: Rc<[Rc<Memory>; PROCESSES]> = Rc::new(core::array::from_fn(|_| Memory::new(&arena)));
+    let rings: Rc<[Rc<SimRing>; PROCESSES]> = Rc::new(core::array::from_fn(|_| SimRing::new(&arena)));
     let trips = Trips::default();
     let software = rung.software / 2;
     for me in 0..PROCESSES {
@@ -73,7 +73,7 @@ pub fn ping_pong(rung: &Rung) -> Result<LadderFigures, Stuck> {
                     cpu.work(software);
                     return ends.send(cpu, round as u64, &data, |_| cpu.delay(1), || {});
                 }
-                let next = |into: &RingReceiver<Rc<Memory>, SLOTS>| loop {
+                let next = |into: &RingReceiver<Rc<SimRing>, SLOTS>| loop {
                     if let Some(found) = into.next(cpu) {
                         return found;
                     }

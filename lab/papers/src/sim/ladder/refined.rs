@@ -30,7 +30,7 @@ const TRIPS: usize = 200;
 /// Before them, so that the slots are given.
 const WARM: usize = 6;
 
-struct Shared {
+struct RefinedMemory {
     slots: Vec<Slot<Sim>>,
     payload: SimBytes,
     ends: Vec<QueueEnds<Sim>>,
@@ -40,9 +40,9 @@ struct Shared {
     given: Given<Sim>,
 }
 
-impl Shared {
-    fn new(arena: &SimArena, machine: &Parameters, processes: usize, slots: usize) -> Shared {
-        Shared {
+impl RefinedMemory {
+    fn new(arena: &SimArena, machine: &Parameters, processes: usize, slots: usize) -> RefinedMemory {
+        RefinedMemory {
             slots: (0..slots).map(|_| Slot::new(arena)).collect(),
             payload: arena.bytes(slots * SHORT_BELOW),
             ends: (0..processes).map(|_| QueueEnds::new(arena)).collect(),
@@ -76,12 +76,12 @@ pub fn latency(machine: &Parameters, processes: usize, polled: Polled, seed: u64
         Polled::All => processes * processes,
         Polled::Chosen(each) => processes * each,
     };
-    let shared = Rc::new(Shared::new(&simulation.arena(), machine, processes, slots));
+    let shared = Rc::new(RefinedMemory::new(&simulation.arena(), machine, processes, slots));
     let ways = Ways::default();
     for me in 0..processes {
         let (shared, ways) = (Rc::clone(&shared), ways.clone());
         simulation.spawn(me, me, move |cpu| {
-            let Shared { slots, payload, given, .. } = &*shared;
+            let RefinedMemory { slots, payload, given, .. } = &*shared;
             match polled {
                 Polled::All => talk(cpu, &Slots { slots, payload, processes }, me, processes, &ways),
                 Polled::Chosen(_) => {
@@ -186,7 +186,7 @@ const BURSTS: usize = 20;
 /// [`Stuck`] if it doesn't end.
 pub fn bursts(machine: &Parameters, depth: usize, seed: u64) -> Result<Burst, Stuck> {
     let mut simulation = Simulation::new(machine, 2, seed);
-    let shared = Rc::new(Shared::new(&simulation.arena(), machine, 2, 4 * depth));
+    let shared = Rc::new(RefinedMemory::new(&simulation.arena(), machine, 2, 4 * depth));
     let result = Rc::new(Cell::new(Burst { waited: 0.0, sending: 0.0 }));
     for me in 0..2 {
         let (shared, result) = (Rc::clone(&shared), Rc::clone(&result));

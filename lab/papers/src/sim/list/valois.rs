@@ -31,7 +31,7 @@ const FIRST: u32 = 0;
 const AUXILIARY: u64 = 0;
 const LAST: u64 = u64::MAX;
 
-struct Counted<P: Processor> {
+struct CountedElement<P: Processor> {
     next: P::Word,
     key: P::Word,
     references: P::Word,
@@ -39,9 +39,9 @@ struct Counted<P: Processor> {
     back: P::Word,
 }
 
-impl<P: Processor> Counted<P> {
+impl<P: Processor> CountedElement<P> {
     fn new(arena: &impl Arena<P>, [next, key, references]: [u64; 3]) -> Self {
-        Counted {
+        CountedElement {
             next: arena.word(Place::NewLine, next),
             key: arena.word(Place::SameLine, key),
             references: arena.word(Place::SameLine, references),
@@ -51,24 +51,24 @@ impl<P: Processor> Counted<P> {
 }
 
 /// Content of the pool: numbers; the nodes lie beside it.
-struct Number;
+struct NodeNumber;
 
-impl<P: Processor> Node<P> for Number {
+impl<P: Processor> Node<P> for NodeNumber {
     fn new(_arena: &impl Arena<P>) -> Self {
-        Number
+        NodeNumber
     }
 }
 
 /// The list.
 pub struct Valois<P: Processor> {
-    nodes: Box<[Counted<P>]>,
-    free: Pool<P, Number>,
+    nodes: Box<[CountedElement<P>]>,
+    free: Pool<P, NodeNumber>,
 }
 
 /// The place of a process: at a cell, with the auxiliary node and the cell before it. It
 /// has references to all three.
 #[derive(Clone, Copy, Debug)]
-struct Cursor {
+struct ListPosition {
     cell: u32,
     auxiliary: u32,
     target: u32,
@@ -76,7 +76,7 @@ struct Cursor {
 
 // begin: insertion and deletion
 impl<P: Processor> Valois<P> {
-    fn node(&self, index: u32) -> Result<&Counted<P>, ListError> {
+    fn node(&self, index: u32) -> Result<&CountedElement<P>, ListError> {
         self.nodes.get(index as usize).ok_or(ListError::Corrupt)
     }
 
@@ -167,15 +167,21 @@ impl<P: Processor> Valois<P> {
         Ok(cpu.load(&self.node(index)?.key, Ordering::Relaxed))
     }
 
-    fn first(&self, cpu: &P, me: usize, steps: &mut u64) -> Result<Cursor, ListError> {
+    fn first(&self, cpu: &P, me: usize, steps: &mut u64) -> Result<ListPosition, ListError> {
         let cell = self.refer(cpu, FIRST)?;
         let auxiliary = self.safe_read(cpu, me, &self.node(cell)?.next, 0)?;
-        self.update(cpu, me, Cursor { cell, auxiliary, target: NONE }, steps)
+        self.update(cpu, me, ListPosition { cell, auxiliary, target: NONE }, steps)
     }
 
     /// Moves the cursor to the cell that is now behind it; takes extra auxiliary nodes in
     /// between out.
-    fn update(&self, cpu: &P, me: usize, at: Cursor, steps: &mut u64) -> Result<Cursor, ListError> {
+    fn update(
+        &self,
+        cpu: &P,
+        me: usize,
+        at: ListPosition,
+        steps: &mut u64,
+    ) -> Result<ListPosition, ListError> {
         if at.target != NONE {
             self.release(cpu, me, at.target)?;
         }
@@ -188,23 +194,23 @@ impl<P: Processor> Valois<P> {
             auxiliary = next;
             next = self.safe_read(cpu, me, &self.node(auxiliary)?.next, 0)?;
         }
-        Ok(Cursor { cell: at.cell, auxiliary, target: next })
+        Ok(ListPosition { cell: at.cell, auxiliary, target: next })
     }
 
-    fn next(&self, cpu: &P, me: usize, at: Cursor, steps: &mut u64) -> Result<Cursor, ListError> {
+    fn next(&self, cpu: &P, me: usize, at: ListPosition, steps: &mut u64) -> Result<ListPosition, ListError> {
         *steps += 2;
         self.release(cpu, me, at.cell)?;
         self.release(cpu, me, at.auxiliary)?;
         let auxiliary = self.safe_read(cpu, me, &self.node(at.target)?.next, 0)?;
-        self.update(cpu, me, Cursor { cell: at.target, auxiliary, target: NONE }, steps)
+        self.update(cpu, me, ListPosition { cell: at.target, auxiliary, target: NONE }, steps)
     }
 
-    fn drop_cursor(&self, cpu: &P, me: usize, at: Cursor) -> Result<(), ListError> {
+    fn drop_cursor(&self, cpu: &P, me: usize, at: ListPosition) -> Result<(), ListError> {
         [at.cell, at.auxiliary, at.target].into_iter().try_for_each(|index| self.release(cpu, me, index))
     }
 
     /// Takes the cursor's cell out of the list.
-    fn try_remove(&self, cpu: &P, me: usize, at: Cursor) -> Result<bool, ListError> {
+    fn try_remove(&self, cpu: &P, me: usize, at: ListPosition) -> Result<bool, ListError> {
         let cell = self.node(at.target)?;
         let mut last = self.safe_read(cpu, me, &cell.next, 0)?;
         if !self.swing(cpu, me, &self.node(at.auxiliary)?.next, at.target, last)? {
@@ -252,7 +258,7 @@ impl<P: Processor> List<P> for Valois<P> {
     fn new(arena: &impl Arena<P>, plan: &ListPlan) -> Self {
         // However long deleted nodes are kept from use.
         let numbers =
-            Pool::<P, Number>::nodes_for(2 * (plan.pairs as usize + plan.processes), plan.processes);
+            Pool::<P, NodeNumber>::nodes_for(2 * (plan.pairs as usize + plan.processes), plan.processes);
         let (auxiliary, last) = (numbers as u64, numbers as u64 + 1);
         let kept = IN_USE + ONE;
         let node = |index: usize| match index {
@@ -263,7 +269,7 @@ impl<P: Processor> List<P> for Valois<P> {
             _ => [0, LAST, kept + ONE],
         };
         Valois {
-            nodes: (0..numbers + 2).map(|i| Counted::new(arena, node(i))).collect(),
+            nodes: (0..numbers + 2).map(|i| CountedElement::new(arena, node(i))).collect(),
             free: Pool::new(arena, numbers, plan.processes),
         }
     }

@@ -136,7 +136,7 @@ impl Stored for SimSegment<'_> {
 }
 
 impl<'m> Simulated<'m> {
-    fn part(&self, endpoint: u16) -> Result<&'m super::world::Part, Error> {
+    fn part(&self, endpoint: u16) -> Result<&'m super::world::EndpointPart, Error> {
         self.world.parts.get(usize::from(endpoint)).ok_or_else(|| {
             let n = self.world.parts.len();
             Error::BadArgument(format!("endpoint {endpoint} does not exist: this world has {n}"))

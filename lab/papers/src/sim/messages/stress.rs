@@ -52,7 +52,7 @@ const ACK: u8 = 2;
 
 /// The reader is the last member, so that writers are numbered from 0.
 #[derive(Clone, Copy)]
-struct Program {
+struct StressProgram {
     writers: usize,
     messages: u64,
 }
@@ -67,7 +67,7 @@ struct Program {
 ///
 /// If a message is lost, comes twice, or overtakes another of its sender.
 pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigures, Stuck> {
-    let program = Program { writers: layer.run.procs - 1, messages: layer.run.operations };
+    let program = StressProgram { writers: layer.run.procs - 1, messages: layer.run.operations };
     let members = program.writers + 1;
     let mut simulation = Simulation::new(&layer.run.machine, members, layer.run.seed);
     let arena = simulation.arena();
@@ -119,7 +119,13 @@ pub fn stress(layer: &Layer, algorithm: MessageAlgorithm) -> Result<StressFigure
     Ok(figures)
 }
 
-fn read(cpu: &Sim, world: &World, board: &Board, program: Program, habits: super::Habits) -> StressFigures {
+fn read(
+    cpu: &Sim,
+    world: &World,
+    board: &Board,
+    program: StressProgram,
+    habits: super::Habits,
+) -> StressFigures {
     let arrived = RefCell::new(vec![0u32; program.writers]);
     let handled = Cell::new(0u64);
     let first = program.messages / 8;

@@ -101,7 +101,7 @@ impl Ring {
 }
 
 /// One endpoint's part of the memory.
-pub(super) struct Part {
+pub(super) struct EndpointPart {
     /// Its entry in the directory.
     pub entry: Entry<Sim>,
     /// Its receive block: the request queue and the reply queue.
@@ -116,7 +116,7 @@ pub(super) struct Part {
 /// die.
 pub struct World {
     pub(super) config: WorldConfig,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<EndpointPart>,
     pub(super) bells: Vec<SimWord>,
     /// A line for each two endpoints, under the one algorithm whose endpoints use it.
     lines: Vec<AnswerLine<Sim>>,
@@ -135,7 +135,7 @@ impl World {
             panic!("{error}");
         }
         let streams = if config.has_streams() { config.streams } else { 0 };
-        let part = |e: u32| Part {
+        let part = |e: u32| EndpointPart {
             rings: [0, 1]
                 .map(|kind| Ring::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
             entry: Entry::new(arena),

@@ -13,11 +13,11 @@ use towpath_machine::{Native, NativeBytes, Plain};
 use towpath_shm::Memory;
 
 use crate::device::connect::address::Address;
-use crate::device::connect::layout::{self, Header, Member, SlotsHeader, at};
+use crate::device::connect::layout::{self, EndpointHeader, Member, SlotsHeader, at};
 
 // `Slot`, `Extra`, `BlockHead` and `Control` are `Plain` by the room channel.
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
-unsafe impl Plain for Header {}
+unsafe impl Plain for EndpointHeader {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
 unsafe impl Plain for Member {}
 // SAFETY: `repr(C)`, of atomic words only; all zero is the initial state; no `Drop`.
@@ -114,7 +114,7 @@ fn given(pid: u32, file: OwnedFd) -> Result<Memory, AttachError> {
 /// Its references are `'static` in type only: they are valid while this lives, and it never lends
 /// them out for longer.
 pub struct Segment {
-    header: &'static Header,
+    header: &'static EndpointHeader,
     members: &'static [Member],
     queue: Queue<'static, Native>,
     memory: Memory,
@@ -148,7 +148,7 @@ impl Segment {
     fn of(memory: Memory) -> Result<Segment, AttachError> {
         // SAFETY: `memory` is kept beside the references, and dropped after them.
         unsafe {
-            let header = &lasting(memory.slice::<Header>(0, 1)?)[0];
+            let header = &lasting(memory.slice::<EndpointHeader>(0, 1)?)[0];
             let members = lasting(memory.slice::<Member>(at::MEMBERS, layout::MEMBERS as u64)?);
             let queue = Queue {
                 id: 0,
@@ -165,7 +165,7 @@ impl Segment {
 
     /// Its header.
     #[inline(always)]
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &EndpointHeader {
         self.header
     }
 

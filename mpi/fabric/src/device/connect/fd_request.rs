@@ -8,7 +8,7 @@ use std::io;
 use crate::device::connect::address::Address;
 use crate::device::connect::attach::{AttachError, Segment};
 use crate::device::connect::fd_message::Connection;
-use crate::device::endpoint::{Core, Endpoint, Refusal};
+use crate::device::endpoint::{Endpoint, EndpointCore, Refusal};
 use crate::device::link::Link;
 use crate::device::peer::{ConnectionState, Peer};
 use crate::device::protocol::frame::Frame;
@@ -140,7 +140,7 @@ impl FdRequest {
     }
 }
 
-impl Core {
+impl EndpointCore {
     /// Continues a connection that is not open.
     #[cold]
     pub(crate) fn connect<'p>(

@@ -42,7 +42,7 @@ pub const SLOT_PIECE: usize = 16 << 10;
 
 /// The beginning of an endpoint's segment. The owner writes `identity` and `closed`.
 #[repr(C)]
-pub struct Header {
+pub struct EndpointHeader {
     /// The address, in words: a process that attaches compares it.
     pub identity: [AtomicU64; 8],
     /// Flag, if not 0: the owner takes no more frames.
@@ -107,7 +107,7 @@ const fn after(start: u64, bytes: usize) -> u64 {
 pub mod at {
     use super::*;
     /// The members.
-    pub const MEMBERS: u64 = after(0, size_of::<Header>());
+    pub const MEMBERS: u64 = after(0, size_of::<EndpointHeader>());
     /// The queue's words.
     pub const CONTROL: u64 = after(MEMBERS, super::MEMBERS * size_of::<Member>());
     /// Its packets.

@@ -1,7 +1,7 @@
 //! Dispatch of frames that have arrived. Nothing in them is believed.
 
 use crate::device::connect::attach::PairMemory;
-use crate::device::endpoint::Core;
+use crate::device::endpoint::EndpointCore;
 use crate::device::members::MemberId;
 use crate::device::peer::Peer;
 use crate::device::port::Port;
@@ -9,7 +9,7 @@ use crate::device::protocol::frame::Frame;
 use crate::device::protocol::receive::Envelope;
 use crate::device::protocol::wire::Arrived;
 
-impl Core {
+impl EndpointCore {
     /// Takes a frame; `None`, and one whose words make no sense, is dropped.
     #[inline]
     pub(crate) fn deliver(&mut self, port: &Port, from: MemberId, frame: Option<Arrived>) {

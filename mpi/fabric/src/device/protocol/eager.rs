@@ -10,19 +10,19 @@
 //! longer than [`Settings::eager`], the [`rendezvous`](super::rendezvous) protocol is used.
 //!
 //! **Source.** Gropp & Lusk 1997, §3. **A death** of the sender in the middle of a message: the
-//! receive ends with an error ([`Core::lose`]).
+//! receive ends with an error ([`EndpointCore::lose`]).
 
-use crate::device::endpoint::{Core, Held, QUEUE, Refusal, SendRequest};
-use crate::device::link::Sent;
+use crate::device::endpoint::{EndpointCore, HeldSend, QUEUE, Refusal, SendRequest};
+use crate::device::link::SendResult;
 use crate::device::peer::{Assembly, ConnectionState};
 use crate::device::port::Port;
 use crate::device::protocol::frame::{Frame, LONGEST};
-use crate::device::protocol::receive::{Active, Body, Envelope, Message};
+use crate::device::protocol::receive::{Active, Envelope, Message, PartialBody};
 use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
-use crate::device::protocol::wire::{Arrived, Content};
+use crate::device::protocol::wire::{Arrived, PayloadSource};
 use crate::device::tune::settings::{INJECT, Settings};
 
-impl Core {
+impl EndpointCore {
     /// Sends a message.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl Core {
         if is_behind || len > link.piece().min(eager) || !has_credit || request.matched {
             return self.send_slowly(request, has_credit && len <= eager);
         }
-        match link.send(&Frame::Eager { tag, data }.encode(Content::Part(request.buffer, 0, len))) {
-            Sent::Yes => {
+        match link.send(&Frame::Eager { tag, data }.encode(PayloadSource::Part(request.buffer, 0, len))) {
+            SendResult::Yes => {
                 if is_counted {
                     peer.eager_sent = peer.eager_sent.wrapping_add(len as u64);
                 }
@@ -65,8 +65,8 @@ impl Core {
                 self.reports.end(&request.ticket, 0);
                 Ok(())
             }
-            Sent::Full => Err(Refusal::Again),
-            Sent::Gone => Err(self.lost(request.peer)),
+            SendResult::Full => Err(Refusal::Again),
+            SendResult::Gone => Err(self.lost(request.peer)),
         }
     }
 
@@ -91,7 +91,7 @@ impl Core {
         let (id, then) = if request.matched {
             // Reported when the receiver says so; the bytes are sent all the same, so nothing of
             // them is kept.
-            let held = Held { peer: to, source: TransferSource::Copy(Vec::new()), ticket };
+            let held = HeldSend { peer: to, source: TransferSource::Copy(Vec::new()), ticket };
             (self.held.insert(held), None)
         } else {
             (0, Some(ticket))
@@ -108,9 +108,9 @@ impl Core {
         if peer.queue.is_empty() {
             let piece = len.min(link.piece());
             match link.send(&first.encode(stream.source.part(0, piece))) {
-                Sent::Yes => (is_out, stream.at) = (true, piece),
-                Sent::Gone => return Err(self.lost(to)),
-                Sent::Full => {}
+                SendResult::Yes => (is_out, stream.at) = (true, piece),
+                SendResult::Gone => return Err(self.lost(to)),
+                SendResult::Full => {}
             }
         }
         if !is_out {
@@ -147,7 +147,7 @@ impl Core {
             }
             None => {
                 let bytes = frame.payload.to_vec();
-                let place = space.keep(peer, tag, Message { envelope, body: Body::Bytes(bytes) });
+                let place = space.keep(peer, tag, Message { envelope, body: PartialBody::Bytes(bytes) });
                 if !whole {
                     self.peers[peer as usize].assembly = Some(Assembly::Waiting(tagged, place));
                 }
@@ -190,7 +190,7 @@ impl Core {
 
 /// Adds a piece to an unexpected message. Returns whether that was the last one.
 fn append(message: &mut Message, frame: &Arrived) -> bool {
-    let Body::Bytes(bytes) = &mut message.body else { return true };
+    let PartialBody::Bytes(bytes) = &mut message.body else { return true };
     if bytes.len() + frame.payload.len() <= message.envelope.len {
         bytes.extend_from_slice(&frame.payload.to_vec());
     }

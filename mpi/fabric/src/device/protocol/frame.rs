@@ -35,7 +35,7 @@
 //!
 //! [`Slab`]: crate::device::resource::slab::Slab
 
-use crate::device::protocol::wire::{Arrived, Content, RawFrame, WORDS};
+use crate::device::protocol::wire::{Arrived, PayloadSource, RawFrame, WORDS};
 use crate::device::resource::completion::error;
 
 /// Maximum length of a message, in bytes.
@@ -52,7 +52,7 @@ const LAST: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "named after the variants of `Frame`")]
-pub enum Kind {
+pub enum FrameKind {
     Eager = 0,
     EagerTagged = 1,
     EagerData = 2,
@@ -75,36 +75,36 @@ pub enum Kind {
     Disconnect = 19,
 }
 
-impl Kind {
+impl FrameKind {
     /// Every kind, in the order of the numbers, and its number of words.
-    pub const ALL: [(Kind, u8); 20] = [
-        (Kind::Eager, 0),
-        (Kind::EagerTagged, 0),
-        (Kind::EagerData, 1),
-        (Kind::EagerDataTagged, 1),
-        (Kind::EagerFirst, 3),
-        (Kind::EagerFirstTagged, 3),
-        (Kind::EagerNext, 0),
-        (Kind::Rts, 4),
-        (Kind::RtsTagged, 4),
-        (Kind::Cts, 3),
-        (Kind::RendezvousData, 2),
-        (Kind::Fin, 1),
-        (Kind::Write, 4),
-        (Kind::Read, 4),
-        (Kind::Done, 2),
-        (Kind::Atomic, 4),
-        (Kind::AtomicResult, 2),
-        (Kind::RingOffer, 2),
-        (Kind::RingSwitch, 0),
-        (Kind::Disconnect, 0),
+    pub const ALL: [(FrameKind, u8); 20] = [
+        (FrameKind::Eager, 0),
+        (FrameKind::EagerTagged, 0),
+        (FrameKind::EagerData, 1),
+        (FrameKind::EagerDataTagged, 1),
+        (FrameKind::EagerFirst, 3),
+        (FrameKind::EagerFirstTagged, 3),
+        (FrameKind::EagerNext, 0),
+        (FrameKind::Rts, 4),
+        (FrameKind::RtsTagged, 4),
+        (FrameKind::Cts, 3),
+        (FrameKind::RendezvousData, 2),
+        (FrameKind::Fin, 1),
+        (FrameKind::Write, 4),
+        (FrameKind::Read, 4),
+        (FrameKind::Done, 2),
+        (FrameKind::Atomic, 4),
+        (FrameKind::AtomicResult, 2),
+        (FrameKind::RingOffer, 2),
+        (FrameKind::RingSwitch, 0),
+        (FrameKind::Disconnect, 0),
     ];
 
     /// Numbers of words of all kinds, in three bits each.
     const WORDS: u64 = {
         let (mut all, mut n) = (0, 0);
-        while n < Kind::ALL.len() {
-            all |= (Kind::ALL[n].1 as u64) << (n * 3);
+        while n < FrameKind::ALL.len() {
+            all |= (FrameKind::ALL[n].1 as u64) << (n * 3);
             n += 1;
         }
         all
@@ -113,13 +113,13 @@ impl Kind {
     /// Number of words.
     #[inline(always)]
     pub fn words(self) -> usize {
-        (Kind::WORDS >> (self as usize * 3) & 7) as usize
+        (FrameKind::WORDS >> (self as usize * 3) & 7) as usize
     }
 
     /// Returns the kind with this number, if there is one.
     #[inline(always)]
-    pub fn from_number(number: u8) -> Option<Kind> {
-        Kind::ALL.get(usize::from(number)).map(|k| k.0)
+    pub fn from_number(number: u8) -> Option<FrameKind> {
+        FrameKind::ALL.get(usize::from(number)).map(|k| k.0)
     }
 }
 
@@ -272,44 +272,46 @@ fn to_error(number: u64) -> i32 {
 impl Frame {
     /// Encodes the frame with its payload.
     #[inline(always)]
-    pub fn encode(self, content: Content<'_>) -> RawFrame<'_> {
+    pub fn encode(self, content: PayloadSource<'_>) -> RawFrame<'_> {
         let tagged = |tag: Option<u64>, plain, with_tag| if tag.is_some() { with_tag } else { plain };
-        let (kind, tag, words): (Kind, u64, [u64; WORDS]) = match self {
+        let (kind, tag, words): (FrameKind, u64, [u64; WORDS]) = match self {
             Frame::Eager { tag, data } => {
                 let kind = match data {
-                    None => tagged(tag, Kind::Eager, Kind::EagerTagged),
-                    Some(_) => tagged(tag, Kind::EagerData, Kind::EagerDataTagged),
+                    None => tagged(tag, FrameKind::Eager, FrameKind::EagerTagged),
+                    Some(_) => tagged(tag, FrameKind::EagerData, FrameKind::EagerDataTagged),
                 };
                 (kind, tag.unwrap_or(0), [data.unwrap_or(0), 0, 0, 0])
             }
             Frame::EagerFirst { tag, data, len, id } => {
-                let kind = tagged(tag, Kind::EagerFirst, Kind::EagerFirstTagged);
+                let kind = tagged(tag, FrameKind::EagerFirst, FrameKind::EagerFirstTagged);
                 (kind, tag.unwrap_or(0), [pack(len, data), data.unwrap_or(0), id, 0])
             }
-            Frame::EagerNext => (Kind::EagerNext, 0, [0; 4]),
+            Frame::EagerNext => (FrameKind::EagerNext, 0, [0; 4]),
             Frame::Rts { tag, data, len, id, address } => {
-                let kind = tagged(tag, Kind::Rts, Kind::RtsTagged);
+                let kind = tagged(tag, FrameKind::Rts, FrameKind::RtsTagged);
                 (kind, tag.unwrap_or(0), [pack(len, data), data.unwrap_or(0), id, address])
             }
-            Frame::Cts { id, receive, wanted } => (Kind::Cts, 0, [id, receive, wanted, 0]),
-            Frame::RendezvousData { receive, offset } => (Kind::RendezvousData, 0, [receive, offset, 0, 0]),
-            Frame::Fin { id } => (Kind::Fin, 0, [id, 0, 0, 0]),
+            Frame::Cts { id, receive, wanted } => (FrameKind::Cts, 0, [id, receive, wanted, 0]),
+            Frame::RendezvousData { receive, offset } => {
+                (FrameKind::RendezvousData, 0, [receive, offset, 0, 0])
+            }
+            Frame::Fin { id } => (FrameKind::Fin, 0, [id, 0, 0, 0]),
             Frame::Write { address, key, id, data, last } => {
                 let data_flag = if last && data.is_some() { DATA } else { 0 };
                 let flags = if last { data_flag | LAST } else { 0 };
-                (Kind::Write, flags, [address, key, id, data.unwrap_or(0)])
+                (FrameKind::Write, flags, [address, key, id, data.unwrap_or(0)])
             }
-            Frame::Read { address, key, id, len } => (Kind::Read, 0, [address, key, id, len]),
+            Frame::Read { address, key, id, len } => (FrameKind::Read, 0, [address, key, id, len]),
             Frame::Atomic { operation, address, key, id, count } => {
-                (Kind::Atomic, operation, [address, key, id, count])
+                (FrameKind::Atomic, operation, [address, key, id, count])
             }
-            Frame::Done { id, error } => (Kind::Done, 0, [id, from_error(error), 0, 0]),
-            Frame::AtomicResult { id, error } => (Kind::AtomicResult, 0, [id, from_error(error), 0, 0]),
+            Frame::Done { id, error } => (FrameKind::Done, 0, [id, from_error(error), 0, 0]),
+            Frame::AtomicResult { id, error } => (FrameKind::AtomicResult, 0, [id, from_error(error), 0, 0]),
             Frame::RingOffer { descriptor, nonce } => {
-                (Kind::RingOffer, 0, [u64::from(descriptor), nonce, 0, 0])
+                (FrameKind::RingOffer, 0, [u64::from(descriptor), nonce, 0, 0])
             }
-            Frame::RingSwitch => (Kind::RingSwitch, 0, [0; 4]),
-            Frame::Disconnect => (Kind::Disconnect, 0, [0; 4]),
+            Frame::RingSwitch => (FrameKind::RingSwitch, 0, [0; 4]),
+            Frame::Disconnect => (FrameKind::Disconnect, 0, [0; 4]),
         };
         RawFrame { kind, tag, words, content }
     }
@@ -319,38 +321,40 @@ impl Frame {
     pub fn decode(frame: &Arrived) -> Option<Frame> {
         let Arrived { kind, tag, words: w, .. } = *frame;
         Some(match kind {
-            Kind::Eager => Frame::Eager { tag: None, data: None },
-            Kind::EagerTagged => Frame::Eager { tag: Some(tag), data: None },
-            Kind::EagerData => Frame::Eager { tag: None, data: Some(w[0]) },
-            Kind::EagerDataTagged => Frame::Eager { tag: Some(tag), data: Some(w[0]) },
-            Kind::EagerFirst | Kind::EagerFirstTagged => {
+            FrameKind::Eager => Frame::Eager { tag: None, data: None },
+            FrameKind::EagerTagged => Frame::Eager { tag: Some(tag), data: None },
+            FrameKind::EagerData => Frame::Eager { tag: None, data: Some(w[0]) },
+            FrameKind::EagerDataTagged => Frame::Eager { tag: Some(tag), data: Some(w[0]) },
+            FrameKind::EagerFirst | FrameKind::EagerFirstTagged => {
                 let (len, data) = unpack(w[0], w[1])?;
                 if frame.payload.len() as u64 > len {
                     return None;
                 }
-                let tag = (kind == Kind::EagerFirstTagged).then_some(tag);
+                let tag = (kind == FrameKind::EagerFirstTagged).then_some(tag);
                 Frame::EagerFirst { tag, data, len, id: w[2] }
             }
-            Kind::EagerNext => Frame::EagerNext,
-            Kind::Rts | Kind::RtsTagged => {
+            FrameKind::EagerNext => Frame::EagerNext,
+            FrameKind::Rts | FrameKind::RtsTagged => {
                 let (len, data) = unpack(w[0], w[1])?;
-                let tag = (kind == Kind::RtsTagged).then_some(tag);
+                let tag = (kind == FrameKind::RtsTagged).then_some(tag);
                 Frame::Rts { tag, data, len, id: w[2], address: w[3] }
             }
-            Kind::Cts => Frame::Cts { id: w[0], receive: w[1], wanted: w[2] },
-            Kind::RendezvousData => Frame::RendezvousData { receive: w[0], offset: w[1] },
-            Kind::Fin => Frame::Fin { id: w[0] },
-            Kind::Write => {
+            FrameKind::Cts => Frame::Cts { id: w[0], receive: w[1], wanted: w[2] },
+            FrameKind::RendezvousData => Frame::RendezvousData { receive: w[0], offset: w[1] },
+            FrameKind::Fin => Frame::Fin { id: w[0] },
+            FrameKind::Write => {
                 let data = (tag & DATA != 0).then_some(w[3]);
                 Frame::Write { address: w[0], key: w[1], id: w[2], data, last: tag & LAST != 0 }
             }
-            Kind::Read => Frame::Read { address: w[0], key: w[1], id: w[2], len: w[3] },
-            Kind::Atomic => Frame::Atomic { operation: tag, address: w[0], key: w[1], id: w[2], count: w[3] },
-            Kind::Done => Frame::Done { id: w[0], error: to_error(w[1]) },
-            Kind::AtomicResult => Frame::AtomicResult { id: w[0], error: to_error(w[1]) },
-            Kind::RingOffer => Frame::RingOffer { descriptor: w[0] as u32, nonce: w[1] },
-            Kind::RingSwitch => Frame::RingSwitch,
-            Kind::Disconnect => Frame::Disconnect,
+            FrameKind::Read => Frame::Read { address: w[0], key: w[1], id: w[2], len: w[3] },
+            FrameKind::Atomic => {
+                Frame::Atomic { operation: tag, address: w[0], key: w[1], id: w[2], count: w[3] }
+            }
+            FrameKind::Done => Frame::Done { id: w[0], error: to_error(w[1]) },
+            FrameKind::AtomicResult => Frame::AtomicResult { id: w[0], error: to_error(w[1]) },
+            FrameKind::RingOffer => Frame::RingOffer { descriptor: w[0] as u32, nonce: w[1] },
+            FrameKind::RingSwitch => Frame::RingSwitch,
+            FrameKind::Disconnect => Frame::Disconnect,
         })
     }
 }
@@ -359,16 +363,16 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::device::protocol::wire::LINE;
-    use crate::device::resource::buffers::Payload;
+    use crate::device::resource::buffers::ArrivedPayload;
 
     /// Sends a frame with this payload over a line.
     fn over_the_wire(frame: Frame, payload: &[u8]) -> Option<Frame> {
-        let raw = frame.encode(Content::Bytes(payload));
+        let raw = frame.encode(PayloadSource::Bytes(payload));
         let line = raw.line();
         let mut cells = [u64::MAX; LINE / 8];
         raw.cells(None, |n, cell| cells[n] = cell);
         let words = [cells[0], cells[1], cells[2], cells[3]];
-        let all = Payload::of_cells(&cells);
+        let all = ArrivedPayload::of_cells(&cells);
         let arrived = Arrived::read(line.handler, line.args, raw.tag, words, all, |_| None)?;
         assert_eq!(arrived.payload.to_vec(), payload);
         Frame::decode(&arrived)

@@ -33,18 +33,18 @@ impl Pattern {
     fn accepts(&self, source: u32, tag: u64) -> bool {
         (self.source == ANY || self.source == source) && (self.tag ^ tag) & !self.ignore == 0
     }
-    fn class(&self) -> Class {
-        Class { ignore: self.ignore, directed: self.source != ANY }
+    fn class(&self) -> ReceiveClass {
+        ReceiveClass { ignore: self.ignore, directed: self.source != ANY }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Class {
+struct ReceiveClass {
     ignore: u64,
     directed: bool,
 }
 
-impl Class {
+impl ReceiveClass {
     #[inline(always)]
     fn bucket(&self, source: u32, tag: u64) -> usize {
         let source = if self.directed { u64::from(source) + 1 } else { 0 };
@@ -62,21 +62,21 @@ struct List {
 const EMPTY: List = List { head: NONE, tail: NONE };
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct ListLink {
     prev: u32,
     next: u32,
 }
 
-const LOOSE: Link = Link { prev: NONE, next: NONE };
+const LOOSE: ListLink = ListLink { prev: NONE, next: NONE };
 
 struct Index {
-    class: Class,
+    class: ReceiveClass,
     count: usize,
     buckets: Box<[List]>,
 }
 
 impl Index {
-    fn new(class: Class) -> Index {
+    fn new(class: ReceiveClass) -> Index {
         Index { class, count: 0, buckets: vec![EMPTY; BUCKETS].into_boxed_slice() }
     }
 }
@@ -85,7 +85,7 @@ struct Posted<R> {
     pattern: Pattern,
     order: u64,
     class: u8,
-    link: Link,
+    link: ListLink,
     value: Option<R>,
 }
 
@@ -93,7 +93,7 @@ struct Waiting<U> {
     source: u32,
     tag: u64,
     /// All in order of arrival, then one for each class.
-    links: [Link; CLASSES + 1],
+    links: [ListLink; CLASSES + 1],
     value: Option<U>,
 }
 
@@ -292,7 +292,7 @@ impl<R, U> Matcher<R, U> {
         None
     }
 
-    fn index(&mut self, class: Class) {
+    fn index(&mut self, class: ReceiveClass) {
         let mut index = Index::new(class);
         let link = self.waiting_classes.len() + 1;
         let mut at = self.arrivals.head;
@@ -341,9 +341,9 @@ impl<R, U> Matcher<R, U> {
 }
 
 #[inline(always)]
-fn append<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut Link) {
+fn append<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut ListLink) {
     let tail = list.tail;
-    *link(&mut nodes[place as usize]) = Link { prev: tail, next: NONE };
+    *link(&mut nodes[place as usize]) = ListLink { prev: tail, next: NONE };
     match tail {
         NONE => list.head = place,
         _ => link(&mut nodes[tail as usize]).next = place,
@@ -352,8 +352,8 @@ fn append<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T)
 }
 
 #[inline(always)]
-fn unlink<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut Link) {
-    let Link { prev, next } = *link(&mut nodes[place as usize]);
+fn unlink<T>(list: &mut List, nodes: &mut [T], place: u32, link: impl Fn(&mut T) -> &mut ListLink) {
+    let ListLink { prev, next } = *link(&mut nodes[place as usize]);
     match prev {
         NONE => list.head = next,
         _ => link(&mut nodes[prev as usize]).next = next,

@@ -4,18 +4,18 @@
 //! bytes that the other side asked for wait in `streams`, in no order with messages. Both are sent
 //! on as progress is made, so no cycle of full queues stands still.
 
-use crate::device::endpoint::{Core, QUEUE, Refusal};
-use crate::device::link::Sent;
+use crate::device::endpoint::{EndpointCore, QUEUE, Refusal};
+use crate::device::link::SendResult;
 use crate::device::peer::ConnectionState;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::stream::{Queued, Stream};
-use crate::device::protocol::wire::Content;
+use crate::device::protocol::wire::PayloadSource;
 use crate::device::resource::completion::error;
 
 /// Number of pieces of one stream that are sent before other streams have their turn.
 const PIECES: usize = 16;
 
-impl Core {
+impl EndpointCore {
     /// Sends an answer: at once if possible, or else as soon as there is space.
     pub(crate) fn post(&mut self, to: u32, frame: Frame, bytes: &[u8]) {
         let peer = match self.connected(to) {
@@ -25,13 +25,13 @@ impl Core {
         };
         let ConnectionState::Open(link) = &mut peer.connection else { return };
         if peer.queue.is_empty() {
-            match link.send(&frame.encode(Content::Bytes(bytes))) {
-                Sent::Yes => return,
-                Sent::Gone => {
+            match link.send(&frame.encode(PayloadSource::Bytes(bytes))) {
+                SendResult::Yes => return,
+                SendResult::Gone => {
                     self.lost(to);
                     return;
                 }
-                Sent::Full => {}
+                SendResult::Full => {}
             }
         }
         self.enqueue(to, Queued::Frame(frame, bytes.to_vec()));
@@ -70,7 +70,7 @@ impl Core {
         };
         // At once as much as there is space for: then the receiver has something to do.
         match stream.push(link, PIECES) {
-            Some(Sent::Yes) => {
+            Some(SendResult::Yes) => {
                 if let Some(ticket) = stream.then {
                     self.reports.end(&ticket, 0);
                 }
@@ -95,18 +95,18 @@ impl Core {
                 continue;
             };
             match stream.push(link, PIECES) {
-                Some(Sent::Yes) => {
+                Some(SendResult::Yes) => {
                     if let Some(ticket) = stream.then {
                         self.reports.end(&ticket, 0);
                     }
                 }
-                Some(Sent::Gone) => {
+                Some(SendResult::Gone) => {
                     if let Some(ticket) = stream.then {
                         self.reports.end(&ticket, error::UNREACHABLE);
                     }
                     self.lost(to);
                 }
-                Some(Sent::Full) | None => self.streams.push_back((to, stream)),
+                Some(SendResult::Full) | None => self.streams.push_back((to, stream)),
             }
         }
     }
@@ -127,20 +127,20 @@ impl Core {
             let ConnectionState::Open(link) = &mut peer.connection else { return };
             let sent = match peer.queue.front_mut() {
                 None => return,
-                Some(Queued::Frame(frame, bytes)) => link.send(&frame.encode(Content::Bytes(bytes))),
-                Some(Queued::Stream(stream)) => stream.push(link, PIECES).unwrap_or(Sent::Full),
+                Some(Queued::Frame(frame, bytes)) => link.send(&frame.encode(PayloadSource::Bytes(bytes))),
+                Some(Queued::Stream(stream)) => stream.push(link, PIECES).unwrap_or(SendResult::Full),
             };
             match sent {
-                Sent::Yes => {
+                SendResult::Yes => {
                     if let Some(Queued::Stream(Stream { then: Some(ticket), .. })) = peer.queue.pop_front() {
                         self.reports.end(&ticket, 0);
                     }
                 }
-                Sent::Full => {
+                SendResult::Full => {
                     self.busy.push(to);
                     return;
                 }
-                Sent::Gone => {
+                SendResult::Gone => {
                     self.lost(to);
                     return;
                 }

@@ -4,12 +4,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::device::endpoint::{Core, Endpoint};
+use crate::device::endpoint::{Endpoint, EndpointCore};
 use crate::device::peer::{Assembly, NOT_LISTED};
 use crate::device::port::Port;
 use crate::device::protocol::frame::Frame;
 use crate::device::protocol::matching::{ANY, Pattern, Place};
-use crate::device::resource::buffers::{Buffer, Payload};
+use crate::device::resource::buffers::{ArrivedPayload, Buffer};
 use crate::device::resource::completion::{Completion, LAST_OF_BUFFER, WITH_DATA, error};
 use crate::device::tune::copy_mode::CopyTrial;
 use crate::device::tune::settings::INJECT;
@@ -60,12 +60,12 @@ pub struct Message {
     /// Its envelope.
     pub envelope: Envelope,
     /// Its bytes.
-    pub body: Body,
+    pub body: PartialBody,
 }
 
 /// Body of a message, as far as it has come.
 #[derive(Debug)]
-pub enum Body {
+pub enum PartialBody {
     /// The bytes that have come so far: all, if there are as many as its length.
     Bytes(Vec<u8>),
     /// Nothing: the sender keeps them, at this address (0: scattered) of its memory.
@@ -167,9 +167,9 @@ impl Endpoint {
         if claim || discard {
             let Some(message) = core.take_message(tagged, place) else { return };
             if claim {
-                // Its bytes may still be coming: see `Core::more`.
+                // Its bytes may still be coming: see `EndpointCore::more`.
                 if let Some(Assembly::Waiting(..)) = core.peers[envelope.peer as usize].assembly
-                    && let Body::Bytes(bytes) = &message.body
+                    && let PartialBody::Bytes(bytes) = &message.body
                     && bytes.len() < envelope.len
                 {
                     core.peers[envelope.peer as usize].assembly = Some(Assembly::Claimed(receive.context));
@@ -219,7 +219,7 @@ impl Endpoint {
     }
 }
 
-impl Core {
+impl EndpointCore {
     /// Takes the receive that a message of this length has matched, or the part of it
     /// that the message gets.
     #[inline]
@@ -257,21 +257,21 @@ impl Core {
     fn join(&mut self, port: &Port, message: Message, receive: Receive) {
         let Message { envelope, body } = message;
         match body {
-            Body::Bytes(bytes) if bytes.len() >= envelope.len => {
+            PartialBody::Bytes(bytes) if bytes.len() >= envelope.len => {
                 self.found(port, &envelope);
-                self.fill(&receive, &envelope, Payload::of(&bytes));
+                self.fill(&receive, &envelope, ArrivedPayload::of(&bytes));
             }
-            Body::Bytes(bytes) => {
+            PartialBody::Bytes(bytes) => {
                 // The rest is still coming, and goes where it belongs.
                 self.found(port, &envelope);
-                Payload::of(&bytes).copy_to(&receive.buffer, 0);
+                ArrivedPayload::of(&bytes).copy_to(&receive.buffer, 0);
                 let active =
                     Active { receive, envelope, came: bytes.len(), wanted: envelope.len, trial: None };
                 let number = self.active.insert(active);
                 self.peers[envelope.peer as usize].assembly = Some(Assembly::Matched(number));
             }
-            Body::Kept(address) => self.fetch(receive, &envelope, address),
-            Body::Lost => self.fail_receive(&receive, error::UNREACHABLE),
+            PartialBody::Kept(address) => self.fetch(receive, &envelope, address),
+            PartialBody::Lost => self.fail_receive(&receive, error::UNREACHABLE),
         }
     }
 
@@ -291,7 +291,7 @@ impl Core {
 
     /// A message that is all there.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, receive: &Receive, envelope: &Envelope, payload: Payload) {
+    pub(crate) fn fill(&mut self, receive: &Receive, envelope: &Envelope, payload: ArrivedPayload) {
         payload.copy_to(&receive.buffer, 0);
         self.finish(receive, envelope, 0);
     }
@@ -346,22 +346,22 @@ impl Core {
     /// Keeps a request to send in the unexpected queue.
     pub(crate) fn keep_unexpected(&mut self, envelope: Envelope, address: u64) {
         let space = if envelope.tagged { &mut self.tagged } else { &mut self.untagged };
-        space.keep(envelope.peer, envelope.tag, Message { envelope, body: Body::Kept(address) });
+        space.keep(envelope.peer, envelope.tag, Message { envelope, body: PartialBody::Kept(address) });
     }
 
     /// Throws a message away.
     fn discard(&mut self, port: &Port, message: Message) {
         let Message { envelope, body } = message;
         match body {
-            Body::Bytes(bytes) => {
+            PartialBody::Bytes(bytes) => {
                 self.found(port, &envelope);
                 if bytes.len() < envelope.len {
                     let left = envelope.len - bytes.len();
                     self.peers[envelope.peer as usize].assembly = Some(Assembly::Dropped(left));
                 }
             }
-            Body::Kept(_) => self.post(envelope.peer, Frame::Fin { id: envelope.answer }, &[]),
-            Body::Lost => {}
+            PartialBody::Kept(_) => self.post(envelope.peer, Frame::Fin { id: envelope.answer }, &[]),
+            PartialBody::Lost => {}
         }
     }
 

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! **Source.** Gropp & Lusk 1997, §3. **A death** of either side ends the send or the receive with
-//! an error ([`Core::lose`]). A number from a peer (an id, an address, a length) is checked, or is
-//! read from the peer's own memory only.
+//! an error ([`EndpointCore::lose`]). A number from a peer (an id, an address, a length) is
+//! checked, or is read from the peer's own memory only.
 
-use crate::device::endpoint::{Core, Held, SendRequest};
+use crate::device::endpoint::{EndpointCore, HeldSend, SendRequest};
 use crate::device::peer::Peer;
 use crate::device::protocol::cross_memory;
 use crate::device::protocol::frame::Frame;
@@ -24,13 +24,13 @@ use crate::device::protocol::wire::Arrived;
 use crate::device::tune::copy_mode::{CopyMode, CopyTrial, PairPlacement, now};
 use crate::device::tune::settings::Settings;
 
-impl Core {
+impl EndpointCore {
     /// Queues the request to send a message, which is kept until the receiver answers.
     pub(crate) fn request_to_send(&mut self, request: &SendRequest<'_>) {
         let SendRequest { peer, tag, buffer, data, ticket, .. } = *request;
         let source = TransferSource::new(buffer, request.inject);
         let address = source.address();
-        let id = self.held.insert(Held { peer, source, ticket });
+        let id = self.held.insert(HeldSend { peer, source, ticket });
         let frame = Frame::Rts { tag, data, len: buffer.len() as u64, id, address };
         self.enqueue(peer, Queued::Frame(frame, Vec::new()));
     }
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Takes out the message to this peer with this id, if there is one.
-    fn take_held(&mut self, peer: u32, id: u64) -> Option<Held> {
+    fn take_held(&mut self, peer: u32, id: u64) -> Option<HeldSend> {
         if self.held.get_mut(id)?.peer == peer { self.held.remove(id) } else { None }
     }
 

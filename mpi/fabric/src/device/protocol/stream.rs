@@ -1,8 +1,8 @@
 //! Transfers in pieces, and the frames and transfers that wait in a peer's queue.
 
-use crate::device::link::{Link, Sent};
+use crate::device::link::{Link, SendResult};
 use crate::device::protocol::frame::Frame;
-use crate::device::protocol::wire::Content;
+use crate::device::protocol::wire::PayloadSource;
 use crate::device::resource::buffers::Buffer;
 use crate::device::resource::completion::CompletionTicket;
 
@@ -35,10 +35,10 @@ impl TransferSource {
     }
 
     /// A part of the bytes, which must exist.
-    pub fn part(&self, at: usize, len: usize) -> Content<'_> {
+    pub fn part(&self, at: usize, len: usize) -> PayloadSource<'_> {
         match self {
-            TransferSource::Buffer(buffer) => Content::Part(buffer, at, len),
-            TransferSource::Copy(bytes) => Content::Bytes(&bytes[at..at + len]),
+            TransferSource::Buffer(buffer) => PayloadSource::Part(buffer, at, len),
+            TransferSource::Copy(bytes) => PayloadSource::Bytes(&bytes[at..at + len]),
         }
     }
 
@@ -91,8 +91,8 @@ pub struct Stream {
 
 impl Stream {
     /// Sends at most `most` pieces, while there is space. `Some(sent)`: it is stuck
-    /// ([`Sent::Full`]), over ([`Sent::Gone`]), or done ([`Sent::Yes`]).
-    pub fn push(&mut self, link: &mut Link, most: usize) -> Option<Sent> {
+    /// ([`SendResult::Full`]), over ([`SendResult::Gone`]), or done ([`SendResult::Yes`]).
+    pub fn push(&mut self, link: &mut Link, most: usize) -> Option<SendResult> {
         for _ in 0..most {
             let len = link.piece().min(self.end - self.at);
             let last = self.at + len == self.end;
@@ -105,11 +105,11 @@ impl Stream {
                 }
             };
             match link.send(&frame.encode(self.source.part(self.at, len))) {
-                Sent::Yes => self.at += len,
+                SendResult::Yes => self.at += len,
                 other => return Some(other),
             }
             if last {
-                return Some(Sent::Yes);
+                return Some(SendResult::Yes);
             }
         }
         None

@@ -7,8 +7,8 @@
 
 use towpath_channel::packet::LINE_ARGS;
 
-use crate::device::protocol::frame::Kind;
-use crate::device::resource::buffers::{Buffer, Payload};
+use crate::device::protocol::frame::FrameKind;
+use crate::device::resource::buffers::{ArrivedPayload, Buffer};
 
 /// Bytes for words and payload on a packet's line.
 pub const LINE: usize = LINE_ARGS * 4;
@@ -17,23 +17,23 @@ pub const WORDS: usize = 4;
 
 /// Source of a payload.
 #[derive(Clone, Copy, Debug)]
-pub enum Content<'a> {
+pub enum PayloadSource<'a> {
     /// A part of the caller's buffer: offset, length.
     Part(&'a Buffer, usize, usize),
     /// These bytes.
     Bytes(&'a [u8]),
 }
 
-impl Content<'_> {
+impl PayloadSource<'_> {
     /// No payload.
-    pub const NONE: Content<'static> = Content::Bytes(&[]);
+    pub const NONE: PayloadSource<'static> = PayloadSource::Bytes(&[]);
 
     /// Number of bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         match self {
-            Content::Part(_, _, len) => *len,
-            Content::Bytes(bytes) => bytes.len(),
+            PayloadSource::Part(_, _, len) => *len,
+            PayloadSource::Bytes(bytes) => bytes.len(),
         }
     }
 
@@ -46,15 +46,15 @@ impl Content<'_> {
     ///
     /// # Safety
     ///
-    /// `to` is writable for [`Content::len`] bytes.
+    /// `to` is writable for [`PayloadSource::len`] bytes.
     #[allow(unsafe_code)]
     #[inline(always)]
     pub unsafe fn copy_to(&self, to: *mut u8) {
         match self {
             // SAFETY: the caller's promise.
-            Content::Part(buffer, at, len) => unsafe { buffer.read(*at, to, *len) },
+            PayloadSource::Part(buffer, at, len) => unsafe { buffer.read(*at, to, *len) },
             // SAFETY: the caller's promise; bytes of ours don't overlap it.
-            Content::Bytes(bytes) => unsafe {
+            PayloadSource::Bytes(bytes) => unsafe {
                 core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len())
             },
         }
@@ -66,8 +66,8 @@ impl Content<'_> {
     fn cells(&self, put: impl FnMut(usize, u64)) {
         let mut gathered = [0u8; LINE];
         let (from, len) = match self {
-            Content::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
-            Content::Part(buffer, at, len) => match buffer.in_one_piece(*at, *len) {
+            PayloadSource::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
+            PayloadSource::Part(buffer, at, len) => match buffer.in_one_piece(*at, *len) {
                 Some(from) => (from, *len),
                 None => {
                     let len = (*len).min(LINE);
@@ -85,15 +85,15 @@ impl Content<'_> {
     ///
     /// # Safety
     ///
-    /// `to` is writable for [`Content::len`] bytes, and shared memory of ours, which no caller's
-    /// buffer overlaps.
+    /// `to` is writable for [`PayloadSource::len`] bytes, and shared memory of ours, which no
+    /// caller's buffer overlaps.
     #[allow(unsafe_code)]
     pub unsafe fn copy_past_caches(&self, to: *mut u8) {
         match self {
             // SAFETY: the caller's promise.
-            Content::Part(buffer, at, len) => unsafe { buffer.read_past_caches(*at, to, *len) },
+            PayloadSource::Part(buffer, at, len) => unsafe { buffer.read_past_caches(*at, to, *len) },
             // SAFETY: the caller's promise.
-            Content::Bytes(bytes) => unsafe {
+            PayloadSource::Bytes(bytes) => unsafe {
                 towpath_machine::copy_past_caches(bytes.as_ptr(), to, bytes.len())
             },
         }
@@ -104,18 +104,18 @@ impl Content<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct RawFrame<'a> {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Its tag.
     pub tag: u64,
     /// Its words: as many as the kind has.
     pub words: [u64; WORDS],
     /// Its payload.
-    pub content: Content<'a>,
+    pub content: PayloadSource<'a>,
 }
 
 /// Form of a frame on a line.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct FrameLine {
     /// The handler's byte.
     pub handler: u8,
     /// Number of arguments of 32 bits, without the place of a payload that does not fit.
@@ -161,14 +161,14 @@ unsafe fn cells_of(from: *const u8, len: usize, mut put: impl FnMut(usize, u64))
 impl RawFrame<'_> {
     /// Lays it out for a line.
     #[inline(always)]
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> FrameLine {
         let (words, len) = (self.kind.words(), self.content.len());
         if len > LINE - words * 8 {
-            return Line { handler: self.kind as u8 | BULK, args: words * 2, bulk: true };
+            return FrameLine { handler: self.kind as u8 | BULK, args: words * 2, bulk: true };
         }
         let args = words * 2 + len.div_ceil(4);
         let pad = (args * 4 - words * 8 - len) as u8;
-        Line { handler: self.kind as u8 | pad << 5, args, bulk: false }
+        FrameLine { handler: self.kind as u8 | pad << 5, args, bulk: false }
     }
 
     /// Calls `put` for each cell of the line: the words, then the payload, or the `place`
@@ -192,13 +192,13 @@ impl RawFrame<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Its tag.
     pub tag: u64,
     /// Its words.
     pub words: [u64; WORDS],
     /// Its payload.
-    pub payload: Payload,
+    pub payload: ArrivedPayload,
 }
 
 impl Arrived {
@@ -211,10 +211,10 @@ impl Arrived {
         args: usize,
         tag: u64,
         words: [u64; WORDS],
-        line: Payload,
-        bulk: impl FnOnce(usize) -> Option<Payload>,
+        line: ArrivedPayload,
+        bulk: impl FnOnce(usize) -> Option<ArrivedPayload>,
     ) -> Option<Arrived> {
-        let kind = Kind::from_number(handler & 0x1f)?;
+        let kind = FrameKind::from_number(handler & 0x1f)?;
         let count = kind.words();
         let payload = if handler & BULK != 0 {
             bulk(count)?
@@ -233,10 +233,11 @@ mod tests {
 
     #[test]
     fn short_payloads_survive_the_line() {
-        for (kind, _) in Kind::ALL {
+        for (kind, _) in FrameKind::ALL {
             for len in 0..=60 {
                 let bytes: Vec<u8> = (0..len).collect();
-                let frame = RawFrame { kind, tag: 9, words: [1, 2, 3, 4], content: Content::Bytes(&bytes) };
+                let frame =
+                    RawFrame { kind, tag: 9, words: [1, 2, 3, 4], content: PayloadSource::Bytes(&bytes) };
                 let line = frame.line();
                 assert_eq!(line.bulk, usize::from(len) > LINE - kind.words() * 8);
                 let mut cells = [u64::MAX; LINE / 8];
@@ -246,8 +247,8 @@ mod tests {
                     line.args,
                     9,
                     [cells[0], cells[1], cells[2], cells[3]],
-                    Payload::of_cells(&cells),
-                    |_| Some(Payload::of(&bytes)),
+                    ArrivedPayload::of_cells(&cells),
+                    |_| Some(ArrivedPayload::of(&bytes)),
                 );
                 let back = back.unwrap();
                 assert_eq!((back.kind, back.payload.to_vec()), (kind, bytes.clone()));
@@ -268,8 +269,8 @@ mod tests {
                 #[allow(unsafe_code)]
                 let buffer = unsafe { Buffer::many(spans) }.unwrap();
                 let mut cells = [0u64; LINE / 8];
-                Content::Part(&buffer, at, len).cells(|n, cell| cells[n] = cell);
-                let back = Payload::of_cells(&cells).part(0, len).unwrap().to_vec();
+                PayloadSource::Part(&buffer, at, len).cells(|n, cell| cells[n] = cell);
+                let back = ArrivedPayload::of_cells(&cells).part(0, len).unwrap().to_vec();
                 assert_eq!(back, bytes[at..at + len], "{len} bytes from {at} on");
             }
         }
@@ -280,7 +281,9 @@ mod tests {
         let line = [0; LINE];
         for handler in 0..=255u8 {
             for args in 0..32 {
-                if let Some(frame) = Arrived::read(handler, args, 0, [0; 4], Payload::of(&line), |_| None) {
+                if let Some(frame) =
+                    Arrived::read(handler, args, 0, [0; 4], ArrivedPayload::of(&line), |_| None)
+                {
                     assert!(frame.payload.len() + frame.kind.words() * 8 <= LINE);
                 }
             }

@@ -201,14 +201,15 @@ unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
 
 /// Bytes of a message that has arrived: in shared memory, or copied out of a packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Payload {
+pub struct ArrivedPayload {
     at: *const u8,
     len: usize,
 }
 
-impl Payload {
+impl ArrivedPayload {
     /// Nothing.
-    pub const EMPTY: Payload = Payload { at: core::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
+    pub const EMPTY: ArrivedPayload =
+        ArrivedPayload { at: core::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 };
 
     /// These bytes.
     ///
@@ -217,25 +218,25 @@ impl Payload {
     /// They stay readable while the payload or a copy of it is used. Another process may change
     /// them meanwhile.
     #[inline(always)]
-    pub unsafe fn new(at: *const u8, len: usize) -> Payload {
-        Payload { at, len }
+    pub unsafe fn new(at: *const u8, len: usize) -> ArrivedPayload {
+        ArrivedPayload { at, len }
     }
 
     /// Private bytes.
-    pub fn of(bytes: &[u8]) -> Payload {
-        Payload { at: bytes.as_ptr(), len: bytes.len() }
+    pub fn of(bytes: &[u8]) -> ArrivedPayload {
+        ArrivedPayload { at: bytes.as_ptr(), len: bytes.len() }
     }
 
     /// Private words, as the bytes that they are in memory.
-    pub fn of_cells(cells: &[u64]) -> Payload {
-        Payload { at: cells.as_ptr().cast(), len: size_of_val(cells) }
+    pub fn of_cells(cells: &[u64]) -> ArrivedPayload {
+        ArrivedPayload { at: cells.as_ptr().cast(), len: size_of_val(cells) }
     }
 
     /// A part of the payload, from `at` on; `None` if it does not have that many bytes.
     #[inline(always)]
-    pub fn part(&self, at: usize, len: usize) -> Option<Payload> {
+    pub fn part(&self, at: usize, len: usize) -> Option<ArrivedPayload> {
         // SAFETY: within the payload.
-        (at.checked_add(len)? <= self.len).then(|| Payload { at: unsafe { self.at.add(at) }, len })
+        (at.checked_add(len)? <= self.len).then(|| ArrivedPayload { at: unsafe { self.at.add(at) }, len })
     }
 
     /// Number of bytes.
@@ -274,10 +275,10 @@ impl Payload {
     }
 
     /// The bytes from `at` on.
-    pub fn skip(&self, at: usize) -> Payload {
+    pub fn skip(&self, at: usize) -> ArrivedPayload {
         let at = at.min(self.len);
         // SAFETY: within the payload.
-        Payload { at: unsafe { self.at.add(at) }, len: self.len - at }
+        ArrivedPayload { at: unsafe { self.at.add(at) }, len: self.len - at }
     }
 }
 
@@ -295,8 +296,8 @@ mod tests {
         let (mut a, mut b, mut c) = ([0u8; 3], [0u8; 0], [0u8; 5]);
         let to = buffer(&mut [&mut a, &mut b, &mut c]);
         assert_eq!(to.len(), 8);
-        Payload::of(&[1, 2, 3, 4]).copy_to(&to, 0);
-        Payload::of(&[5, 6, 7, 8, 9, 10]).copy_to(&to, 4);
+        ArrivedPayload::of(&[1, 2, 3, 4]).copy_to(&to, 0);
+        ArrivedPayload::of(&[5, 6, 7, 8, 9, 10]).copy_to(&to, 4);
         assert_eq!(to.to_vec(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(to.without_first(2).to_vec(), [3, 4, 5, 6, 7, 8]);
         assert_eq!(to.without_first(9).len(), 0);

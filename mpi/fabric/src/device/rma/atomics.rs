@@ -2,10 +2,10 @@
 //! the other.
 
 use crate::device::connect::layout::BLOCK;
-use crate::device::endpoint::{Core, Refusal};
+use crate::device::endpoint::{EndpointCore, Refusal};
 use crate::device::protocol::frame::Frame;
+use crate::device::resource::buffers::ArrivedPayload;
 use crate::device::resource::buffers::Buffer;
-use crate::device::resource::buffers::Payload;
 use crate::device::resource::completion::{Class, CompletionTicket, error};
 use crate::device::rma::onesided::{OneSided, RmaTarget};
 
@@ -267,7 +267,7 @@ pub struct Atomic<'a> {
 /// Flag of a packed operation: the old values are wanted.
 const FETCH: u64 = 1 << 16;
 
-impl Core {
+impl EndpointCore {
     /// Starts an atomic operation.
     ///
     /// # Errors
@@ -342,7 +342,7 @@ impl Core {
             }
         }
         if write {
-            Payload::of(&new).copy_to(&part, 0);
+            ArrivedPayload::of(&new).copy_to(&part, 0);
         }
         self.reports.remote(if write { Class::RemoteWrite } else { Class::RemoteRead });
         self.regions.count(key, write);

@@ -5,11 +5,11 @@
 //! place among the messages to the same peer; the bytes of a long read may be overtaken by later
 //! writes.
 
-use crate::device::endpoint::{Core, Refusal};
+use crate::device::endpoint::{EndpointCore, Refusal};
 use crate::device::protocol::frame::{Frame, LONGEST};
 use crate::device::protocol::stream::{Queued, Stream, StreamKind, TransferSource};
 use crate::device::protocol::wire::Arrived;
-use crate::device::resource::buffers::{Buffer, Payload};
+use crate::device::resource::buffers::{ArrivedPayload, Buffer};
 use crate::device::resource::completion::{Class, Completion, CompletionTicket, WITH_DATA, error};
 
 /// An operation that waits for its answer.
@@ -39,7 +39,7 @@ pub struct RmaTarget {
     pub key: u64,
 }
 
-impl Core {
+impl EndpointCore {
     /// Writes to remote memory.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Core {
         id: u64,
         last: bool,
         data: Option<u64>,
-        payload: Payload,
+        payload: ArrivedPayload,
     ) {
         let error = match self.regions.part(key, address, payload.len() as u64, true) {
             Some(part) => {
@@ -169,7 +169,7 @@ impl Core {
     }
 
     /// Takes the old values of an atomic operation of ours, and its end.
-    pub(crate) fn take_atomic_result(&mut self, peer: u32, id: u64, error: i32, found: Payload) {
+    pub(crate) fn take_atomic_result(&mut self, peer: u32, id: u64, error: i32, found: ArrivedPayload) {
         if let Some(operation) = self.onesided.get_mut(id).filter(|o| o.peer == peer) {
             found.copy_to(&operation.into, 0);
             self.take_done(peer, id, error);

@@ -25,7 +25,7 @@ pub struct Region {
 
 /// Counters of peers' operations on a region.
 #[derive(Clone, Debug, Default)]
-struct Counters {
+struct RegionCounters {
     reads: Option<Rc<CompletionCounter>>,
     writes: Option<Rc<CompletionCounter>>,
 }
@@ -35,7 +35,7 @@ struct Counters {
 pub struct Regions {
     all: Rc<RefCell<HashMap<u64, Region>>>,
     /// By key, of those that have any.
-    counters: Rc<RefCell<HashMap<u64, Counters>>>,
+    counters: Rc<RefCell<HashMap<u64, RegionCounters>>>,
 }
 
 impl Regions {

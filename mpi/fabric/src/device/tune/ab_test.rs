@@ -16,7 +16,7 @@ pub const SAMPLES: u8 = 4;
 pub const REST: (u32, u32) = (64, 1 << 14);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TrialState {
     Current,
     Other,
     Settled,
@@ -25,7 +25,7 @@ enum State {
 /// Test of a first way and a second one.
 #[derive(Clone, Copy, Debug)]
 pub struct AbTest {
-    state: State,
+    state: TrialState,
     second: bool,
     values: u8,
     /// Number of the state, counted up: a value of an earlier one is too late.
@@ -46,7 +46,7 @@ impl AbTest {
     /// A new test. `second`: the second way is in use at first.
     pub fn new(second: bool) -> AbTest {
         AbTest {
-            state: State::Current,
+            state: TrialState::Current,
             second,
             values: 0,
             round: 0,
@@ -61,17 +61,17 @@ impl AbTest {
     #[inline]
     pub fn turn(&mut self) -> (bool, Option<Round>) {
         let second = match self.state {
-            State::Settled if self.left > 0 => {
+            TrialState::Settled if self.left > 0 => {
                 self.left -= 1;
                 return (self.second, None);
             }
-            State::Settled => {
+            TrialState::Settled => {
                 self.best = [u64::MAX; 2];
-                self.go(State::Current);
+                self.go(TrialState::Current);
                 self.second
             }
-            State::Current => self.second,
-            State::Other => !self.second,
+            TrialState::Current => self.second,
+            TrialState::Other => !self.second,
         };
         (second, Some(Round(self.round)))
     }
@@ -79,9 +79,9 @@ impl AbTest {
     /// Takes the cost of a measured turn.
     pub fn took(&mut self, round: Round, value: u64) {
         let which = match self.state {
-            State::Current => 0,
-            State::Other => 1,
-            State::Settled => return,
+            TrialState::Current => 0,
+            TrialState::Other => 1,
+            TrialState::Settled => return,
         };
         if round.0 != self.round {
             return;
@@ -90,13 +90,13 @@ impl AbTest {
         self.values += 1;
         if self.values >= SAMPLES {
             match self.state {
-                State::Current => self.go(State::Other),
+                TrialState::Current => self.go(TrialState::Other),
                 _ => self.judge(),
             }
         }
     }
 
-    fn go(&mut self, state: State) {
+    fn go(&mut self, state: TrialState) {
         self.state = state;
         self.round = self.round.wrapping_add(1);
         self.values = 0;
@@ -113,7 +113,7 @@ impl AbTest {
             self.rest = (self.rest * 2).min(REST.1);
         }
         self.left = self.rest;
-        self.go(State::Settled);
+        self.go(TrialState::Settled);
     }
 }
 

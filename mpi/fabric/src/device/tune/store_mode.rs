@@ -43,7 +43,7 @@ pub struct StoreTrial {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingTrial {
     trial: StoreTrial,
     ticket: u64,
     bytes: u64,
@@ -55,7 +55,7 @@ struct Pending {
 pub struct StoreModes {
     /// The second way is past the caches.
     classes: [AbTest; CLASSES],
-    pending: Option<Pending>,
+    pending: Option<PendingTrial>,
     /// From so many bytes on past the caches, without measuring; 0: never.
     fixed: Option<usize>,
 }
@@ -81,7 +81,7 @@ impl StoreModes {
         if len < SHORTEST {
             return (false, None);
         }
-        if let Some(Pending { trial, ticket: of, bytes, ns }) = self.pending {
+        if let Some(PendingTrial { trial, ticket: of, bytes, ns }) = self.pending {
             let told = told();
             if told >> 32 == of & u64::from(u32::MAX) {
                 let sum = ns + (told & u64::from(u32::MAX));
@@ -100,7 +100,7 @@ impl StoreModes {
     /// A piece that is measured has been written, in so many nanoseconds.
     pub fn wrote(&mut self, trial: StoreTrial, ticket: u64, len: usize, ns: u64) {
         let ns = ns.min(u64::from(u32::MAX));
-        self.pending = Some(Pending { trial, ticket, bytes: len.max(1) as u64, ns });
+        self.pending = Some(PendingTrial { trial, ticket, bytes: len.max(1) as u64, ns });
     }
 }
 

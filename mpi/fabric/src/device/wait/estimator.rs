@@ -17,7 +17,7 @@ pub const SWITCHED: u64 = 1_000;
 
 /// Event since the last poll, as far as the endpoints know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PollEvent {
     /// Nothing.
     None,
     /// The program has started an operation; `without_frames`: no frame had come before.
@@ -35,7 +35,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug)]
 pub struct PollDifference {
     /// The event between them.
-    pub event: Event,
+    pub event: PollEvent,
     /// True if nothing at all has happened.
     pub is_still: bool,
     /// True if this poll only looks whether there is more after a completion.
@@ -139,13 +139,13 @@ impl Estimator {
     pub fn on_empty_poll(&mut self, activity: Activity) -> PollDifference {
         let before = core::mem::replace(&mut self.activity, activity);
         let event = if activity.calls != before.calls {
-            Event::Operation { without_frames: activity.frames == before.frames }
+            PollEvent::Operation { without_frames: activity.frames == before.frames }
         } else if activity.elsewhere != before.elsewhere {
-            Event::Elsewhere
+            PollEvent::Elsewhere
         } else if activity.frames != before.frames {
-            Event::Frame
+            PollEvent::Frame
         } else {
-            Event::None
+            PollEvent::None
         };
         PollDifference {
             event,
@@ -156,12 +156,12 @@ impl Estimator {
     }
 
     /// Takes an event into account. `refused`: operations were refused for want of space.
-    pub fn expect(&mut self, event: Event, refused: bool) {
+    pub fn expect(&mut self, event: PollEvent, refused: bool) {
         match event {
-            Event::Operation { .. } => (self.expected.answer, self.expected.here) = (true, true),
-            Event::Elsewhere => (self.expected.answer, self.expected.here) = (false, false),
-            Event::Frame => self.expected.here = true,
-            Event::None => {}
+            PollEvent::Operation { .. } => (self.expected.answer, self.expected.here) = (true, true),
+            PollEvent::Elsewhere => (self.expected.answer, self.expected.here) = (false, false),
+            PollEvent::Frame => self.expected.here = true,
+            PollEvent::None => {}
         }
         self.expected.space = refused;
     }

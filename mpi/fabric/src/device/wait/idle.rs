@@ -39,7 +39,7 @@ use towpath_sync::strategy::{Course, Rest, Step, Strategy, WaitState};
 
 use crate::device::tune::settings::Settings;
 use crate::device::wait::activity::Activity;
-use crate::device::wait::estimator::{Estimator, Event, PollDifference, SWITCHED, TIGHT};
+use crate::device::wait::estimator::{Estimator, PollDifference, PollEvent, SWITCHED, TIGHT};
 use crate::device::wait::yield_cost::YieldCost;
 
 /// Time between two looks at the peers' liveness while nothing happens, in nanoseconds.
@@ -194,19 +194,19 @@ impl Idle {
         let elapsed = self.estimator.elapsed(now);
         let PollDifference { event, is_still, drains, refused } = self.estimator.on_empty_poll(activity);
         match event {
-            Event::Operation { without_frames } => {
+            PollEvent::Operation { without_frames } => {
                 if without_frames {
                     self.on_new_operation();
                 }
                 self.wait = Wait::default();
             }
-            Event::Elsewhere => self.wait = Wait::default(),
-            Event::Frame => {
+            PollEvent::Elsewhere => self.wait = Wait::default(),
+            PollEvent::Frame => {
                 // Others were served; the program has got nothing.
                 self.wait.polls = self.wait.polls.min(self.free());
                 self.wait.steps = WaitState::default();
             }
-            Event::None => {}
+            PollEvent::None => {}
         }
         self.estimator.expect(event, refused);
         // Early, too, where a lot of time has passed while nothing happened: one more system call
