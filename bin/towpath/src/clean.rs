@@ -6,7 +6,7 @@ use clap::Args;
 use towpath_shm::{Error, named_files, shown, shown_size};
 
 use crate::output::{remark, say};
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let mut removed = 0;
     // The first failure to write a line. Dead worlds are removed all the same.
     let mut said = Ok(());
-    let found = named_files().map_err(Failure::new)?;
+    let found = named_files().map_err(CommandFailure::new)?;
     for other in &found.others {
         remark!("towpath: {} stays: {}", shown(&other.path), other.why);
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use towpath_shm::{named_files, named_worlds_directory, shown, shown_size};
 
 use crate::output::{self, say};
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 #[derive(Debug, Args)]
 #[command(
@@ -128,7 +128,7 @@ struct DoctorReport {
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let findings = probes::all();
-    let found = named_files().map_err(Failure::new)?;
+    let found = named_files().map_err(CommandFailure::new)?;
     let world = |w: towpath_shm::Leftover| World {
         name: w.name,
         path: Path::new(&w.path),
@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         mpich: crate::mpich::files()?.into_iter().map(MpichLeftover::new).collect(),
     };
     if arguments.json {
-        say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?)?;
+        say!("{}", serde_json::to_string_pretty(&report).map_err(CommandFailure::new)?)?;
     } else {
         output::answer(&text(&report))?;
     }

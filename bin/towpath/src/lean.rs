@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 /// A command of the laboratory, which this binary does not have.
 #[derive(Debug, Subcommand)]
@@ -35,7 +35,7 @@ pub fn run(command: Option<LabCommand>) -> Outcome {
         Some(LabCommand::Reproduce(_)) => "`towpath reproduce`",
         Some(LabCommand::Explore(_)) => "`towpath explore`",
     };
-    Err(Failure::new(format!(
+    Err(CommandFailure::new(format!(
         "{name} belongs to the laboratory, without which this towpath was built: build it with `cargo build --release -p towpath-cli` in Towpath's sources; here there are run, mpirun, doctor and clean \
          (`towpath --help`)"
     ))

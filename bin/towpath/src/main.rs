@@ -81,23 +81,23 @@ fn run(command: Option<Command>) -> Outcome {
 
 /// Failure of a command.
 #[derive(Debug)]
-struct Failure {
+struct CommandFailure {
     /// Sentence for standard error. Empty: the command ends quietly.
     message: String,
     code: u8,
 }
 
-impl Failure {
+impl CommandFailure {
     /// A failure with exit code 1.
     fn new(message: impl ToString) -> Self {
-        Failure { message: message.to_string(), code: 1 }
+        CommandFailure { message: message.to_string(), code: 1 }
     }
 
     /// The failure with another exit code.
     fn with_code(self, code: u8) -> Self {
-        Failure { code, ..self }
+        CommandFailure { code, ..self }
     }
 }
 
 /// End of a command: its exit code or its failure.
-type Outcome = Result<ExitCode, Failure>;
+type Outcome = Result<ExitCode, CommandFailure>;

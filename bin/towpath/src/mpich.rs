@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 use towpath_shm::shown;
 
-use crate::Failure;
+use crate::CommandFailure;
 
 /// The variable that names another directory than /dev/shm to look into.
 const DIRECTORY: &str = "TOWPATH_MPICH_DIR";
@@ -63,12 +63,12 @@ impl MpichFile {
 }
 
 /// All such files, by path.
-pub fn files() -> Result<Vec<MpichFile>, Failure> {
+pub fn files() -> Result<Vec<MpichFile>, CommandFailure> {
     let named = std::env::var_os(DIRECTORY).filter(|d| !d.is_empty());
     let directory = PathBuf::from(named.unwrap_or_else(|| OsString::from("/dev/shm")));
     let unread = |e: std::io::Error| {
         let place = shown(&directory);
-        Failure::new(format!(
+        CommandFailure::new(format!(
             "reading {place}, where MPICH's own files are, failed: {e}; make it readable, or name another directory in {DIRECTORY}"
         ))
     };

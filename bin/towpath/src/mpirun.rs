@@ -29,7 +29,7 @@ use crate::run::parse_seconds;
 use crate::run::signals::{Signals, is_ending, set_mask};
 use crate::run::streams::Streams;
 use crate::run::supervisor::{Heard, Parent, supervised};
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 /// Exit code if this command itself fails, apart from the codes that programs use.
 const FAILED: u8 = 125;
@@ -77,7 +77,7 @@ pub struct Arguments {
 
 /// Runs `towpath mpirun`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let failed = |message: String| Failure::new(message).with_code(FAILED);
+    let failed = |message: String| CommandFailure::new(message).with_code(FAILED);
     let wanted = arguments.mpi.as_deref().and_then(MpiKind::from_name);
     let provider = Provider::find(arguments.provider.as_deref()).map_err(failed)?;
     let program = find_program(&arguments.arguments);

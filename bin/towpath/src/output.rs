@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 /// Exit code when the reader of the answer has gone: that of a death by SIGPIPE.
 const READER_GONE: u8 = 141;
@@ -26,21 +26,21 @@ macro_rules! remark {
 pub(crate) use {remark, say};
 
 /// Writes a line to standard output: see [`say!`].
-pub fn answer_line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+pub fn answer_line(text: fmt::Arguments<'_>) -> Result<(), CommandFailure> {
     answer(&format!("{text}\n"))
 }
 
 /// Writes text to standard output as it is.
-pub fn answer(text: &str) -> Result<(), Failure> {
+pub fn answer(text: &str) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(&e))
 }
 
 /// Failure to write to standard output.
-pub fn unwritten(error: &io::Error) -> Failure {
+pub fn unwritten(error: &io::Error) -> CommandFailure {
     match error.kind() {
-        ErrorKind::BrokenPipe => Failure { message: String::new(), code: READER_GONE },
-        _ => Failure::new(format!(
+        ErrorKind::BrokenPipe => CommandFailure { message: String::new(), code: READER_GONE },
+        _ => CommandFailure::new(format!(
             "standard output can't be written: {error}; make room, or send it somewhere else"
         )),
     }

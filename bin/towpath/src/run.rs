@@ -27,7 +27,7 @@ use towpath::{Algorithm, Policy, World, WorldConfig};
 use towpath_shm::Handover;
 
 use crate::size::parse_size;
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 use launcher::Launcher;
 use signals::Signals;
 use supervisor::{Parent, supervised};
@@ -144,7 +144,7 @@ pub fn run(arguments: Arguments) -> Outcome {
 
 /// Starts the ranks and looks after them, as the supervisor.
 fn supervise(arguments: &Arguments, parent: &Parent, signals: &Signals) -> Outcome {
-    let failed = |e: &dyn std::fmt::Display| Failure::new(e).with_code(LAUNCHER_FAILED);
+    let failed = |e: &dyn std::fmt::Display| CommandFailure::new(e).with_code(LAUNCHER_FAILED);
     let world = make_world(arguments).map_err(|e| failed(&e))?;
     let handover = Handover::polled(&world).map_err(|e| failed(&e))?;
     let pipes = if arguments.label { 2 } else { 0 };
@@ -193,9 +193,10 @@ fn command(
     command
 }
 
-fn not_started(program: &str, error: &io::Error) -> Failure {
+fn not_started(program: &str, error: &io::Error) -> CommandFailure {
     let short_of = |what: &str, remedy: &str| {
-        Failure::new(format!("{program} can't be started: {what}: {remedy}")).with_code(LAUNCHER_FAILED)
+        CommandFailure::new(format!("{program} can't be started: {what}: {remedy}"))
+            .with_code(LAUNCHER_FAILED)
     };
     match error.raw_os_error() {
         Some(libc::EAGAIN) => {
@@ -218,7 +219,7 @@ fn not_started(program: &str, error: &io::Error) -> Failure {
         }
         _ => (126, format!("can't be started: {error}")),
     };
-    Failure::new(format!("{program}: {why}")).with_code(code)
+    CommandFailure::new(format!("{program}: {why}")).with_code(code)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use towpath_shm::shown;
 
 use super::screen::Screen;
 use crate::size::parse_positive_size;
-use crate::{Failure, Outcome, output};
+use crate::{CommandFailure, Outcome, output};
 
 /// Default folder of the report.
 const REPORT: &str = "towpath-report";
@@ -244,7 +244,7 @@ impl BenchArgs {
     }
 
     /// Refuses arguments that the chosen experiments do not have.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), CommandFailure> {
         let offered = match self.experiment.as_deref().and_then(find) {
             Some(experiment) => experiment.algorithms(),
             None => CLAIM_ALGORITHMS.iter().map(|a| a.name).collect(),
@@ -252,18 +252,18 @@ impl BenchArgs {
         let here = self.experiment.as_deref().unwrap_or("bench without an experiment");
         let of_structures = here == STRUCTURES;
         if here == "mpi" && self.procs.contains(&1) {
-            return Err(Failure::new("mpi wants 2 processes at least: --procs 2,4").with_code(2));
+            return Err(CommandFailure::new("mpi wants 2 processes at least: --procs 2,4").with_code(2));
         }
         if let Some(many) = self.procs.iter().find(|n| of_structures && **n as usize > MOST) {
             let text = format!("structures has room for {MOST} participants, not {many}: --procs {MOST}");
-            return Err(Failure::new(text).with_code(2));
+            return Err(CommandFailure::new(text).with_code(2));
         }
         if let (true, Some(stop), false) = (of_structures, self.stop, self.procs.is_empty())
             && self.procs.iter().all(|n| *n <= stop)
         {
             let text =
                 format!("--stop {stop} leaves no participant to measure: --procs {} or more", stop + 1);
-            return Err(Failure::new(text).with_code(2));
+            return Err(CommandFailure::new(text).with_code(2));
         }
         let only_there = [
             ("--structure", !self.structure.is_empty()),
@@ -276,13 +276,13 @@ impl BenchArgs {
             let text = format!(
                 "{option} is an option of the experiment structures: towpath bench structures {option} …"
             );
-            return Err(Failure::new(text).with_code(2));
+            return Err(CommandFailure::new(text).with_code(2));
         }
         match self.algorithms.iter().find(|a| !offered.contains(&a.as_str())) {
             None => Ok(()),
             Some(stranger) => {
                 let text = format!("{here} has no algorithm {stranger}; it has: {}", offered.join(", "));
-                Err(Failure::new(text).with_code(2))
+                Err(CommandFailure::new(text).with_code(2))
             }
         }
     }
@@ -326,7 +326,7 @@ pub fn run(args: &BenchArgs) -> Outcome {
     };
     let results = session.run().map_err(|error| match error {
         Error::Unwritten(error) => output::unwritten(&error),
-        other => Failure::new(other),
+        other => CommandFailure::new(other),
     })?;
     let defects = results.defects();
     let damage: Vec<String> = defects.iter().map(|d| format!("DEFECT: {d}")).collect();

@@ -16,7 +16,7 @@ use towpath_explore::{
 use towpath_sync::Policy;
 
 use crate::output::{self, say};
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 /// Default number of orderings of steps that a fault may need under random priorities.
 const DEPTH: u32 = 3;
@@ -160,14 +160,14 @@ fn list(policy: Policy, json: bool) -> Outcome {
 }
 
 /// Refusal of a name, with the subjects that are named like it, or with all.
-fn unknown(name: &str, policy: Policy) -> Failure {
+fn unknown(name: &str, policy: Policy) -> CommandFailure {
     let wanted = name.replace('_', "-");
     let words: Vec<&str> =
         wanted.split(['/', '-']).filter(|w| w.len() > 2 && !FAMILIES.contains(w)).collect();
     let names: Vec<String> = subjects(policy).into_iter().map(|c| c.name).collect();
     let like: Vec<String> = names.iter().filter(|n| words.iter().any(|w| n.contains(w))).cloned().collect();
     let shown = if like.is_empty() { names } else { like };
-    Failure::new(format!(
+    CommandFailure::new(format!(
         "there is no subject `{name}`. Families: {}, planted. Subjects{}: {}",
         [&FAMILIES[..], &STRUCTURES].concat().join(", "),
         if words.is_empty() { "" } else { " like it, or all" },
@@ -191,8 +191,8 @@ impl Arguments {
         SearchSettings { method, seed: self.seed, liberties, ..SearchSettings::new(plan, self.schedules) }
     }
 
-    fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<Report, Failure> {
-        let usage = |error: &dyn ToString| Failure::new(error.to_string()).with_code(2);
+    fn explore(&self, case: &Case, settings: &SearchSettings) -> Result<Report, CommandFailure> {
+        let usage = |error: &dyn ToString| CommandFailure::new(error.to_string()).with_code(2);
         match &self.replay {
             None => {
                 let bar = progress(case, settings.schedules);

@@ -11,7 +11,7 @@ use super::screen::Screen;
 use super::sim::ProgressBar;
 use towpath_shm::shown;
 
-use crate::{Failure, Outcome, output};
+use crate::{CommandFailure, Outcome, output};
 
 /// Arguments of `towpath reproduce`.
 #[derive(clap::Args, Clone, Debug)]
@@ -65,14 +65,14 @@ fn verdicts(judged: &[Judged]) -> Table {
 
 /// Runs `towpath reproduce`.
 pub fn run(args: &ReproduceArgs) -> Outcome {
-    let claims = choose(&args.claims).map_err(|e| Failure::new(e).with_code(2))?;
+    let claims = choose(&args.claims).map_err(|e| CommandFailure::new(e).with_code(2))?;
     let bar = ProgressBar(Progress::new(true));
     let judged = judge(&claims, &Context::new(args.seeds, args.threads, &bar));
     bar.0.finish();
-    show::write(&args.report, &judged, args.seeds).map_err(Failure::new)?;
+    show::write(&args.report, &judged, args.seeds).map_err(CommandFailure::new)?;
     if let Some(file) = &args.record {
         std::fs::write(file, to_record(&judged))
-            .map_err(|e| Failure::new(format!("{} can't be written: {e}", shown(file))))?;
+            .map_err(|e| CommandFailure::new(format!("{} can't be written: {e}", shown(file))))?;
     }
     let place = format!("report: {}", shown(args.report.join("index.html")));
     let text = if args.all {

@@ -16,7 +16,7 @@ use towpath_sync::Policy;
 
 use super::input::read_text;
 use super::screen::Screen;
-use crate::{Failure, Outcome, output};
+use crate::{CommandFailure, Outcome, output};
 
 /// Default folder of the report.
 const REPORT: &str = "towpath-report/sim";
@@ -162,11 +162,11 @@ fn work(text: &str) -> Result<Amount, String> {
 
 impl Amount {
     /// In nanoseconds.
-    fn on(self, machine: &Parameters) -> Result<u64, Failure> {
+    fn on(self, machine: &Parameters) -> Result<u64, CommandFailure> {
         match self {
             Amount::Nanoseconds(ns) => Ok(ns),
             Amount::Cycles(cycles) if machine.cycle != 0 => Ok(cycles * machine.cycle / 1000),
-            Amount::Cycles(cycles) => Err(Failure::new(format!(
+            Amount::Cycles(cycles) => Err(CommandFailure::new(format!(
                 "{} has no `processor.cycle`, so {cycles} cycles are no time: a time has a unit, like 5us or 200ns",
                 machine.name
             ))
@@ -189,22 +189,22 @@ impl Watcher for ProgressBar {
 
 impl SimArgs {
     /// The machine, and the word after it.
-    fn machine(&self) -> Result<(Parameters, Option<&str>), Failure> {
+    fn machine(&self) -> Result<(Parameters, Option<&str>), CommandFailure> {
         let (mut machine, next) = match (&self.file, &self.machine) {
             (Some(file), experiment) => (from_file(file)?, experiment.as_deref()),
             (None, Some(name)) => (by_name(name)?, self.experiment.as_deref()),
             (None, None) => {
-                return Err(Failure::new("which machine? `towpath sim list` names them").with_code(2));
+                return Err(CommandFailure::new("which machine? `towpath sim list` names them").with_code(2));
             }
         };
         for change in &self.set {
-            machine.set_from_text(change).map_err(|e| Failure::new(e).with_code(2))?;
+            machine.set_from_text(change).map_err(|e| CommandFailure::new(e).with_code(2))?;
         }
         Ok((machine, next))
     }
 
     /// The settings for each amount of work.
-    fn sweeps(&self, machine: Parameters, experiment: &'static str) -> Result<Vec<Sweep>, Failure> {
+    fn sweeps(&self, machine: Parameters, experiment: &'static str) -> Result<Vec<Sweep>, CommandFailure> {
         let several = experiment == "multiprogramming";
         let is_list = experiment == "list";
         let works = match (self.work.is_empty(), is_list) {
@@ -212,7 +212,8 @@ impl SimArgs {
             (true, true) if machine.cycle != 0 => vec![Amount::Cycles(20), Amount::Cycles(2000)],
             (true, _) => vec![Amount::Nanoseconds(if several { 50_000 } else { 5_000 })],
         };
-        let works = works.into_iter().map(|work| work.on(&machine)).collect::<Result<Vec<u64>, Failure>>()?;
+        let works =
+            works.into_iter().map(|work| work.on(&machine)).collect::<Result<Vec<u64>, CommandFailure>>()?;
         let defaults = Sweep::new(experiment, machine);
         let or = |given: &[String], default: &[&str]| -> Vec<String> {
             if given.is_empty() { default.iter().map(|s| s.to_string()).collect() } else { given.to_vec() }
@@ -257,20 +258,20 @@ impl SimArgs {
 }
 
 /// Finds a machine that comes with Towpath.
-pub(crate) fn by_name(name: &str) -> Result<Parameters, Failure> {
+pub(crate) fn by_name(name: &str) -> Result<Parameters, CommandFailure> {
     machines::by_name(name).ok_or_else(|| {
         let all: Vec<&str> = machines::names().collect();
         let text = format!(
             "no machine is called `{name}`; there are {} (or a file of your own: --machine FILE)",
             all.join(", ")
         );
-        Failure::new(text).with_code(2)
+        CommandFailure::new(text).with_code(2)
     })
 }
 
-fn from_file(file: &Path) -> Result<Parameters, Failure> {
-    let text = read_text(file, LONGEST_FILE).map_err(|e| Failure::new(e).with_code(2))?;
-    machines::from_text(&shown(file), &text).map_err(|e| Failure::new(e).with_code(2))
+fn from_file(file: &Path) -> Result<Parameters, CommandFailure> {
+    let text = read_text(file, LONGEST_FILE).map_err(|e| CommandFailure::new(e).with_code(2))?;
+    machines::from_text(&shown(file), &text).map_err(|e| CommandFailure::new(e).with_code(2))
 }
 
 /// Runs `towpath sim`.
@@ -278,13 +279,12 @@ pub fn run(args: &SimArgs) -> Outcome {
     match args.machine.as_deref().filter(|_| args.file.is_none()) {
         Some("list") => return print(&list(args.experiment.as_deref())?),
         Some("describe") => {
-            let name = args
-                .experiment
-                .as_deref()
-                .ok_or_else(|| Failure::new("which machine? `towpath sim list` names them").with_code(2))?;
+            let name = args.experiment.as_deref().ok_or_else(|| {
+                CommandFailure::new("which machine? `towpath sim list` names them").with_code(2)
+            })?;
             let mut machine = by_name(name)?;
             for change in &args.set {
-                machine.set_from_text(change).map_err(|e| Failure::new(e).with_code(2))?;
+                machine.set_from_text(change).map_err(|e| CommandFailure::new(e).with_code(2))?;
             }
             return print(&describe(&machine));
         }
@@ -296,11 +296,11 @@ pub fn run(args: &SimArgs) -> Outcome {
     }
     let names = || SIM_EXPERIMENTS.iter().map(|e| e.name()).collect::<Vec<_>>().join(", ");
     let Some(name) = experiment else {
-        return Err(Failure::new(format!("which experiment? There are {}", names())).with_code(2));
+        return Err(CommandFailure::new(format!("which experiment? There are {}", names())).with_code(2));
     };
     let Some(experiment) = sim::find(name) else {
         let text = format!("no experiment is called `{name}`; there are {}", names());
-        return Err(Failure::new(text).with_code(2));
+        return Err(CommandFailure::new(text).with_code(2));
     };
     let sweeps = args.sweeps(machine.clone(), experiment.name())?;
     let effort = Effort { seeds: args.seeds, threads: args.threads };
@@ -310,13 +310,13 @@ pub fn run(args: &SimArgs) -> Outcome {
     bar.0.finish();
     let (mut records, mut failures) = (Vec::new(), Vec::new());
     for result in results {
-        let (more, failed) = result.map_err(|e| Failure::new(e).with_code(2))?;
+        let (more, failed) = result.map_err(|e| CommandFailure::new(e).with_code(2))?;
         records.extend(more);
         failures.extend(failed);
     }
     let introduction = format!("{}; {}", machine.title, experiment.about());
     let title = format!("{name} on {}", machine.name);
-    show::write(&args.report, &title, &introduction, &records, &failures).map_err(Failure::new)?;
+    show::write(&args.report, &title, &introduction, &records, &failures).map_err(CommandFailure::new)?;
     let place = format!("report: {}", shown(args.report.join("index.html")));
     let text = if args.all {
         format!("{introduction}\n\n{}{place}\n", show::render(&records, &failures))
@@ -350,7 +350,7 @@ fn print(text: &str) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(experiment: Option<&str>) -> Result<String, Failure> {
+fn list(experiment: Option<&str>) -> Result<String, CommandFailure> {
     let mut text = String::new();
     if experiment.is_none() {
         text.push_str("Machines\n");
@@ -365,7 +365,7 @@ fn list(experiment: Option<&str>) -> Result<String, Failure> {
     if chosen.is_empty() {
         let names: Vec<&str> = SIM_EXPERIMENTS.iter().map(|e| e.name()).collect();
         let text = format!("no experiment is called that; there are {}", names.join(", "));
-        return Err(Failure::new(text).with_code(2));
+        return Err(CommandFailure::new(text).with_code(2));
     }
     text.push_str("Experiments and their algorithms\n");
     for experiment in chosen {

@@ -16,7 +16,7 @@ use super::signals::{Signals, is_ending, name_of};
 use super::streams::Streams;
 use super::supervisor::{Heard, Parent};
 use super::{Arguments, LAUNCHER_FAILED, OnDeath, children};
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 /// Exit code when the reader of labelled output has gone: that of a death by SIGPIPE.
 const READER_GONE: u8 = 141;
@@ -69,13 +69,13 @@ impl<'a> Launcher<'a> {
         handover: Handover,
         signals: &'a Signals,
         parent: &'a Parent,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let streams = Streams::new(arguments.label, arguments.processes).map_err(|e| {
             let remedy = match e.raw_os_error() {
                 Some(libc::EMFILE) => "too many open files: raise `ulimit -n`",
                 _ => "raise `ulimit -u` or `ulimit -v`",
             };
-            Failure::new(format!("starting a thread for the output: {e} ({remedy})"))
+            CommandFailure::new(format!("starting a thread for the output: {e} ({remedy})"))
                 .with_code(LAUNCHER_FAILED)
         })?;
         Ok(Launcher {
@@ -113,7 +113,7 @@ impl<'a> Launcher<'a> {
     pub fn finish(mut self) -> Outcome {
         if let Err(e) = self.look_after() {
             self.abort();
-            return Err(Failure::new(e).with_code(LAUNCHER_FAILED));
+            return Err(CommandFailure::new(e).with_code(LAUNCHER_FAILED));
         }
         let (grace, say) =
             if self.alone { (Duration::ZERO, false) } else { (self.grace, self.told == Told::No) };
@@ -131,7 +131,7 @@ impl<'a> Launcher<'a> {
             Some((_, Errno::PIPE)) if code == 0 => Ok(ExitCode::from(READER_GONE)),
             Some((target, e)) if e != Errno::PIPE => {
                 let code = if code == 0 { LAUNCHER_FAILED } else { code };
-                Err(Failure::new(format!("writing to {}: {e}", target.name())).with_code(code))
+                Err(CommandFailure::new(format!("writing to {}: {e}", target.name())).with_code(code))
             }
             _ => Ok(ExitCode::from(code)),
         }

@@ -23,7 +23,7 @@ use rustix::process::Signal;
 use super::children::{self, ChildEnd};
 use super::signals::{Signals, name_of};
 use crate::output::remark;
-use crate::{Failure, Outcome};
+use crate::{CommandFailure, Outcome};
 
 /// The command, as its supervisor sees it.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub fn supervised(failed: u8, work: impl FnOnce(&Parent, &Signals) -> Outcome) -
             Some(libc::EMFILE) => " (too many open files: raise the limit, `ulimit -n`)",
             _ => "",
         };
-        Failure::new(format!("{what}: {e}{remedy}")).with_code(failed)
+        CommandFailure::new(format!("{what}: {e}{remedy}")).with_code(failed)
     };
     // Before any process or thread is started, so that all have them blocked.
     let signals = Signals::block().map_err(|e| failure("blocking signals", &e))?;

@@ -32,13 +32,13 @@ use towpath_sync::{Atomics, Lock, LockError, Universal, Waiting};
 #[repr(C)]
 pub struct TwoEnded<P: Processor, L: Lock<P>, M: Universal<P> = Atomics, S: Storage = Boxed> {
     lock: L,
-    ends: Ends<P>,
+    ends: BothEnds<P>,
     nodes: Pool<P, OwnedNode<P>, M, S>,
 }
 
 /// Both on one line: an operation touches one of them, but its next operation the other.
 #[repr(C, align(64))]
-struct Ends<P: Processor> {
+struct BothEnds<P: Processor> {
     head: P::Word,
     tail: P::Word,
 }
@@ -123,7 +123,7 @@ where
 
     fn new(arena: &impl Arena<P>, capacity: usize, participants: usize) -> Self {
         let lock = L::new(arena);
-        let ends = Ends { head: arena.word(Place::NewLine, 0), tail: arena.word(Place::SameLine, 0) };
+        let ends = BothEnds { head: arena.word(Place::NewLine, 0), tail: arena.word(Place::SameLine, 0) };
         TwoEnded { lock, ends, nodes: Pool::with_dummy(arena, capacity, participants) }
     }
 
