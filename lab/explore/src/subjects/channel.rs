@@ -21,8 +21,8 @@ use towpath_channel::stream::{self, Ends, OPEN, STREAM_ARGS, Stream, StreamRecei
 use towpath_machine::{Arena, Ordering, Park, Place, Processor};
 use towpath_sync::{Policy, Spinning, Wait};
 
-use super::{BUDGET, Member};
-use crate::fault::Failure;
+use super::{BUDGET, ExploredMember};
+use crate::fault::LocatedFault;
 use crate::harness::Case;
 use crate::machine::{Bytes, Word};
 use crate::run::End;
@@ -266,7 +266,7 @@ impl SubjectRun for Rings {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
     }
-    fn judge(&self, _end: &End) -> Result<(), Failure> {
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
     }
 }
@@ -359,7 +359,7 @@ impl SubjectRun for PairOfMessages {
         }
         assert!(ends.iter().all(|end| !end.into.is_ready(cpu)), "no message comes twice");
     }
-    fn judge(&self, _end: &End) -> Result<(), Failure> {
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
     }
 }
@@ -455,7 +455,7 @@ impl SubjectRun for Talks {
             ends.iter().for_each(|(end, _)| self.receive(cpu, end, n));
         }
     }
-    fn judge(&self, _end: &End) -> Result<(), Failure> {
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
     }
 }
@@ -588,7 +588,7 @@ impl SubjectRun for Streamed {
     fn thread(&self, cpu: &Explorer) {
         if cpu.id() == 0 { self.receive(cpu) } else { self.send(cpu) }
     }
-    fn judge(&self, _end: &End) -> Result<(), Failure> {
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
     }
 }
@@ -652,7 +652,7 @@ impl ManySenders {
         let (queue, sender) = (self.queue(), RefCell::new(Sender::new(cpu.id() as u16, 0, 0)));
         let [intent, block_intent] = [0, 1].map(|n| &self.intents[2 * cpu.id() + n]);
         let route = SendPath { queue: &queue, claim, sender: &sender, intent, block_intent };
-        let around = Member::new(cpu);
+        let around = ExploredMember::new(cpu);
         let wait = Wait { policy: Policy::Park, around: &around, budget: BUDGET };
         for n in 0..self.plan.ops as u64 {
             let source = cpu.id() as u32;
@@ -706,7 +706,7 @@ impl SubjectRun for ManySenders {
         let claim = self.locks.choose(self.algorithm);
         if cpu.id() == 0 { self.receive(cpu, &claim) } else { self.send(cpu, &claim) }
     }
-    fn judge(&self, _end: &End) -> Result<(), Failure> {
+    fn judge(&self, _end: &End) -> Result<(), LocatedFault> {
         Ok(())
     }
 }
