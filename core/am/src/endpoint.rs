@@ -375,7 +375,7 @@ impl<D: Domain> Endpoint<D> {
     /// ```
     #[inline]
     pub fn request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.core.request_to(index, Outgoing::request(handler, args, Body::Short, OnFull::Wait))
+        self.core.request_short(index, handler, args, OnFull::Wait)
     }
 
     /// Sends a request with arguments only, if it can go out at once.
@@ -397,7 +397,7 @@ impl<D: Domain> Endpoint<D> {
     /// # Ok::<(), towpath::Error>(())
     /// ```
     pub fn try_request(&self, index: usize, handler: u8, args: &[u32]) -> Result<(), Error> {
-        self.core.request_to(index, Outgoing::request(handler, args, Body::Short, OnFull::GiveUp))
+        self.core.request_short(index, handler, args, OnFull::GiveUp)
     }
 
     /// Sends a request with a payload for the handler: at most a block

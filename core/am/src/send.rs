@@ -111,6 +111,11 @@ impl<D: Domain, W: WaitForSpace<D::Cpu>> WhileFull for Waiter<'_, D, W> {
 }
 
 #[cold]
+fn in_handler() -> Error {
+    Error::InUse("a handler may reply, but not send requests".into())
+}
+
+#[cold]
 fn not_mapped(index: usize) -> Error {
     Error::NotInitialised(format!(
         "translation table entry {index} leads nowhere; map it first (Endpoint::map, Endpoint::map_world)"
@@ -134,19 +139,36 @@ impl<D: Domain> Core<D> {
         }
     }
 
+    /// Sends a request without a payload to the endpoint that entry `index` of the
+    /// translation table leads to.
+    ///
+    /// The parts of the message are arguments: in registers, where a call is not inlined.
+    #[inline]
+    pub(crate) fn request_short(
+        &self,
+        index: usize,
+        handler: u8,
+        args: &[u32],
+        on_full: OnFull,
+    ) -> Result<(), Error> {
+        if self.dispatch.depth.get() > 0 {
+            return Err(in_handler());
+        }
+        // Borrowed meanwhile: no handler can reach the table.
+        match self.tables.translations.borrow().get(index) {
+            Some(Some(mapping)) => {
+                let out = Outgoing::request(handler, args, Body::Short, on_full);
+                self.short(&mapping.peer, &Outgoing { tag: mapping.tag, ..out })
+            }
+            _ => Err(not_mapped(index)),
+        }
+    }
+
     /// Sends a request to the endpoint that entry `index` of the translation table leads
     /// to.
-    #[inline]
     pub(crate) fn request_to(&self, index: usize, out: Outgoing<'_>) -> Result<(), Error> {
         if self.dispatch.depth.get() > 0 {
-            return Err(Error::InUse("a handler may reply, but not send requests".into()));
-        }
-        if let Body::Short = out.body {
-            // Borrowed meanwhile: no handler can reach the table.
-            return match self.tables.translations.borrow().get(index) {
-                Some(Some(mapping)) => self.short(&mapping.peer, &Outgoing { tag: mapping.tag, ..out }),
-                _ => Err(not_mapped(index)),
-            };
+            return Err(in_handler());
         }
         let (peer, tag) = self.mapped(index)?;
         self.with_payload(&peer, &Outgoing { tag, ..out })
