@@ -63,6 +63,27 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
     END { exit bad }
 ' $sources || { echo "orderings without a number or a partner (see above; docs/style.md)"; failed=1; }
 
+# Names of types: used once, or the name of the module's main type.
+# Stays: `Arguments` of each command; `LabCommand`, with the laboratory or without; `Readme`, of which each crate
+# tests its own; `Error`, by Rust's custom. Left in `am` and `channel`: `Done`, `Step`, `Record`.
+allowed='Arguments|LabCommand|Readme|Error|Done|Step|Record'
+[ -z "$sources" ] || awk -v allowed="^($allowed)$" '
+    FNR == 1 {
+        stem = FILENAME
+        sub(/\/(mod|lib)\.rs$/, "", stem); sub(/\/src$/, "", stem); sub(/\.rs$/, "", stem); sub(/^.*\//, "", stem)
+        gsub(/_/, "", stem); sub(/ies$/, "y", stem); sub(/s$/, "", stem)
+    }
+    /^ *#\[cfg\((all\()?test/ { nextfile }
+    match($0, /^ *(pub(\([a-z :]+\))? )?(unsafe )?(struct|enum|trait|union) [A-Z][A-Za-z0-9]*/) {
+        name = substr($0, RSTART, RLENGTH); sub(/^.* /, "", name)
+        main = tolower(name); sub(/ies$/, "y", main); sub(/s$/, "", main)
+        if (main == stem || name ~ allowed) next
+        if (name in first) { printf "%s:%d: `%s` is also in %s\n", FILENAME, FNR, name, first[name]; bad = 1 }
+        else first[name] = FILENAME ":" FNR
+    }
+    END { exit bad }
+' $sources || { echo "names of types that are used twice (see above; docs/style.md)"; failed=1; }
+
 # Names of tests.
 awk '
     /#\[test\]/ { test = FNR }
