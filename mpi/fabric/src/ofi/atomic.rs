@@ -99,7 +99,7 @@ unsafe fn pieces<'a>(iov: *const fi_ioc, count: usize) -> Pieces<'a> {
     match count {
         0 => &[],
         _ if iov.is_null() || count > MAX_PIECES => core::slice::from_ref(const { &NONSENSE }),
-        // SAFETY: libfabric's contract: as many pieces.
+        // SAFETY: `fi_atomic(3)`: the caller passes as many pieces.
         _ => unsafe { core::slice::from_raw_parts(iov, count) },
     }
 }
@@ -116,7 +116,7 @@ unsafe fn buffer(pieces: Pieces<'_>, size: usize) -> Option<Buffer> {
     if pieces.iter().any(|p| p.addr.is_null() && p.count > 0) {
         return None;
     }
-    // SAFETY: libfabric's contract: elements that stay until the completion.
+    // SAFETY: `fi_atomic(3)`: the caller passes elements that stay until the completion.
     unsafe { Buffer::many(pieces.iter().map(|p| (p.addr as usize, p.count.saturating_mul(size)))) }
 }
 
@@ -209,7 +209,7 @@ fn valid(datatype: fi_datatype, op: fi_op, compares: bool, fetches: bool) -> Opt
 
 unsafe fn answer(found: Option<(usize, usize)>, count: *mut usize) -> c_int {
     let Some((most, _)) = found else { return failed(FI_EOPNOTSUPP) };
-    // SAFETY: libfabric's contract: null, or a place for the answer.
+    // SAFETY: `fi_atomic(3)`: the caller passes null, or a place for the answer.
     if let Some(count) = unsafe { count.as_mut() } {
         *count = most;
     }
@@ -217,7 +217,7 @@ unsafe fn answer(found: Option<(usize, usize)>, count: *mut usize) -> c_int {
 }
 
 unsafe extern "C" fn writevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, n: *mut usize) -> c_int {
-    // SAFETY: libfabric's contract: `n` is null, or a place for the answer.
+    // SAFETY: `fi_atomic(3)`: `n` is null, or a place for the answer.
     unsafe { answer(valid(datatype, op, false, false), n) }
 }
 
@@ -227,7 +227,7 @@ unsafe extern "C" fn readwritevalid(
     op: fi_op,
     n: *mut usize,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `n` is null, or a place for the answer.
+    // SAFETY: `fi_atomic(3)`: `n` is null, or a place for the answer.
     unsafe { answer(valid(datatype, op, false, true), n) }
 }
 
@@ -237,7 +237,7 @@ unsafe extern "C" fn compwritevalid(
     op: fi_op,
     n: *mut usize,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `n` is null, or a place for the answer.
+    // SAFETY: `fi_atomic(3)`: `n` is null, or a place for the answer.
     unsafe { answer(valid(datatype, op, true, true), n) }
 }
 
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn query(
     let Some((count, size)) = valid(datatype, op, compares, fetches || compares) else {
         return failed(FI_EOPNOTSUPP);
     };
-    // SAFETY: libfabric's contract: null, or a place for the answer.
+    // SAFETY: `fi_atomic(3)`: the caller passes null, or a place for the answer.
     if let Some(attr) = unsafe { attr.as_mut() } {
         attr.count = count;
         attr.size = size;

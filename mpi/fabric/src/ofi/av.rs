@@ -58,7 +58,7 @@ pub unsafe extern "C" fn open(
     av: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: an open domain; the rest is null or valid.
+    // SAFETY: `fi_av(3)`: the caller passes an open domain; the rest is null or valid.
     unsafe {
         if av.is_null() {
             return failed(FI_EINVAL);
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn open(
 /// Binds the event queue of a vector whose insertions report to one. Without `FI_EVENT`
 /// they are over when they return.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: libfabric's contract: open objects, or null.
+    // SAFETY: `fi_av(3)`: the caller passes open objects, or null.
     unsafe {
         let av = &*fid.cast::<Av>();
         let Some(eq) = Eq::of(other) else { return failed(FI_EINVAL) };
@@ -166,8 +166,8 @@ impl Av {
     ///
     /// # Safety
     ///
-    /// libfabric's contract: places for as many numbers (or none), and with `FI_SYNC_ERR` for as
-    /// many errors.
+    /// `fi_av(3)`: the caller passes places for as many numbers (or none), and with `FI_SYNC_ERR`
+    /// for as many errors.
     unsafe fn insert_all(
         &self,
         found: impl Iterator<Item = Result<Address, u32>>,
@@ -227,7 +227,7 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `count` addresses, or as many pointers to texts.
+    // SAFETY: `fi_av(3)`: the caller passes `count` addresses, or as many pointers to texts.
     unsafe {
         let av = &*av.cast::<Av>();
         if addresses.is_null() && count > 0 || count > c_int::MAX as usize {
@@ -252,7 +252,7 @@ unsafe extern "C" fn insertsvc(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: names are null or strings; a place for a number, or none.
+    // SAFETY: `fi_av(3)`: names are null or strings; a place for a number, or none.
     unsafe {
         let av = &*av.cast::<Av>();
         let named = || names::named(names::string(node)?, names::string(service)?, false)?.ok_or(FI_EINVAL);
@@ -268,7 +268,7 @@ unsafe extern "C" fn insertsvc(
 const FI_ADDR_NOTAVAIL_: u64 = u64::MAX;
 
 unsafe extern "C" fn remove(av: *mut fid_av, numbers: *mut fi_addr_t, count: usize, flags: u64) -> c_int {
-    // SAFETY: libfabric's contract: as many numbers.
+    // SAFETY: `fi_av(3)`: the caller passes as many numbers.
     unsafe {
         let av = &*av.cast::<Av>();
         if numbers.is_null() && count > 0 {
@@ -297,7 +297,7 @@ unsafe extern "C" fn lookup(
     address: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `*len` bytes of space.
+    // SAFETY: `fi_av(3)`: the caller passes `*len` bytes of space.
     unsafe {
         let av = &*av.cast::<Av>();
         if len.is_null() || address.is_null() && *len > 0 {
@@ -340,7 +340,7 @@ unsafe extern "C" fn straddr(
     text: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
-    // SAFETY: libfabric's contract: an address of ours, or null; `*len` bytes of space.
+    // SAFETY: `fi_av(3)`: the caller passes an address of ours, or null; `*len` bytes of space.
     unsafe {
         if address.is_null() || len.is_null() || text.is_null() && *len > 0 {
             return core::ptr::null();

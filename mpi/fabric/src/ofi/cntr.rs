@@ -53,7 +53,7 @@ pub unsafe extern "C" fn open(
     cntr: *mut *mut fid_cntr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: null, or valid.
+    // SAFETY: `fi_cntr(3)`: the caller passes valid attributes, or null.
     let attr = unsafe { attr.as_ref() };
     if cntr.is_null() || attr.is_some_and(|attr| attr.events != FI_CNTR_EVENTS_COMP) {
         return failed(FI_EINVAL);
@@ -66,12 +66,12 @@ pub unsafe extern "C" fn open(
     let domain: *const Domain = domain.cast();
     let (counter, seen) = (Rc::<CompletionCounter>::default(), Rc::default());
     let news = || AwaitedEvents::Count(Rc::clone(&counter), Rc::clone(&seen));
-    // SAFETY: libfabric's contract: an open domain.
+    // SAFETY: `fi_cntr(3)`: the caller passes an open domain.
     let listener = match unsafe { (*domain).listener(listens, news) } {
         Ok(listener) => listener,
         Err(errno) => return -errno,
     };
-    // SAFETY: libfabric's contract: an open domain; it is closed by `close` alone.
+    // SAFETY: `fi_cntr(3)`: the caller passes an open domain; it is closed by `close` alone.
     let hold = unsafe { (*domain).users.hold() };
     let object = Cntr {
         fid: fid_cntr { fid: header(FI_CLASS_CNTR, context, &FID), ops: (&raw const OPS).cast_mut() },
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn open(
         users: Users::default(),
         _domain: hold,
     };
-    // SAFETY: libfabric's contract: a place for the answer.
+    // SAFETY: `fi_cntr(3)`: the caller passes a place for the answer.
     unsafe { hand_out(object, cntr) };
     0
 }
@@ -96,14 +96,14 @@ impl Drop for Cntr {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: libfabric's contract: the argument is what the command says.
+    // SAFETY: `fi_cntr(3)`: the argument is what the command says.
     unsafe { wait_object((*fid.cast::<Cntr>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
 /// Returns whether the counter is as it was at the last read, so that one may sleep on
 /// the wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*fid.cast::<Cntr>(), &*(*fid.cast::<Cntr>()).domain) };
     let _guard = domain.enter();
     match &cntr.listener {
@@ -122,7 +122,8 @@ impl Cntr {
 
     /// Changes the counter by hand, and wakes its waiters.
     unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&CompletionCounter)) -> c_int {
-        // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+        // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives
+        // it.
         let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
         let _guard = domain.enter();
         how(&cntr.counter);
@@ -132,7 +133,7 @@ impl Cntr {
 }
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let mut guard = domain.enter();
     let before = cntr.counter.value.get();
@@ -157,7 +158,7 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let _guard = domain.enter();
     let (_, errors) = cntr.now();
@@ -166,27 +167,27 @@ unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
 }
 
 unsafe extern "C" fn add(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.value.set(counter.value.get().wrapping_add(value))) }
 }
 
 unsafe extern "C" fn set(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.value.set(value)) }
 }
 
 unsafe extern "C" fn adderr(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.errors.set(counter.errors.get().wrapping_add(value))) }
 }
 
 unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     unsafe { Cntr::change(cntr, |counter| counter.errors.set(value)) }
 }
 
 unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
-    // SAFETY: libfabric's contract (objects): an open counter; its domain outlives it.
+    // SAFETY: `fi_cntr(3)` (objects): the caller passes an open counter; its domain outlives it.
     let (cntr, domain) = unsafe { (&*cntr.cast::<Cntr>(), &*(*cntr.cast::<Cntr>()).domain) };
     let guard = domain.enter();
     let errors = cntr.counter.errors.get();

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn open(
     cq: *mut *mut fid_cq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: an open domain; the rest is null or valid.
+    // SAFETY: `fi_cq(3)`: the caller passes an open domain; the rest is null or valid.
     unsafe {
         if cq.is_null() {
             return failed(FI_EINVAL);
@@ -114,13 +114,14 @@ impl Drop for Cq {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: libfabric's contract: the argument is what the command says.
+    // SAFETY: `fi_cq(3)`: the argument is what the command says.
     unsafe { wait_object((*fid.cast::<Cq>()).listener.as_deref().map(Listener::descriptor), command, arg) }
 }
 
 /// Returns whether the queue is empty, so that one may sleep on the wait object.
 pub unsafe fn may_wait(fid: *mut fid) -> bool {
-    // SAFETY: libfabric's contract (objects): an open completion queue; its domain outlives it.
+    // SAFETY: `fi_cq(3)` (objects): the caller passes an open completion queue; its domain outlives
+    // it.
     let cq = unsafe { &*fid.cast::<Cq>() };
     // SAFETY: the domain outlives its queues.
     let domain = unsafe { &*cq.domain };
@@ -147,8 +148,8 @@ impl Cq {
         let mut given = 0;
         while given < count {
             let Some(c) = self.queue.pop() else { break };
-            // SAFETY: libfabric's contract: space for `count` entries of the format, and for as
-            // many sources, or none.
+            // SAFETY: `fi_cq(3)`: the caller passes space for `count` entries of the format, and
+            // for as many sources, or none.
             unsafe {
                 self.write(buf, given, &c);
                 if !sources.is_null() {
@@ -191,8 +192,8 @@ impl Cq {
 }
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
-    // `count` entries.
+    // SAFETY: `fi_cq(3)` (objects, results): the caller passes an open completion queue, and room
+    // for `count` entries.
     unsafe { readfrom(cq, buf, count, core::ptr::null_mut()) }
 }
 
@@ -202,7 +203,8 @@ unsafe extern "C" fn readfrom(
     count: usize,
     from: *mut fi_addr_t,
 ) -> isize {
-    // SAFETY: libfabric's contract; the domain outlives its queues.
+    // SAFETY: `fi_cq(3)`: the caller passes an open completion queue; the domain outlives its
+    // queues.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let mut guard = domain.enter();
     // The read that only finds out that this was all need not look: the program has been given
@@ -214,8 +216,8 @@ unsafe extern "C" fn readfrom(
     // With no room for any it is progress that is asked for.
     if cq.queue.len() < count || count == 0 {
         if domain.read_finds_nothing() {
-            // SAFETY: libfabric's contract (objects, results): an open completion queue, and room
-            // for `count` entries.
+            // SAFETY: `fi_cq(3)` (objects, results): the caller passes an open completion queue,
+            // and room for `count` entries.
             return unsafe { cq.give(buf, count, from) };
         }
         domain.progress();
@@ -226,8 +228,8 @@ unsafe extern "C" fn readfrom(
     if !cq.queue.is_vain() {
         cq.idle.borrow_mut().on_completion(|| domain.activity());
     }
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
-    // `count` entries.
+    // SAFETY: `fi_cq(3)` (objects, results): the caller passes an open completion queue, and room
+    // for `count` entries.
     let given = unsafe { cq.give(buf, count, from) };
     if given > 0 {
         domain.on_completion();
@@ -246,8 +248,8 @@ unsafe extern "C" fn sread(
     cond: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
-    // `count` entries.
+    // SAFETY: `fi_cq(3)` (objects, results): the caller passes an open completion queue, and room
+    // for `count` entries.
     unsafe { sreadfrom(cq, buf, count, core::ptr::null_mut(), cond, timeout) }
 }
 
@@ -259,26 +261,28 @@ unsafe extern "C" fn sreadfrom(
     _cond: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: libfabric's contract; the domain outlives its queues.
+    // SAFETY: `fi_cq(3)`: the caller passes an open completion queue; the domain outlives its
+    // queues.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let until = || !cq.queue.is_empty() || cq.signalled.get();
     let (_guard, _) = domain.wait(domain.enter(), &cq.idle, timeout, until);
     cq.signalled.set(false);
-    // SAFETY: libfabric's contract (objects, results): an open completion queue, and room for
-    // `count` entries.
+    // SAFETY: `fi_cq(3)` (objects, results): the caller passes an open completion queue, and room
+    // for `count` entries.
     unsafe { cq.give(buf, count, from) }
 }
 
 unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flags: u64) -> isize {
-    // SAFETY: libfabric's contract (objects): an open completion queue; its domain outlives it.
+    // SAFETY: `fi_cq(3)` (objects): the caller passes an open completion queue; its domain outlives
+    // it.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     if entry.is_null() {
         return failed(FI_EINVAL) as isize;
     }
     let _guard = domain.enter();
     let Some(c) = cq.queue.pop_error() else { return -(FI_EAGAIN as isize) };
-    // SAFETY: libfabric's contract: a place for an entry, of which newer versions know more fields,
-    // that are set by programs that ask for them.
+    // SAFETY: `fi_cq(3)`: the caller passes a place for an entry, of which newer versions know more
+    // fields, that are set by programs that ask for them.
     unsafe {
         let entry = &mut *entry;
         entry.op_context = c.context as *mut c_void;
@@ -297,7 +301,8 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry, _flag
 }
 
 unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
-    // SAFETY: libfabric's contract (objects): an open completion queue; its domain outlives it.
+    // SAFETY: `fi_cq(3)` (objects): the caller passes an open completion queue; its domain outlives
+    // it.
     let (cq, domain) = unsafe { (&*cq.cast::<Cq>(), &*(*cq.cast::<Cq>()).domain) };
     let _guard = domain.enter();
     cq.signalled.set(true);
@@ -315,6 +320,6 @@ unsafe extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: libfabric's contract: `len` bytes of space, or none.
+    // SAFETY: `fi_cq(3)`: the caller passes `len` bytes of space, or none.
     unsafe { super::explain(prov_errno, buf, len) }
 }

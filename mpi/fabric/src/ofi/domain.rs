@@ -109,7 +109,7 @@ pub unsafe extern "C" fn open(
     domain: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: `info` and `domain` are valid, or null.
+    // SAFETY: `fi_domain(3)`: `info` and `domain` are valid, or null.
     unsafe {
         if info.is_null() || domain.is_null() {
             return failed(FI_EINVAL);
@@ -160,7 +160,7 @@ fn found() -> Option<&'static AtomicU32> {
 
 /// Binds an event queue. With `FI_REG_MR` the ends of registrations are reported there.
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: libfabric's contract: open objects, or null.
+    // SAFETY: `fi_domain(3)`: the caller passes open objects, or null.
     unsafe {
         let domain = &*fid.cast::<Domain>();
         let Some(eq) = Eq::of(other) else { return failed(FI_EINVAL) };
@@ -183,8 +183,8 @@ unsafe extern "C" fn control(_fid: *mut fid, command: c_int, arg: *mut c_void) -
     }
     match command as u32 {
         FI_MAP_RAW_MR => {
-            // SAFETY: libfabric's contract: the argument of this command, with a key of the size
-            // that it says.
+            // SAFETY: `fi_mr(3)`: the caller passes the argument of this command, with a key of the
+            // size that it says.
             unsafe {
                 let raw = &*arg.cast::<fi_mr_map_raw>();
                 if raw.key.is_null() || raw.raw_key.is_null() || raw.key_size != size_of::<u64>() {

@@ -20,8 +20,8 @@ pub type Context = *mut c_void;
 /// Makes a table of functions, and a second one for endpoints that are not enabled yet.
 ///
 /// The body of an entry is an expression of type `isize`, in which `ep` is the endpoint and `?`
-/// ends the call with a result. It is unsafe code: libfabric's contract (`ofi/mod.rs`) holds for
-/// all arguments. Functions in brackets ask nothing of the endpoint: both tables have them.
+/// ends the call with a result. It is unsafe code: the operation's manual page (`ofi/mod.rs`) holds
+/// for all arguments. Functions in brackets ask nothing of the endpoint: both tables have them.
 macro_rules! entries {
     ($(#[$doc:meta])* $table:ident, $later:ident: $ops:ident $([$($other:ident)*])?;
      $($entry:ident |$ep:ident $(, $arg:ident: $of:ty)* $(,)?| $body:expr;)*) => {
@@ -31,8 +31,8 @@ macro_rules! entries {
             $($entry: {
                 #[allow(clippy::too_many_arguments)]
                 unsafe extern "C" fn entry($ep: *mut fid_ep $(, $arg: $of)*) -> isize {
-                    // SAFETY: libfabric's contract: an open endpoint, and arguments as this entry
-                    // of the table has them.
+                    // SAFETY: `fi_msg(3)`, `fi_tagged(3)`, `fi_rma(3)`, `fi_atomic(3)`: the caller
+                    // passes an open endpoint, and arguments as this entry of the table has them.
                     let call = || Ok::<isize, isize>(unsafe { $body });
                     call().unwrap_or_else(|error| error)
                 }

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn open(
     ep: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: an open domain; the rest is null or valid.
+    // SAFETY: `fi_endpoint(3)`: the caller passes an open domain; the rest is null or valid.
     unsafe {
         if info.is_null() || ep.is_null() {
             return failed(FI_EINVAL);
@@ -142,7 +142,8 @@ unsafe fn source(info: &fi_info, domain: &Domain) -> Result<Option<Service>, u32
     if !domain.text && info.src_addrlen < ADDRESS_BYTES {
         return Err(FI_EINVAL);
     }
-    // SAFETY: libfabric's contract: an address of the domain's format, as long as is said.
+    // SAFETY: `fi_endpoint(3)`: the caller passes an address of the domain's format, as long as it
+    // says.
     match unsafe { names::read(info.src_addr, domain.text) } {
         Some(Locator::Service(service)) => Ok((service != Service::ANY).then_some(service)),
         _ => Err(FI_EADDRNOTAVAIL),
@@ -150,7 +151,8 @@ unsafe fn source(info: &fi_info, domain: &Domain) -> Result<Option<Service>, u32
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: libfabric's contract: made by `open`, not used afterwards.
+    // SAFETY: `fi_endpoint(3)`: the caller closes an endpoint that `open` has made, once, and does
+    // not use it afterwards.
     unsafe {
         let ep: *mut Ep = fid.cast();
         let guard = (*(*ep).domain).enter();
@@ -163,7 +165,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: libfabric's contract: `other` is null, or an open object of the class that it names.
+    // SAFETY: `fi_endpoint(3)`: `other` is null, or an open object of the class that it names.
     unsafe {
         if other.is_null() {
             return failed(FI_EINVAL);
@@ -187,7 +189,8 @@ const FI_TRANSMIT_: u64 = FI_SEND as u64;
 const RECEIVE: u64 = FI_RECV as u64;
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: libfabric's contract; the argument is what the command says.
+    // SAFETY: `fi_endpoint(3)`: the caller passes an open endpoint; the argument is what the
+    // command says.
     unsafe {
         let (_guard, ep) = Ep::enter(fid.cast());
         // Relaxed: numbers by themselves, here and where they are read.
@@ -216,7 +219,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 }
 
 unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
-    // SAFETY: libfabric's contract (objects): an open endpoint.
+    // SAFETY: `fi_endpoint(3)` (objects): the caller passes an open endpoint.
     let (_guard, ep) = unsafe { Ep::enter(fid.cast()) };
     if ep.endpoint.cancel(context as usize) { 0 } else { -(FI_ENOENT as isize) }
 }
@@ -234,7 +237,7 @@ unsafe extern "C" fn getopt(
     if value.is_null() || len.is_null() {
         return failed(FI_EINVAL);
     }
-    // SAFETY: libfabric's contract: `*len` bytes of space.
+    // SAFETY: `fi_endpoint(3)`: the caller passes `*len` bytes of space.
     unsafe {
         if *len < size_of::<usize>() {
             return -(FI_ETOOSMALL as c_int);
@@ -261,7 +264,7 @@ unsafe extern "C" fn setopt(
     if value.is_null() || len < size_of::<usize>() {
         return failed(FI_EINVAL);
     }
-    // SAFETY: libfabric's contract: a value of that length.
+    // SAFETY: `fi_endpoint(3)`: the caller passes a value of that length.
     unsafe {
         let (_guard, ep) = Ep::enter(fid.cast());
         ep.endpoint.core.min_multi = value.cast::<usize>().read_unaligned();
@@ -270,7 +273,7 @@ unsafe extern "C" fn setopt(
 }
 
 unsafe extern "C" fn getname(fid: *mut fid, address: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: libfabric's contract: `*len` bytes of space.
+    // SAFETY: `fi_cm(3)`: the caller passes `*len` bytes of space.
     unsafe {
         if len.is_null() {
             return failed(FI_EINVAL);

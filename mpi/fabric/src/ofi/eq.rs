@@ -87,7 +87,7 @@ pub unsafe extern "C" fn open(
     eq: *mut *mut fid_eq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: an open fabric; the attributes are null or valid.
+    // SAFETY: `fi_eq(3)`: the caller passes an open fabric; the attributes are null or valid.
     unsafe {
         if eq.is_null() {
             return failed(FI_EINVAL);
@@ -184,7 +184,7 @@ impl Eq {
         if len < n {
             return -(FI_ETOOSMALL as isize);
         }
-        // SAFETY: libfabric's contract: a place for the kind, and as many bytes of space.
+        // SAFETY: `fi_eq(3)`: the caller passes a place for the kind, and as many bytes of space.
         unsafe {
             event.write(next.kind);
             core::ptr::copy_nonoverlapping(next.bytes.as_ptr(), buf.cast(), n);
@@ -215,7 +215,7 @@ unsafe extern "C" fn read(
     if let Some(error) = refused(event, buf, flags) {
         return error;
     }
-    // SAFETY: libfabric's contract: an open queue, and space, here and below.
+    // SAFETY: `fi_eq(3)`: the caller passes an open queue, and space, here and below.
     unsafe {
         let eq = &*eq.cast::<Eq>();
         eq.give(eq.lock(), event, buf, len, flags)
@@ -233,7 +233,7 @@ unsafe extern "C" fn sread(
     if let Some(error) = refused(event, buf, flags) {
         return error;
     }
-    // SAFETY: libfabric's contract (objects): an open event queue.
+    // SAFETY: `fi_eq(3)` (objects): the caller passes an open event queue.
     let eq = unsafe { &*eq.cast::<Eq>() };
     // No timeout: for ever.
     let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
@@ -245,12 +245,12 @@ unsafe extern "C" fn sread(
             Some(left) => eq.came.wait_timeout(events, left).unwrap_or_else(|e| e.into_inner()).0,
         };
     }
-    // SAFETY: libfabric's contract (results): `event` and `len` bytes at `buf` are writable.
+    // SAFETY: `fi_eq(3)` (results): `event` and `len` bytes at `buf` are writable.
     unsafe { eq.give(events, event, buf, len, flags) }
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, entry: *mut fi_eq_err_entry, flags: u64) -> isize {
-    // SAFETY: libfabric's contract (objects): an open event queue.
+    // SAFETY: `fi_eq(3)` (objects): the caller passes an open event queue.
     let eq = unsafe { &*eq.cast::<Eq>() };
     if entry.is_null() {
         return failed(FI_EINVAL) as isize;
@@ -261,7 +261,7 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, entry: *mut fi_eq_err_entry, flags
     };
     let (err, err_data) = (error as c_int, core::ptr::null_mut());
     let failure = fi_eq_err_entry { fid, context, data, err, prov_errno: err, err_data, err_data_size: 0 };
-    // SAFETY: libfabric's contract: a place for an entry.
+    // SAFETY: `fi_eq(3)`: the caller passes a place for an entry.
     unsafe { entry.write(failure) };
     if flags & u64::from(FI_PEEK) == 0 {
         events.bad.pop_front();
@@ -271,7 +271,7 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, entry: *mut fi_eq_err_entry, flags
 }
 
 unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
-    // SAFETY: libfabric's contract (objects): an open event queue.
+    // SAFETY: `fi_eq(3)` (objects): the caller passes an open event queue.
     let eq = unsafe { &*eq.cast::<Eq>() };
     if !eq.is_written || buf.is_null() || len == 0 {
         return failed(FI_EINVAL) as isize;
@@ -282,13 +282,13 @@ unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len:
     if len > LONGEST {
         return failed(FI_EMSGSIZE) as isize;
     }
-    // SAFETY: libfabric's contract: as many bytes.
+    // SAFETY: `fi_eq(3)`: the caller passes as many bytes.
     eq.add(event, unsafe { core::slice::from_raw_parts(buf.cast(), len) });
     len as isize
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: libfabric's contract: an open queue; the argument is what the command says.
+    // SAFETY: `fi_eq(3)`: the caller passes an open queue; the argument is what the command says.
     unsafe {
         let readable = (*fid.cast::<Eq>()).readable.as_ref();
         wait_object(readable.map(Bit::descriptor), command, arg)
@@ -302,6 +302,6 @@ unsafe extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: libfabric's contract: `len` bytes of space, or none.
+    // SAFETY: `fi_eq(3)`: the caller passes `len` bytes of space, or none.
     unsafe { super::explain(prov_errno, buf, len) }
 }

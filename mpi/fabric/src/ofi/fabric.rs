@@ -76,7 +76,7 @@ unsafe extern "C" fn open(
     fabric: *mut *mut fid_fabric,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: both pointers are valid, or null.
+    // SAFETY: `fi_fabric(3)`: both pointers are valid, or null.
     unsafe {
         if attr.is_null() || fabric.is_null() {
             return failed(FI_EINVAL);
@@ -105,13 +105,13 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
         return failed(FI_EINVAL);
     }
     for i in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: libfabric's contract: as many pointers to open objects.
+        // SAFETY: `fi_fabric(3)`: the caller passes as many pointers to open objects.
         let fid = unsafe { *fids.add(i) };
         if fid.is_null() {
             return failed(FI_EINVAL);
         }
-        // SAFETY: libfabric's contract (objects): not null, so an open object, which begins with
-        // its header.
+        // SAFETY: `fi_fabric(3)` (objects): the pointer is not null, so to an open object, which
+        // begins with its header.
         let class = unsafe { (*fid).fclass };
         let may = match class as u32 {
             // SAFETY: the class says that it is one.

@@ -32,7 +32,7 @@ pub unsafe fn fit(hints: &fi_info) -> bool {
 
 /// Returns whether a name is the provider's, or none.
 unsafe fn is_named(name: *const core::ffi::c_char, ours: &CStr) -> bool {
-    // SAFETY: libfabric's contract: null or a string.
+    // SAFETY: `fi_getinfo(3)`: the caller passes null or a string.
     name.is_null() || unsafe { CStr::from_ptr(name) } == ours
 }
 
@@ -57,7 +57,7 @@ const UNIFIED: fi_progress = 3;
 unsafe fn domain_fits(domain: &fi_domain_attr) -> bool {
     // Addresses as the owner has them, and keys of the provider's choice.
     let is_basic = domain.mr_mode & FI_MR_BASIC as i32 != 0;
-    // SAFETY: libfabric's contract (structures): a name is null or a string.
+    // SAFETY: `fi_getinfo(3)` (structures): a name is null or a string.
     let is_ours = unsafe { is_named(domain.name, DOMAIN) };
     is_ours
         && domain.threading <= FI_THREAD_ENDPOINT

@@ -102,7 +102,7 @@ pub unsafe extern "C" fn getinfo(
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
-    // SAFETY: libfabric's contract: names are null or strings, `hints` is null or valid with its
+    // SAFETY: `fi_getinfo(3)`: names are null or strings, `hints` is null or valid with its
     // parts; `info` is a place for the answer.
     unsafe {
         let hints = hints.as_ref();

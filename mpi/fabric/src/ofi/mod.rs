@@ -1,8 +1,8 @@
 //! libfabric's side of the provider: objects that its users hold pointers to, and the
 //! tables of functions behind them.
 //!
-//! Every function here is called by C, which keeps these promises, by libfabric's man pages. They
-//! are what each `SAFETY` in this folder means by *libfabric's contract*:
+//! Every function here is called by C, which keeps these promises, by libfabric's manual pages.
+//! Each `SAFETY` in this folder names the page, and the promises that the block rests on:
 //!
 //! * **Objects**: a pointer to an object is one that the provider has given out, of the class that
 //!   the call is for, and not closed before the call ends.

@@ -67,7 +67,7 @@ unsafe fn register(domain: *mut fid, what: Registration, mr: *mut *mut fid_mr) -
     if flags & !FI_RMA_EVENT != 0 {
         return failed(FI_EBADFLAGS);
     }
-    // SAFETY: libfabric's contract: registered on the domain itself (endpoints are not asked for:
+    // SAFETY: `fi_mr(3)`: the caller registers on the domain itself (endpoints are not asked for:
     // FI_MR_ENDPOINT is not in the mode).
     unsafe {
         if (*domain).fclass != FI_CLASS_DOMAIN as usize {
@@ -116,13 +116,13 @@ unsafe extern "C" fn reg(
     context: *mut c_void,
 ) -> c_int {
     let piece = (buf as usize, len);
-    // SAFETY: libfabric's contract (objects, buffers, arrays, results), as `register` has it.
+    // SAFETY: `fi_mr(3)` (objects, buffers, arrays, results), as `register` has it.
     unsafe { register(fid, Registration { piece, access, offset, key: requested_key, flags, context }, mr) }
 }
 
 /// The one piece of a region.
 unsafe fn only(iov: *const iovec, count: usize) -> Option<(usize, usize)> {
-    // SAFETY: libfabric's contract: as many pieces, or none.
+    // SAFETY: `fi_mr(3)`: the caller passes as many pieces, or none.
     unsafe { iov.as_ref() }.filter(|_| count == 1).map(|piece| (piece.iov_base as usize, piece.iov_len))
 }
 
@@ -137,7 +137,7 @@ unsafe extern "C" fn regv(
     mr: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract (objects, buffers, arrays, results), as `register` has it.
+    // SAFETY: `fi_mr(3)` (objects, buffers, arrays, results), as `register` has it.
     unsafe {
         let Some(piece) = only(iov, count) else { return failed(FI_EINVAL) };
         register(fid, Registration { piece, access, offset, key: requested_key, flags, context }, mr)
@@ -150,7 +150,7 @@ unsafe extern "C" fn regattr(
     flags: u64,
     mr: *mut *mut fid_mr,
 ) -> c_int {
-    // SAFETY: libfabric's contract: valid, or null.
+    // SAFETY: `fi_mr(3)`: the caller passes valid attributes, or null.
     unsafe {
         let Some(attr) = attr.as_ref() else { return failed(FI_EINVAL) };
         let Some(piece) = only(attr.mr_iov, attr.iov_count) else { return failed(FI_EINVAL) };
@@ -164,7 +164,7 @@ unsafe extern "C" fn regattr(
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     const READS: u64 = FI_REMOTE_READ as u64;
     const WRITES: u64 = FI_REMOTE_WRITE as u64;
-    // SAFETY: libfabric's contract: open objects, or null; the class says what it is.
+    // SAFETY: `fi_mr(3)`: the caller passes open objects, or null; the class says what it is.
     unsafe {
         let mr = &*fid.cast::<Mr>();
         let domain = &*mr.domain;
@@ -194,8 +194,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         // Enabled from the first, and never in need of being looked at again.
         FI_ENABLE | FI_REFRESH => 0,
         FI_GET_RAW_MR => {
-            // SAFETY: libfabric's contract: the argument of this command, with as much space as it
-            // says.
+            // SAFETY: `fi_mr(3)`: the caller passes the argument of this command, with as much
+            // space as it says.
             unsafe {
                 let Some(raw) = arg.cast::<fi_mr_raw_attr>().as_ref() else { return failed(FI_EINVAL) };
                 let key = (*fid.cast::<Mr>()).fid.key;

@@ -34,7 +34,7 @@ impl Users {
     /// The object outlives the result: it can be closed only by [`close`].
     pub unsafe fn hold(&self) -> Hold {
         // Relaxed: a program that closes an object while another thread opens something on it
-        // breaks libfabric's contract.
+        // breaks the promise about objects (`ofi/mod.rs`): `fi_fabric(3)`, `fi_close`.
         self.0.fetch_add(1, Ordering::Relaxed);
         Hold(self)
     }
