@@ -394,7 +394,7 @@ impl<L> AnswerEnd<L> {
     {
         if let Some(line) = self.line.as_deref().filter(|_| self.is_theirs()) {
             let word = line.header();
-            // Relaxed: at worst the other end wakes in vain.
+            // Relaxed: at worst the other end's wake is needless.
             let header = cpu.load(word, Ordering::Relaxed);
             // A mark on the other end's message is the other end's. Relaxed: it orders nothing.
             if header & MARKS != self.theirs && header & SLEEPS != 0 {

@@ -103,7 +103,7 @@ impl<P: Processor> Doorbell<P> {
     /// Takes the request to be woken back. Returns whether the pipe is still armed.
     #[inline]
     pub fn disarm(&self, cpu: &P) -> bool {
-        // Relaxed: at worst a sender wakes in vain.
+        // Relaxed: at worst a sender's wake is needless.
         cpu.fetch_and(&self.armed, !SLEEPS, Ordering::Relaxed) & PIPE != 0
     }
 

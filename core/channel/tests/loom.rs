@@ -173,14 +173,14 @@ impl<C: Claim<LoomProcessor>> Side<'_, C> {
 
     /// Sleeps when there is nothing: a lost wake-up is a deadlock, which loom reports.
     fn receive_asleep(&self, receiver: &mut Receiver) -> u64 {
-        let (q, cpu, bell) = (self.shared.queue(), self.cpu(), &self.shared.doorbell);
+        let (q, cpu, doorbell) = (self.shared.queue(), self.cpu(), &self.shared.doorbell);
         loop {
             if let Some(arrival) = self.next(receiver) {
                 return self.take(receiver, arrival);
             }
-            let rung = doorbell::count(&cpu, bell);
+            let woken = doorbell::count(&cpu, doorbell);
             if self.claim.fall_asleep(&q, receiver, &cpu) && self.next(receiver).is_none() {
-                cpu.park(bell, rung, u64::MAX);
+                cpu.park(doorbell, woken, u64::MAX);
             }
             self.claim.wake_up(&q, &cpu);
             if self.next(receiver).is_none() {

@@ -210,7 +210,7 @@ impl Surroundings for AtBarrier<'_> {
     fn asleep(&self, asleep: bool) {
         self.inner.asleep(asleep);
     }
-    /// Completes the episode if it can. Waiting is in vain only if the segment is
+    /// Completes the episode if it can. The wait can't end only if the segment is
     /// damaged: episodes don't go back.
     fn abandoned(&self) -> bool {
         self.inner.check_deaths();
@@ -303,7 +303,7 @@ impl Inner {
                 core::sync::atomic::fence(Ordering::SeqCst);
                 // Relaxed: ordered by the fence; at worst all waiters look once too often.
                 if state.at_doorbells.load(Ordering::Relaxed) == u64::from(wanted) {
-                    self.ring_all();
+                    self.wake_doorbells();
                 }
                 return;
             }
@@ -312,13 +312,13 @@ impl Inner {
 
     /// Changes all doorbells and wakes all that sleep at them.
     #[cold]
-    fn ring_all(&self) {
+    fn wake_doorbells(&self) {
         let cpu = Native::with_id(0);
-        for bell in self.segment.bells() {
+        for doorbell in self.segment.doorbells() {
             // (B6) Release: the end of the episode comes before; pairs with the Acquire with which
             // a waiter reads its doorbell before it looks at the episode for the last time.
-            bell.0.fetch_add(1, Ordering::Release);
-            cpu.wake(&bell.0, u32::MAX);
+            doorbell.0.fetch_add(1, Ordering::Release);
+            cpu.wake(&doorbell.0, u32::MAX);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Layout of a segment.
 //!
 //! ```text
-//! 0          Control: header | counts | barrier | directory
+//! 0          WorldControl: header | counts | barrier | directory
 //! entries    processes × Entry
-//! bells      processes × Bell
+//! doorbells  processes × RankDoorbell
 //! presence   one for 64 processes
 //! arrivals   processes × u32
 //! buckets    heads of the lists of named objects, one for about 512 bytes of the heap
@@ -116,7 +116,7 @@ pub(crate) struct Entry {
 
 /// A word on its own (pair of) lines.
 #[repr(C, align(128))]
-pub(crate) struct Bell(pub AtomicU64);
+pub(crate) struct RankDoorbell(pub AtomicU64);
 
 /// Hints whether 64 ranks run (`around.rs`): a bit each.
 #[repr(C, align(64))]
@@ -177,7 +177,7 @@ pub(crate) struct WorldControl {
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Entry {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
-unsafe impl Plain for Bell {}
+unsafe impl Plain for RankDoorbell {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
 unsafe impl Plain for Presence {}
 // SAFETY: `repr(C)`, of atomic words only: any bits are valid, accesses are atomic; no `Drop`.
@@ -185,7 +185,9 @@ unsafe impl Plain for ObjectRecord {}
 
 const _: () = {
     assert!(size_of::<WorldHeader>() == 256 && size_of::<Counts>() == 256 && size_of::<Entry>() == 256);
-    assert!(size_of::<Bell>() == 128 && size_of::<Presence>() == 64 && size_of::<ObjectRecord>() == 256);
+    assert!(
+        size_of::<RankDoorbell>() == 128 && size_of::<Presence>() == 64 && size_of::<ObjectRecord>() == 256
+    );
     assert!(offset_of!(WorldHeader, params) == 64 && offset_of!(Counts, deaths) == 128);
     assert!(offset_of!(Entry, cpus) == 128 && offset_of!(WorldHeader, object_bytes) == 192);
     assert!(size_of::<WorldControl>() == 256 + 256 + 128 + 128 && size_of::<WorldControl>() <= PAGE as usize);
@@ -216,7 +218,7 @@ pub(crate) const fn record_of(code: u64) -> u64 {
 pub(crate) struct Geometry {
     processes: u32,
     entries: u64,
-    bells: u64,
+    doorbells: u64,
     presence: u64,
     arrivals: u64,
     buckets: u64,
@@ -253,7 +255,7 @@ impl Geometry {
             start
         };
         let n = u64::from(processes);
-        let (entries, bells) = (take(size_of::<Entry>(), n), take(size_of::<Bell>(), n));
+        let (entries, doorbells) = (take(size_of::<Entry>(), n), take(size_of::<RankDoorbell>(), n));
         let presence = take(size_of::<Presence>(), n.div_ceil(PRESENCE as u64));
         let (arrivals, buckets) = (take(4, n), take(8, bucket_count));
         let heap = pages(at)?;
@@ -267,7 +269,7 @@ impl Geometry {
         Ok(Geometry {
             processes,
             entries,
-            bells,
+            doorbells,
             presence,
             arrivals,
             buckets,
@@ -284,8 +286,8 @@ impl Geometry {
         (self.entries, self.processes as usize)
     }
     /// The doorbells.
-    pub fn bells(&self) -> Range {
-        (self.bells, self.processes as usize)
+    pub fn doorbells(&self) -> Range {
+        (self.doorbells, self.processes as usize)
     }
     /// The hints whether ranks run.
     pub fn presence(&self) -> Range {
@@ -337,7 +339,7 @@ mod tests {
             let mut at = size_of::<WorldControl>() as u64;
             for ((start, count), bytes) in [
                 (g.entries(), size_of::<Entry>()),
-                (g.bells(), size_of::<Bell>()),
+                (g.doorbells(), size_of::<RankDoorbell>()),
                 (g.presence(), size_of::<Presence>()),
                 (g.arrivals(), 4),
                 (g.buckets(), 8),

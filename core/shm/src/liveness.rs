@@ -296,8 +296,8 @@ impl Inner {
     /// Wakes all that sleep on a doorbell or at the barrier, so that they look around.
     pub(crate) fn wake_all_waiters(&self) {
         let cpu = Native::with_id(0);
-        for bell in self.segment.bells() {
-            cpu.wake(&bell.0, u32::MAX);
+        for doorbell in self.segment.doorbells() {
+            cpu.wake(&doorbell.0, u32::MAX);
         }
         cpu.wake(&self.control().barrier.episode, u32::MAX);
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use towpath_machine::Plain;
 
-use crate::layout::{Bell, Entry, Geometry, ObjectRecord, Presence, Range};
+use crate::layout::{Entry, Geometry, ObjectRecord, Presence, Range, RankDoorbell};
 use crate::segment::Segment;
 
 /// A segment that is as long as its geometry says.
@@ -33,9 +33,9 @@ impl Parts {
         unsafe { self.slice(self.geometry.entries()) }
     }
 
-    pub fn bells(&self) -> &[Bell] {
+    pub fn doorbells(&self) -> &[RankDoorbell] {
         // SAFETY: a range of this geometry.
-        unsafe { self.slice(self.geometry.bells()) }
+        unsafe { self.slice(self.geometry.doorbells()) }
     }
 
     pub fn presence(&self) -> &[Presence] {

@@ -442,7 +442,7 @@ impl World {
     #[inline]
     pub fn doorbell(&self, index: u32) -> &AtomicU64 {
         assert!(index < self.0.processes, "no rank {index} in a world of {}", self.0.processes);
-        &self.0.segment.bells()[index as usize].0
+        &self.0.segment.doorbells()[index as usize].0
     }
 
     /// The world as a waiter sees it: whether more participants run than there are cores

@@ -308,9 +308,9 @@ fn end_of_an_episode_changes_doorbells_of_announced_sleepers() {
     let other = world.reopen().unwrap();
     other.enter(Some(1)).unwrap();
     // Acquire: pairs with the Release (B6) in `barrier.rs`.
-    let bells = || [0, 1].map(|rank| world.doorbell(rank).load(Ordering::Acquire));
+    let doorbells = || [0, 1].map(|rank| world.doorbell(rank).load(Ordering::Acquire));
     for sleeps in [false, true, false, true] {
-        let before = bells();
+        let before = doorbells();
         let episode = world.arrive().unwrap();
         assert!(!episode.is_over());
         if sleeps {
@@ -321,6 +321,6 @@ fn end_of_an_episode_changes_doorbells_of_announced_sleepers() {
         other.barrier(Policy::Park).unwrap();
         assert!(episode.is_over());
         episode.outcome().unwrap();
-        assert_eq!(bells() != before, sleeps);
+        assert_eq!(doorbells() != before, sleeps);
     }
 }

@@ -113,7 +113,7 @@ impl Intents {
     }
 }
 
-/// Surroundings that know from the table whether waiting is in vain.
+/// Surroundings that know from the table whether a wait can't end any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Watching<'a> {
     pub around: &'a dyn Surroundings,

@@ -6,14 +6,14 @@ use towpath_machine::{Arena, Ordering, Place, Processor};
 
 use crate::{Abandoned, PARKED, Primitive, Waiting};
 
-/// A word that others wait for, and a bell for them in case it lies at memory. Takes 16
-/// bytes of a line.
+/// A word that others wait for, and a doorbell for them in case it lies at memory. Takes
+/// 16 bytes of a line.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Waited<P: Processor, M> {
     word: P::Word,
     /// Used only if the word lies at memory.
-    bell: P::Word,
+    doorbell: P::Word,
     primitive: PhantomData<fn() -> M>,
 }
 
@@ -21,7 +21,7 @@ impl<P: Processor, M: Primitive<P>> Waited<P, M> {
     pub(crate) fn new(arena: &impl Arena<P>, place: Place, value: u64) -> Self {
         Waited {
             word: arena.word(M::place(place), value),
-            bell: arena.word(if M::KIND.in_cache() { Place::SameLine } else { Place::NewLine }, 0),
+            doorbell: arena.word(if M::KIND.in_cache() { Place::SameLine } else { Place::NewLine }, 0),
             primitive: PhantomData,
         }
     }
@@ -43,7 +43,7 @@ impl<P: Processor, M: Primitive<P>> Waited<P, M> {
         if M::KIND.in_cache() {
             wait.wait_until(cpu, &self.word, done)
         } else {
-            wait.wait_until_rung(cpu, &self.word, &self.bell, done)
+            wait.wait_until_woken(cpu, &self.word, &self.doorbell, done)
         }
     }
 
@@ -55,8 +55,8 @@ impl<P: Processor, M: Primitive<P>> Waited<P, M> {
         pause: impl FnMut(u64) -> u64,
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
-        let bell = (!M::KIND.in_cache()).then_some(&self.bell);
-        wait.wait_until_pausing(cpu, &self.word, bell, pause, done)
+        let doorbell = (!M::KIND.in_cache()).then_some(&self.doorbell);
+        wait.wait_until_pausing(cpu, &self.word, doorbell, pause, done)
     }
 
     /// [`Waiting::release`].
@@ -65,7 +65,7 @@ impl<P: Processor, M: Primitive<P>> Waited<P, M> {
         if M::KIND.in_cache() {
             wait.release(cpu, &self.word, value);
         } else {
-            wait.release_ringing(cpu, &self.word, &self.bell, value);
+            wait.release_and_wake(cpu, &self.word, &self.doorbell, value);
         }
     }
 }

@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 pub mod contenders;
+mod crash_test;
 pub mod experiment;
 pub mod experiments;
 pub mod ladder;
@@ -13,7 +14,6 @@ pub mod recommend;
 pub mod session;
 mod shared;
 pub mod shown;
-mod storm;
 pub mod structures;
 pub mod targets;
 pub mod transport;

@@ -443,7 +443,7 @@ impl Contender for Ours {
     }
 
     fn crash(&mut self, kills: u32, run: &Circumstances<'_>) -> Result<Crash, Error> {
-        crate::storm::run(self.algorithm, self.policy, kills, run)
+        crate::crash_test::run(self.algorithm, self.policy, kills, run)
     }
 
     fn idle(&mut self, run: &Circumstances<'_>) -> Result<f64, Error> {

@@ -334,12 +334,12 @@ fn mark(shape: usize, x: f64, y: f64) -> String {
 }
 
 /// Moves positions apart so that neighbours are at least `distance` from each other:
-/// those that crowd stand evenly around their common middle, within `low..=high` while there is
+/// those that overlap stand evenly around their common middle, within `low..=high` while there is
 /// room.
 fn spread(positions: &[f64], distance: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..positions.len()).collect();
     order.sort_by(|&a, &b| positions[a].total_cmp(&positions[b]));
-    // Crowds in order: (first position, how many). A crowd that reaches into its neighbour joins
+    // Groups in order: (first position, how many). A group that reaches into its neighbour joins
     // it.
     let mut crowds: Vec<(f64, usize)> = Vec::new();
     for &n in &order {

@@ -201,8 +201,8 @@ impl Thread {
         }
     }
 
-    /// Returns whether the thread has only looked in vain since that progress, and long
-    /// enough.
+    /// Returns whether the thread has only looked without success since that progress,
+    /// and long enough.
     pub fn is_stuck(&self, progress: Time) -> bool {
         match self.doing {
             Doing::Done => true,

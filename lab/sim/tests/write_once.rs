@@ -299,10 +299,10 @@ fn the_system_takes_threads_that_do_not_run_off_their_count() {
     assert!(counters.active_changes >= 8 && counters.active_changes.is_multiple_of(2), "{counters:?}");
     // A sleeper does not run either.
     let mut s = Simulation::new(&p, 1, 1);
-    let (count, bell) = (s.arena().word(Place::NewLine, 0), s.arena().word(Place::NewLine, 0));
+    let (count, doorbell) = (s.arena().word(Place::NewLine, 0), s.arena().word(Place::NewLine, 0));
     s.spawn(0, 0, move |cpu| {
         assert!(cpu.enter(&count, 1));
-        cpu.park(&bell, 0, 10_000);
+        cpu.park(&doorbell, 0, 10_000);
         assert_eq!(cpu.load(&count, Relaxed), 1);
         cpu.leave(&count);
         assert_eq!(cpu.load(&count, Relaxed), 0);

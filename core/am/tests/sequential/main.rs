@@ -19,7 +19,7 @@ impl Surroundings for Crowd {
     }
 }
 
-/// Every waiting policy, alone and (for the one that cares) in a crowd.
+/// Every waiting policy, alone and (for the one that cares) oversubscribed.
 fn waits() -> impl Iterator<Item = (Wait<'static>, String)> {
     let alone = Policy::ALL
         .into_iter()

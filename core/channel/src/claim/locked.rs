@@ -313,7 +313,7 @@ pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
     // Relaxed: to see whether the receiver makes progress.
     let seen = cpu.load(&q.control.consumed, Ordering::Relaxed) & !towpath_sync::PARKED;
     if round < 8 {
-        // In vain or not, the caller looks again.
+        // With or without success, the caller looks again.
         let _ = wait.back_off_for_space(cpu, round);
     } else {
         wait.wait_briefly(cpu, &q.control.consumed, seen, round);

@@ -221,7 +221,7 @@ impl<'a, L: Subject> Judge<'a, L> {
         };
         let (mut next, due) = (death(in_the_way), death(due));
         if due == Abandoned {
-            // Both at once, since it takes a while to learn that waiting is in vain.
+            // Both at once, since it takes a while to learn that a wait can't end.
             if !asked {
                 self.ask(1);
             }

@@ -6,9 +6,9 @@
 //! wait for changes the low 32 bits (what a futex compares).
 //!
 //! A word at memory cannot be marked (memory does not compare), so its waiters leave the mark in a
-//! *bell* beside it, a word in the caches, and park on that. They look at the word once more in
-//! between, and the processor that changes the word looks at the bell afterwards: one of the two
-//! sees the other.
+//! *doorbell* beside it, a word in the caches, and park on that. They look at the word once more in
+//! between, and the processor that changes the word looks at the doorbell afterwards: one of the
+//! two sees the other.
 
 use towpath_machine::Processor;
 
@@ -40,13 +40,13 @@ pub trait Waiting<P: Processor> {
     ///
     /// # Errors
     ///
-    /// [`Abandoned`] if the surroundings say that waiting is in vain.
+    /// [`Abandoned`] if the surroundings say that the wait can't end any more.
     fn wait_until(&self, cpu: &P, word: &P::Word, done: impl FnMut(u64) -> bool) -> Result<u64, Abandoned>;
 
     /// Waits as [`Waiting::wait_until`] does, with pauses of as many nanoseconds as
     /// `pause` makes of the word's value (also without [`PARKED`]): proportional and exponential
-    /// back-off. With a bell if the word lies at memory: then released by
-    /// [`Waiting::release_ringing`] with the same one.
+    /// back-off. With a doorbell if the word lies at memory: then released by
+    /// [`Waiting::release_and_wake`] with the same one.
     ///
     /// # Errors
     ///
@@ -55,27 +55,27 @@ pub trait Waiting<P: Processor> {
         &self,
         cpu: &P,
         word: &P::Word,
-        bell: Option<&P::Word>,
+        doorbell: Option<&P::Word>,
         _pause: impl FnMut(u64) -> u64,
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
-        match bell {
-            Some(bell) => self.wait_until_rung(cpu, word, bell, done),
+        match doorbell {
+            Some(doorbell) => self.wait_until_woken(cpu, word, doorbell, done),
             None => self.wait_until(cpu, word, done),
         }
     }
 
-    /// Waits as [`Waiting::wait_until`] does for a word at memory, with its bell:
-    /// released by [`Waiting::release_ringing`] with the same one.
+    /// Waits as [`Waiting::wait_until`] does for a word at memory, with its doorbell:
+    /// released by [`Waiting::release_and_wake`] with the same one.
     ///
     /// # Errors
     ///
     /// As [`Waiting::wait_until`].
-    fn wait_until_rung(
+    fn wait_until_woken(
         &self,
         cpu: &P,
         word: &P::Word,
-        _bell: &P::Word,
+        _doorbell: &P::Word,
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         self.wait_until(cpu, word, done)
@@ -134,9 +134,9 @@ pub trait Waiting<P: Processor> {
     /// Writes a word that others may wait for, with Release, and wakes them.
     fn release(&self, cpu: &P, word: &P::Word, value: u64);
 
-    /// Writes a word at memory as [`Waiting::release`] does, with the bell that its
+    /// Writes a word at memory as [`Waiting::release`] does, with the doorbell that its
     /// waiters were given.
-    fn release_ringing(&self, cpu: &P, word: &P::Word, _bell: &P::Word, value: u64) {
+    fn release_and_wake(&self, cpu: &P, word: &P::Word, _doorbell: &P::Word, value: u64) {
         self.release(cpu, word, value);
     }
 

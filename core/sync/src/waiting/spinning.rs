@@ -40,7 +40,7 @@ impl<P: Processor> Waiting<P> for Spinning {
         &self,
         cpu: &P,
         word: &P::Word,
-        _bell: Option<&P::Word>,
+        _doorbell: Option<&P::Word>,
         mut pause: impl FnMut(u64) -> u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {

@@ -59,7 +59,7 @@ pub enum Rest {
 pub struct Course {
     /// Time to spin, in nanoseconds.
     pub spin: u64,
-    /// Rest after a spin in vain.
+    /// Rest after a spin without success.
     pub rest: Rest,
 }
 

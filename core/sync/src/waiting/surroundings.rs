@@ -6,7 +6,8 @@ pub trait Surroundings: Sync {
     fn oversubscribed(&self) -> bool {
         false
     }
-    /// Returns whether waiting is in vain. Asked about every millisecond of a wait.
+    /// Returns whether the wait can't end any more. Asked about every millisecond of a
+    /// wait.
     fn abandoned(&self) -> bool {
         false
     }

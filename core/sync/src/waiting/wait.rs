@@ -52,24 +52,24 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         &self,
         cpu: &P,
         word: &P::Word,
-        bell: Option<&P::Word>,
+        doorbell: Option<&P::Word>,
         mut pause: impl FnMut(u64) -> u64,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
-        self.wait_slowly(cpu, word, bell, &mut |spin| {
+        self.wait_slowly(cpu, word, doorbell, &mut |spin| {
             // (3b) Acquire: as (1); pairs with the Release (2).
             cpu.poll_until(word, Ordering::Acquire, spin, |v| pause(v & !PARKED), |v| done(v & !PARKED))
         })
     }
 
-    fn wait_until_rung(
+    fn wait_until_woken(
         &self,
         cpu: &P,
         word: &P::Word,
-        bell: &P::Word,
+        doorbell: &P::Word,
         mut done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
-        self.wait_slowly(cpu, word, Some(bell), &mut |spin| {
+        self.wait_slowly(cpu, word, Some(doorbell), &mut |spin| {
             // (3c) Acquire: as (1); pairs with the Release (2).
             cpu.spin_until(word, Ordering::Acquire, spin, &mut done)
         })
@@ -139,7 +139,7 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         }
     }
 
-    fn release_ringing(&self, cpu: &P, word: &P::Word, bell: &P::Word, value: u64) {
+    fn release_and_wake(&self, cpu: &P, word: &P::Word, doorbell: &P::Word, value: u64) {
         // (2b) Release: as (2) in `release`; pairs with the Acquire (3b), (3c).
         cpu.store(word, value, Ordering::Release);
         if !Waiting::<P>::parks(self) {
@@ -150,11 +150,11 @@ impl<P: Processor + Park> Waiting<P> for Wait<'_> {
         cpu.fence(Ordering::SeqCst);
         // Relaxed: ordered by (8). If the exchange fails, another processor has woken the sleepers
         // meanwhile, after our change of the word.
-        let heard = cpu.load(bell, Ordering::Relaxed);
+        let heard = cpu.load(doorbell, Ordering::Relaxed);
         if heard & PARKED != 0 {
-            let rung = heard.wrapping_add(1) & !PARKED;
-            if cpu.compare_exchange(bell, heard, rung, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                cpu.wake(bell, u32::MAX);
+            let woken = heard.wrapping_add(1) & !PARKED;
+            if cpu.compare_exchange(doorbell, heard, woken, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                cpu.wake(doorbell, u32::MAX);
             }
         }
     }
@@ -182,7 +182,7 @@ impl Wait<'_> {
         &self,
         cpu: &P,
         word: &P::Word,
-        bell: Option<&P::Word>,
+        doorbell: Option<&P::Word>,
         probe: &mut impl FnMut(u64) -> Result<u64, u64>,
     ) -> Result<u64, Abandoned> {
         let strategy = Strategy::new(self.policy, self.budget, &Limits::LOCK);
@@ -201,9 +201,9 @@ impl Wait<'_> {
                     cpu.yield_now();
                     since_asked += self.budget;
                 }
-                Step::Park(nap) => match bell {
-                    Some(bell) => {
-                        if let Some(value) = self.sleep_beside(cpu, bell, nap, probe) {
+                Step::Park(nap) => match doorbell {
+                    Some(doorbell) => {
+                        if let Some(value) = self.sleep_beside(cpu, doorbell, nap, probe) {
                             return Ok(value & !PARKED);
                         }
                         since_asked += nap;
@@ -242,26 +242,27 @@ impl Wait<'_> {
         self.around.asleep(false);
     }
 
-    /// Sleeps until the bell rings, unless the word has changed meanwhile: then returns
-    /// its value.
+    /// Sleeps until the doorbell changes, unless the word has changed meanwhile: then
+    /// returns its value.
     fn sleep_beside<P: Processor + Park>(
         &self,
         cpu: &P,
-        bell: &P::Word,
+        doorbell: &P::Word,
         nap: u64,
         probe: &mut impl FnMut(u64) -> Result<u64, u64>,
     ) -> Option<u64> {
-        // Relaxed: (7) orders it. The count in the bell tells whether it was rung since.
-        let heard = cpu.load(bell, Ordering::Relaxed);
-        if !self.marks(cpu, bell, heard) {
+        // Relaxed: (7) orders it. The count in the doorbell tells whether its waiters were woken
+        // since.
+        let heard = cpu.load(doorbell, Ordering::Relaxed);
+        if !self.marks(cpu, doorbell, heard) {
             return None;
         }
-        // (7) SeqCst: pairs with the fence (8) in `release_ringing`.
+        // (7) SeqCst: pairs with the fence (8) in `release_and_wake`.
         cpu.fence(Ordering::SeqCst);
         match probe(0) {
             Ok(value) => Some(value),
             Err(_) => {
-                self.sleep(cpu, bell, heard, nap);
+                self.sleep(cpu, doorbell, heard, nap);
                 None
             }
         }

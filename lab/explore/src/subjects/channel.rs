@@ -403,7 +403,7 @@ impl Talks {
     }
 
     fn receive(&self, cpu: &Explorer, end: &TalkEnd, expected: u64) {
-        let bell = &self.doorbells[cpu.id()];
+        let doorbell = &self.doorbells[cpu.id()];
         loop {
             if let Some(answer) = end.look(cpu) {
                 let mut args = [0; MAX_ARGS];
@@ -411,9 +411,9 @@ impl Talks {
                 assert_eq!(args[..4], [expected as u32; 4], "a message's parts");
                 return;
             }
-            let count = doorbell::count(cpu, bell);
+            let count = doorbell::count(cpu, doorbell);
             if end.arm(cpu) {
-                cpu.park(bell, count, ENDLESS);
+                cpu.park(doorbell, count, ENDLESS);
             }
             if self.disarms_both
                 && let Some(header) = end.awaited()

@@ -86,21 +86,21 @@ impl<P: Processor + Park> Waiting<P> for Patience {
         &self,
         cpu: &P,
         word: &P::Word,
-        bell: Option<&P::Word>,
+        doorbell: Option<&P::Word>,
         mut pause: impl FnMut(u64) -> u64,
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
         let unit = self.base();
-        self.wait.wait_until_pausing(cpu, word, bell, |v| pause(v) * unit / OWN_UNIT, done)
+        self.wait.wait_until_pausing(cpu, word, doorbell, |v| pause(v) * unit / OWN_UNIT, done)
     }
-    fn wait_until_rung(
+    fn wait_until_woken(
         &self,
         cpu: &P,
         word: &P::Word,
-        bell: &P::Word,
+        doorbell: &P::Word,
         done: impl FnMut(u64) -> bool,
     ) -> Result<u64, Abandoned> {
-        self.wait.wait_until_rung(cpu, word, bell, done)
+        self.wait.wait_until_woken(cpu, word, doorbell, done)
     }
     fn scaled(&self, times: u64) -> Self {
         Patience { wait: Waiting::<P>::scaled(&self.wait, times), ..self.clone() }
@@ -124,8 +124,8 @@ impl<P: Processor + Park> Waiting<P> for Patience {
     fn release(&self, cpu: &P, word: &P::Word, value: u64) {
         self.wait.release(cpu, word, value);
     }
-    fn release_ringing(&self, cpu: &P, word: &P::Word, bell: &P::Word, value: u64) {
-        self.wait.release_ringing(cpu, word, bell, value);
+    fn release_and_wake(&self, cpu: &P, word: &P::Word, doorbell: &P::Word, value: u64) {
+        self.wait.release_and_wake(cpu, word, doorbell, value);
     }
     fn release_some(&self, cpu: &P, word: &P::Word, value: u64, count: u32) {
         self.wait.release_some(cpu, word, value, count);

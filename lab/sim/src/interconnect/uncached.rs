@@ -194,7 +194,7 @@ impl UncachedMemory {
         }
     }
 
-    /// Charges a waiter's polls until now, which were in vain.
+    /// Charges a waiter's polls until now, which found no change.
     fn poll_again(&mut self, e: &mut Engine, cpu: usize) {
         let Some(t) = e.cpus[cpu].current else { return };
         if e.threads[t].doing != Doing::Spinning {

@@ -137,7 +137,7 @@ impl Stage {
         self.pages.word(word).load(Ordering::Acquire)
     }
 
-    /// An error if another process has failed: then waiting for it is in vain.
+    /// An error if another process has failed: then waiting for it can't end.
     pub fn check(&self) -> Attempt {
         if self.get(FAILED) == 0 { Ok(()) } else { Err("another process failed".into()) }
     }

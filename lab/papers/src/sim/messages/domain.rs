@@ -205,7 +205,7 @@ impl Membership for Simulated<'_> {
         !self.world.lives(self.rank) || std::thread::panicking()
     }
     fn doorbell(&self, rank: u32) -> Option<&SimWord> {
-        self.world.bells.get(rank as usize)
+        self.world.doorbells.get(rank as usize)
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) struct EndpointPart {
 pub struct World {
     pub(super) config: WorldConfig,
     pub(super) parts: Vec<EndpointPart>,
-    pub(super) bells: Vec<SimWord>,
+    pub(super) doorbells: Vec<SimWord>,
     /// A line for each two endpoints, under the one algorithm whose endpoints use it.
     lines: Vec<AnswerLine<Sim>>,
     dead: RefCell<Vec<bool>>,
@@ -143,12 +143,12 @@ impl World {
             streams: (0..streams).map(|_| Stream::new(arena)).collect(),
         };
         let parts = (0..config.endpoints).map(part).collect();
-        let bells = (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect();
+        let doorbells = (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect();
         let n = config.endpoints as usize;
         let pairs = if config.has_answer_lines() { n * (n - 1) / 2 } else { 0 };
         World {
             parts,
-            bells,
+            doorbells,
             lines: (0..pairs).map(|_| AnswerLine::new(arena)).collect(),
             dead: RefCell::new(vec![false; config.processes as usize]),
             deaths: Cell::new(0),

@@ -76,7 +76,7 @@ fn member(world: &World, rank: usize, board: &'static CrashBoard, seed: u64) -> 
     }
     write(&board.members[rank].name, endpoint.name().to_bits());
     let mut sender =
-        StormSender { endpoint: &endpoint, rank, board, links: HashMap::new(), random: Random::new(seed) };
+        MemberLinks { endpoint: &endpoint, rank, board, links: HashMap::new(), random: Random::new(seed) };
     let mut burst = 0u32;
     while read(&board.stop) == 0 {
         sender.unlink(gone.lock().map(|mut gone| std::mem::take(&mut *gone)).unwrap_or_default());
@@ -140,7 +140,7 @@ fn receive(board: &CrashBoard, rank: usize, message: &towpath::Token<'_>) {
 }
 
 /// A member's links to the others.
-struct StormSender<'a> {
+struct MemberLinks<'a> {
     endpoint: &'a Endpoint,
     rank: usize,
     board: &'a CrashBoard,
@@ -149,7 +149,7 @@ struct StormSender<'a> {
     random: Random,
 }
 
-impl StormSender<'_> {
+impl MemberLinks<'_> {
     /// Forgets links to incarnations whose messages came back.
     fn unlink(&mut self, gone: Vec<Name>) {
         for name in gone {
@@ -178,7 +178,7 @@ impl StormSender<'_> {
 
     /// Sends a message to each.
     fn send(&mut self) -> Result<(), towpath::Error> {
-        let StormSender { endpoint, rank, board, links, random } = self;
+        let MemberLinks { endpoint, rank, board, links, random } = self;
         for (&to, (_, seq)) in links {
             let args = [*seq, read(&board.epoch) as u32, *rank as u32];
             match random.below(32) {
@@ -200,7 +200,7 @@ impl StormSender<'_> {
 }
 
 /// The world and its members, seen by the supervisor.
-struct Storm {
+struct SupervisedWorld {
     world: World,
     board: &'static CrashBoard,
     members: Vec<Child>,
@@ -208,7 +208,7 @@ struct Storm {
     placement: Vec<Option<usize>>,
 }
 
-impl Storm {
+impl SupervisedWorld {
     fn start(&mut self, rank: usize) -> Result<Child, Error> {
         let (world, board, seed) = (&self.world, self.board, self.random.word());
         write(&board.members[rank].name, 0);
@@ -299,37 +299,38 @@ pub fn run(
     // Handlers need it for as long as the process lives; one small mapping for each test.
     let board: &'static CrashBoard = &Box::leak(Box::new(SharedRow::row(1)?))[0];
     let placement = (0..MEMBERS).map(|n| run.placement.core_for(n, MEMBERS)).collect();
-    let mut storm = Storm { world, board, members: Vec::new(), random: Random::new(run.seed), placement };
+    let mut test =
+        SupervisedWorld { world, board, members: Vec::new(), random: Random::new(run.seed), placement };
     for rank in 0..MEMBERS {
-        let child = storm.start(rank)?;
-        storm.members.push(child);
+        let child = test.start(rank)?;
+        test.members.push(child);
     }
-    storm.until("all members to be there", || (0..MEMBERS).all(|m| read(&board.members[m].name) != 0))?;
+    test.until("all members to be there", || (0..MEMBERS).all(|m| read(&board.members[m].name) != 0))?;
     let mut result = Crash::default();
     for _ in 0..kills {
-        let victim = storm.random.below(MEMBERS as u64) as usize;
-        let while_it_starts = storm.random.below(64) == 0;
-        let delay = Duration::from_micros(storm.random.below(2000));
+        let victim = test.random.below(MEMBERS as u64) as usize;
+        let while_it_starts = test.random.below(64) == 0;
+        let delay = Duration::from_micros(test.random.below(2000));
         // Mostly while it is at work, sometimes while it starts.
-        storm.until("the victim", || read(&board.members[victim].name) != 0 || while_it_starts)?;
+        test.until("the victim", || read(&board.members[victim].name) != 0 || while_it_starts)?;
         std::thread::sleep(delay);
-        storm.kill(victim, &mut result)?;
+        test.kill(victim, &mut result)?;
     }
-    storm.until("all members to be there", || (0..MEMBERS).all(|m| read(&board.members[m].name) != 0))?;
+    test.until("all members to be there", || (0..MEMBERS).all(|m| read(&board.members[m].name) != 0))?;
     write(&board.stop, 1);
-    storm.until("all members to stop sending", || {
+    test.until("all members to stop sending", || {
         (0..MEMBERS).all(|m| read(&board.members[m].finished) >= 1)
     })?;
     let pairs = || (0..MEMBERS).flat_map(|a| (0..MEMBERS).map(move |b| (a, b))).filter(|(a, b)| a != b);
-    let missing = || pairs().map(|(a, b)| storm.missing(a, b)).sum::<u64>();
+    let missing = || pairs().map(|(a, b)| test.missing(a, b)).sum::<u64>();
     let start = Instant::now();
-    storm.until("the last messages", || missing() == 0 || start.elapsed() > PATIENCE / 4)?;
+    test.until("the last messages", || missing() == 0 || start.elapsed() > PATIENCE / 4)?;
     result.lost += missing() + read(&board.lost);
     // A message with the wrong contents is as good as lost.
     result.lost += read(&board.damaged);
     result.duplicated = read(&board.duplicated);
     write(&board.stop, 2);
-    for child in &mut storm.members {
+    for child in &mut test.members {
         wait(child, Instant::now() + PATIENCE)?;
     }
     result.leaked_slots = (0..MEMBERS).map(|m| read(&board.members[m].leaked)).sum();
