@@ -20,6 +20,8 @@ use super::waiting::Period;
 use super::world::{Sizes, World};
 use super::{Layer, MessageAlgorithm};
 
+mod streams;
+
 /// The program of a world's processes; rank 0 is usually the one that fails.
 trait Program: Clone + 'static {
     const SIZES: Sizes = Sizes::SHORT;
@@ -55,6 +57,9 @@ impl Spot<'_> {
     }
 }
 
+/// Number of streams of an endpoint, where the algorithm has them.
+const STREAMS: u32 = 4;
+
 /// Runs a program under an algorithm.
 fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     let algorithm = MessageAlgorithm::from_name(name).unwrap();
@@ -63,6 +68,8 @@ fn simulate<T: Program>(program: &T, name: &str, members: usize, seed: u64) {
     let arena = simulation.arena();
     let mut config = T::SIZES.config(members, algorithm.kind());
     config.answer_lines = true;
+    // Fewer than the senders of the largest world.
+    config.streams = STREAMS;
     config.waiting = T::WAITING;
     let world = Rc::new(World::new(&arena, config, algorithm));
     for me in 0..members {
