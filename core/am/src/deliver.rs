@@ -129,17 +129,16 @@ impl<D: Domain> Core<D> {
         let around = self.domain.around(q);
         let inbox =
             ReceivePath { queue: q, claim: own.side.claim(), receiver: &own.receiver, quota: &own.quota };
-        let mut before = 0;
-        let in_queue = inbox.poll(
+        inbox.poll(
             self.cpu(),
             || self.domain.wait(&around),
             |arrival| {
                 // What its sender sent before it is there by now.
-                before += self.poll_before_packet(arrival.header.source(), direction);
+                let before = self.poll_before_packet(arrival.header.source(), direction);
                 self.deliver(q, arrival, direction);
+                before
             },
-        );
-        in_queue + before
+        )
     }
 
     /// Checks one message and runs its handler.

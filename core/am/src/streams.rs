@@ -22,7 +22,9 @@ use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use std::rc::Rc;
 
-use towpath_channel::stream::{self, Ends, MAX_STREAMS, OPEN, Record, StreamReceiver, UnhandledRecord};
+use towpath_channel::stream::{
+    self, Ends, MAX_STREAMS, OPEN, Record, STREAM_ARGS, StreamReceiver, UnhandledRecord,
+};
 
 use crate::census::Members;
 use crate::domain::{Memory, Side, Step};
@@ -142,7 +144,7 @@ impl<D: Domain> Core<D> {
     /// is free.
     #[inline(always)]
     pub(crate) fn opens_stream(&self, peer: &Rc<Peer<D>>, out: &Outgoing<'_>) -> bool {
-        if !self.streams.enabled || out.direction.is_reply() {
+        if !self.streams.enabled || out.direction.is_reply() || out.args.len() > STREAM_ARGS {
             return false;
         }
         let left = peer.until_stream.get();

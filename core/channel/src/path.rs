@@ -299,12 +299,13 @@ impl<P: Processor> Drop for Block<'_, '_, P> {
 
 impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
     /// Delivers messages that have arrived, up to the quota. Returns their number.
+    /// `deliver` returns the number of other messages that it has delivered before.
     #[inline(always)]
     pub fn poll<W: WaitForSpace<P>>(
         &self,
         cpu: &P,
         wait: impl FnOnce() -> W,
-        mut deliver: impl FnMut(Arrival),
+        mut deliver: impl FnMut(Arrival) -> usize,
     ) -> usize {
         let quota = self.quota.get();
         let mut delivered = 0;
@@ -312,9 +313,8 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
             let Some(arrival) = self.receiver.borrow_mut().next(self.claim, self.queue, cpu) else { break };
             // Dropped only if the handler panics: its drop is a call without LTO.
             let done = Done(self, cpu, arrival);
-            deliver(arrival);
+            delivered += deliver(arrival) + 1;
             ManuallyDrop::new(done).end();
-            delivered += 1;
         }
         if delivered > 0 {
             self.claim.flush(self.queue, &mut self.receiver.borrow_mut(), cpu, &wait());

@@ -44,11 +44,17 @@
 //!
 //! **Don't use it** for messages to many receivers: each one's streams are few.
 
+mod news;
+
 use core::cell::{Cell, OnceCell};
 use core::ops::Deref;
 
 use towpath_machine::{Arena, Ordering, OwnLine, Place, Processor};
 use towpath_sync::{PARKED, WaitForSpace};
+
+use news::{NEWS_SLEEP, REFUSED};
+
+pub use news::{arm_news, disarm_news, has_news, refuse, take_news};
 
 use crate::packet::{Header, LINE_ARGS, MAX_ARGS, READY};
 use crate::path::{Outgoing, two_args};
@@ -61,10 +67,6 @@ pub const SLEEPS: u64 = 8;
 pub const OPEN: u64 = 1 << 63;
 /// In an owner word: the stream is taken.
 const TAKEN: u64 = 1 << 62;
-/// In a queue's word of streams: the receiver sleeps.
-const NEWS_SLEEP: u64 = 1 << 63;
-/// In a queue's word of streams: the receiver wants no more streams.
-const REFUSED: u64 = 1 << 62;
 /// In a header: the ticket that the record comes after follows.
 const GATE: u64 = 1 << 48;
 /// Bits of a header that a receiver reads: state, handler, number of arguments, source,
@@ -566,45 +568,6 @@ impl<L> StreamReceiver<L> {
         // Relaxed: at worst the sender wakes in vain.
         let _ = cpu.compare_exchange(self.awaited(), SLEEPS, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
-}
-
-/// Returns whether senders have opened streams since the last look.
-#[inline(always)]
-pub fn has_news<P: Processor>(cpu: &P, news: &P::Word) -> bool {
-    // Relaxed: looked at again by (M12).
-    cpu.load(news, Ordering::Relaxed) & !(REFUSED | NEWS_SLEEP) != 0
-}
-
-/// Takes the numbers of the streams that were opened: one in each bit.
-pub fn take_news<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
-    // (M12) Acquire: the owner words are there; pairs with the Release (M11) in
-    // `StreamSender::open`.
-    let before = cpu.fetch_and(news, REFUSED, Ordering::Acquire);
-    if before & REFUSED == 0 { before & !NEWS_SLEEP } else { 0 }
-}
-
-/// Refuses all streams from now on. Returns the numbers of those that were opened before.
-pub fn refuse<P: Processor>(cpu: &P, news: &P::Word) -> u64 {
-    // (M12) Acquire: as above; pairs with the Release (M11).
-    let before = cpu.swap(news, REFUSED, Ordering::Acquire);
-    if before & REFUSED == 0 { before & !NEWS_SLEEP } else { 0 }
-}
-
-/// Says in a queue's word of streams that its receiver will sleep. `false`: a stream was
-/// opened.
-pub fn arm_news<P: Processor>(cpu: &P, news: &P::Word) -> bool {
-    // Relaxed: it orders nothing; it and the sender's exchange (M11) are on one word, so one of the
-    // two sees the other.
-    match cpu.compare_exchange(news, 0, NEWS_SLEEP, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => true,
-        Err(now) => now & REFUSED != 0 || now == NEWS_SLEEP,
-    }
-}
-
-/// Takes that back.
-pub fn disarm_news<P: Processor>(cpu: &P, news: &P::Word) {
-    // Relaxed: at worst a sender wakes in vain.
-    let _ = cpu.compare_exchange(news, NEWS_SLEEP, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -218,6 +218,7 @@ impl Port {
                     self.adopt();
                     self.poll_own_ring(deliver);
                 }
+                0
             },
         )
     }

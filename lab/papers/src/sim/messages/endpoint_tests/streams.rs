@@ -28,7 +28,7 @@ enum Victim {
 
 /// Requests of all others to rank 0, most of them short enough for a stream.
 #[derive(Clone)]
-struct Streamed {
+struct StreamedRecords {
     victim: Victim,
     /// By rank, the numbers of the requests that rank 0 has handled.
     handled: Rc<RefCell<Vec<Vec<u32>>>>,
@@ -38,11 +38,11 @@ struct Streamed {
     done: Rc<Cell<usize>>,
 }
 
-impl Streamed {
-    fn new(victim: Victim) -> Streamed {
+impl StreamedRecords {
+    fn new(victim: Victim) -> StreamedRecords {
         let none = || Rc::new(Cell::new(0));
         let handled = Rc::new(RefCell::new(vec![Vec::new(); 8]));
-        Streamed { victim, handled, returned: none(), opened: none(), done: none() }
+        StreamedRecords { victim, handled, returned: none(), opened: none(), done: none() }
     }
 
     fn handled(&self) -> usize {
@@ -135,7 +135,7 @@ fn has_stream(endpoint: &Endpoint<'_>, sender: u16, receiver: u16) -> bool {
     })
 }
 
-impl Program for Streamed {
+impl Program for StreamedRecords {
     fn run(&self, place: &Spot<'_>) {
         let fate = Fate::default();
         let endpoint = place.endpoint(SegmentKind::None);
@@ -154,10 +154,10 @@ impl Program for Streamed {
 }
 
 /// Runs it with two, three and eight processes; checks each run.
-fn with(victim: impl Fn(usize) -> Victim, check: impl Fn(&Streamed, usize)) {
+fn with(victim: impl Fn(usize) -> Victim, check: impl Fn(&StreamedRecords, usize)) {
     for members in [2, 3, 8] {
         for seed in 1..=2 {
-            let streamed = Streamed::new(victim(members));
+            let streamed = StreamedRecords::new(victim(members));
             simulate(&streamed, "towpath", members, seed);
             assert_eq!(streamed.done.get(), members - 1);
             // The others find none that is free.
