@@ -20,8 +20,7 @@ LC_ALL=C awk '
     { columns = $0; gsub(/[\200-\277]/, "", columns); columns = length(columns) }
     FNR == 1 { doc = 0; fence = 0 }
     /^ *\/\// && columns > 100 && !/^ *\/\/[\/!]? *\|/ && !/https?:/ { report("comment of more than 100 columns") }
-    # (These three are being rewritten, and have four such sentences left.)
-    FILENAME !~ /^core\/(am\/src\/deliver|channel\/src\/(path|queue))\.rs$/ && /(^|[ ;{}(),])\/\/[\/!]?( |$)/ {
+    /(^|[ ;{}(),])\/\/[\/!]?( |$)/ {
         text = tolower($0)
         sub(/^.*\/\/[\/!]? */, "", text)
         if (text ~ /(^|[^a-z_`])(who|whoever|whom|somebody|someone|nobody|everybody|everyone|anybody|anyone)([^a-z_`]|$)/)
@@ -66,7 +65,7 @@ sources=$(printf '%s\n' $files | grep '/src/' | grep -vE '/(tests|model_tests|[a
 # Names of types: used once, or the name of the module's main type.
 # Stays: `Arguments` of each command; `LabCommand`, with the laboratory or without; `Readme`, of which each crate
 # tests its own; `Error`, by Rust's custom. Left in `am` and `channel`: `Done`, `Step`, `Record`.
-allowed='Arguments|LabCommand|Readme|Error|Done|Step|Record'
+allowed='Arguments|LabCommand|Readme|Error'
 [ -z "$sources" ] || awk -v allowed="^($allowed)$" '
     FNR == 1 {
         stem = FILENAME

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use towpath_channel::answer_line::{ANSWER_ARGS, Answer, AnswerEnd, Unhandled};
 
-use crate::domain::{Memory, Side, Step};
+use crate::domain::{EndpointStep, Memory, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
 use crate::outgoing::Outgoing;
@@ -79,16 +79,16 @@ pub(crate) struct Talk<D: Domain> {
 
 /// Mark of a message that is being handled, until it is dropped: it counts as handled
 /// then.
-struct Done<'a, D: Domain>(&'a Core<D>, &'a Peer<D>, u64);
+struct HandledAnswer<'a, D: Domain>(&'a Core<D>, &'a Peer<D>, u64);
 
-impl<D: Domain> Done<'_, D> {
+impl<D: Domain> HandledAnswer<'_, D> {
     #[inline(always)]
     fn end(&self) {
         self.1.talk.end.done(self.0.cpu(), self.2);
     }
 }
 
-impl<D: Domain> Drop for Done<'_, D> {
+impl<D: Domain> Drop for HandledAnswer<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
         self.end();
@@ -144,7 +144,7 @@ impl<D: Domain> Core<D> {
         if !end.is_ours() || out.args.len() > ANSWER_ARGS || peer.gone.get() {
             return false;
         }
-        self.domain.charge(Step::Send);
+        self.domain.charge(EndpointStep::Send);
         let after = peer.order(out.direction);
         let content = self.content(out, Form::Short, 0);
         let must_wake = end.send(self.cpu(), &content, out.direction.is_reply(), after);
@@ -225,12 +225,12 @@ impl<D: Domain> Core<D> {
 
     #[inline(always)]
     fn deliver_answer(&self, peer: &Peer<D>, answer: Answer) {
-        self.domain.charge(Step::Dispatch);
+        self.domain.charge(EndpointStep::Dispatch);
         let (cpu, end) = (self.cpu(), &peer.talk.end);
         let direction = Direction::of(answer.is_reply);
         let arrival = Arrival { ticket: 0, header: answer.header, late: false };
         // Dropped only if the handler panics: its drop is a call without LTO.
-        let done = Done(self, peer, end.number());
+        let done = HandledAnswer(self, peer, end.number());
         let q = self.own(direction).side.queue();
         self.dispatch(q, arrival, direction, Some(peer), |args| Tag(end.take(cpu, args)));
         ManuallyDrop::new(done).end();

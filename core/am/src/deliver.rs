@@ -13,7 +13,7 @@ use towpath_machine::Processor;
 use towpath_sync::PARKED;
 
 use crate::claim::Claim;
-use crate::domain::{Side, Step};
+use crate::domain::{EndpointStep, Side};
 use crate::error::Status;
 use crate::message::{Direction, Operation, Payload, Returned, Source};
 use crate::name::{Name, Tag};
@@ -70,7 +70,7 @@ impl<D: Domain> Core<D> {
         if self.dispatch.depth.get() > 0 {
             return 0;
         }
-        self.domain.charge(Step::Poll);
+        self.domain.charge(EndpointStep::Poll);
         let mut delivered = self.poll_lines(false);
         if delivered > 0 {
             let in_turn = self.answers.in_turn.get().wrapping_add(1);
@@ -133,7 +133,7 @@ impl<D: Domain> Core<D> {
             self.cpu(),
             || self.domain.wait(&around),
             |arrival| {
-                // What its sender sent before it is there by now.
+                // The messages that its sender sent before it are there by now.
                 let before = self.poll_before_packet(arrival.header.source(), direction);
                 self.deliver(q, arrival, direction);
                 before
@@ -145,7 +145,7 @@ impl<D: Domain> Core<D> {
     #[inline(always)]
     pub(crate) fn deliver(&self, q: &Queue<'_, D::Cpu>, arrival: Arrival, direction: Direction) {
         let cpu = self.cpu();
-        self.domain.charge(Step::Dispatch);
+        self.domain.charge(EndpointStep::Dispatch);
         let header = arrival.header;
         self.anticipate(header.source());
         let slot = q.slot(arrival.ticket);

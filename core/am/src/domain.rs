@@ -130,10 +130,10 @@ pub trait Membership: Memory {
     fn doorbell(&self, rank: u32) -> Option<&<Self::Cpu as Processor>::Word>;
 }
 
-/// Step of an endpoint, for domains whose processors take time for it
+/// EndpointStep of an endpoint, for domains whose processors take time for it
 /// ([`Hooks::charge`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum EndpointStep {
     /// Composing and sending a packet.
     Send,
     /// A poll, whether or not it finds a message.
@@ -185,7 +185,7 @@ pub trait Hooks: Memory {
     fn interrupt(&self, _participant: ParticipantId, _address: u64, _ask: bool) {}
     /// Executes the instructions of one step. Costs nothing natively.
     #[inline(always)]
-    fn charge(&self, _step: Step) {}
+    fn charge(&self, _step: EndpointStep) {}
 }
 
 /// Word of a domain's memory.

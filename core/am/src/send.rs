@@ -17,7 +17,7 @@ use towpath_machine::Processor;
 use towpath_sync::WaitForSpace;
 
 use crate::claim::Claim;
-use crate::domain::{Side, Step, Stored};
+use crate::domain::{EndpointStep, Side, Stored};
 use crate::error::{Error, Status};
 use crate::message::{Direction, Operation, Returned, Source};
 use crate::name::{Name, Tag};
@@ -400,7 +400,7 @@ impl<D: Domain> Core<D> {
             return Err(Failure::Gone);
         }
         let link = peer.link(direction);
-        self.domain.charge(Step::Send);
+        self.domain.charge(EndpointStep::Send);
         let queue = link.side.queue();
         let around = self.domain.around(queue);
         let waiting = self.domain.wait(&around);

@@ -27,7 +27,7 @@ use towpath_channel::stream::{
 };
 
 use crate::census::Members;
-use crate::domain::{Memory, Side, Step};
+use crate::domain::{EndpointStep, Memory, Side};
 use crate::message::{Direction, Operation, Returned};
 use crate::name::Tag;
 use crate::outgoing::{OnFull, Outgoing};
@@ -65,16 +65,16 @@ impl<D: Domain> Streams<D> {
 
 /// Mark of a record that is being handled, until it is dropped: it counts as handled
 /// then.
-struct Done<'a, D: Domain>(&'a Core<D>, &'a StreamReceiver<<D as Memory>::Stream>, &'a Record);
+struct HandledRecord<'a, D: Domain>(&'a Core<D>, &'a StreamReceiver<<D as Memory>::Stream>, &'a Record);
 
-impl<D: Domain> Done<'_, D> {
+impl<D: Domain> HandledRecord<'_, D> {
     #[inline(always)]
     fn end(&self) {
         self.1.done(self.0.cpu(), self.2);
     }
 }
 
-impl<D: Domain> Drop for Done<'_, D> {
+impl<D: Domain> Drop for HandledRecord<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
         self.end();
@@ -108,7 +108,7 @@ impl<D: Domain> Core<D> {
         if !peer.stream.takes(out.tag.0, out.args.len()) || out.direction.is_reply() || peer.gone.get() {
             return None;
         }
-        self.domain.charge(Step::Send);
+        self.domain.charge(EndpointStep::Send);
         let after = peer.request.sender.borrow().next_ticket;
         let content = self.content(out, Form::Short, 0);
         match peer.stream.send(self.cpu(), &content, after) {
@@ -287,11 +287,11 @@ impl<D: Domain> Core<D> {
 
     #[inline(always)]
     fn deliver_record(&self, stream: &StreamReceiver<D::Stream>, record: &Record) {
-        self.domain.charge(Step::Dispatch);
+        self.domain.charge(EndpointStep::Dispatch);
         let (cpu, q) = (self.cpu(), self.request.side.queue());
         let arrival = Arrival { ticket: 0, header: record.header, late: false };
         // Dropped only if the handler panics: its drop is a call without LTO.
-        let done = Done(self, stream, record);
+        let done = HandledRecord(self, stream, record);
         self.dispatch(q, arrival, Direction::Request, None, |args| {
             stream.take(cpu, record, args);
             Tag(stream.tag())

@@ -73,12 +73,12 @@ const fn marks(source: u32, receiver_generation: u64) -> u64 {
 pub struct AnswerLine<P: Processor> {
     slot: Slot<P>,
     unused: OwnLine<()>,
-    ends: [OwnLine<Record<P>>; 2],
+    ends: [OwnLine<EndRecord<P>>; 2],
 }
 
 /// Record of one end.
 #[repr(C)]
-struct Record<P: Processor> {
+struct EndRecord<P: Processor> {
     /// Generation of this end and, below, of the other, 32 bits each; 0: never used.
     attached: P::Word,
     /// Number of messages of the other end's that it has handled.
@@ -89,7 +89,7 @@ impl<P: Processor> AnswerLine<P> {
     /// Makes an unused one.
     pub fn new(arena: &impl Arena<P>) -> Self {
         let word = |place| arena.word(place, 0);
-        let record = || OwnLine(Record { attached: word(Place::NewLine), handled: word(Place::SameLine) });
+        let record = || OwnLine(EndRecord { attached: word(Place::NewLine), handled: word(Place::SameLine) });
         AnswerLine { slot: Slot::new(arena), unused: OwnLine(()), ends: [record(), record()] }
     }
 

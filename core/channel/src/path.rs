@@ -1,9 +1,9 @@
 //! The way of a message, for any machine: claim (block first, then packet: L19), wait for
 //! space while polling, fill, publish; and take what has arrived.
 //!
-//! An endpoint adds who its correspondents are, whether they still live, and what its handlers look
-//! like; none of that is here. Native endpoints (`send.rs`, `deliver.rs`) and those of the
-//! laboratory on simulated machines send and receive by this text.
+//! An endpoint adds its correspondents, their liveness, and the form of its handlers; none of that
+//! is here. Native endpoints (`send.rs`, `deliver.rs`) and those of the laboratory on simulated
+//! machines send and receive by this text.
 //!
 //! **A sender that dies** leaves what the claim algorithm says of each step (`claim/`), and no
 //! more: a block that it had claimed and not published is found by the receiver's sweep.
@@ -269,16 +269,16 @@ pub struct ReceivePath<'a, P: Processor, C> {
 }
 
 /// Ends a delivery, even if the handler panics: the message counts as handled.
-struct Done<'a, 'b, P: Processor, C: Claim<P>>(&'a ReceivePath<'b, P, C>, &'a P, Arrival);
+struct HandledPacket<'a, 'b, P: Processor, C: Claim<P>>(&'a ReceivePath<'b, P, C>, &'a P, Arrival);
 
-impl<P: Processor, C: Claim<P>> Done<'_, '_, P, C> {
+impl<P: Processor, C: Claim<P>> HandledPacket<'_, '_, P, C> {
     #[inline(always)]
     fn end(&self) {
         self.0.receiver.borrow_mut().done(self.0.claim, self.0.queue, self.1, self.2);
     }
 }
 
-impl<P: Processor, C: Claim<P>> Drop for Done<'_, '_, P, C> {
+impl<P: Processor, C: Claim<P>> Drop for HandledPacket<'_, '_, P, C> {
     #[inline(always)]
     fn drop(&mut self) {
         self.end();
@@ -312,7 +312,7 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
         while delivered < quota {
             let Some(arrival) = self.receiver.borrow_mut().next(self.claim, self.queue, cpu) else { break };
             // Dropped only if the handler panics: its drop is a call without LTO.
-            let done = Done(self, cpu, arrival);
+            let done = HandledPacket(self, cpu, arrival);
             delivered += deliver(arrival) + 1;
             ManuallyDrop::new(done).end();
         }

@@ -270,7 +270,7 @@ pub struct Late {
 impl Late {
     /// Returns whether no member owns it. `owns`: whether a member may. A member that
     /// once did not never will: its next ticket is another one.
-    pub fn is_nobodys(&mut self, members: usize, mut owns: impl FnMut(usize) -> bool) -> bool {
+    pub fn is_ownerless(&mut self, members: usize, mut owns: impl FnMut(usize) -> bool) -> bool {
         while self.cleared < members && !owns(self.cleared) {
             self.cleared += 1;
         }
@@ -433,7 +433,8 @@ impl Receiver {
         let len = q.len() as i64;
         let most = if c.overdraws() { len + OVERDRAWN } else { len };
         if !(-len..=most).contains(&self.ahead(tail)) && tail & CLOSED == 0 {
-            // Which tickets are out nobody can say. Relaxed: whoever sees the bit only stops.
+            // The tickets that are out are not known. Relaxed: a sender that sees the bit only
+            // stops.
             cpu.fetch_or(&q.control.tail, CLOSED, Ordering::Relaxed);
             return true;
         }
@@ -508,9 +509,9 @@ mod tests {
             for owner in [0, members / 2, members - 1] {
                 let mut late = Late { ticket: 5, owed: 1, cleared: 0 };
                 for _ in 0..3 {
-                    assert!(!late.is_nobodys(members, |m| m == owner), "{owner} of {members}");
+                    assert!(!late.is_ownerless(members, |m| m == owner), "{owner} of {members}");
                 }
-                assert!(late.is_nobodys(members, |_| false));
+                assert!(late.is_ownerless(members, |_| false));
             }
         }
     }

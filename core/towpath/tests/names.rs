@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use towpath::channel::claim::Claim;
 use towpath::channel::queue::Queue;
-use towpath::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
+use towpath::domain::{EndpointStep, Entry, Hooks, Membership, Memory, Side, Stored};
 use towpath::machine::{Native, NativeBytes, Object, Park, Plain, Processor};
 use towpath::structures::nonblocking::{self, Handle, Inventory, StableError, Structure};
 use towpath::structures::queues::QueueError;
@@ -93,7 +93,7 @@ where
     let around: D::Around<'_> = domain.around(queue);
     fn waits<P: Processor>(_: &impl WaitForSpace<P>) {}
     waits::<D::Cpu>(&domain.wait(&around));
-    domain.charge(Step::Poll);
+    domain.charge(EndpointStep::Poll);
     Ok(())
 }
 

@@ -306,7 +306,8 @@ impl<P: Processor> Claim<P> for LockFree {
         let head = receiver.head;
         receiver.late.retain_mut(|late| {
             let place = q.index(late.ticket);
-            let ownerless = late.is_nobodys(census.members(), |m| may_owe(q, census.intent(m), place, head));
+            let ownerless =
+                late.is_ownerless(census.members(), |m| may_owe(q, census.intent(m), place, head));
             let word = &q.slot(late.ticket).header;
             free_if_dead(word, cpu, census);
             // (F5) The intents first, then the packet (both Acquire): a sender that has let go of

@@ -265,7 +265,7 @@ impl<P: Processor + Prefetch> Claim<P> for Towpath {
         for late in &mut receiver.late {
             let ticket = late.ticket;
             let ownerless =
-                late.is_nobodys(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
+                late.is_ownerless(census.members(), |m| intent::may_own(census.intent(m), q.id, ticket));
             // (Q1) The intents first, then the packet (both Acquire): an owner that has let go of
             // it has published it; pairs with the Release (Q2), (I2).
             let header = Header(cpu.load(&q.slot(late.ticket).header, Ordering::Acquire));

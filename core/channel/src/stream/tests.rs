@@ -199,7 +199,7 @@ fn hostile_number_of_handled_words_gives_back_what_can_be() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum StreamStep {
     /// Sends so many arguments, the ticket moved on by so much.
     Send(usize, u64),
     Take,
@@ -207,26 +207,26 @@ enum Step {
     WakeUp,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<StreamStep>> {
     let step = prop_oneof![
-        5 => (0..=STREAM_ARGS, prop_oneof![3 => Just(0), 1 => 1..1u64 << 40]).prop_map(|(n, by)| Step::Send(n, by)),
-        5 => Just(Step::Take),
-        1 => Just(Step::Sleep),
-        1 => Just(Step::WakeUp),
+        5 => (0..=STREAM_ARGS, prop_oneof![3 => Just(0), 1 => 1..1u64 << 40]).prop_map(|(n, by)| StreamStep::Send(n, by)),
+        5 => Just(StreamStep::Take),
+        1 => Just(StreamStep::Sleep),
+        1 => Just(StreamStep::WakeUp),
     ];
     prop::collection::vec(step, 1..1500)
 }
 
 /// Plays the steps against a queue of the standard library; at the end the receiver is
 /// gone, and what is still in the queue comes back.
-fn like_a_queue<const N: usize>(steps: &[Step]) {
+fn like_a_queue<const N: usize>(steps: &[StreamStep]) {
     let stream = Words::<N>::new(&Heap);
     let both = Both::opened(&stream, &[0], 1);
     let mut model = VecDeque::from([(vec![0], 1)]);
     let (mut ticket, mut next, mut sleeps) = (1, 1, false);
     for step in steps {
         match *step {
-            Step::Send(count, by) => {
+            StreamStep::Send(count, by) => {
                 let (args, gate) = (numbers(next, count), if by == 0 { 0 } else { ticket + by });
                 match both.send(&args, ticket + by) {
                     Ok(must_wake) => {
@@ -243,13 +243,13 @@ fn like_a_queue<const N: usize>(steps: &[Step]) {
                     }
                 }
             }
-            Step::Take => assert_eq!(both.take(), model.pop_front()),
-            Step::Sleep => {
+            StreamStep::Take => assert_eq!(both.take(), model.pop_front()),
+            StreamStep::Sleep => {
                 let armed = both.receiver.arm(&both.cpu);
                 assert_eq!(armed, model.is_empty());
                 sleeps |= armed;
             }
-            Step::WakeUp => {
+            StreamStep::WakeUp => {
                 both.receiver.disarm(&both.cpu);
                 sleeps = false;
             }

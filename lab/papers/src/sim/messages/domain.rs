@@ -4,7 +4,7 @@
 //! An endpoint's instructions besides its accesses to shared memory are charged as [`Costs`].
 
 use towpath_am::answer_line::AnswerLine;
-use towpath_am::domain::{Entry, Hooks, Membership, Memory, Side, Step, Stored};
+use towpath_am::domain::{EndpointStep, Entry, Hooks, Membership, Memory, Side, Stored};
 use towpath_am::queue::Queue;
 use towpath_am::stream::Stream;
 use towpath_am::{Direction, Domain, Error, Name, SegmentKind, Token, WorldConfig};
@@ -239,12 +239,12 @@ impl Hooks for Simulated<'_> {
     fn patience(&self) -> u64 {
         self.habits.patience
     }
-    fn charge(&self, step: Step) {
+    fn charge(&self, step: EndpointStep) {
         let costs = &self.habits.costs;
         self.cpu.work(match step {
-            Step::Send => costs.send,
-            Step::Poll => costs.poll,
-            Step::Dispatch => costs.dispatch,
+            EndpointStep::Send => costs.send,
+            EndpointStep::Poll => costs.poll,
+            EndpointStep::Dispatch => costs.dispatch,
         });
     }
 }
