@@ -230,6 +230,8 @@ impl Scene {
                 self.peer.recover();
             }
             self.peer.poll();
+            // The two share a core.
+            std::thread::yield_now();
             assert!(start.elapsed() < Duration::from_secs(20), "{what}");
         }
     }
@@ -360,6 +362,8 @@ impl Scene {
         let start = Instant::now();
         while !victim.has_ended() {
             self.peer.poll();
+            // The two share a core.
+            std::thread::yield_now();
             assert!(start.elapsed() < Duration::from_secs(20), "the victim does not end");
         }
         self.world.process_ended(self.victims_rank, pid, false);
