@@ -35,7 +35,8 @@
 //!   arrives; if it dies then, before it wakes a sleeping receiver, the message is late: sleeps are
 //!   bounded.
 //! * A sender that dies while it opens a stream leaves it without [`OPEN`]: the receiver takes it
-//!   back. With `OPEN`, the receiver delivers what is there, and takes it back when it is empty.
+//!   back. With `OPEN`, the receiver delivers its records, and takes it back when it is empty; if
+//!   the sender had not said yet that it is there, at the receiver's next look at deaths.
 //! * A receiver that dies leaves the number of words that it has handled: the sender reads its own
 //!   records from there on ([`StreamSender::unhandled`]), and gives the stream back. A successor
 //!   leaves a living sender's stream alone.
