@@ -328,12 +328,16 @@ impl<L> AnswerEnd<L> {
     where
         L: Deref<Target = AnswerLine<P>>,
     {
-        let slot = &self.line.as_deref()?.slot;
         if ns > 0 {
+            let found = self.look(cpu);
+            if found.is_some() {
+                return found;
+            }
             // The shortest pause. Without it the two ends fall, in one start of ten, into a rhythm
             // in which each message waits for the line twice.
             cpu.delay(1);
         }
+        let slot = &self.line.as_deref()?.slot;
         // (A2) Acquire: pairs with the Release (A1) in `send`.
         let header =
             cpu.spin_until(&slot.header, Ordering::Acquire, ns, |h| h & MARKS == self.theirs).ok()?;
