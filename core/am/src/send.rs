@@ -167,6 +167,9 @@ impl<D: Domain> Core<D> {
     /// Sends a request to the endpoint that entry `index` of the translation table leads
     /// to.
     pub(crate) fn request_to(&self, index: usize, out: Outgoing<'_>) -> Result<(), Error> {
+        if let Body::Short = out.body {
+            return self.request_short(index, out.handler, out.args, out.on_full);
+        }
         if self.dispatch.depth.get() > 0 {
             return Err(in_handler());
         }
