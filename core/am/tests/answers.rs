@@ -4,28 +4,22 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use support::{members, tiny};
+use support::{Numbers, members, taken, tiny};
 use towpath_am::{Algorithm, Endpoint, Error, Status, Tag, WorldConfig};
 
 const ASK: u8 = 1;
 const ANSWER: u8 = 2;
 const HEAR: u8 = 3;
 
-type Log = Arc<Mutex<Vec<u32>>>;
-
-fn log(endpoint: &Endpoint, handler: u8) -> Log {
-    let log = Log::default();
+fn log(endpoint: &Endpoint, handler: u8) -> Numbers {
+    let log = Numbers::default();
     let noted = log.clone();
     endpoint.set_handler(handler, move |message| noted.lock().unwrap().push(message.args()[0]));
     log
 }
 
-fn taken(log: &Log) -> Vec<u32> {
-    std::mem::take(&mut log.lock().unwrap())
-}
-
 /// A server that answers, and clients that know it, in one process.
-fn server_and_clients(config: &WorldConfig) -> (Endpoint, Vec<(Endpoint, Log)>) {
+fn server_and_clients(config: &WorldConfig) -> (Endpoint, Vec<(Endpoint, Numbers)>) {
     let mut ends: Vec<Endpoint> = members(config).iter().map(|world| Endpoint::new(world).unwrap()).collect();
     let server = ends.remove(0);
     server.set_handler(ASK, |question| question.reply(ANSWER, question.args()).unwrap());
@@ -39,7 +33,7 @@ fn server_and_clients(config: &WorldConfig) -> (Endpoint, Vec<(Endpoint, Log)>) 
 }
 
 /// One question of each client, and its answer.
-fn round(server: &Endpoint, clients: &[(Endpoint, Log)], number: u32) {
+fn round(server: &Endpoint, clients: &[(Endpoint, Numbers)], number: u32) {
     for (client, _) in clients {
         client.request(0, ASK, &[number]).unwrap();
     }

@@ -3,10 +3,9 @@
 mod support;
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{Watchdog, members, tiny};
+use support::{Numbers, Watchdog, members, taken, tiny};
 use towpath_am::{Algorithm, Bundle, Endpoint, Error, SignalEndpoint, Status, Tag, WorldConfig};
 use towpath_machine::Random;
 use towpath_shm::World;
@@ -18,10 +17,8 @@ const PAYLOAD: u8 = 4;
 /// More short requests than a sender sends through the queue at first.
 const MANY: u32 = 40;
 
-type Log = Arc<Mutex<Vec<u32>>>;
-
-fn log(endpoint: &Endpoint, handler: u8) -> Log {
-    let log = Log::default();
+fn log(endpoint: &Endpoint, handler: u8) -> Numbers {
+    let log = Numbers::default();
     let noted = log.clone();
     endpoint.set_handler(handler, move |message| {
         let args = message.args();
@@ -29,10 +26,6 @@ fn log(endpoint: &Endpoint, handler: u8) -> Log {
         noted.lock().unwrap().push(args[0]);
     });
     log
-}
-
-fn taken(log: &Log) -> Vec<u32> {
-    std::mem::take(&mut log.lock().unwrap())
 }
 
 fn config(endpoints: u32) -> WorldConfig {
@@ -58,7 +51,7 @@ fn send(sender: &Endpoint, receiver: &Endpoint, numbers: std::ops::Range<u32>) {
 }
 
 /// A receiver with its log, and a sender that knows it and has a stream there.
-fn pair(config: &WorldConfig) -> (Endpoint, Log, Endpoint) {
+fn pair(config: &WorldConfig) -> (Endpoint, Numbers, Endpoint) {
     let worlds = members(config);
     let (receiver, sender) = (endpoint(&worlds[0]), endpoint(&worlds[1]));
     sender.map(0, receiver.name(), Tag::ALL).unwrap();
@@ -80,8 +73,8 @@ fn fill(sender: &Endpoint, first: u32) -> u32 {
 }
 
 /// Brings everything back that did not arrive, in order.
-fn returned(endpoint: &Endpoint) -> Log {
-    let back = Log::default();
+fn returned(endpoint: &Endpoint) -> Numbers {
+    let back = Numbers::default();
     let noted = back.clone();
     endpoint.set_handler(0, move |message| {
         let status = message.returned().unwrap().status;
@@ -149,7 +142,7 @@ fn stream_queue_and_line_keep_the_order_of_one_sender() {
         // Polled together: what waits for space does not stand still.
         let bundle = Bundle::new();
         ends.iter().for_each(|end| bundle.add(end));
-        let logs: Vec<Log> = ends.iter().map(|_| Log::default()).collect();
+        let logs: Vec<Numbers> = ends.iter().map(|_| Numbers::default()).collect();
         for (me, end) in ends.iter().enumerate() {
             for (to, peer) in ends.iter().enumerate() {
                 end.map(to, peer.name(), Tag::ALL).unwrap();
@@ -270,7 +263,7 @@ fn successor_leaves_a_living_senders_stream_alone() {
         send(sender, &first, 0..MANY);
         hear_all(&first);
     }
-    let backs: Vec<Log> = senders.iter().map(returned).collect();
+    let backs: Vec<Numbers> = senders.iter().map(returned).collect();
     let numbers: Vec<u32> = (0..100).collect();
     // None of these is handled.
     senders.iter().for_each(|sender| send(sender, &first, 0..100));

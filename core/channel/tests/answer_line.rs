@@ -6,7 +6,6 @@
 
 mod weakened;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loom::thread;
@@ -18,7 +17,7 @@ use towpath_channel::path::Outgoing;
 use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Processor};
 use towpath_testkit::model;
 
-use weakened::{Missing, Weakened, Word};
+use weakened::{Missing, SOUND, Weakened, Word, fails};
 
 type Line = Arc<AnswerLine<Weakened>>;
 type End = AnswerEnd<Line>;
@@ -27,8 +26,6 @@ type End = AnswerEnd<Line>;
 const LOWER: Incarnation = (1, 5);
 const UPPER: Incarnation = (2, 9);
 const NEXT_UPPER: Incarnation = (2, 10);
-/// The processor as it should be, for steps that are not the model's subject.
-const SOUND: Missing = Missing::Nothing;
 
 fn new_line() -> Line {
     Arc::new(AnswerLine::new(&LoomArena::default()))
@@ -70,11 +67,6 @@ fn take(cpu: &Weakened, end: &End) -> Option<u64> {
     let answer = end.look(cpu)?;
     assert_eq!((answer.header.args(), answer.header.handler()), (ANSWER_ARGS, 3));
     Some(take_found(cpu, end))
-}
-
-/// The model fails, and loom says so.
-fn fails(body: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(body)).is_err()
 }
 
 // ---- exchange ----

@@ -6,7 +6,6 @@
 
 mod weakened;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loom::thread;
@@ -17,7 +16,7 @@ use towpath_channel::shared_line::SharedLine;
 use towpath_machine::{LoomArena, Processor};
 use towpath_testkit::model;
 
-use weakened::{Missing, Weakened};
+use weakened::{Missing, Weakened, fails};
 
 const SLOTS: usize = 2;
 
@@ -64,11 +63,6 @@ fn send(cpu: &Weakened, out: &mut Out, number: u64) -> bool {
 fn take(cpu: &Weakened, into: &mut In) -> Option<u64> {
     let found = into.next(cpu)?;
     Some(into.deliver(cpu, found, |_, slot, _, _| read(cpu, slot)))
-}
-
-/// The model fails, and loom says so.
-fn fails(body: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(body)).is_err()
 }
 
 /// A full ring of two slots: the sender sends a third message if it finds space, while

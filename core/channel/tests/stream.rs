@@ -7,7 +7,6 @@
 
 mod weakened;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loom::thread;
@@ -20,12 +19,10 @@ use towpath_machine::{Arena, LoomArena, LoomCell, Ordering, Park, Place, Process
 use towpath_sync::Spinning;
 use towpath_testkit::model;
 
-use weakened::{Missing, Rows, Weakened, Word};
+use weakened::{Missing, Rows, SOUND, Weakened, Word, fails};
 
 /// Number of words of a stream here.
 const WORDS: usize = 16;
-/// The processor as it should be, for steps that are not the model's subject.
-const SOUND: Missing = Missing::Nothing;
 /// Arguments of the longest record: two of them are more than the words hold.
 const LONG: usize = 12;
 const TAG: u64 = 77;
@@ -89,10 +86,7 @@ impl Shared {
 
     /// Receives from the stream, if it was opened since the last look.
     fn attach(&self, cpu: &Weakened) -> Option<Receiver> {
-        if !stream::has_news(cpu, &self.news) {
-            return None;
-        }
-        let numbers = stream::take_news(cpu, &self.news);
+        let numbers = stream::has_news(cpu, &self.news).then(|| stream::take_news(cpu, &self.news))?;
         (numbers != 0).then(|| self.receive_from(cpu, numbers))
     }
 
@@ -151,11 +145,6 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
         }
         thread::yield_now();
     }
-}
-
-/// The model fails, and loom says so.
-fn fails(body: impl FnOnce()) -> bool {
-    catch_unwind(AssertUnwindSafe(body)).is_err()
 }
 
 // ---- space ----
@@ -470,10 +459,8 @@ fn a_death_before_the_stream_is_open() {
         let at_other = shared.clone();
         let other = thread::spawn(move || {
             let (cpu, sender) = (Weakened::new(1, Missing::Life), Sender::default());
-            let opened = catch_unwind(AssertUnwindSafe(|| {
-                at_other.open(&cpu, &sender, ends(1), message(1, 3, 7));
-            }));
-            assert!(opened.is_err(), "it died");
+            let dies = || _ = at_other.open(&cpu, &sender, ends(1), message(1, 3, 7));
+            assert!(fails(dies), "it died");
         });
         let cpu = Weakened::new(0, SOUND);
         // Else loom passes over the schedules in which it has taken the stream by now.

@@ -23,6 +23,14 @@ pub fn tiny(processes: u32, algorithm: Algorithm) -> WorldConfig {
     }
 }
 
+/// Numbers of messages that a handler has noted.
+pub type Numbers = Arc<Mutex<Vec<u32>>>;
+
+/// Returns the numbers that were noted since the last call.
+pub fn taken(numbers: &Numbers) -> Vec<u32> {
+    std::mem::take(&mut numbers.lock().unwrap())
+}
+
 /// Makes a world without a name.
 pub fn world(config: &WorldConfig) -> World {
     World::create(&WorldSpec { processes: config.endpoints, ..config.spec(None) })

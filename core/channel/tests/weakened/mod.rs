@@ -2,7 +2,7 @@
 //! accesses were weaker than it is written. A test that then still passes does not need the
 //! ordering.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use loom::sync::Notify;
 use towpath_machine::{
@@ -27,6 +27,16 @@ pub enum Missing {
     Wake,
     /// The thread dies instead of a store with Release: it unwinds.
     Life,
+}
+
+/// The processor as it should be, for steps that are not the model's subject.
+#[allow(dead_code)] // Some tests weaken all.
+pub const SOUND: Missing = Missing::Nothing;
+
+/// Returns whether the model fails, as loom says.
+#[allow(dead_code)] // Some tests name their faults.
+pub fn fails(body: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(body)).is_err()
 }
 
 /// A word of the model.

@@ -11,7 +11,7 @@ use towpath_host::topology::Placement;
 use crate::shared::LeftSamples;
 
 /// Number of round trips between two looks at the clock.
-pub const BATCH: u64 = 200;
+const BATCH: u64 = 200;
 /// Word by which the asking process says that it has finished.
 const FINISHED: u64 = u64::MAX;
 
