@@ -14,7 +14,6 @@
 //! request back that was not among them, out of its own copy.
 
 use core::cell::{Cell, RefCell};
-use core::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use towpath_channel::answer_line::{ANSWER_ARGS, Answer, AnswerEnd, Unhandled};
@@ -25,6 +24,7 @@ use crate::name::Tag;
 use crate::outgoing::Outgoing;
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
+use crate::path::Handled;
 use crate::queue::{Arrival, TICKET};
 use crate::state::{Core, Domain, Peer};
 
@@ -75,24 +75,6 @@ pub(crate) struct Talk<D: Domain> {
     pub end: AnswerEnd<<D as Memory>::Line>,
     /// Number of times that this endpoint has answered the peer.
     pub times: Cell<u32>,
-}
-
-/// Mark of a message that is being handled, until it is dropped: it counts as handled
-/// then.
-struct HandledAnswer<'a, D: Domain>(&'a Core<D>, &'a Peer<D>, u64);
-
-impl<D: Domain> HandledAnswer<'_, D> {
-    #[inline(always)]
-    fn end(&self) {
-        self.1.talk.end.done(self.0.cpu(), self.2);
-    }
-}
-
-impl<D: Domain> Drop for HandledAnswer<'_, D> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.end();
-    }
 }
 
 impl<D: Domain> Core<D> {
@@ -229,11 +211,11 @@ impl<D: Domain> Core<D> {
         let (cpu, end) = (self.cpu(), &peer.talk.end);
         let direction = Direction::of(answer.is_reply);
         let arrival = Arrival { ticket: 0, header: answer.header, late: false };
-        // Dropped only if the handler panics: its drop is a call without LTO.
-        let done = HandledAnswer(self, peer, end.number());
+        let number = end.number();
+        let handled = Handled::new(|| end.done(cpu, number));
         let q = self.own(direction).side.queue();
         self.dispatch(q, arrival, direction, Some(peer), |args| Tag(end.take(cpu, args)));
-        ManuallyDrop::new(done).end();
+        handled.end();
     }
 
     /// Returns the number of requests, or of replies, that wait in lines.

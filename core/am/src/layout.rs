@@ -186,14 +186,16 @@ impl WorldConfig {
         self.answer_lines && self.algorithm == Algorithm::Towpath
     }
 
-    /// Returns whether endpoints have streams.
+    /// Returns the number of streams that each endpoint has.
     ///
     /// ```
-    /// let config = towpath::WorldConfig { streams: 0, ..towpath::WorldConfig::new(2) };
-    /// assert!(!config.has_streams());
+    /// let config = towpath::WorldConfig::new(2);
+    /// assert_eq!(config.streams_each(), config.streams);
+    /// let of_a_paper = towpath::WorldConfig { algorithm: towpath::Algorithm::Ticket, ..config };
+    /// assert_eq!(of_a_paper.streams_each(), 0);
     /// ```
-    pub fn has_streams(&self) -> bool {
-        self.streams > 0 && self.algorithm == Algorithm::Towpath
+    pub fn streams_each(&self) -> u32 {
+        if self.algorithm == Algorithm::Towpath { self.streams } else { 0 }
     }
 
     /// Returns the size of the area, in bytes.
@@ -359,8 +361,7 @@ impl Layout {
         let queue = QueueLayout { total: at.next_multiple_of(4096), ..queue };
         let directory_bytes =
             (size_of::<Entry<Native>>() as u64 * u64::from(config.endpoints)).next_multiple_of(4096);
-        let streams = if config.has_streams() { config.streams } else { 0 };
-        let streams_bytes = u64::from(streams) * size_of::<Stream<Native>>() as u64;
+        let streams_bytes = u64::from(config.streams_each()) * size_of::<Stream<Native>>() as u64;
         let segment = (2 * queue.total + streams_bytes).next_multiple_of(4096);
         let stride = (segment + config.segment_bytes).next_multiple_of(4096);
         Layout {

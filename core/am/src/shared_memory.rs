@@ -273,9 +273,8 @@ impl Memory for SharedMemory {
     }
     fn stream(&self, endpoint: u16, number: u32) -> Option<&'static Stream<Native>> {
         let attached = &self.attached;
-        let in_range = attached.config.has_streams()
-            && number < attached.config.streams
-            && u32::from(endpoint) < attached.config.endpoints;
+        let in_range =
+            number < attached.config.streams_each() && u32::from(endpoint) < attached.config.endpoints;
         let at = attached.layout.streams + u64::from(number) * size_of::<Stream<Native>>() as u64;
         let offset = in_range.then(|| attached.block_start(endpoint) + at)?;
         Some(&attached.slice(offset, 1).ok()?[0])

@@ -19,7 +19,6 @@
 //! handled: its sender gets the requests behind them back.
 
 use core::cell::{Cell, RefCell};
-use core::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use towpath_channel::stream::{
@@ -33,7 +32,7 @@ use crate::name::Tag;
 use crate::outgoing::{OnFull, Outgoing};
 use crate::outstanding::Outstanding;
 use crate::packet::{Form, MAX_ARGS, source_code};
-use crate::path::{Failure, adjust, patiently};
+use crate::path::{Failure, Handled, adjust, patiently};
 use crate::queue::{Arrival, Census, ClaimError, TICKET};
 use crate::send::Waiter;
 use crate::state::{Core, Domain, Peer};
@@ -59,34 +58,22 @@ impl<D: Domain> Streams<D> {
     /// Makes those of a new endpoint.
     pub fn new(domain: &D) -> Self {
         let receivers = RefCell::new(Vec::with_capacity(MAX_STREAMS as usize));
-        Streams { enabled: domain.config().has_streams(), count: Cell::new(0), receivers }
-    }
-}
-
-/// Mark of a record that is being handled, until it is dropped: it counts as handled
-/// then.
-struct HandledRecord<'a, D: Domain>(&'a Core<D>, &'a StreamReceiver<<D as Memory>::Stream>, &'a Record);
-
-impl<D: Domain> HandledRecord<'_, D> {
-    #[inline(always)]
-    fn end(&self) {
-        self.1.done(self.0.cpu(), self.2);
-    }
-}
-
-impl<D: Domain> Drop for HandledRecord<'_, D> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.end();
+        Streams { enabled: domain.config().streams_each() > 0, count: Cell::new(0), receivers }
     }
 }
 
 impl<D: Domain> Peer<D> {
+    /// Returns the ticket after this endpoint's last packet in a queue of the peer's.
+    #[inline(always)]
+    fn next_ticket(&self, direction: Direction) -> u64 {
+        self.link(direction).sender.borrow().next_ticket
+    }
+
     /// Returns the order of a message in a line to the peer: the ticket of the queue and,
     /// above, the number of records that it comes after.
     #[inline(always)]
     pub(crate) fn order(&self, direction: Direction) -> u64 {
-        let ticket = self.link(direction).sender.borrow().next_ticket;
+        let ticket = self.next_ticket(direction);
         if direction.is_reply() || !self.stream.is_open() {
             return ticket;
         }
@@ -109,7 +96,7 @@ impl<D: Domain> Core<D> {
             return None;
         }
         self.domain.charge(EndpointStep::Send);
-        let after = peer.request.sender.borrow().next_ticket;
+        let after = peer.next_ticket(Direction::Request);
         let content = self.content(out, Form::Short, 0);
         match peer.stream.send(self.cpu(), &content, after) {
             Ok(must_wake) => {
@@ -131,7 +118,7 @@ impl<D: Domain> Core<D> {
             Waiter { core: self, peer, direction: out.direction, waiting: &waiting, in_stream: true };
         let content = self.content(out, Form::Short, 0);
         let attempt = || {
-            let after = peer.request.sender.borrow().next_ticket;
+            let after = peer.next_ticket(Direction::Request);
             peer.stream.send(self.cpu(), &content, after).map_err(|_| ClaimError::Full)
         };
         if patiently(out.on_full == OnFull::Wait, meanwhile, attempt)? {
@@ -165,9 +152,9 @@ impl<D: Domain> Core<D> {
             generation: self.name.generation as u16,
             receiver_generation: peer.name.generation as u16,
         };
-        let after = peer.request.sender.borrow().next_ticket;
+        let after = peer.next_ticket(Direction::Request);
         let content = self.content(out, Form::Short, 0);
-        let must_wake = (0..self.domain.config().streams).find_map(|number| {
+        let must_wake = (0..self.domain.config().streams_each()).find_map(|number| {
             let stream = self.domain.stream(peer.name.endpoint, number)?;
             peer.stream.open(cpu, stream, (news, number), ends, &content, after)
         });
@@ -226,12 +213,10 @@ impl<D: Domain> Core<D> {
     /// Receives from these streams from now on, if they are this incarnation's.
     #[cold]
     fn receive_from(&self, numbers: u64) {
-        for number in (0..self.domain.config().streams).filter(|number| numbers >> number & 1 != 0) {
+        for number in (0..self.domain.config().streams_each()).filter(|number| numbers >> number & 1 != 0) {
             let Some(stream) = self.domain.stream(self.name.endpoint, number) else { continue };
             let owner = stream.owner(self.cpu());
-            let is_mine =
-                Ends::of(owner).is_some_and(|e| e.receiver_generation == self.name.generation as u16);
-            if owner & OPEN != 0 && is_mine {
+            if self.is_open_to_me(owner) {
                 self.change_streams(|receivers| {
                     if receivers.iter().all(|known| known.owner() != owner) {
                         receivers.push(StreamReceiver::new(self.cpu(), stream, owner));
@@ -239,6 +224,12 @@ impl<D: Domain> Core<D> {
                 });
             }
         }
+    }
+
+    /// Returns whether a stream with this owner word was opened to this incarnation.
+    fn is_open_to_me(&self, owner: u64) -> bool {
+        let to_me = |ends: Ends| ends.receiver_generation == self.name.generation as u16;
+        owner & OPEN != 0 && Ends::of(owner).is_some_and(to_me)
     }
 
     /// Changes the list of streams, but not while a record of one of them is being
@@ -290,13 +281,12 @@ impl<D: Domain> Core<D> {
         self.domain.charge(EndpointStep::Dispatch);
         let (cpu, q) = (self.cpu(), self.request.side.queue());
         let arrival = Arrival { ticket: 0, header: record.header, late: false };
-        // Dropped only if the handler panics: its drop is a call without LTO.
-        let done = HandledRecord(self, stream, record);
+        let handled = Handled::new(|| stream.done(cpu, record));
         self.dispatch(q, arrival, Direction::Request, None, |args| {
             stream.take(cpu, record, args);
             Tag(stream.tag())
         });
-        ManuallyDrop::new(done).end();
+        handled.end();
     }
 
     /// Delivers the messages that the sender of a packet sent before it in its stream and
@@ -411,16 +401,14 @@ impl<D: Domain> Core<D> {
         if !can_change {
             return;
         }
-        for number in 0..self.domain.config().streams {
+        for number in 0..self.domain.config().streams_each() {
             let Some(stream) = self.domain.stream(self.name.endpoint, number) else { continue };
             let owner = stream.owner(cpu);
             let is_known = || self.streams.receivers.borrow().iter().any(|known| known.owner() == owner);
             if !is_gone(owner) || is_known() {
                 continue;
             }
-            let is_mine =
-                Ends::of(owner).is_some_and(|e| e.receiver_generation == self.name.generation as u16);
-            if is_mine && owner & OPEN != 0 {
+            if self.is_open_to_me(owner) {
                 // It died before it said so.
                 self.receive_from(1 << number);
             } else {

@@ -135,19 +135,16 @@ impl<D: Domain> Core<D> {
                 back
             })
         };
+        let with_its_packets =
+            |(order, back): (u64, Outstanding)| in_queue(order & TICKET).chain([back]).collect::<Vec<_>>();
         // In the order in which they were sent.
         for (after, number, back) in in_stream {
-            if let Some((order, answer)) = in_line.take_if(|(order, _)| is_before_record(*order, number)) {
-                returns.extend(in_queue(order & TICKET));
-                returns.push_back(answer);
-            }
+            let first = in_line.take_if(|(order, _)| is_before_record(*order, number));
+            returns.extend(first.into_iter().flat_map(with_its_packets));
             returns.extend(after.into_iter().flat_map(in_queue));
             returns.push_back(back);
         }
-        if let Some((order, answer)) = in_line {
-            returns.extend(in_queue(order & TICKET));
-            returns.push_back(answer);
-        }
+        returns.extend(in_line.into_iter().flat_map(with_its_packets));
         returns.extend(in_queue(u64::MAX));
     }
 

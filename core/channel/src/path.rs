@@ -268,20 +268,29 @@ pub struct ReceivePath<'a, P: Processor, C> {
     pub quota: &'a Cell<usize>,
 }
 
-/// Ends a delivery, even if the handler panics: the message counts as handled.
-struct HandledPacket<'a, 'b, P: Processor, C: Claim<P>>(&'a ReceivePath<'b, P, C>, &'a P, Arrival);
+/// Mark of a message that is being handled. Its delivery ends even if the handler
+/// panics.
+pub struct Handled<F: Fn()>(F);
 
-impl<P: Processor, C: Claim<P>> HandledPacket<'_, '_, P, C> {
+impl<F: Fn()> Handled<F> {
+    /// Marks a message whose delivery ends so.
     #[inline(always)]
-    fn end(&self) {
-        self.0.receiver.borrow_mut().done(self.0.claim, self.0.queue, self.1, self.2);
+    pub fn new(end: F) -> Self {
+        Handled(end)
+    }
+
+    /// Ends the delivery. Dropping it does the same if the handler panics, and is a call
+    /// without LTO.
+    #[inline(always)]
+    pub fn end(self) {
+        (ManuallyDrop::new(self).0)();
     }
 }
 
-impl<P: Processor, C: Claim<P>> Drop for HandledPacket<'_, '_, P, C> {
+impl<F: Fn()> Drop for Handled<F> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.end();
+        (self.0)();
     }
 }
 
@@ -311,10 +320,10 @@ impl<P: Processor, C: Claim<P>> ReceivePath<'_, P, C> {
         let mut delivered = 0;
         while delivered < quota {
             let Some(arrival) = self.receiver.borrow_mut().next(self.claim, self.queue, cpu) else { break };
-            // Dropped only if the handler panics: its drop is a call without LTO.
-            let done = HandledPacket(self, cpu, arrival);
+            let handled =
+                Handled::new(|| self.receiver.borrow_mut().done(self.claim, self.queue, cpu, arrival));
             delivered += deliver(arrival) + 1;
-            ManuallyDrop::new(done).end();
+            handled.end();
         }
         if delivered > 0 {
             self.claim.flush(self.queue, &mut self.receiver.borrow_mut(), cpu, &wait());

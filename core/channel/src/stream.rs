@@ -111,6 +111,32 @@ impl<P: Processor, const N: usize> Stream<P, N> {
         &self.words[at as usize % N]
     }
 
+    /// Returns the record with this header, which may be nonsense, at its position.
+    #[inline(always)]
+    fn record(&self, cpu: &P, at: u64, header: u64) -> Record {
+        let header = header & FIELDS;
+        let is_gated = header & GATE != 0;
+        // Relaxed: ordered by (M2), or written by this end.
+        let after = is_gated.then(|| cpu.load(self.word(at + 1), Ordering::Relaxed));
+        let args = at + 1 + u64::from(is_gated);
+        let count = Header(header).args().min(MAX_ARGS) as u64;
+        Record { header: Header(header), after: after.unwrap_or(0), args, end: args + count.div_ceil(2) }
+    }
+
+    /// Reads a record's arguments.
+    #[inline(always)]
+    fn read_args(&self, cpu: &P, record: &Record, args: &mut [u32; MAX_ARGS]) {
+        let (mut at, mut n) = (record.args, 0);
+        while at < record.end && n + 1 < MAX_ARGS {
+            // Relaxed: as in `record`.
+            let both = cpu.load(self.word(at), Ordering::Relaxed);
+            args[n] = both as u32;
+            args[n + 1] = (both >> 32) as u32;
+            n += 2;
+            at += 1;
+        }
+    }
+
     /// Returns its owner word.
     pub fn owner(&self, cpu: &P) -> u64 {
         // (M10) Acquire: what the sender wrote before is there; pairs with the Release (M9) in
@@ -154,14 +180,6 @@ impl Ends {
         let (endpoint, generation) = (owner as u16, (owner >> 16) as u16);
         Some(Ends { endpoint, generation, receiver_generation: (owner >> 32) as u16 })
     }
-}
-
-/// Number of words of a record with this header, which may be nonsense.
-#[inline(always)]
-const fn length(header: u64) -> u64 {
-    let header = Header(header);
-    let args = if header.args() > MAX_ARGS { MAX_ARGS } else { header.args() };
-    1 + (header.0 & GATE != 0) as u64 + args.div_ceil(2) as u64
 }
 
 /// Mark of a stream without space.
@@ -375,20 +393,14 @@ impl<L> StreamSender<L> {
         // A number that makes no sense was not the receiver's: nothing is known then.
         if end.wrapping_sub(at) <= N as u64 {
             while at < end {
-                // Relaxed, here and below: this end wrote them.
-                let read = |at| cpu.load(stream.word(at), Ordering::Relaxed);
-                let header = read(at) & FIELDS;
-                let gated = header & GATE != 0;
+                // Relaxed: this end wrote it.
+                let record = stream.record(cpu, at, cpu.load(stream.word(at), Ordering::Relaxed));
                 let mut args = [0; MAX_ARGS];
-                let first = at + 1 + u64::from(gated);
-                for (pair, at) in args.chunks_exact_mut(2).zip(first..at + length(header)) {
-                    let both = read(at);
-                    pair[0] = both as u32;
-                    pair[1] = (both >> 32) as u32;
-                }
-                let after = gated.then(|| read(at + 1));
-                all.push(UnhandledRecord { header: Header(header), args, after, number: 0 });
-                at += length(header);
+                stream.read_args(cpu, &record, &mut args);
+                let Record { header, after, end, .. } = record;
+                let after = (header.0 & GATE != 0).then_some(after);
+                all.push(UnhandledRecord { header, args, after, number: 0 });
+                at = end;
             }
         }
         let first = self.sent.get().saturating_sub(all.len() as u64);
@@ -416,6 +428,8 @@ pub struct Record {
     pub header: Header,
     /// Ticket that the receiver's head must have reached; 0: it has.
     pub after: u64,
+    /// Number of words of the stream before its arguments.
+    args: u64,
     /// Number of words of the stream up to its end.
     end: u64,
 }
@@ -484,14 +498,7 @@ impl<L> StreamReceiver<L> {
         let at = self.at.get();
         // (M2) Acquire: pairs with the Release (M1) in `StreamSender::send`.
         let header = cpu.load(self.stream.word(at), Ordering::Acquire);
-        if header & 7 != READY {
-            return None;
-        }
-        let header = header & FIELDS;
-        // Relaxed: ordered by (M2).
-        let after =
-            if header & GATE == 0 { 0 } else { cpu.load(self.stream.word(at + 1), Ordering::Relaxed) };
-        Some(Record { header: Header(header), after, end: at + length(header) })
+        (header & 7 == READY).then(|| self.stream.record(cpu, at, header))
     }
 
     /// Takes the record that a look has found: reads its arguments.
@@ -500,16 +507,7 @@ impl<L> StreamReceiver<L> {
     where
         L: Deref<Target = Stream<P, N>>,
     {
-        let mut at = self.at.get() + 1 + u64::from(record.header.0 & GATE != 0);
-        let mut n = 0;
-        while at < record.end && n + 1 < MAX_ARGS {
-            // Relaxed: ordered by (M2).
-            let both = cpu.load(self.stream.word(at), Ordering::Relaxed);
-            args[n] = both as u32;
-            args[n + 1] = (both >> 32) as u32;
-            n += 2;
-            at += 1;
-        }
+        self.stream.read_args(cpu, record, args);
         self.at.set(record.end);
         self.taken.set(self.taken.get() + 1);
     }

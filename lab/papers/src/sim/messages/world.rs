@@ -134,13 +134,12 @@ impl World {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
-        let streams = if config.has_streams() { config.streams } else { 0 };
         let part = |e: u32| EndpointPart {
             rings: [0, 1]
                 .map(|kind| Ring::new(arena, &config, 2 * e + kind, AnyClaim::new(algorithm, arena))),
             entry: Entry::new(arena),
             segment: arena.bytes(config.segment_bytes as usize),
-            streams: (0..streams).map(|_| Stream::new(arena)).collect(),
+            streams: (0..config.streams_each()).map(|_| Stream::new(arena)).collect(),
         };
         let parts = (0..config.endpoints).map(part).collect();
         let doorbells = (0..config.processes).map(|_| arena.word(Place::NewLine, 0)).collect();
