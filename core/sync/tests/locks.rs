@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use towpath_machine::{Heap, Native};
+use towpath_machine::{Heap, Native, Random};
 use towpath_sync::locks::{
-    Anderson, Mcs, McsHeld, Posix, Preemption, Published, Reactive, Robust, SchedulerConscious,
-    TestAndTestAndSet,
+    Anderson, Mcs, McsHeld, Posix, Preemption, Published, Reactive, Robust, SchedulerConscious, TestAndSet,
+    TestAndTestAndSet, Ticket,
 };
 use towpath_sync::{
     Alone, AtMemory, Lock, LockError, Mutex, Policy, RawLock, Spinning, Surroundings, Wait, Waiting,
@@ -259,6 +259,39 @@ fn never_hangs<L: Lock<Native> + Sync>() {
 #[test]
 fn waiting_in_vain_ends() {
     for_each_lock!([atomics ll_sc fetch_op published kernel_mutex] Native, 8 => never_hangs());
+}
+
+/// Locks a lock whose words a faulty process has written over.
+fn ends_when_damaged<L: Lock<Native>>() {
+    let mut random = Random::new(1);
+    // Small values are states, or near them; the others none that the lock has.
+    let mut value = || random.word() & [1, 3, 7, 0xff, u64::MAX][random.below(5) as usize];
+    for n in 0..40 {
+        let (policy, _) = Policy::ALL[n % Policy::ALL.len()];
+        let lock = L::new(&Heap);
+        // SAFETY: an atomic view of the lock's own words, which are atomics, for as long as it
+        // lives (`Native` keeps them in the lock itself).
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                (&raw const lock).cast::<AtomicU64>(),
+                size_of::<L>() / size_of::<u64>(),
+            )
+        };
+        words.iter().for_each(|word| word.store(value(), Ordering::Relaxed));
+        let around = Hopeless(AtomicU64::new(0));
+        let wait = Wait { policy, around: &around, budget: 1_000 };
+        // Any result will do: the point is that the call returns.
+        drop(lock.lock(&Native::with_id(1), &wait));
+    }
+}
+
+#[test]
+fn waiting_for_a_damaged_lock_ends() {
+    ends_when_damaged::<TestAndSet<Native>>();
+    ends_when_damaged::<TestAndTestAndSet<Native>>();
+    ends_when_damaged::<Ticket<Native>>();
+    ends_when_damaged::<Anderson<Native, 8>>();
+    ends_when_damaged::<Mcs<Native, 8>>();
 }
 
 #[test]

@@ -85,6 +85,28 @@ fn is_full<P: Processor>(q: &Queue<'_, P>, cpu: &P) -> bool {
     beyond(cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET, consumed, q.len())
 }
 
+impl LockFree {
+    /// The reason for which a ticket could not be used now.
+    ///
+    /// One of a closed queue is given up: the receiver may not know of it, and then never comes to
+    /// it.
+    #[cold]
+    fn no_space<P: Processor>(
+        &self,
+        q: &Queue<'_, P>,
+        sender: &mut Sender,
+        cpu: &P,
+        intent: &P::Word,
+    ) -> ClaimError {
+        // Relaxed: a closed queue stays closed.
+        if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
+            self.give_up(sender, cpu, intent);
+            return ClaimError::Closed;
+        }
+        ClaimError::Full
+    }
+}
+
 impl<P: Processor> Claim<P> for LockFree {
     #[inline(always)]
     fn claim<W: WaitForSpace<P>>(
@@ -128,7 +150,7 @@ impl<P: Processor> Claim<P> for LockFree {
             sender.head_seen = cpu.load(&q.control.consumed, Ordering::Acquire) & !PARKED;
             if beyond(ticket, sender.head_seen, q.len()) {
                 sender.pending = Some(ticket);
-                return Err(ClaimError::Full);
+                return Err(self.no_space(q, sender, cpu, intent));
             }
         }
         let claimed = Header::claimed(sender.endpoint, sender.generation).0;
@@ -153,11 +175,7 @@ impl<P: Processor> Claim<P> for LockFree {
             // Its holder may be stopped: draw another. The receiver passes over this one.
             self.give_up(sender, cpu, intent);
         }
-        // Relaxed: a closed queue stays closed.
-        if sender.shut_out(cpu.load(&q.control.tail, Ordering::Relaxed)) {
-            return Err(ClaimError::Closed);
-        }
-        Err(ClaimError::Full)
+        Err(self.no_space(q, sender, cpu, intent))
     }
 
     fn give_up(&self, sender: &mut Sender, cpu: &P, intent: &P::Word) {
@@ -338,7 +356,11 @@ impl<P: Processor> Claim<P> for LockFree {
     }
 
     fn heal(&self, q: &Queue<'_, P>, receiver: &mut Receiver, cpu: &P) -> bool {
-        free_nonsense(q, receiver, cpu, READY_BULK)
+        // A message of a lap to come, where the place's next ticket is not drawn: it would neither
+        // be delivered nor make room.
+        free_nonsense(q, receiver, cpu, READY_BULK, |header, to_come| {
+            is_earlier(header.lap(), q.lap(to_come))
+        })
     }
 
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
@@ -381,3 +403,6 @@ fn free_if_dead<P: Processor>(word: &P::Word, cpu: &P, census: &dyn Census) -> b
         // Relaxed: fails if its owner published before it died; orders nothing.
         && cpu.compare_exchange(word, header.0, FREE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,7 +244,7 @@ impl<P: Processor, D: Deref<Target: Lock<P>>> Claim<P> for Locked<D> {
             receiver.head += 1;
         }
         // Behind the tail a packet may be SKIPPED (`free_packets_of_the_dead` says so of no other).
-        receiver.head != before || free_nonsense(q, receiver, cpu, SKIPPED)
+        receiver.head != before || free_nonsense(q, receiver, cpu, SKIPPED, |_, _| true)
     }
 
     fn packets_in_use(&self, q: &Queue<'_, P>, _receiver: &Receiver, cpu: &P) -> u64 {
@@ -322,14 +322,23 @@ pub(super) fn back_off_and_poll<P: Processor, W: WaitForSpace<P>>(
 
 /// Frees packets in a state that no packet can be in: those above `last`, and ready ones
 /// that no sender was assigned.
-pub(super) fn free_nonsense<P: Processor>(q: &Queue<'_, P>, receiver: &Receiver, cpu: &P, last: u64) -> bool {
+///
+/// `comes_late`: whether the message of a place that was passed over will be delivered out of turn.
+pub(super) fn free_nonsense<P: Processor>(
+    q: &Queue<'_, P>,
+    receiver: &Receiver,
+    cpu: &P,
+    last: u64,
+    comes_late: impl Fn(Header, u64) -> bool,
+) -> bool {
     let mut changed = false;
     for ticket in receiver.head..receiver.head + q.len() {
         let word = &q.slot(ticket).header;
         // (Q1) Acquire: pairs with the Release (Q2), after which the tail is beyond the ticket.
         let header = Header(cpu.load(word, Ordering::Acquire));
+        let late = receiver.late.iter().any(|late| q.index(late.ticket) == q.index(ticket));
         let unassigned = header.is_ready()
-            && receiver.late.iter().all(|late| q.index(late.ticket) != q.index(ticket))
+            && !(late && comes_late(header, ticket))
             // Relaxed: ordered by that.
             && cpu.load(&q.control.tail, Ordering::Relaxed) & TICKET <= ticket;
         changed |= (unassigned || header.state() > last)

@@ -112,7 +112,7 @@ impl<P: Processor> TestAndTestAndSet<P> {
                 }
             }
             seen = wait
-                .wait_until(cpu, &self.word, |v| v != LOCKED | CONTENDED)
+                .wait_until(cpu, &self.word, |v| v & (LOCKED | CONTENDED) != LOCKED | CONTENDED)
                 .map_err(|_| LockError::Abandoned)?;
         }
     }

@@ -1,0 +1,109 @@
+//! Words that a faulty process has written over, natively.
+
+use towpath_machine::{Arena, Heap, Native, Place};
+use towpath_sync::Spinning;
+
+use super::*;
+use crate::packet::{BlockHead, Extra, READY, Slot};
+use crate::queue::Control;
+
+/// A census of one sender that lives.
+struct One<'a>(Native, &'a <Native as Processor>::Word);
+
+impl Census for One<'_> {
+    fn endpoints(&self) -> usize {
+        1
+    }
+    fn load_intent(&self, _endpoint: u16, _word: usize) -> u64 {
+        self.0.load(self.1, Ordering::Acquire)
+    }
+    fn generation(&self, _endpoint: u16) -> Option<u16> {
+        Some(0)
+    }
+    fn owner_lives(&self, _endpoint: u16) -> bool {
+        true
+    }
+    fn holds_block(&self, _endpoint: u16, _queue: u32) -> bool {
+        false
+    }
+}
+
+/// Words of a queue of two packets, and a sender's intent.
+struct Words {
+    control: Control<Native>,
+    slots: [Slot<Native>; 2],
+    extras: [Extra<Native>; 2],
+    intent: <Native as Processor>::Word,
+}
+
+impl Words {
+    fn new() -> Words {
+        Words {
+            control: Control::new(&Heap),
+            slots: std::array::from_fn(|_| Slot::new(&Heap)),
+            extras: std::array::from_fn(|_| Extra::new(&Heap)),
+            intent: Heap.word(Place::NewLine, 0),
+        }
+    }
+
+    fn queue(&self) -> Queue<'_, Native> {
+        Queue {
+            id: 0,
+            control: &self.control,
+            slots: &self.slots,
+            extras: &self.extras,
+            blocks: &[] as &[BlockHead<Native>],
+            bytes: std::sync::Arc::new(Heap.bytes(0)),
+            block_size: 0,
+        }
+    }
+}
+
+/// Header that a faulty process writes over a place that was passed over: the sender
+/// waits for the place, and the receiver for the sender, until the receiver heals the queue.
+#[test]
+fn place_passed_over_with_a_lap_to_come_is_freed() {
+    for lap in [1, 2, 3, 0x8bb] {
+        let (cpu, words) = (Native::with_id(0), Words::new());
+        let q = words.queue();
+        let (mut receiver, mut sender) = (Receiver::default(), Sender::new(0, 0, 0));
+        let mut claim = || LockFree.claim(&q, &mut sender, &cpu, &Spinning, &words.intent);
+        let write = |header: Header| cpu.store(&words.slots[0].header, header.0, Ordering::Relaxed);
+        write(Header::claimed(0, 0));
+        assert_eq!(claim(), Err(ClaimError::Full), "ticket 0 is drawn");
+        let census = One(cpu, &words.intent);
+        assert!(LockFree.resolve_head(&q, &mut receiver, &cpu, &census, true));
+        assert_eq!((receiver.head, receiver.late.len()), (1, 1));
+        write(Header(READY).with_lap(lap));
+        let deliver = |receiver: &mut Receiver| {
+            let arrival = receiver.next(&LockFree, &q, &cpu)?;
+            receiver.done(&LockFree, &q, &cpu, arrival);
+            Some((arrival.ticket, arrival.late))
+        };
+        // One whose lap has been can't be told from a message that comes late.
+        assert_eq!(deliver(&mut receiver), (lap == 1).then_some((0, true)));
+        assert_eq!(receiver.heal(&LockFree, &q, &cpu), lap > 1);
+        assert_eq!(claim(), Ok(0), "lap {lap}");
+        LockFree.publish(&q, &mut Sender::new(0, 0, 0), &cpu, false, &words.intent, 0, Header(READY));
+        if lap > 1 {
+            assert!(!receiver.heal(&LockFree, &q, &cpu), "a message that comes late stays");
+            assert_eq!(deliver(&mut receiver), Some((0, true)));
+        }
+    }
+}
+
+/// Sender that holds a ticket in a full queue whose tail a faulty process writes over:
+/// the receiver does not know how far the tickets go.
+#[test]
+fn ticket_of_a_closed_queue_is_given_up() {
+    let (cpu, words) = (Native::with_id(0), Words::new());
+    let q = words.queue();
+    let mut sender = Sender::new(0, 0, 0);
+    let mut claim = || LockFree.claim(&q, &mut sender, &cpu, &Spinning, &words.intent);
+    assert_eq!([claim(), claim(), claim()], [Ok(0), Ok(1), Err(ClaimError::Full)]);
+    let intent = || cpu.load(&words.intent, Ordering::Relaxed);
+    assert_eq!(intent(), intent::encode(0, intent::CLAIMED, 2));
+    cpu.store(&words.control.tail, crate::queue::CLOSED | 77, Ordering::Relaxed);
+    assert_eq!((claim(), intent()), (Err(ClaimError::Closed), 0));
+    assert_eq!(sender.pending, None);
+}
