@@ -206,7 +206,11 @@ fn inherited_signal_settings_do_not_confuse() {
     let mut command = Command::new("sh");
     command.args([
         "-c",
-        &format!("trap '' CHLD HUP; exec {towpath} run -n 2 sh -c 'echo ready; read x; exit 3'"),
+        // Only rank 0 has the input.
+        &format!(
+            "trap '' CHLD HUP; exec {towpath} run -n 2 sh -c \
+            'echo ready; [ \"$TOWPATH_RANK\" = 0 ] || exec sleep 60; read x; exit 3'"
+        ),
     ]);
     command.env("TOWPATH_SHM_DIR", &directory.0);
     let mut run = dog.spawn(command);
