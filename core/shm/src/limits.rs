@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -131,14 +132,47 @@ fn group_limit(directory: &Path, version: CgroupVersion) -> Option<GroupLimit> {
     Some(GroupLimit { group: directory.to_owned(), limit, free })
 }
 
-/// The directories of this process's control groups for a controller, from its own up to
-/// the root.
-fn groups(controller: &str) -> Vec<(PathBuf, CgroupVersion)> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    groups_from(controller, &read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+/// Mount of a hierarchy of control groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CgroupMount {
+    version: CgroupVersion,
+    /// Options of the file system: in version 1 the controllers are among them.
+    options: String,
+    /// The group that is mounted.
+    root: PathBuf,
+    /// Its place.
+    point: PathBuf,
 }
 
-fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf, CgroupVersion)> {
+/// The directories of this process's control groups for a controller, from its own up to
+/// the root.
+///
+/// The mounts are those of the first call: there may be hundreds of others among them.
+fn groups(controller: &str) -> Vec<(PathBuf, CgroupVersion)> {
+    static MOUNTS: OnceLock<Vec<CgroupMount>> = OnceLock::new();
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let mounts = MOUNTS.get_or_init(|| cgroup_mounts(&read("/proc/self/mountinfo")));
+    groups_from(controller, &read("/proc/self/cgroup"), mounts)
+}
+
+/// The mounts of control groups in the text of /proc/self/mountinfo.
+fn cgroup_mounts(text: &str) -> Vec<CgroupMount> {
+    let mount = |line: &str| {
+        let (place, kind) = line.split_once(" - ")?;
+        let mut kind = kind.split(' ');
+        let version = match kind.next()? {
+            "cgroup2" => CgroupVersion::Two,
+            "cgroup" => CgroupVersion::One,
+            _ => return None,
+        };
+        let mut place = place.split(' ').skip(3);
+        let (root, point) = (place.next()?.into(), place.next()?.into());
+        Some(CgroupMount { version, options: kind.nth(1).unwrap_or_default().into(), root, point })
+    };
+    text.lines().filter_map(mount).collect()
+}
+
+fn groups_from(controller: &str, membership: &str, mounts: &[CgroupMount]) -> Vec<(PathBuf, CgroupVersion)> {
     let mut found = Vec::new();
     for line in membership.lines() {
         // hierarchy:controllers:path, the controllers empty in version 2.
@@ -153,32 +187,20 @@ fn groups_from(controller: &str, membership: &str, mounts: &str) -> Vec<(PathBuf
         } else {
             continue;
         };
-        for mount in mounts.lines() {
-            let Some((place, kind)) = mount.split_once(" - ") else { continue };
-            let mut place = place.split(' ').skip(3);
-            let (Some(root), Some(point)) = (place.next(), place.next()) else { continue };
-            let mut kind = kind.split(' ');
-            let is_it = match (version, kind.next()) {
-                (CgroupVersion::Two, Some("cgroup2")) => true,
-                (CgroupVersion::One, Some("cgroup")) => {
-                    kind.nth(1).is_some_and(|options| options.split(',').any(|o| o == controller))
-                }
-                _ => false,
-            };
-            if !is_it {
-                continue;
+        let is_it = |mount: &&CgroupMount| {
+            mount.version == version
+                && (version == CgroupVersion::Two || mount.options.split(',').any(|o| o == controller))
+        };
+        let Some(mount) = mounts.iter().find(is_it) else { continue };
+        // In a container the path may be the host's while the mount shows only the container's
+        // part.
+        let below = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
+        let mut directory = mount.point.join(below);
+        while directory.starts_with(&mount.point) {
+            found.push((directory.clone(), version));
+            if !directory.pop() {
+                break;
             }
-            // In a container the path may be the host's while the mount shows only the container's
-            // part.
-            let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-            let mut directory = Path::new(point).join(below);
-            while directory.starts_with(point) {
-                found.push((directory.clone(), version));
-                if !directory.pop() {
-                    break;
-                }
-            }
-            break;
         }
     }
     found
@@ -193,7 +215,7 @@ mod tests {
         let v2 = groups_from(
             "memory",
             "0::/user.slice/me\n",
-            "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+            &cgroup_mounts("30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"),
         );
         let expected: Vec<_> =
             ["/sys/fs/cgroup/user.slice/me", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"]
@@ -207,10 +229,10 @@ mod tests {
         let v1 = groups_from(
             "memory",
             "4:memory:/docker/abc\n1:cpu:/\n",
-            "40 30 0:30 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+            &cgroup_mounts("40 30 0:30 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"),
         );
         assert_eq!(v1, [(PathBuf::from("/sys/fs/cgroup/memory"), CgroupVersion::One)]);
-        assert_eq!(groups_from("memory", "rubbish\n\n", "more rubbish\n"), []);
+        assert_eq!(groups_from("memory", "rubbish\n\n", &cgroup_mounts("more rubbish\n")), []);
     }
 
     #[test]
