@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use towpath_am::{Endpoint, Name, Operation, Status, Tag, WorldConfig};
 use towpath_shm::World;
-use towpath_testkit::{Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
+use towpath_testkit::{Choice, Victim, mark, share_cases, shared_words, watchdog};
 
 /// Handler of a question; then of an answer, of a question before the line is in use, of
 /// a message without an answer.
@@ -377,42 +377,41 @@ const WHATS: [What; 7] =
     [What::Ask, What::Answer, What::Hear, What::Take, What::Open, What::Follow, What::HearRecord];
 
 fn main() {
-    let page = Page(shared_words(9));
-    pin(two_cores()[0]);
     let choice = Choice::from_arguments();
-    let mut cases = 0;
     println!("{:<12}{:<10}{:>6}{:>8}", "act", "victim", "rank", "steps");
-    for what in WHATS {
-        for how in [How::Killed, How::Stopped] {
-            for rank in [0, 1] {
-                if !choice.includes(&[&format!("{what:?}"), &format!("{how:?}")]) {
-                    continue;
-                }
-                watchdog::begin(format!("{what:?}, {how:?}, rank {rank}"), 150);
-                cases += 1;
-                let scene = Scene::new(page, rank, what.in_stream());
-                let (mut steps, mut count) = (0, 0);
-                loop {
-                    watchdog::at(steps);
-                    let victim = scene.prepare(what);
-                    let complete = match how {
-                        How::Killed => scene.after_kill(what, victim, steps),
-                        How::Stopped => scene.after_stop(what, victim, steps),
-                    };
-                    count += 1;
-                    if complete {
-                        break;
+    share_cases(|share| {
+        let page = Page(shared_words(9));
+        for what in WHATS {
+            for how in [How::Killed, How::Stopped] {
+                for rank in [0, 1] {
+                    let chosen = choice.includes(&[&format!("{what:?}"), &format!("{how:?}")]);
+                    if !chosen || !share.takes_next() {
+                        continue;
                     }
-                    steps = choice.after(steps);
+                    watchdog::begin(format!("{what:?}, {how:?}, rank {rank}"), 150);
+                    let scene = Scene::new(page, rank, what.in_stream());
+                    let (mut steps, mut count) = (0, 0);
+                    loop {
+                        watchdog::at(steps);
+                        let victim = scene.prepare(what);
+                        let complete = match how {
+                            How::Killed => scene.after_kill(what, victim, steps),
+                            How::Stopped => scene.after_stop(what, victim, steps),
+                        };
+                        count += 1;
+                        if complete {
+                            break;
+                        }
+                        steps = choice.after(steps);
+                    }
+                    if what == What::Open {
+                        // None of the dead has left a stream that is not free.
+                        scene.prepare(What::Follow).kill();
+                    }
+                    assert!(steps > 20, "{what:?}: {steps} steps");
+                    println!("{:<12}{:<10}{rank:>6}{count:>8}", format!("{what:?}"), format!("{how:?}"));
                 }
-                if what == What::Open {
-                    // None of the dead has left a stream that is not free.
-                    scene.prepare(What::Follow).kill();
-                }
-                assert!(steps > 20, "{what:?}: {steps} steps");
-                println!("{:<12}{:<10}{rank:>6}{count:>8}", format!("{what:?}"), format!("{how:?}"));
             }
         }
-    }
-    println!("test result: ok. {cases} passed; 0 failed");
+    });
 }

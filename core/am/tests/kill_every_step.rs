@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use towpath_am::{Algorithm, Bundle, Endpoint, Name, Status, Tag, Token, WorldConfig};
 use towpath_shm::World;
-use towpath_testkit::{Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
+use towpath_testkit::{Choice, Victim, mark, share_cases, shared_words, watchdog};
 
 const RECEIVER: u32 = 0;
 const OTHER: u32 = 1;
@@ -260,23 +260,21 @@ fn run(algorithm: Algorithm, what: What, choice: &Choice, page: &'static [Atomic
 }
 
 fn main() {
-    let page = shared_words(2);
-    pin(two_cores()[0]);
     let choice = Choice::from_arguments();
-    let mut cases = 0;
     println!("{:<24}{:<10}{:>8}{:>12}{:>9}", "algorithm", "act", "killed", "delivered", "closed");
-    for algorithm in Algorithm::ALL {
-        for what in [What::Short, What::Full, What::Medium, What::Long, What::Stored, What::Poll] {
-            if !choice.includes(&[algorithm.name()]) {
-                continue;
+    share_cases(|share| {
+        let page = shared_words(2);
+        for algorithm in Algorithm::ALL {
+            for what in [What::Short, What::Full, What::Medium, What::Long, What::Stored, What::Poll] {
+                if !choice.includes(&[algorithm.name()]) || !share.takes_next() {
+                    continue;
+                }
+                watchdog::begin(format!("{what:?} under {}", algorithm.name()), 150);
+                let Summary { steps, delivered, closed } = run(algorithm, what, &choice, page);
+                assert!(steps > 20 && delivered > 0, "{what:?}: {steps} steps, {delivered} delivered");
+                let (name, what) = (algorithm.name(), format!("{what:?}"));
+                println!("{name:<24}{what:<10}{steps:>8}{delivered:>12}{closed:>9}");
             }
-            watchdog::begin(format!("{what:?} under {}", algorithm.name()), 150);
-            cases += 1;
-            let Summary { steps, delivered, closed } = run(algorithm, what, &choice, page);
-            assert!(steps > 20 && delivered > 0, "{what:?}: {steps} steps, {delivered} delivered");
-            let (name, what) = (algorithm.name(), format!("{what:?}"));
-            println!("{name:<24}{what:<10}{steps:>8}{delivered:>12}{closed:>9}");
         }
-    }
-    println!("test result: ok. {cases} passed; 0 failed");
+    });
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use towpath_machine::Native;
 use towpath_shm::{Error, Leftover, World, WorldSpec, leftovers};
-use towpath_testkit::{Child, Choice, Victim, mark, pin, shared_words, two_cores, watchdog};
+use towpath_testkit::{Child, Choice, Victim, mark, share_cases, shared_words, watchdog};
 
 /// The name in question, and another one.
 const NAME: &str = "canal";
@@ -253,23 +253,21 @@ fn case(act: Act, stop: bool, choice: &Choice) -> u64 {
 
 fn main() {
     let choice = Choice::from_arguments();
-    pin(two_cores()[0]);
-    let directory = PathBuf::from(format!("/dev/shm/towpath-every-step.{}", std::process::id()));
-    std::fs::create_dir(&directory).unwrap();
-    // SAFETY: this process has one thread, and nothing has read the environment yet.
-    unsafe { std::env::set_var("TOWPATH_SHM_DIR", &directory) };
-    Native::switch_cost();
-    let mut cases = 0;
     println!("{:<10}{:<8}{:>8}", "act", "how", "rounds");
-    for (act, name) in ACTS {
-        for (stop, how) in [(false, "kill"), (true, "stop")] {
-            if choice.includes(&[name, how]) {
-                watchdog::begin(format!("{how} {name}"), if choice.every() { 1800 } else { 120 });
-                println!("{name:<10}{how:<8}{:>8}", case(act, stop, &choice));
-                cases += 1;
+    share_cases(|share| {
+        let directory = PathBuf::from(format!("/dev/shm/towpath-every-step.{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        // SAFETY: this process has one thread, and nothing has read the environment yet.
+        unsafe { std::env::set_var("TOWPATH_SHM_DIR", &directory) };
+        Native::switch_cost();
+        for (act, name) in ACTS {
+            for (stop, how) in [(false, "kill"), (true, "stop")] {
+                if choice.includes(&[name, how]) && share.takes_next() {
+                    watchdog::begin(format!("{how} {name}"), if choice.every() { 1800 } else { 120 });
+                    println!("{name:<10}{how:<8}{:>8}", case(act, stop, &choice));
+                }
             }
         }
-    }
-    std::fs::remove_dir(&directory).expect("nothing is left behind");
-    println!("test result: ok. {cases} passed; 0 failed");
+        std::fs::remove_dir(&directory).expect("nothing is left behind");
+    });
 }

@@ -9,6 +9,7 @@ mod child;
 mod choice;
 #[cfg(feature = "loom")]
 mod model;
+mod share;
 #[cfg(all(feature = "loom", target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod stacks;
 mod victim;
@@ -18,6 +19,7 @@ pub use child::Child;
 pub use choice::Choice;
 #[cfg(feature = "loom")]
 pub use model::model;
+pub use share::{Share, share_cases};
 pub use victim::{Victim, mark};
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

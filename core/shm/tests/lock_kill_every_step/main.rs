@@ -28,7 +28,7 @@ use towpath_machine::{Native, Park};
 use towpath_shm::{World, WorldSpec};
 use towpath_sync::locks::{Posix, Robust, TestAndSet, TestAndTestAndSet, Ticket};
 use towpath_sync::{Mutex, Policy};
-use towpath_testkit::{Child, Choice, Victim, give_way, pin, shared_words, two_cores, watchdog};
+use towpath_testkit::{Child, Choice, Share, Victim, give_way, pin, share_cases, shared_words, watchdog};
 
 /// Number of steps for which the victim waits for a lock that we hold, if it doesn't fall
 /// asleep before.
@@ -312,7 +312,7 @@ fn run<L: Subject>(
     }
 }
 
-fn all<L: Subject>(choice: &Choice, words: &'static [AtomicU64], cores: [usize; 2], cases: &mut u32) {
+fn all<L: Subject>(choice: &Choice, words: &'static [AtomicU64], share: &mut Share) {
     for &act in L::ACTS {
         let mut waitings: Vec<(Policy, bool)> = Policy::ALL.map(|(policy, _)| (policy, false)).into();
         waitings.push((Policy::Adaptive, true));
@@ -333,13 +333,12 @@ fn all<L: Subject>(choice: &Choice, words: &'static [AtomicU64], cores: [usize; 
         for ((policy, crowded), number) in waitings.into_iter().zip(0..) {
             let case = Case { act, policy, crowded, number };
             let act = format!("{act:?}").to_lowercase();
-            if !choice.includes(&[L::NAME, &act, policy.name()]) {
+            if !choice.includes(&[L::NAME, &act, policy.name()]) || !share.takes_next() {
                 continue;
             }
             let waiting = format!("{}{}", policy.name(), if crowded { ", crowded" } else { "" });
             watchdog::begin(format!("{} {act} {waiting}", L::NAME), 300);
-            *cases += 1;
-            let summary = run::<L>(case, choice, words, cores);
+            let summary = run::<L>(case, choice, words, share.cores);
             let Summary { killed, deaths, poisoned } = summary;
             assert!(killed > 20 && deaths > 0 && deaths < killed, "{act}: {summary:?}");
             println!("{:<24}{act:<11}{waiting:<20}{killed:>8}{deaths:>8}{poisoned:>10}", L::NAME);
@@ -349,15 +348,14 @@ fn all<L: Subject>(choice: &Choice, words: &'static [AtomicU64], cores: [usize; 
 
 fn main() {
     let choice = Choice::from_arguments();
-    let words = shared_words(size_of::<Scene<Robust<Native>>>().max(size_of::<Scene<Queue>>()) / 8);
-    let cores = two_cores();
-    let mut cases = 0;
     println!("{:<24}{:<11}{:<20}{:>8}{:>8}{:>10}", "lock", "act", "waiting", "killed", "deaths", "poisoned");
-    all::<Robust<Native>>(&choice, words, cores, &mut cases);
-    all::<Queue>(&choice, words, cores, &mut cases);
-    all::<Posix<Native>>(&choice, words, cores, &mut cases);
-    all::<TestAndSet<Native>>(&choice, words, cores, &mut cases);
-    all::<TestAndTestAndSet<Native>>(&choice, words, cores, &mut cases);
-    all::<Ticket<Native>>(&choice, words, cores, &mut cases);
-    println!("test result: ok. {cases} passed; 0 failed");
+    share_cases(|share| {
+        let words = shared_words(size_of::<Scene<Robust<Native>>>().max(size_of::<Scene<Queue>>()) / 8);
+        all::<Robust<Native>>(&choice, words, share);
+        all::<Queue>(&choice, words, share);
+        all::<Posix<Native>>(&choice, words, share);
+        all::<TestAndSet<Native>>(&choice, words, share);
+        all::<TestAndTestAndSet<Native>>(&choice, words, share);
+        all::<Ticket<Native>>(&choice, words, share);
+    });
 }
