@@ -38,9 +38,10 @@ impl Share {
 
 /// Runs a list of cases in two processes, each on a core of its own.
 ///
-/// In one process where there is only one core. `act` asks [`Share::takes_next`] before each case. Prints the number of cases at the end.
+/// In one process where there is only one core. `act` asks [`Share::takes_next`] before each case.
+/// Prints the number of cases at the end.
 ///
-/// What the cases share in memory must be made by `act`.
+/// Memory that the cases share must be made by `act`.
 ///
 /// # Panics
 ///
