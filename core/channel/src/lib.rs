@@ -15,6 +15,7 @@
 //! addresses and handlers (endpoints, the provider's links) lies in the rooms above.
 #![deny(unsafe_code)]
 
+pub mod ab_test;
 pub mod answer_line;
 mod census;
 pub mod claim;

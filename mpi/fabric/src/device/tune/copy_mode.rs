@@ -22,7 +22,7 @@
 
 use towpath_machine::{Native, Processor};
 
-use crate::device::tune::ab_test::{AbTest, Round};
+use towpath_channel::ab_test::{AbTest, Round};
 
 /// The sizes of the smallest and of the largest class, as powers of two. Others are
 /// counted as these.
@@ -139,7 +139,7 @@ impl CopyModes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::tune::ab_test::{REST, SAMPLES};
+    use towpath_channel::ab_test::{REST, SAMPLES};
 
     impl CopyMode {
         fn other(self) -> CopyMode {

@@ -1,5 +1,4 @@
 //! Settings, and choices that are measured at run time.
-pub mod ab_test;
 pub mod copy_mode;
 pub mod settings;
 pub mod store_mode;

@@ -17,7 +17,7 @@
 //! for short pieces: there is nothing to win below [`SHORTEST`].
 
 use crate::device::connect::layout::SLOT_PIECE;
-use crate::device::tune::ab_test::{AbTest, Round};
+use towpath_channel::ab_test::{AbTest, Round};
 
 /// Shorter pieces are written with plain stores.
 pub const SHORTEST: usize = 2 << 10;
@@ -107,7 +107,7 @@ impl StoreModes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::tune::ab_test::{REST, SAMPLES};
+    use towpath_channel::ab_test::{REST, SAMPLES};
 
     /// Pieces of this length, for which plain stores and others take the sender and the
     /// receiver so long: how many went past the caches.
