@@ -49,15 +49,15 @@ impl Drop for Running<'_> {
 }
 
 /// Message as taken from its packet, before it is checked.
-struct Received {
-    arrival: Arrival,
-    direction: Direction,
-    tag: Tag,
-    args: [u32; MAX_ARGS],
+pub(crate) struct Received {
+    pub arrival: Arrival,
+    pub direction: Direction,
+    pub tag: Tag,
+    pub args: [u32; MAX_ARGS],
 }
 
 /// Payload of a message that was checked: the block and the range are there.
-enum Content {
+pub(crate) enum Content {
     Short,
     Medium { block: usize, len: usize },
     Piece { block: usize, len: usize, offset: u64, whole: (u64, u64), last: bool },
@@ -235,6 +235,9 @@ impl<D: Domain> Core<D> {
         if form == Form::Returned {
             return self.deliver_returned(q, &message);
         }
+        if form == Form::LongOffered {
+            return self.deliver_offered(q, message);
+        }
         let outcome = self.check(q, &message, form).and_then(|(handler, content)| {
             let token = |payload| self.token(&message, payload);
             match content {
@@ -269,7 +272,7 @@ impl<D: Domain> Core<D> {
 
     /// Checks a message against the endpoint's tag, handlers, segment and its queue's
     /// blocks.
-    fn check(
+    pub(crate) fn check(
         &self,
         q: &Queue<'_, D::Cpu>,
         message: &Received,
@@ -306,12 +309,14 @@ impl<D: Domain> Core<D> {
                 self.check_range((offset, len))?;
                 Content::Stored { offset, len }
             }
+            // Its range is checked where it was found.
+            Form::LongOffered => Content::Short,
         };
         Ok((handler, content))
     }
 
     /// Checks that a range, offset and length, lies in the segment.
-    fn check_range(&self, (offset, len): (u64, u64)) -> Result<(), Status> {
+    pub(crate) fn check_range(&self, (offset, len): (u64, u64)) -> Result<(), Status> {
         let size = self.segment.len();
         if offset > size || (offset == size && len > 0) {
             Err(Status::BadSegmentOffset)
@@ -323,7 +328,7 @@ impl<D: Domain> Core<D> {
     }
 
     /// Sends a message that was found wrong back to its sender.
-    fn reject(&self, message: &Received, form: Form, status: Status) {
+    pub(crate) fn reject(&self, message: &Received, form: Form, status: Status) {
         // Of a long transfer only the last piece is answered.
         if form == Form::LongPart {
             return;
@@ -373,7 +378,7 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    fn token<'a>(&'a self, message: &Received, payload: Payload<'a>) -> Token<'a, D> {
+    pub(crate) fn token<'a>(&'a self, message: &Received, payload: Payload<'a>) -> Token<'a, D> {
         let header = message.arrival.header;
         Token {
             core: self,
@@ -389,7 +394,7 @@ impl<D: Domain> Core<D> {
         }
     }
 
-    fn run(&self, handler: impl FnOnce()) {
+    pub(crate) fn run(&self, handler: impl FnOnce()) {
         let _running = Running::new(&self.dispatch.depth);
         handler();
     }

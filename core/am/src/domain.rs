@@ -21,7 +21,7 @@ use core::ops::Deref;
 use towpath_channel::answer_line::AnswerLine;
 use towpath_channel::stream::Stream;
 use towpath_machine::{Park, Processor};
-use towpath_shm::ParticipantId;
+use towpath_shm::{ParticipantId, RemoteBytes};
 use towpath_sync::{Policy, WaitForSpace};
 
 use crate::claim::Claim;
@@ -124,6 +124,16 @@ pub trait Membership: Memory {
     /// are, like those of the dead.
     #[inline(always)]
     fn has_ended(&self) -> bool {
+        false
+    }
+    /// Returns whether a participant may be offered long transfers out of this process's
+    /// memory.
+    fn may_offer(&self, _to: ParticipantId) -> bool {
+        false
+    }
+    /// Copies bytes out of a participant's private memory. Returns `false` if that is not
+    /// possible.
+    fn read_remote(&self, _participant: ParticipantId, _from: RemoteBytes, _to: &mut [u8]) -> bool {
         false
     }
     /// Returns the word on which a participant sleeps, if there is such a rank.

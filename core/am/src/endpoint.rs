@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::layout::WorldConfig;
 use crate::message::Direction;
 use crate::name::{Name, Tag};
+use crate::offers::Offers;
 use crate::outgoing::{Body, OnFull, Outgoing};
 use crate::path::FIRST_QUOTA;
 use crate::queue::Receiver;
@@ -215,6 +216,7 @@ impl<D: Domain> Endpoint<D> {
             dispatch: Dispatch::default(),
             answers: Answers::new(&domain),
             streams: Streams::new(&domain),
+            offers: Offers::new(Name { endpoint: me, generation }),
             back: Back { owed: RefCell::new(owed), ..Back::default() },
             upkeep: Upkeep { deaths_seen: Cell::new(domain.deaths()), ..Upkeep::default() },
             company: Company { bundle: RefCell::new(Weak::new()), poll_replies: RefCell::new(None) },
@@ -556,6 +558,20 @@ impl<D: Domain> Endpoint<D> {
     /// ```
     pub fn streams(&self) -> usize {
         self.core.streams.count.get()
+    }
+
+    /// Returns the number of long transfers that receivers have copied out of this
+    /// process's memory, in one copy.
+    ///
+    /// ```
+    /// # let world = towpath::create(None, &towpath::WorldConfig::new(1))?;
+    /// # world.enter(None)?;
+    /// # let endpoint = towpath::Endpoint::new(&world)?;
+    /// assert_eq!(endpoint.offers_taken(), 0, "nothing was sent");
+    /// # Ok::<(), towpath::Error>(())
+    /// ```
+    pub fn offers_taken(&self) -> u64 {
+        self.core.offers.taken.get()
     }
 
     /// Looks after the receive block now, instead of some time while no message arrives:

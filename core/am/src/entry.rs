@@ -1,8 +1,9 @@
 //! Entry of an endpoint in the directory of its domain.
 //!
 //! **Fields.** `owner`, `generation`, `open`, `segment_len`: the endpoint's owner, or the process
-//! that takes the entry over. `signal`: stored by the owner, taken by senders. `intents`: written
-//! by the owner, read by survivors.
+//! that takes the entry over. `signal`: stored by the owner, taken by senders. `offer`: stored by
+//! the owner, changed by the receiver that takes the offer. `proof_at`, `proof`: the owner.
+//! `intents`: written by the owner, read by survivors.
 //!
 //! **Crashes.** See `directory.rs`.
 
@@ -26,8 +27,12 @@ pub struct Entry<P: Processor> {
     /// ([`towpath_shm::Interrupts::address`]), while the thread is away and is to be told of
     /// messages. A sender that takes the address interrupts.
     pub signal: P::Word,
-    /// Unused.
-    pub spare: [P::Word; 3],
+    /// Long transfer that the owner offers out of its memory (`offers.rs`).
+    pub offer: P::Word,
+    /// Address of the proof that a process is the owner's: in its memory, for offers.
+    pub proof_at: P::Word,
+    /// Number that lies there.
+    pub proof: P::Word,
     /// Intents of the owner for request queues and for reply queues (see
     /// [`crate::queue::intent`]); then, for each kind, the queue on which it may hold a block that
     /// it has not published: the queue's number plus one.
@@ -44,7 +49,9 @@ impl<P: Processor> Entry<P> {
             open: word(),
             segment_len: word(),
             signal: word(),
-            spare: [word(), word(), word()],
+            offer: word(),
+            proof_at: word(),
+            proof: word(),
             intents: OwnLine([arena.word(Place::NewLine, 0), word(), word(), word()]),
         }
     }

@@ -15,7 +15,7 @@ use crate::packet::{BlockHead, ENDPOINT_BITS, Extra, Slot};
 use crate::queue::Control;
 
 /// Version of this layout: processes with different ones cannot share a world.
-pub const LAYOUT: u64 = 5;
+pub const LAYOUT: u64 = 6;
 
 /// Number of endpoints on each side, in a circle of all, with which an endpoint has an
 /// answer line.

@@ -35,6 +35,7 @@ mod error;
 mod layout;
 mod message;
 mod name;
+mod offers;
 mod outgoing;
 mod outstanding;
 mod parallel;

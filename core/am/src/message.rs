@@ -72,10 +72,14 @@ impl Operation {
         match (form, direction.is_reply()) {
             (Form::Short | Form::Returned, false) => Operation::RequestShort,
             (Form::Medium, false) => Operation::RequestMedium,
-            (Form::LongPart | Form::Long | Form::LongStored, false) => Operation::RequestLong,
+            (Form::LongPart | Form::Long | Form::LongStored | Form::LongOffered, false) => {
+                Operation::RequestLong
+            }
             (Form::Short | Form::Returned, true) => Operation::ReplyShort,
             (Form::Medium, true) => Operation::ReplyMedium,
-            (Form::LongPart | Form::Long | Form::LongStored, true) => Operation::ReplyLong,
+            (Form::LongPart | Form::Long | Form::LongStored | Form::LongOffered, true) => {
+                Operation::ReplyLong
+            }
         }
     }
 

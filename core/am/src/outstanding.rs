@@ -65,8 +65,10 @@ impl Outstanding {
                 // A successor waits until no sender writes there any more.
                 q.free_block(cpu, header.block());
             }
-            // Of a long transfer only the last piece is answered.
-            let Some(form) = header.form().filter(|f| *f != Form::LongPart) else { continue };
+            // Of a long transfer only the last piece is answered. An offer's sender waits for it,
+            // and brings the message back itself.
+            let is_answered = |form: &Form| !matches!(form, Form::LongPart | Form::LongOffered);
+            let Some(form) = header.form().filter(is_answered) else { continue };
             let operation = Operation::of(form, Direction::Request);
             let (status, handler) = (Status::Unreachable, header.handler());
             all.push(Outstanding {

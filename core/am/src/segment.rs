@@ -10,7 +10,8 @@ use crate::shared_memory::SharedSegment;
 /// The memory that long transfers to an endpoint are stored in: none, private to its
 /// process, or shared.
 ///
-/// Into a private segment the receiver stores, out of the blocks of its bulk queue, when it polls;
+/// Into a private segment the receiver stores when it polls, out of the blocks of its bulk queue or
+/// (from 64 KiB on, where the system permits it) out of the sender's memory;
 /// what the handler finds there is exactly its own message's bytes. Into a shared one the *sender*
 /// stores directly, at any time before the handler runs: one copy instead of two, and until the
 /// handler runs the destination's contents are unspecified.
@@ -53,6 +54,11 @@ impl PrivateSegment {
 
     fn len(&self) -> usize {
         self.bytes.borrow().len()
+    }
+
+    /// Has a range filled, which is there. Returns whether `fill` did it.
+    pub(crate) fn fill(&self, at: usize, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        self.bytes.borrow_mut().get_mut(at..at + len).is_some_and(fill)
     }
 }
 

@@ -284,6 +284,11 @@ impl<D: Domain> Core<D> {
         if shared > 0 && len <= MAX_STORED && !peer.gone.get() {
             return self.store_directly(peer, out, payload, offset, shared);
         }
+        if shared == 0
+            && let Some(result) = self.offer(peer, out, payload, offset)
+        {
+            return self.outcome(result, peer, out);
+        }
         let block_size = self.domain.config().block_size as usize;
         // A sender that shares a core with the receiver shares its caches.
         let away = !self.domain.oversubscribed();

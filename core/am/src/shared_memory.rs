@@ -9,10 +9,10 @@ use std::sync::Arc;
 use towpath_channel::answer_line::AnswerLine;
 use towpath_channel::stream::Stream;
 use towpath_machine::{Native, Plain, Processor};
-use towpath_shm::{Area, ParticipantId, World};
+use towpath_shm::{Area, ParticipantId, RemoteBytes, World};
 use towpath_sync::{Policy, Surroundings, Wait};
 
-use crate::claim::{Any, Locks};
+use crate::claim::{Algorithm, Any, Locks};
 use crate::domain::{Entry, Hooks, Membership, Memory, Side, Stored};
 use crate::error::Error;
 use crate::layout::{Layout, WorldConfig};
@@ -302,6 +302,12 @@ impl Membership for SharedMemory {
     }
     fn has_ended(&self) -> bool {
         std::process::id() != self.process
+    }
+    fn may_offer(&self, to: ParticipantId) -> bool {
+        self.attached.config.algorithm == Algorithm::Towpath && self.world().is_remote(to)
+    }
+    fn read_remote(&self, participant: ParticipantId, from: RemoteBytes, to: &mut [u8]) -> bool {
+        self.world().read_remote(participant, from, to)
     }
     fn doorbell(&self, rank: u32) -> Option<&AtomicU64> {
         (rank < self.world().size()).then(|| self.world().doorbell(rank))

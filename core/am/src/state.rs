@@ -8,6 +8,7 @@
 //! | `dispatch` | running handlers, and replies that wait | `deliver.rs`, `send.rs`, `signal.rs` |
 //! | `answers` | lines in which a message is expected | `answers.rs` |
 //! | `streams` | streams that it receives from | `streams.rs` |
+//! | `offers` | the long transfer that it offers | `offers.rs` |
 //! | `back` | messages on their way back | `send.rs`, `deliver.rs`, `upkeep.rs` |
 //! | `upkeep` | times and counts of the looks at deaths | `upkeep.rs`, `send.rs` |
 //! | `company` | the endpoints that are polled with it | `bundle.rs`, `parallel.rs` |
@@ -26,6 +27,7 @@ use crate::answers::{Answers, Talk};
 use crate::domain::{Hooks, Membership, Memory, Word};
 use crate::message::{Direction, Payload, Returned, Source};
 use crate::name::{Name, Tag};
+use crate::offers::{Offers, OffersToPeer};
 use crate::outstanding::Outstanding;
 use crate::packet::MAX_ARGS;
 use crate::queue::{Receiver, Sender};
@@ -87,6 +89,8 @@ pub(crate) struct Peer<D: Domain> {
     pub stream: StreamSender<<D as Memory>::Stream>,
     /// Number of short requests through its queue until the next attempt at a stream.
     pub until_stream: Cell<u32>,
+    /// Long transfers that it is offered.
+    pub offers: OffersToPeer,
 }
 
 impl<D: Domain> Peer<D> {
@@ -188,6 +192,7 @@ pub struct Core<D: Domain> {
     pub(crate) dispatch: Dispatch,
     pub(crate) answers: Answers<D>,
     pub(crate) streams: Streams<D>,
+    pub(crate) offers: Offers,
     pub(crate) back: Back,
     pub(crate) upkeep: Upkeep,
     pub(crate) company: Company<D>,

@@ -20,6 +20,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::message::Direction;
 use crate::name::{Name, Tag};
+use crate::offers::OffersToPeer;
 use crate::queue::Sender;
 use crate::reply_predictor::ReplyPredictor;
 use crate::state::{Core, Domain, Link, Mapping, Peer};
@@ -209,6 +210,7 @@ impl<D: Domain> Core<D> {
             talk: Talk { end: AnswerEnd::new(line, me, other), times: Cell::new(0) },
             stream: StreamSender::default(),
             until_stream: Cell::new(IN_A_ROW),
+            offers: OffersToPeer::default(),
         });
         if let Some(predecessor) = known {
             // Before this endpoint talks to the successor in the same line.

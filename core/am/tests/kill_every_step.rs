@@ -23,6 +23,8 @@ const VICTIM: u32 = 2;
 
 /// The victim's long payload: three blocks.
 const LONG: [u8; 160] = [7; 160];
+/// One that is offered; through blocks it takes two.
+static OFFER: [u8; 64 << 10] = [7; 64 << 10];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
@@ -31,8 +33,29 @@ enum What {
     Medium,
     Long,
     Stored,
+    /// A long transfer out of the victim's memory, which the receiver copies at once.
+    Offered,
+    /// One that the receiver does not copy in time: it goes through blocks.
+    Withdrawn,
     Poll,
 }
+
+impl What {
+    fn is_offer(self) -> bool {
+        matches!(self, What::Offered | What::Withdrawn)
+    }
+}
+
+const WHATS: [What; 8] = [
+    What::Short,
+    What::Full,
+    What::Medium,
+    What::Long,
+    What::Stored,
+    What::Offered,
+    What::Withdrawn,
+    What::Poll,
+];
 
 /// Messages that have arrived or come back: how many, by number.
 type Counts = Arc<Mutex<HashMap<u32, u32>>>;
@@ -67,7 +90,7 @@ impl Scene {
             algorithm,
             packets: 8,
             blocks: 4,
-            block_size: 64,
+            block_size: if what.is_offer() { 32 << 10 } else { 64 },
             segment_bytes: if what == What::Stored { 4096 } else { 0 },
             ..WorldConfig::new(3)
         };
@@ -78,9 +101,14 @@ impl Scene {
             handle
         };
         let (a, b) = (enter(RECEIVER), enter(OTHER));
+        if what.is_offer() {
+            // Offers are made where each process has a core: the victim believes that it is alone.
+            a.surroundings().asleep(true);
+            b.surroundings().asleep(true);
+        }
         let receiver = match what {
             What::Stored => Endpoint::with_shared_segment(&a),
-            _ => Endpoint::with_private_segment(&a, 4096),
+            _ => Endpoint::with_private_segment(&a, if what.is_offer() { 64 + OFFER.len() } else { 4096 }),
         }
         .unwrap();
         let other = Endpoint::new(&b).unwrap();
@@ -135,6 +163,7 @@ fn victim(
         What::Full => endpoint.request(0, 1, &args)?,
         What::Medium => endpoint.request_medium(0, 1, &args[..1], &LONG[..40])?,
         What::Long | What::Stored => endpoint.request_long(0, 1, &args[..1], &LONG, 64)?,
+        What::Offered | What::Withdrawn => endpoint.request_long(0, 1, &args[..1], &OFFER, 64)?,
         What::Poll => assert_eq!(endpoint.poll(), 2),
     }
     mark();
@@ -158,7 +187,11 @@ fn kill_after(scene: &Scene, what: What, number: u32, steps: u64, page: &'static
         page[0].store(1, Ordering::Release);
     }
     victim.reach_mark();
-    let complete = victim.run(steps, |_, _| {});
+    let complete = victim.run(steps, |_, _| {
+        if what == What::Offered {
+            scene.bundle.poll();
+        }
+    });
     let pid = victim.pid();
     victim.kill();
     scene.world.process_ended(VICTIM, pid, true);
@@ -201,6 +234,12 @@ fn after_send(
     let delivered = count(&scene.arrived, mine);
     assert!(delivered <= 1, "delivered twice");
     assert!(delivered == 1 || !complete || closed, "sent and lost");
+    if delivered == 1 && what.is_offer() {
+        let mut bytes = vec![0; OFFER.len()];
+        scene.receiver.segment().read(64, &mut bytes);
+        assert!(bytes == OFFER, "the bytes that were offered");
+        scene.receiver.segment().write(64, &vec![0; OFFER.len()]);
+    }
     summary.delivered += u64::from(delivered);
     summary.closed += u64::from(closed);
     (complete, closed)
@@ -265,8 +304,10 @@ fn main() {
     share_cases(|share| {
         let page = shared_words(2);
         for algorithm in Algorithm::ALL {
-            for what in [What::Short, What::Full, What::Medium, What::Long, What::Stored, What::Poll] {
-                if !choice.includes(&[algorithm.name()]) || !share.takes_next() {
+            for what in WHATS {
+                // The others make no offers.
+                let exists = !what.is_offer() || algorithm == Algorithm::Towpath;
+                if !exists || !choice.includes(&[algorithm.name()]) || !share.takes_next() {
                     continue;
                 }
                 watchdog::begin(format!("{what:?} under {}", algorithm.name()), 150);

@@ -51,6 +51,9 @@ pub enum Form {
     LongStored = 4,
     /// An undeliverable message on its way back to its sender.
     Returned = 5,
+    /// A long transfer that its receiver copies out of the sender's memory; the last
+    /// arguments on the line say where the bytes are.
+    LongOffered = 6,
 }
 
 impl Form {
@@ -64,6 +67,7 @@ impl Form {
             3 => Form::Long,
             4 => Form::LongStored,
             5 => Form::Returned,
+            6 => Form::LongOffered,
             _ => return None,
         })
     }
@@ -105,6 +109,11 @@ impl Header {
     #[inline(always)]
     pub const fn with_block(self, block: usize) -> Header {
         Header(self.0 | (block as u64 & 0xff) << 20)
+    }
+    /// This header with another number of arguments.
+    #[inline(always)]
+    pub const fn with_args(self, args: usize) -> Header {
+        Header(self.0 & !(0x1f << 15) | (args as u64 & 0x1f) << 15)
     }
     /// This header with a state (of a header without one).
     #[inline(always)]

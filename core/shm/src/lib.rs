@@ -19,6 +19,7 @@
 mod area;
 mod around;
 mod barrier;
+mod cross_memory;
 mod directory;
 mod entering;
 mod environment;
@@ -45,6 +46,7 @@ mod world;
 
 pub use area::Area;
 pub use barrier::Episode;
+pub use cross_memory::RemoteBytes;
 pub use directory::Shared;
 pub use error::Error;
 pub use handover::Handover;

@@ -124,7 +124,9 @@ pub use towpath_am::{
     SharedMemory, SharedSegment, SignalEndpoint, Status, Tag, Token, WorldConfig, domain,
 };
 pub use towpath_machine::{Object, Plain};
-pub use towpath_shm::{Area, Ending, Episode, Error as WorldError, ParticipantId, Shared, World, WorldSpec};
+pub use towpath_shm::{
+    Area, Ending, Episode, Error as WorldError, ParticipantId, RemoteBytes, Shared, World, WorldSpec,
+};
 pub use towpath_sync::{Exclusive, Guard, LockError, Mutex, Policy};
 
 /// Channels below the endpoints: queues with their claim algorithms, packets, intents.
