@@ -25,6 +25,8 @@ const VICTIM: u32 = 2;
 const LONG: [u8; 160] = [7; 160];
 /// One that is offered; through blocks it takes two.
 static OFFER: [u8; 64 << 10] = [7; 64 << 10];
+/// Number of transfers through blocks before the first offer.
+const BEFORE_OFFERS: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
@@ -88,8 +90,8 @@ impl Scene {
     fn new(algorithm: Algorithm, what: What) -> Scene {
         let config = WorldConfig {
             algorithm,
-            packets: 8,
-            blocks: 4,
+            packets: if what.is_offer() { 16 } else { 8 },
+            blocks: if what.is_offer() { 12 } else { 4 },
             block_size: if what.is_offer() { 32 << 10 } else { 64 },
             segment_bytes: if what == What::Stored { 4096 } else { 0 },
             ..WorldConfig::new(3)
@@ -156,6 +158,12 @@ fn victim(
     while what == What::Poll && page[0].load(Ordering::Acquire) != 1 {
         std::thread::yield_now();
     }
+    if what.is_offer() {
+        // A sender measures blocks first, and offers then.
+        for _ in 0..BEFORE_OFFERS {
+            endpoint.request_long(0, 1, &[u32::MAX], &OFFER, 64)?;
+        }
+    }
     let args = [number; 16];
     mark();
     match what {
@@ -187,6 +195,9 @@ fn kill_after(scene: &Scene, what: What, number: u32, steps: u64, page: &'static
         page[0].store(1, Ordering::Release);
     }
     victim.reach_mark();
+    if what.is_offer() {
+        while scene.bundle.poll() > 0 {}
+    }
     let complete = victim.run(steps, |_, _| {
         if what == What::Offered {
             scene.bundle.poll();
@@ -234,6 +245,9 @@ fn after_send(
     let delivered = count(&scene.arrived, mine);
     assert!(delivered <= 1, "delivered twice");
     assert!(delivered == 1 || !complete || closed, "sent and lost");
+    if what == What::Offered && complete {
+        assert!(steps < 20_000, "{steps} instructions: the bytes went through blocks");
+    }
     if delivered == 1 && what.is_offer() {
         let mut bytes = vec![0; OFFER.len()];
         scene.receiver.segment().read(64, &mut bytes);
@@ -282,7 +296,11 @@ fn run(algorithm: Algorithm, what: What, choice: &Choice, page: &'static [Atomic
             What::Poll => after_poll(&scene, number, steps, page, &mut summary),
             _ => after_send(&scene, what, number, steps, page, &mut summary),
         };
-        steps = choice.after(steps);
+        steps = match what {
+            // Copying the bytes takes a hundred thousand instructions.
+            What::Withdrawn if !choice.every() => steps + 1 + steps / 3,
+            _ => choice.after(steps),
+        };
         summary.steps += 1;
         if complete {
             break;

@@ -438,9 +438,14 @@ fn main() {
         }
         let mut locked = None;
         // A claim under a lock has the same steps in all forms, except for the block.
-        let acts: &[What] = match algorithm.is_locked() {
-            true => &[What::Short, What::Long, What::Stored],
-            false => &[What::Short, What::Full, What::Medium, What::Long, What::Stored],
+        let acts: &[What] = match algorithm {
+            Algorithm::Towpath | Algorithm::LockFree => {
+                &[What::Short, What::Full, What::Medium, What::Long, What::Stored]
+            }
+            // What is stored has no block.
+            Algorithm::TestAndSet => &[What::Short, What::Long, What::Stored],
+            _ if choice.every() => &[What::Short, What::Long, What::Stored],
+            _ => &[What::Short, What::Long],
         };
         for &what in acts {
             watchdog::begin(format!("{what:?} under {name}"), if choice.every() { 600 } else { 100 });
